@@ -1,0 +1,347 @@
+"""List scheduling: a portfolio of greedy, event-driven policies for any placement and any cap.
+
+A device that falls idle takes the first of: a backward whose input is there, a forward that fits
+into memory, a weight gradient. Policies differ in how long a device waits for a backward that is
+about to arrive, in how many microbatches may be in flight, in which chunk goes first, and in
+where the backward is fused.
+
+Memory safety. Microbatches are launched one after the other; let them be completed in that order.
+A forward may start on a device only if afterwards every launched microbatch, in launch order, can
+still obtain what it needs there: with ``extra(i)`` the most that microbatch i will yet take beyond
+what it holds, ``extra(i) <= room - held by all + held by those before i``. Memory of started
+backwards and of pending weight gradients counts as free, since these need nothing to finish. Such
+a state always lets the oldest microbatch advance, so the scheduler cannot deadlock on any problem
+in which one microbatch alone fits.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from pipesat.errors import NotApplicable
+from pipesat.ops import Item, Kind, Op
+from pipesat.problem import Problem
+from pipesat.rules import duration, link_delay, memory_change
+from pipesat.schedule import Order, Schedule
+from pipesat.timing import time_order
+
+NAME = "list-scheduling"
+
+Fuse: TypeAlias = Literal["split", "first", "fused"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What distinguishes one greedy scheduler from another.
+
+    Parameters
+    ----------
+    patience
+        How long a device idles for a backward that is known to arrive, in parts of the W that it
+        could run instead.
+    in_flight
+        Limit ``(factor, offset)`` on microbatches between F and backward of a stage with r stages
+        after it: ``factor * r + offset``; (1, 1) is 1F1B's, (2, 1) eager 1F1B's. ``None``: no limit.
+    deep_first
+        Among forwards, whether the later chunk of a device goes first.
+    fuse
+        ``either`` stages: always split, fuse on the first stage of a route (nothing waits for its
+        input gradient), or always fuse.
+    """
+
+    patience: float = 1.0
+    in_flight: tuple[float, int] | None = None
+    deep_first: bool = True
+    fuse: Fuse = "split"
+
+    def __str__(self) -> str:
+        limit = "none" if self.in_flight is None else "{:g}r+{}".format(*self.in_flight)
+        chunk = "deep" if self.deep_first else "shallow"
+        return f"patience {self.patience:g}, in flight {limit}, {chunk} first, {self.fuse}"
+
+
+_LIMITS: tuple[tuple[float, int] | None, ...] = (None, (1, 1), (2, 1), (0.67, 1), (1.5, 1), (1, 2))
+
+
+def policies(problem: Problem) -> Iterator[Policy]:
+    """Yield the policies that differ on this problem, the usually best ones first."""
+    fuses: tuple[Fuse, ...] = ("split",)
+    if any(stage.backward == "either" and stage.fusing_may_pay for stage in problem.stages):
+        fuses = ("split", "first", "fused")
+    chunked = any(len(stages) > 1 for stages in problem.stages_on)
+    for patience in (1.0, 0.0, 0.5, 0.25, 0.75):
+        for limit in _LIMITS:
+            base = Policy(patience, limit)
+            for fuse in fuses:
+                yield replace(base, fuse=fuse)
+                if chunked:
+                    yield replace(base, fuse=fuse, deep_first=False)
+
+
+def list_schedules(problem: Problem) -> Iterator[Schedule]:
+    """Yield one schedule per policy, as it is made; each fits into memory.
+
+    Raises
+    ------
+    NotApplicable
+        If some microbatch alone exceeds a device's capacity.
+    """
+    for policy in policies(problem):
+        order = _Simulation(problem, policy).run()
+        yield time_order(problem, order, source=f"{NAME} ({policy})")
+
+
+def list_scheduling(problem: Problem) -> Schedule:
+    """Return the portfolio's schedule of least makespan; among equals that of least span.
+
+    Raises
+    ------
+    NotApplicable
+        As :func:`list_schedules`.
+    """
+    best = min(list_schedules(problem), key=lambda s: (s.makespan, s.span))
+    return replace(best, source=NAME)
+
+
+class _Simulation:
+    """One run of one policy. Stage-indexed lists count what has started; lists grow in FIFO order."""
+
+    def __init__(self, problem: Problem, policy: Policy) -> None:
+        self.problem, self.policy = problem, policy
+        count = len(problem.stages)
+        self.started = {kind: [0] * count for kind in ("F", "B", "W")}
+        self.arrivals: dict[str, list[list[int]]] = {
+            "F": [[] for _ in range(count)],  # when the input of the next forwards is there
+            "B": [[] for _ in range(count)],
+        }
+        for route in problem.routes:
+            self.arrivals["F"][route.stages[0]] = [0] * route.microbatches
+        self.pending: list[list[int]] = [[] for _ in range(count)]  # microbatches to run W of
+        self.limit = self._limits()
+        self.order: list[list[Item]] = [[] for _ in problem.devices]
+        self.busy_until = [0] * len(problem.devices)
+        self.used = [0] * len(problem.devices)  # memory in use, static part aside
+        self.active = [0] * len(problem.devices)  # of that, by forwards whose backward is to come
+        self.releases: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
+        self.launched: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
+        self.chunks = _chunks(problem)
+        self.need = [
+            max((_extra(problem, chunks, 0, len(chunks)) for chunks in per.values()), default=0)
+            for per in self.chunks
+        ]
+        self.events: list[tuple[int, int]] = []
+        self.durations: dict[Kind, list[int]] = {
+            kind: [duration(stage, kind) for stage in problem.stages]
+            for kind in ("F", "B", "W", "BW")
+        }
+        for number, (device, need) in enumerate(zip(problem.devices, self.need, strict=True)):
+            if device.room is not None and need > device.room:
+                name = problem.device_name(number)
+                raise NotApplicable(f"one microbatch alone exceeds the capacity of {name}")
+
+    def run(self) -> Order:
+        """Simulate until nothing is left to do, and return what each device did."""
+        self.events = [(0, device) for device in range(len(self.problem.devices))]
+        while self.events:
+            now, device = heapq.heappop(self.events)
+            while self.events and self.events[0] == (now, device):
+                heapq.heappop(self.events)
+            while self.busy_until[device] <= now and self._step(device, now):
+                pass
+        stuck = any(self.started["B"][s] < m for s, m in enumerate(self.problem.microbatches))
+        assert not stuck, "the memory-safety rule of this module does not hold"
+        return tuple(map(tuple, self.order))
+
+    def _step(self, device: int, now: int) -> bool:
+        """Start one op on an idle device; False if it has to, or chooses to, wait."""
+        self._release(device, now)
+        choice = self._backward(device, now) or self._forward(device, now)
+        if choice is None:
+            choice = self._weight(device, now)
+        if choice is None:
+            return False
+        self._start(choice, device, now)
+        return True
+
+    def _backward(self, device: int, now: int) -> Op | None:
+        best: tuple[int, int, Op] | None = None
+        room = self.problem.devices[device].room
+        for stage in self.problem.stages_on[device]:
+            number = self.started["B"][stage]
+            arrivals = self.arrivals["B"][stage]
+            if number >= len(arrivals) or arrivals[number] > now:
+                continue
+            kind = self._backward_kind(stage)
+            data = self.problem.stages[stage]
+            if room is not None and self.used[device] + memory_change(data, kind).at_start > room:
+                if not data.may_fuse:
+                    continue
+                kind = "BW"
+            candidate = (arrivals[number], number, Op(stage, kind, number))
+            best = candidate if best is None or candidate < best else best
+        return None if best is None else best[2]
+
+    def _backward_kind(self, stage: int) -> Kind:
+        data = self.problem.stages[stage]
+        if data.backward != "either":
+            return "B" if data.may_split else "BW"
+        if self.policy.fuse == "fused":
+            return "BW"
+        if self.policy.fuse == "first" and self.problem.previous[stage] is None:
+            return "BW"
+        return "B"
+
+    def _forward(self, device: int, now: int) -> Op | None:
+        stages = self.problem.stages_on[device]
+        for stage in reversed(stages) if self.policy.deep_first else stages:
+            number = self.started["F"][stage]
+            arrivals = self.arrivals["F"][stage]
+            if number >= len(arrivals) or arrivals[number] > now:
+                continue
+            limit = self.limit[stage]
+            if limit is not None and number - self.started["B"][stage] >= limit:
+                continue
+            if self._forward_is_safe(device, stage, number):
+                return Op(stage, "F", number)
+        return None
+
+    def _weight(self, device: int, now: int) -> Op | None:
+        ready = [
+            (self.pending[stage][0], stage)
+            for stage in self.problem.stages_on[device]
+            if self.pending[stage]
+        ]
+        if not ready:
+            return None
+        microbatch, stage = min(ready)
+        patience = self.policy.patience * self.durations["W"][stage]
+        for other in self.problem.stages_on[device]:
+            number = self.started["B"][other]
+            arrivals = self.arrivals["B"][other]
+            if number < len(arrivals) and now < arrivals[number] < now + patience:
+                return None
+        return Op(stage, "W", microbatch)
+
+    def _start(self, op: Op, device: int, now: int) -> None:
+        stage, kind, microbatch = op
+        problem = self.problem
+        data = problem.stages[stage]
+        end = now + self.durations[kind][stage]
+        change = memory_change(data, kind)
+        self.order[device].append(op)
+        self.busy_until[device] = end
+        heapq.heappush(self.events, (end, device))
+        self.used[device] += change.at_start
+        if change.at_end:
+            self.releases[device].append((end, change.at_end))
+        if kind == "F":
+            self.started["F"][stage] += 1
+            self.active[device] += data.held_after_F
+            self._launch(stage, microbatch)
+            after = problem.next[stage]
+            if after is None:
+                self._announce("B", stage, end)
+            else:
+                self._announce("F", after, end + link_delay(problem, stage, "F"))
+        elif kind == "W":
+            self.started["W"][stage] += 1
+            self.pending[stage].pop(0)
+        else:
+            self.started["B"][stage] += 1
+            self.active[device] -= data.held_after_F
+            route = problem.route_of[stage]
+            if stage == self.chunks[device][route][0]:
+                self.launched[device].remove((microbatch, route))
+            if kind == "B":
+                self.pending[stage].append(microbatch)
+            before = problem.previous[stage]
+            if before is not None:
+                self._announce("B", before, end + link_delay(problem, before, "B"))
+
+    def _announce(self, phase: str, stage: int, arrival: int) -> None:
+        self.arrivals[phase][stage].append(arrival)
+        heapq.heappush(self.events, (arrival, self.problem.stages[stage].device))
+
+    def _launch(self, stage: int, microbatch: int) -> None:
+        """Note on every device of its route that a microbatch is under way."""
+        if self.problem.previous[stage] is None:
+            route = self.problem.route_of[stage]
+            for device, chunks in enumerate(self.chunks):
+                if route in chunks:
+                    self.launched[device].append((microbatch, route))
+
+    def _release(self, device: int, now: int) -> None:
+        due = [change for end, change in self.releases[device] if end <= now]
+        if due:
+            self.used[device] += sum(due)
+            self.releases[device] = [r for r in self.releases[device] if r[0] > now]
+
+    def _forward_is_safe(self, device: int, stage: int, microbatch: int) -> bool:
+        """Whether a forward fits now and leaves every launched microbatch able to finish."""
+        room = self.problem.devices[device].room
+        if room is None:
+            return True
+        taken = self.problem.stages[stage].held_after_F
+        if self.used[device] + taken > room:
+            return False
+        free = room - self.active[device] - taken
+        if free >= self.need[device]:
+            return True
+        self.started["F"][stage] += 1
+        try:
+            for number, route in self.launched[device]:
+                chunks = self.chunks[device][route]
+                up = sum(self.started["F"][chunk] > number for chunk in chunks)
+                down = sum(self.started["B"][chunk] <= number for chunk in chunks)
+                if _extra(self.problem, chunks, up, down) > free:
+                    return False
+                free += sum(
+                    self.problem.stages[chunk].held_after_F for chunk in chunks[: min(up, down)]
+                )
+                if free >= self.need[device]:
+                    return True
+        finally:
+            self.started["F"][stage] -= 1
+        return True
+
+    def _limits(self) -> list[int | None]:
+        if self.policy.in_flight is None:
+            return [None] * len(self.problem.stages)
+        factor, offset = self.policy.in_flight
+        limits: list[int | None] = [None] * len(self.problem.stages)
+        for route in self.problem.routes:
+            for after, stage in enumerate(reversed(route.stages)):
+                limits[stage] = max(1, int(factor * after) + offset)
+        return limits
+
+
+def _chunks(problem: Problem) -> list[dict[int, list[int]]]:
+    """Per device and route, the device's stages of that route in route order."""
+    chunks: list[dict[int, list[int]]] = [{} for _ in problem.devices]
+    for number, route in enumerate(problem.routes):
+        for stage in route.stages:
+            chunks[problem.stages[stage].device].setdefault(number, []).append(stage)
+    return chunks
+
+
+def _extra(problem: Problem, chunks: list[int], up: int, down: int) -> int:
+    """Most memory that a microbatch will yet take on a device beyond what it holds there.
+
+    It has run the forwards of the first ``up`` chunks, and has the backwards of the first ``down``
+    still to come. Going up it takes every further activation; at the backward of a chunk it holds
+    those up to that chunk, and the excess of held_after_B if the backward must be split.
+    """
+    if down < len(chunks):  # it is on its way down
+        up = len(chunks)
+    most = held = 0
+    for chunk in chunks[:down]:
+        stage = problem.stages[chunk]
+        held += stage.held_after_F
+        excess = 0 if stage.may_fuse else max(0, stage.held_after_B - stage.held_after_F)
+        most = max(most, held + excess)
+    already = sum(problem.stages[chunk].held_after_F for chunk in chunks[: min(up, down)])
+    return max(0, most - already)
+

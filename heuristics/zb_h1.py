@@ -1,0 +1,42 @@
+"""ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 2)."""
+
+from __future__ import annotations
+
+from pipesat.heuristics.chain import split_backward, stages_of_chain
+from pipesat.ops import Item, Op
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+from pipesat.timing import time_order
+
+
+def zb_h1(problem: Problem) -> Schedule:
+    """1F1B's shape with B and W apart: on rank d, W of microbatch j follows B of microbatch j + d.
+
+    Every rank so holds 1F1B's ``p - d`` activations and up to d parts that wait for their W, and
+    the last d W fill the cool-down. On a uniform chain with delay c,
+    ``span = m (F + B + W) + (p - 1)(F + B - W + 4c)``. A stage that may not split runs BW for B.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds exactly one stage of one route.
+    """
+    chain = stages_of_chain(problem)
+    rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
+    for rank, stage in enumerate(chain):
+        m = problem.microbatches[stage]
+        warm_up = min(len(chain) - 1 - rank, m)
+        row: list[Item] = []
+        # warm-up
+        row += [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
+        # steady state, then cool-down from the microbatch on that finds no forward left
+        for microbatch in range(m):
+            if warm_up + microbatch < m:
+                row.append(Op(stage, "F", warm_up + microbatch))
+            row += split_backward(problem, stage, microbatch)[0]
+            if microbatch >= rank:
+                row += split_backward(problem, stage, microbatch - rank)[1]
+        for microbatch in range(max(m - rank, 0), m):
+            row += split_backward(problem, stage, microbatch)[1]
+        rows[problem.stages[stage].device] = tuple(row)
+    return time_order(problem, tuple(rows), source="zb-h1")

@@ -1,0 +1,69 @@
+"""The errors that pipesat raises.
+
+::
+
+    PipesatError
+    ├── BadInput        a file, a value or an option is wrong          (exit code 2)
+    ├── NotApplicable   a hand-written schedule does not fit a problem
+    ├── Deadlock        the ops of an order wait for each other
+    ├── Infeasible      no schedule can exist, with the reason          (exit code 3)
+    └── Fault           pipesat contradicts itself: please report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_MISSING = object()
+_LONGEST_VALUE = 80
+
+
+class PipesatError(Exception):
+    """Base of every error that pipesat raises on purpose."""
+
+
+class BadInput(PipesatError):
+    """One wrong value: which file, where in it, what stands there and what would be right."""
+
+    def __init__(
+        self, expected: str, *, source: str = "", where: str = "", value: object = _MISSING
+    ) -> None:
+        self.expected = expected
+        self.source = source
+        self.where = where
+        self.value = value
+        got = "" if value is _MISSING else f"got {shorten(value)}, "
+        super().__init__(": ".join(part for part in (source, where, got + expected) if part))
+
+
+class NotApplicable(PipesatError):
+    """A hand-written schedule cannot be built for this problem; the message is the reason."""
+
+
+class Deadlock(PipesatError):
+    """The ops of an order wait for each other.
+
+    Attributes
+    ----------
+    cycle
+        The op texts of one circle of waiting, in order; empty when an op waits for one that the
+        order does not have at all.
+    """
+
+    def __init__(self, message: str, cycle: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.cycle = tuple(cycle)
+
+
+class Infeasible(PipesatError):
+    """No schedule can satisfy the memory capacities; the message proves it."""
+
+
+class Fault(PipesatError):
+    """Two parts of pipesat disagree (a bound above a checked schedule, say): a bug."""
+
+
+def shorten(value: object) -> str:
+    """Show a value on one line, at most 80 characters long."""
+    text = repr(value) if not isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

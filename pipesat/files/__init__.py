@@ -1,0 +1,1 @@
+"""Reading and writing: problem, schedule and result files."""

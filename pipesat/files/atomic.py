@@ -1,0 +1,91 @@
+"""Writing files all or nothing: temporary files in the same folder, fsync, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipesat.errors import BadInput
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write one file so that it is there whole or not at all.
+
+    Raises
+    ------
+    BadInput
+        If the folder is missing or not writable, or the disk is full.
+    """
+    write_files(path.parent, {path.name: data})
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write several files into one folder; none appears unless all could be written.
+
+    Raises
+    ------
+    BadInput
+        As :func:`write_file`.
+    """
+    written: dict[str, str] = {}
+    name = ""
+    try:
+        for name, data in files.items():
+            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+            written[name] = temporary
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+        for name in files:
+            if (folder / name).is_dir():
+                raise IsADirectoryError(21, "is a directory")
+        for name, temporary in written.items():
+            os.replace(temporary, folder / name)
+        _sync_folder(folder)
+    except OSError as error:
+        for temporary in written.values():
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise BadInput(
+            f"cannot write: {error.strerror or error}", source=str(folder / name)
+        ) from None
+
+
+def prepare_folder(folder: Path) -> None:
+    """Create a folder and make sure that files can be created in it.
+
+    Raises
+    ------
+    BadInput
+        If not.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, probe = tempfile.mkstemp(prefix=".probe.", dir=folder)
+        os.close(handle)
+        os.unlink(probe)
+    except OSError as error:
+        raise BadInput(
+            f"cannot write into this folder: {error.strerror or error}", source=str(folder)
+        ) from None
+
+
+def _umask() -> int:
+    """The process's file mode mask (reading it means setting it for a moment)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not every file system can
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

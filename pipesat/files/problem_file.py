@@ -1,0 +1,267 @@
+"""Problem files, ``pipesat.problem/1``: every value checked, every complaint with its path."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from types import GenericAlias
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipesat.errors import BadInput
+from pipesat.files.strict_json import path_text, read_json
+from pipesat.problem import Backward, Device, Link, Problem, Route, Stage
+
+FORMAT = "pipesat.problem/1"
+LARGEST_FILE = 64 << 20
+MOST_DEVICES = 4096
+MOST_STAGES = 16384
+MOST_OPS = 4_000_000
+MOST = 10**12
+
+Amount = Annotated[int, Field(ge=0, le=MOST)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class DeviceModel(_Model):
+    """One entry of ``devices``."""
+
+    name: str = ""
+    memory: Amount | None = None
+    static: Amount = 0
+
+
+class StageModel(_Model):
+    """One entry of ``stages``; ``BW`` defaults to ``B + W``."""
+
+    device: Amount
+    F: Amount
+    B: Amount
+    W: Amount
+    BW: Amount = 0
+    held_after_F: Amount = 0
+    held_after_B: Amount = 0
+    backward: Backward = "either"
+
+
+class RouteModel(_Model):
+    """One entry of ``routes``."""
+
+    stages: Annotated[list[Amount], Field(min_length=1)]
+    microbatches: Count
+
+
+class EdgeModel(_Model):
+    """One entry of ``comm.edges``; a missing direction takes the default delay."""
+
+    src: Amount
+    dst: Amount
+    F: Amount = 0
+    B: Amount = 0
+
+
+class CommModel(_Model):
+    """``comm``."""
+
+    default: Amount = 0
+    edges: list[EdgeModel] = []
+
+
+class OverlapModel(_Model):
+    """``overlap``."""
+
+    FB: Annotated[list[Count], Field(min_length=2, max_length=2)]
+
+
+class ProblemModel(_Model):
+    """The whole document."""
+
+    format: Literal["pipesat.problem/1"]
+    name: str = ""
+    time_unit: str = ""
+    memory_unit: str = ""
+    devices: Annotated[list[DeviceModel], Field(min_length=1, max_length=MOST_DEVICES)]
+    stages: Annotated[list[StageModel], Field(min_length=1, max_length=MOST_STAGES)]
+    microbatches: Count = 1
+    routes: Annotated[list[RouteModel], Field(min_length=1)] = []
+    comm: CommModel = CommModel()
+    overlap: OverlapModel | None = None
+
+
+def read_problem(path: str | Path) -> Problem:
+    """Read and validate a problem file.
+
+    Raises
+    ------
+    BadInput
+        With the file, the path of the value, the value and what would be right.
+    """
+    return parse_problem(read_json(Path(path), LARGEST_FILE), str(path))
+
+
+def parse_problem(document: object, source: str = "problem") -> Problem:
+    """Validate a problem document (what ``json.loads`` returns).
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_problem`.
+    """
+    if not isinstance(document, dict):
+        raise BadInput("expected a JSON object", source=source, value=document)
+    try:
+        model = ProblemModel.model_validate(document)
+    except ValidationError as error:
+        raise _bad_value(error, document, source) from None
+    problem = Problem(
+        name=model.name,
+        time_unit=model.time_unit,
+        memory_unit=model.memory_unit,
+        devices=tuple(Device(d.name, d.memory, d.static) for d in model.devices),
+        stages=tuple(_stage(s) for s in model.stages),
+        routes=_routes(model, source),
+        links={},
+        overlap=None if model.overlap is None else (model.overlap.FB[0], model.overlap.FB[1]),
+        document=document,
+    )
+    _check_stages(model, source)
+    if problem.op_count > MOST_OPS:
+        raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}", source=source)
+    object.__setattr__(problem, "links", _links(model, problem, source))
+    return problem
+
+
+def _stage(model: StageModel) -> Stage:
+    bw = model.BW if "BW" in model.model_fields_set else model.B + model.W
+    return Stage(
+        model.device, model.F, model.B, model.W, bw,
+        model.held_after_F, model.held_after_B, model.backward,
+    )  # fmt: skip
+
+
+def _check_stages(model: ProblemModel, source: str) -> None:
+    for number, stage in enumerate(model.stages):
+        if stage.device >= len(model.devices):
+            raise BadInput(
+                f"expected a device from 0 to {len(model.devices) - 1}",
+                source=source, where=f"stages[{number}].device", value=stage.device,
+            )  # fmt: skip
+
+
+def _routes(model: ProblemModel, source: str) -> tuple[Route, ...]:
+    given = model.model_fields_set
+    if ("routes" in given) == ("microbatches" in given):
+        raise BadInput(
+            "expected either microbatches or routes"
+            + (", not both" if "routes" in given else "; both are missing"),
+            source=source, where="microbatches",
+        )  # fmt: skip
+    if "routes" not in given:
+        return (Route(tuple(range(len(model.stages))), model.microbatches),)
+    seen: dict[int, str] = {}
+    for r, route in enumerate(model.routes):
+        for i, stage in enumerate(route.stages):
+            where = f"routes[{r}].stages[{i}]"
+            if stage >= len(model.stages):
+                raise BadInput(
+                    f"expected a stage from 0 to {len(model.stages) - 1}",
+                    source=source, where=where, value=stage,
+                )  # fmt: skip
+            if stage in seen:
+                raise BadInput(
+                    f"expected every stage on one route, once; it also stands at {seen[stage]}",
+                    source=source, where=where, value=stage,
+                )  # fmt: skip
+            seen[stage] = where
+    for stage in range(len(model.stages)):
+        if stage not in seen:
+            raise BadInput(
+                f"stage {stage} is on no route, expected every stage on one route",
+                source=source, where="routes",
+            )  # fmt: skip
+    return tuple(Route(tuple(r.stages), r.microbatches) for r in model.routes)
+
+
+def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[int, int], Link]:
+    default = model.comm.default
+    hops = {(a, b) for r in problem.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
+    given: dict[tuple[int, int], Link] = {}
+    for number, edge in enumerate(model.comm.edges):
+        hop, where = (edge.src, edge.dst), f"comm.edges[{number}]"
+        if hop not in hops:
+            raise BadInput(
+                f"{edge.src} -> {edge.dst} are not consecutive stages of a route, forward",
+                source=source, where=where,
+            )  # fmt: skip
+        if hop in given:
+            raise BadInput(
+                f"{edge.src} -> {edge.dst} is given twice", source=source, where=where
+            )
+        has = edge.model_fields_set
+        given[hop] = Link(edge.F if "F" in has else default, edge.B if "B" in has else default)
+    return {
+        (a, b): given.get((a, b), Link(default, default))
+        for a, b in sorted(hops)
+        if problem.stages[a].device != problem.stages[b].device
+    }
+
+
+def _bad_value(error: ValidationError, document: dict[str, Any], source: str) -> BadInput:
+    """Turn pydantic's first complaint into ours. Unknown keys first: they explain missing ones."""
+    complaints = error.errors(include_url=False)
+    first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
+    path, kind, context = first["loc"], first["type"], first.get("ctx", {})
+    where = path_text(path)
+    if kind == "extra_forbidden":
+        return BadInput("unknown key" + _nearest_key(path), source=source, where=where)
+    if kind == "missing":
+        return BadInput("this key is required and missing", source=source, where=where)
+    if path == ("format",):
+        return BadInput(f'expected "{FORMAT}"', source=source, where=where, value=first["input"])
+    if kind in ("too_short", "too_long"):
+        least, most = context.get("min_length"), context.get("max_length")
+        bound = f"at least {least}" if kind == "too_short" else f"at most {most}"
+        return BadInput(
+            f"{context['actual_length']} entries, expected {bound}", source=source, where=where
+        )
+    return BadInput(
+        "expected " + _wanted(path, kind, context), source=source, where=where, value=first["input"]
+    )
+
+
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str:
+    if kind.startswith(("int", "greater", "less")):
+        least = 1 if path[-1] == "microbatches" or "FB" in path else 0
+        null = " or null" if path[-1] == "memory" else ""
+        return f"an integer from {least} to 10^12{null}"
+    return {
+        "literal_error": f"one of {context.get('expected')}",
+        "string_type": "a string",
+        "list_type": "a list",
+        "model_type": "an object",
+        "model_attributes_type": "an object",
+    }.get(kind, kind)
+
+
+def _nearest_key(path: tuple[int | str, ...]) -> str:
+    """Suggest the known key nearest to the unknown one at the end of ``path``."""
+    model: Any = ProblemModel
+    for step in path[:-1]:
+        if isinstance(step, str):
+            model = _model_within(model.model_fields[step].annotation)
+    known = list(model.model_fields)
+    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.0)
+    return f"; the nearest known key is {near[0]}" if near else ""
+
+
+def _model_within(annotation: Any) -> Any:
+    """Return the model class inside ``Annotated[list[Model], ...]``, ``Model | None`` and so on."""
+    if isinstance(annotation, type) and not isinstance(annotation, GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    return next(filter(None, map(_model_within, get_args(annotation))), None)

@@ -1,0 +1,103 @@
+"""Schedule files, ``pipesat.schedule/1``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+
+from pipesat.errors import BadInput
+from pipesat.files.strict_json import path_text, read_json
+from pipesat.ops import Item, Unreadable, parse_item
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule, Timed
+
+FORMAT = "pipesat.schedule/1"
+LARGEST_FILE = 1 << 30
+
+Time = Annotated[StrictInt, Field(ge=-(10**18), le=10**18)]
+
+
+class ScheduleModel(BaseModel):
+    """The whole document; op texts are judged by the checker, not here."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["pipesat.schedule/1"]
+    problem_sha256: StrictStr
+    source: StrictStr = ""
+    devices: list[list[tuple[StrictStr, Time, Time]]]
+
+
+def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
+    """Return the file's content: one line per device, so that it can be read and compared."""
+    head = {
+        "format": FORMAT,
+        "problem_sha256": problem.sha256,
+        "source": schedule.source,
+    }
+    rows = (
+        json.dumps([[str(t.item), t.start, t.end] for t in row], separators=(",", ":"))
+        for row in schedule.devices
+    )
+    body = ",\n".join(rows)
+    return f'{json.dumps(head)[:-1]}, "devices": [\n{body}\n]}}\n'.encode()
+
+
+def read_schedule(path: str | Path, problem: Problem) -> Schedule:
+    """Read a schedule of ``problem``; its ops are as they stand in the file, not yet checked.
+
+    Raises
+    ------
+    BadInput
+        If the file is no schedule file or belongs to another problem.
+    """
+    source = str(path)
+    document = read_json(Path(path), LARGEST_FILE)
+    try:
+        model = ScheduleModel.model_validate(document)
+    except ValidationError as error:
+        raise _bad_value(error, source) from None
+    if model.problem_sha256 != problem.sha256:
+        raise BadInput(
+            f"a schedule of another problem, expected the digest {problem.sha256} "
+            f"of {problem.name or 'the given problem'}",
+            source=source, where="problem_sha256", value=model.problem_sha256,
+        )  # fmt: skip
+    known: dict[str, Item | Unreadable] = {}
+    rows = []
+    for row in model.devices:
+        timed = []
+        for text, start, end in row:
+            if text not in known:
+                known[text] = _parse(text)
+            timed.append(Timed(known[text], start, end))
+        rows.append(tuple(timed))
+    return Schedule(tuple(rows), model.source)
+
+
+def _parse(text: str) -> Item | Unreadable:
+    try:
+        return parse_item(text)
+    except ValueError:
+        return Unreadable(text)
+
+
+def _bad_value(error: ValidationError, source: str) -> BadInput:
+    first = error.errors(include_url=False)[0]
+    path = first["loc"]
+    where = path_text(path)
+    if first["type"] == "missing":
+        return BadInput("this is required and missing", source=source, where=where)
+    if first["type"] == "extra_forbidden":
+        return BadInput("unknown key", source=source, where=where)
+    wanted = {
+        "format": f'"{FORMAT}"',
+        "problem_sha256": "the problem's digest, a string",
+        "source": "a string",
+        "devices": "one list per device of [op, start, end], op a string, times integers",
+    }
+    expected = wanted.get(str(path[0]) if path else "", "a JSON object")
+    return BadInput("expected " + expected, source=source, where=where, value=first["input"])

@@ -1,0 +1,176 @@
+"""A problem: devices, stages, routes and delays. Pure data, immutable, already validated.
+
+Problems come from :func:`pipesat.files.problem_file.parse_problem`, which checks every value; the
+document they came from is kept, because its digest ties schedules to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+Backward: TypeAlias = Literal["split", "fused", "either"]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One pipeline rank.
+
+    ``memory`` is its capacity in memory units (``None``: unlimited), ``static`` the part of it that
+    is taken all the time.
+    """
+
+    name: str
+    memory: int | None
+    static: int
+
+    @property
+    def room(self) -> int | None:
+        """Memory left for activations: ``memory - static``; ``None`` if unlimited."""
+        return None if self.memory is None else self.memory - self.static
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A contiguous slice of the model: times in time units, held amounts in memory units."""
+
+    device: int
+    F: int
+    B: int
+    W: int
+    BW: int
+    held_after_F: int
+    held_after_B: int
+    backward: Backward
+
+    @property
+    def may_split(self) -> bool:
+        """Whether B and W may run apart."""
+        return self.backward != "fused"
+
+    @property
+    def may_fuse(self) -> bool:
+        """Whether the classic full backward BW may run."""
+        return self.backward != "split"
+
+    @property
+    def fusing_may_pay(self) -> bool:
+        """Whether BW can ever be the better choice.
+
+        Where ``BW >= B + W`` and ``held_after_B <= held_after_F``, a split backward dominates: B
+        and W in a row take no longer and hold no more.
+        """
+        return self.may_fuse and (
+            not self.may_split
+            or self.BW < self.B + self.W
+            or self.held_after_B > self.held_after_F
+        )
+
+    @property
+    def shortest_backward(self) -> int:
+        """Least time from the start of the backward to the input gradient."""
+        return min([self.B] * self.may_split + [self.BW] * self.may_fuse)
+
+    @property
+    def least_backward_work(self) -> int:
+        """Least compute time that the whole backward of a microbatch takes."""
+        return min([self.B + self.W] * self.may_split + [self.BW] * self.may_fuse)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The chain of stages that ``microbatches`` microbatches travel."""
+
+    stages: tuple[int, ...]
+    microbatches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Delays between two consecutive stages, forward (F) and backward (B), in time units."""
+
+    F: int
+    B: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A pipeline to schedule.
+
+    ``links[(s, t)]`` has the delays between consecutive stages ``s`` and ``t`` of a route that lie
+    on different devices; stages on one device hand over without delay. ``overlap`` is the factor
+    ``(num, den)`` of an overlapped pair's time, or ``None`` if pairs are not allowed.
+    """
+
+    name: str
+    time_unit: str
+    memory_unit: str
+    devices: tuple[Device, ...]
+    stages: tuple[Stage, ...]
+    routes: tuple[Route, ...]
+    links: Mapping[tuple[int, int], Link]
+    overlap: tuple[int, int] | None
+    document: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of the canonical form: sorted keys, no spaces, UTF-8, defaults not filled in."""
+        text = json.dumps(
+            self.document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def route_of(self) -> tuple[int, ...]:
+        """Route of each stage."""
+        owner = dict.fromkeys(range(len(self.stages)), 0)
+        for number, route in enumerate(self.routes):
+            owner.update(dict.fromkeys(route.stages, number))
+        return tuple(owner[stage] for stage in range(len(self.stages)))
+
+    @cached_property
+    def microbatches(self) -> tuple[int, ...]:
+        """Number of microbatches that pass each stage."""
+        return tuple(self.routes[route].microbatches for route in self.route_of)
+
+    @cached_property
+    def previous(self) -> tuple[int | None, ...]:
+        """Stage before each stage on its route; ``None`` for the first."""
+        before = {b: a for r in self.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
+        return tuple(before.get(stage) for stage in range(len(self.stages)))
+
+    @cached_property
+    def next(self) -> tuple[int | None, ...]:
+        """Stage after each stage on its route; ``None`` for the last."""
+        after = {a: b for r in self.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
+        return tuple(after.get(stage) for stage in range(len(self.stages)))
+
+    @cached_property
+    def stages_on(self) -> tuple[tuple[int, ...], ...]:
+        """Stages of each device, in route order (routes one after the other)."""
+        homes: list[list[int]] = [[] for _ in self.devices]
+        for route in self.routes:
+            for stage in route.stages:
+                homes[self.stages[stage].device].append(stage)
+        return tuple(map(tuple, homes))
+
+    @cached_property
+    def op_count(self) -> int:
+        """Largest number of ops that a schedule can have: F, B and W of every microbatch."""
+        return sum(
+            m * (3 if s.may_split else 2)
+            for s, m in zip(self.stages, self.microbatches, strict=True)
+        )
+
+    @cached_property
+    def one_stage_per_device(self) -> bool:
+        """Whether every device holds exactly one stage of one route: a plain chain."""
+        return len(self.routes) == 1 and all(len(stages) == 1 for stages in self.stages_on)
+
+    def device_name(self, device: int) -> str:
+        """Name of a device for messages: its own, or ``device 3``."""
+        return self.devices[device].name or f"device {device}"
