@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 from pipesat.errors import NotApplicable
 from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
-from pipesat.rules import duration, link_delay, memory_change
+from pipesat.rules import duration, link_delay, memory_change, round_trip
 from pipesat.schedule import Order, Schedule
 from pipesat.timing import time_order
 
@@ -45,6 +45,10 @@ class Policy:
     in_flight
         Limit ``(factor, offset)`` on microbatches between F and backward of a stage with r stages
         after it: ``factor * r + offset``; (1, 1) is 1F1B's, (2, 1) eager 1F1B's. ``None``: no limit.
+    pace
+        Limit them to ``pace * l / T`` instead, where l is the least time from a stage's F to the
+        end of its backward and T the least period that device loads and memory allow: what a
+        steady stream of microbatches would hold.
     deep_first
         Among forwards, whether the later chunk of a device goes first.
     fuse
@@ -54,16 +58,22 @@ class Policy:
 
     patience: float = 1.0
     in_flight: tuple[float, int] | None = None
+    pace: float | None = None
     deep_first: bool = True
     fuse: Fuse = "split"
 
     def __str__(self) -> str:
         limit = "none" if self.in_flight is None else "{:g}r+{}".format(*self.in_flight)
+        if self.pace is not None:
+            limit = f"pace {self.pace:g}"
         chunk = "deep" if self.deep_first else "shallow"
         return f"patience {self.patience:g}, in flight {limit}, {chunk} first, {self.fuse}"
 
 
 _LIMITS: tuple[tuple[float, int] | None, ...] = (None, (1, 1), (2, 1), (0.67, 1), (1.5, 1), (1, 2))
+
+
+_PACES = (1.0, 1.25, 1.5, 0.8, 2.0)
 
 
 def policies(problem: Problem) -> Iterator[Policy]:
@@ -73,8 +83,10 @@ def policies(problem: Problem) -> Iterator[Policy]:
         fuses = ("split", "first", "fused")
     chunked = any(len(stages) > 1 for stages in problem.stages_on)
     for patience in (1.0, 0.0, 0.5, 0.25, 0.75):
-        for limit in _LIMITS:
-            base = Policy(patience, limit)
+        bases = [Policy(patience, limit) for limit in _LIMITS]
+        if chunked:
+            bases += [Policy(patience, pace=pace) for pace in _PACES]
+        for base in bases:
             for fuse in fuses:
                 yield replace(base, fuse=fuse)
                 if chunked:
@@ -308,6 +320,8 @@ class _Simulation:
         return True
 
     def _limits(self) -> list[int | None]:
+        if self.policy.pace is not None:
+            return list(_paced_limits(self.problem, self.policy.pace))
         if self.policy.in_flight is None:
             return [None] * len(self.problem.stages)
         factor, offset = self.policy.in_flight
@@ -316,6 +330,17 @@ class _Simulation:
             for after, stage in enumerate(reversed(route.stages)):
                 limits[stage] = max(1, int(factor * after) + offset)
         return limits
+
+
+def _paced_limits(problem: Problem, pace: float) -> list[int]:
+    stages = range(len(problem.stages))
+    lifetimes = [problem.stages[s].F + round_trip(problem, s) + problem.stages[s].shortest_backward for s in stages]
+    period = 1.0
+    for device, chunks in zip(problem.devices, problem.stages_on, strict=True):
+        load = sum(problem.stages[s].F + problem.stages[s].least_backward_work for s in chunks)
+        area = sum(lifetimes[s] * problem.stages[s].held_after_F for s in chunks)
+        period = max(period, load, area / device.room if device.room else 0)
+    return [max(1, round(pace * lifetime / period + 0.3)) for lifetime in lifetimes]
 
 
 def _chunks(problem: Problem) -> list[dict[int, list[int]]]:

@@ -75,6 +75,17 @@ def link_delay(problem: Problem, stage: int, direction: Phase) -> int:
     return link.F if direction == "F" else link.B
 
 
+def round_trip(problem: Problem, stage: int) -> int:
+    """Least time from the end of a stage's F to the start of its backward: out and back again."""
+    time = 0
+    here = stage
+    while (after := problem.next[here]) is not None:
+        time += link_delay(problem, here, "F") + link_delay(problem, here, "B")
+        time += problem.stages[after].F + problem.stages[after].shortest_backward
+        here = after
+    return time
+
+
 class MemoryChange(NamedTuple):
     """Memory that an op takes at its start and gives back at its end (both >= 0 or so signed)."""
 
