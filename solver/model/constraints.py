@@ -1,0 +1,69 @@
+"""Constraint families, each one function: what a schedule must keep, in docs/model.md's words."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from pipesat.rules import awaited
+from pipesat.solver.model.order_literals import add_memory_by_order
+from pipesat.solver.model.staircase import add_memory_by_staircase, staircase_applies
+from pipesat.solver.model.variables import Variables
+
+
+def add_constraints(v: Variables) -> None:
+    """Add all of them."""
+    add_one_op_at_a_time(v)
+    add_dataflow(v)
+    add_microbatch_order(v)
+    add_memory(v)
+
+
+def add_one_op_at_a_time(v: Variables) -> None:
+    """Ops on one device do not overlap."""
+    for device in range(len(v.problem.devices)):
+        intervals = [i for task in v.on_device(device) for i in task.intervals]
+        if len(intervals) > 1:
+            v.cp.add_no_overlap(intervals)
+
+
+def add_dataflow(v: Variables) -> None:
+    """Every op waits for its input and the input's travel."""
+    for phase, stages in v.tasks.items():
+        for stage, tasks in enumerate(stages):
+            need = awaited(v.problem, stage, phase)
+            if need is None:
+                continue
+            delay = need.delay // v.times.unit
+            for task in tasks:
+                source = v.tasks[need.phase][need.stage][task.microbatch]
+                constraint = v.cp.add(task.start >= source.end + delay)
+                if not isinstance(task.present, bool):
+                    constraint.only_enforce_if(task.present)
+
+
+def add_microbatch_order(v: Variables) -> None:
+    """Each stage runs its F, its backwards and its W in microbatch order (docs/model.md: no loss)."""
+    for phase in ("F", "B"):
+        for tasks in v.tasks[phase]:  # type: ignore[index]
+            for before, after in pairwise(tasks):
+                v.cp.add(after.start >= before.end)
+    for tasks in v.tasks["W"]:
+        if all(task.present is True for task in tasks):
+            for before, after in pairwise(tasks):
+                v.cp.add(after.start >= before.end)
+            continue
+        for before, after in pairwise(tasks):  # an absent W is placed, too, but takes no time
+            length = v.times.duration["W"][before.stage]
+            v.cp.add(after.start >= before.start + length * before.present)
+            v.cp.add(after.start >= before.start)
+
+
+def add_memory(v: Variables) -> None:
+    """Memory of each device stays within its capacity, by the encoding that suits the device."""
+    for device in range(len(v.problem.devices)):
+        if v.problem.devices[device].room is None or not v.problem.stages_on[device]:
+            continue
+        if staircase_applies(v.problem, device):
+            add_memory_by_staircase(v, device)
+        else:
+            add_memory_by_order(v, device)

@@ -1,0 +1,160 @@
+"""Memory of any device: exact counting with Booleans "this op is before that one".
+
+Memory can exceed the capacity only where an op takes some: at the start of an F, and at the start
+of a B whose held_after_B exceeds its held_after_F. For each such event, every other op of the
+device is before it or after it; one linear inequality adds up what those before it have taken and
+freed. Microbatch order and data flow decide most pairs beforehand; the rest get a literal each, in
+chains (if an op is before the event, so are its predecessors).
+"""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from pipesat.problem import Problem
+from pipesat.rules import MemoryChange, memory_change
+from pipesat.solver.model.variables import Literal, Task, Variables
+
+
+def add_memory_by_order(v: Variables, device: int) -> None:
+    """Bound memory at every event of the device."""
+    if _always_fits(v.problem, device):
+        return
+    literals = _Before(v, device)
+    for stage in v.problem.stages_on[device]:
+        data = v.problem.stages[stage]
+        if data.held_after_F:
+            for task in v.tasks["F"][stage]:
+                _bound_at(v, device, literals, task, data.held_after_F, True)
+        if data.held_after_B > data.held_after_F and data.may_split:
+            excess = data.held_after_B - data.held_after_F
+            for task, split in zip(v.tasks["B"][stage], v.split[stage], strict=True):
+                _bound_at(v, device, literals, task, excess, split)
+
+
+def _always_fits(problem: Problem, device: int) -> bool:
+    room = problem.devices[device].room
+    everything = sum(
+        max(problem.stages[s].held_after_F, problem.stages[s].held_after_B)
+        * problem.microbatches[s]
+        for s in problem.stages_on[device]
+    )
+    return room is None or everything <= room
+
+
+def _bound_at(
+    v: Variables, device: int, before: _Before, event: Task, taken: int, condition: Literal
+) -> None:
+    """``held before the event + what it takes <= room``, if ``condition`` holds."""
+    room = v.problem.devices[device].room
+    assert room is not None
+    total: cp_model.LinearExprT = taken
+    for stage in v.problem.stages_on[device]:
+        data = v.problem.stages[stage]
+        for m in range(v.problem.microbatches[stage]):
+            f, b = v.tasks["F"][stage][m], v.tasks["B"][stage][m]
+            if f is not event:
+                total += data.held_after_F * before(f, event)
+            if b is event:
+                continue
+            b_before = before(b, event)
+            if b_before is False:
+                continue
+            split = v.split[stage][m]
+            total += sum(memory_change(data, "BW")) * b_before
+            if split is not False:
+                both = _conjunction(v, split, b_before)
+                total += _split_surplus(memory_change(data, "B"), data.held_after_F) * both
+                total += sum(memory_change(data, "W")) * before(v.tasks["W"][stage][m], event)
+    if isinstance(total, int):
+        if total > room:
+            v.cp.add_bool_or([] if condition is True else [~condition])
+        return
+    constraint = v.cp.add(total <= room)
+    if condition is not True:
+        constraint.only_enforce_if(condition)
+
+
+def _split_surplus(change: MemoryChange, activation: int) -> int:
+    """What a finished B leaves behind where a finished BW would have freed the activation."""
+    return sum(change) + activation
+
+
+def _conjunction(v: Variables, x: Literal, y: Literal) -> Literal:
+    """Literal for "x and y"."""
+    if x is False or y is False:
+        return False
+    if x is True or y is True:
+        return y if x is True else x
+    both = v.new_literal(lambda given: given.truth(x) and given.truth(y))
+    v.cp.add_implication(both, x)
+    v.cp.add_implication(both, y)
+    v.cp.add_bool_or([both, ~x, ~y])
+    return both
+
+
+class _Before:
+    """``before(x, event)``: x ends before the event starts, or else x starts after it."""
+
+    def __init__(self, v: Variables, device: int) -> None:
+        self.v = v
+        self.known: dict[tuple[int, int], Literal] = {}
+        self.position = {s: i for i, s in enumerate(v.problem.stages_on[device])}
+
+    def __call__(self, x: Task, event: Task) -> Literal:
+        key = (id(x), id(event))
+        if key not in self.known:
+            fixed = self._fixed(x, event)
+            if fixed is None:
+                fixed = self._literal(x, event)
+            self.known[key] = fixed
+            if x.present is True and event.phase != "W" and not isinstance(fixed, bool):
+                self.known[id(event), id(x)] = ~fixed
+        return self.known[key]
+
+    def _fixed(self, x: Task, event: Task) -> bool | None:
+        """What microbatch order and data flow say."""
+        if self._precedes(x, event):
+            return True if x.present is True else None
+        return False if self._precedes(event, x) else None
+
+    def _precedes(self, x: Task, y: Task) -> bool:
+        """Whether x is before y in every schedule (if both exist)."""
+        route = self.v.problem.route_of
+        if route[x.stage] != route[y.stage] or x.microbatch > y.microbatch:
+            return False
+        if x.phase == y.phase:
+            if x.stage == y.stage:
+                return x.microbatch < y.microbatch
+            if x.phase == "W":
+                return False
+            return (self.position[x.stage] < self.position[y.stage]) == (x.phase == "F")
+        if x.phase == "F":
+            return True
+        return (
+            x.phase == "B"
+            and y.phase == "W"
+            and self.position[x.stage] >= self.position[y.stage]
+        )
+
+    def _literal(self, x: Task, event: Task) -> Literal:
+        v = self.v
+        before = v.new_literal(lambda given: given.is_before(x, event))
+        v.cp.add(x.end <= event.start).only_enforce_if(before)
+        if x.present is True:
+            v.cp.add(event.end <= x.start).only_enforce_if(~before)
+        else:
+            v.cp.add_implication(before, x.present)
+        if x.microbatch and x.present is True:
+            earlier = self(v.tasks[x.phase][x.stage][x.microbatch - 1], event)
+            if earlier is False:
+                v.cp.add_bool_or([~before])
+            elif earlier is not True:
+                v.cp.add_implication(before, earlier)
+        if event.microbatch:
+            sooner = self(x, v.tasks[event.phase][event.stage][event.microbatch - 1])
+            if sooner is True:
+                v.cp.add_bool_or([before])
+            elif sooner is not False:
+                v.cp.add_implication(sooner, before)
+        return before

@@ -1,0 +1,132 @@
+"""Variables: a start per F, backward and W, and whether a backward is split where that is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from ortools.sat.python import cp_model
+
+from pipesat.ops import Op, Phase
+from pipesat.problem import Problem, Stage
+from pipesat.solver.model.times import Times
+
+if TYPE_CHECKING:
+    from pipesat.solver.model.hints import Given
+
+Literal: TypeAlias = cp_model.IntVar | bool
+"""A Boolean variable (or its negation), or a known truth value."""
+
+
+@dataclass
+class Task:
+    """One phase of (stage, microbatch): its start, its end and the intervals it may occupy.
+
+    ``present`` is False or a literal where a W may be absent because its backward is fused.
+    """
+
+    stage: int
+    phase: Phase
+    microbatch: int
+    start: cp_model.IntVar
+    end: cp_model.LinearExprT
+    intervals: list[cp_model.IntervalVar]
+    present: Literal = True
+
+
+@dataclass
+class Variables:
+    """All tasks, indexed ``tasks[phase][stage][microbatch]``; a fused stage has no W tasks.
+
+    ``split[stage][microbatch]`` says whether the backward is split. ``hints`` has, for every
+    auxiliary Boolean in order of creation, the function that gives its value in a known schedule.
+    """
+
+    cp: cp_model.CpModel
+    problem: Problem
+    times: Times
+    horizon: int
+    tasks: dict[Phase, list[list[Task]]] = field(default_factory=dict)
+    split: list[list[Literal]] = field(default_factory=list)
+    first_starts: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    hints: list[tuple[cp_model.IntVar, Callable[[Given], bool]]] = field(default_factory=list)
+
+    def new_literal(self, hint: Callable[[Given], bool]) -> cp_model.IntVar:
+        """Create an auxiliary Boolean."""
+        literal = self.cp.new_bool_var("")
+        self.hints.append((literal, hint))
+        return literal
+
+    def on_device(self, device: int) -> list[Task]:
+        """All tasks of a device."""
+        return [
+            task
+            for stage in self.problem.stages_on[device]
+            for phase in self.tasks.values()
+            for task in phase[stage]
+        ]
+
+
+def splits(stage: Stage) -> bool | None:
+    """True: always split; False: always fused; ``None``: the model chooses per microbatch.
+
+    Where fusing never pays (see :attr:`pipesat.problem.Stage.fusing_may_pay`), splitting dominates
+    and the choice is not modelled.
+    """
+    if not stage.may_split:
+        return False
+    return None if stage.fusing_may_pay else True
+
+
+def add_variables(
+    cp: cp_model.CpModel, problem: Problem, times: Times, horizon: int
+) -> Variables:
+    """Create every variable; starts range over ``[0, horizon]``, in model time."""
+    v = Variables(cp, problem, times, horizon)
+    v.tasks = {"F": [], "B": [], "W": []}
+    for number, stage in enumerate(problem.stages):
+        microbatches = range(problem.microbatches[number])
+        choice = splits(stage)
+        v.split.append(
+            [
+                cp.new_bool_var(f"split {number} {m}") if choice is None else choice
+                for m in microbatches
+            ]
+        )
+        v.tasks["F"].append([_fixed(v, number, "F", m) for m in microbatches])
+        v.tasks["B"].append([_backward(v, number, m) for m in microbatches])
+        v.tasks["W"].append(
+            [] if choice is False else [_fixed(v, number, "W", m) for m in microbatches]
+        )
+    return v
+
+
+def _fixed(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
+    length = v.times.duration[phase][stage]
+    start = v.cp.new_int_var(0, v.horizon - length, str(Op(stage, phase, microbatch)))
+    present: Literal = True
+    if phase == "W":
+        present = v.split[stage][microbatch]
+    if present is True:
+        interval = v.cp.new_fixed_size_interval_var(start, length, "")
+    else:
+        interval = v.cp.new_optional_fixed_size_interval_var(start, length, present, "")
+    return Task(stage, phase, microbatch, start, start + length, [interval], present)
+
+
+def _backward(v: Variables, stage: int, microbatch: int) -> Task:
+    lengths = {kind: v.times.duration[kind][stage] for kind in ("B", "BW")}
+    split = v.split[stage][microbatch]
+    start = v.cp.new_int_var(0, v.horizon, str(Op(stage, "B", microbatch)))
+    if isinstance(split, bool):
+        length = lengths["B" if split else "BW"]
+        interval = v.cp.new_fixed_size_interval_var(start, length, "")
+        return Task(stage, "B", microbatch, start, start + length, [interval])
+    intervals = [
+        v.cp.new_optional_fixed_size_interval_var(start, lengths["B"], split, ""),
+        v.cp.new_optional_fixed_size_interval_var(start, lengths["BW"], ~split, ""),
+    ]
+    end = start + lengths["BW"] + (lengths["B"] - lengths["BW"]) * split
+    return Task(stage, "B", microbatch, start, end, intervals)
+
