@@ -21,7 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from pipesat.errors import NotApplicable
+from pipesat.errors import Fault, NotApplicable
+from pipesat.feasibility import (
+    chunks_by_route,
+    further_need,
+    holdings,
+    smallest_capacities,
+)
 from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
 from pipesat.rules import duration, link_delay, memory_change, round_trip
@@ -44,7 +50,7 @@ class Policy:
         could run instead.
     in_flight
         Limit ``(factor, offset)`` on microbatches between F and backward of a stage with r stages
-        after it: ``factor * r + offset``; (1, 1) is 1F1B's, (2, 1) eager 1F1B's. ``None``: no limit.
+        after it: ``factor * r + offset``; (1, 1) is 1F1B's, (2, 1) eager 1F1B's.
     pace
         Limit them to ``pace * l / T`` instead, where l is the least time from a stage's F to the
         end of its backward and T the least period that device loads and memory allow: what a
@@ -62,17 +68,8 @@ class Policy:
     deep_first: bool = True
     fuse: Fuse = "split"
 
-    def __str__(self) -> str:
-        limit = "none" if self.in_flight is None else "{:g}r+{}".format(*self.in_flight)
-        if self.pace is not None:
-            limit = f"pace {self.pace:g}"
-        chunk = "deep" if self.deep_first else "shallow"
-        return f"patience {self.patience:g}, in flight {limit}, {chunk} first, {self.fuse}"
-
 
 _LIMITS: tuple[tuple[float, int] | None, ...] = (None, (1, 1), (2, 1), (0.67, 1), (1.5, 1), (1, 2))
-
-
 _PACES = (1.0, 1.25, 1.5, 0.8, 2.0)
 
 
@@ -103,7 +100,7 @@ def list_schedules(problem: Problem) -> Iterator[Schedule]:
     """
     for policy in policies(problem):
         order = _Simulation(problem, policy).run()
-        yield time_order(problem, order, source=f"{NAME} ({policy})")
+        yield time_order(problem, order, source=NAME)
 
 
 def list_scheduling(problem: Problem) -> Schedule:
@@ -114,12 +111,11 @@ def list_scheduling(problem: Problem) -> Schedule:
     NotApplicable
         As :func:`list_schedules`.
     """
-    best = min(list_schedules(problem), key=lambda s: (s.makespan, s.span))
-    return replace(best, source=NAME)
+    return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
 
 
 class _Simulation:
-    """One run of one policy. Stage-indexed lists count what has started; lists grow in FIFO order."""
+    """One run of one policy. Lists are indexed by stage or by device; queues are in FIFO order."""
 
     def __init__(self, problem: Problem, policy: Policy) -> None:
         self.problem, self.policy = problem, policy
@@ -139,10 +135,11 @@ class _Simulation:
         self.active = [0] * len(problem.devices)  # of that, by forwards whose backward is to come
         self.releases: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
         self.launched: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
-        self.chunks = _chunks(problem)
+        self.chunks = chunks_by_route(problem)
+        self.held = holdings(problem)
         self.need = [
-            max((_extra(problem, chunks, 0, len(chunks)) for chunks in per.values()), default=0)
-            for per in self.chunks
+            need.capacity - device.static
+            for need, device in zip(smallest_capacities(problem), problem.devices, strict=True)
         ]
         self.events: list[tuple[int, int]] = []
         self.durations: dict[Kind, list[int]] = {
@@ -164,7 +161,8 @@ class _Simulation:
             while self.busy_until[device] <= now and self._step(device, now):
                 pass
         stuck = any(self.started["B"][s] < m for s, m in enumerate(self.problem.microbatches))
-        assert not stuck, "the memory-safety rule of this module does not hold"
+        if stuck:
+            raise Fault(f"list scheduling ({self.policy}) stopped before the end")
         return tuple(map(tuple, self.order))
 
     def _step(self, device: int, now: int) -> bool:
@@ -216,7 +214,7 @@ class _Simulation:
             limit = self.limit[stage]
             if limit is not None and number - self.started["B"][stage] >= limit:
                 continue
-            if self._forward_is_safe(device, stage, number):
+            if self._forward_is_safe(device, stage):
                 return Op(stage, "F", number)
         return None
 
@@ -291,7 +289,7 @@ class _Simulation:
             self.used[device] += sum(due)
             self.releases[device] = [r for r in self.releases[device] if r[0] > now]
 
-    def _forward_is_safe(self, device: int, stage: int, microbatch: int) -> bool:
+    def _forward_is_safe(self, device: int, stage: int) -> bool:
         """Whether a forward fits now and leaves every launched microbatch able to finish."""
         room = self.problem.devices[device].room
         if room is None:
@@ -306,13 +304,12 @@ class _Simulation:
         try:
             for number, route in self.launched[device]:
                 chunks = self.chunks[device][route]
+                held = [self.held[chunk] for chunk in chunks]
                 up = sum(self.started["F"][chunk] > number for chunk in chunks)
                 down = sum(self.started["B"][chunk] <= number for chunk in chunks)
-                if _extra(self.problem, chunks, up, down) > free:
+                if further_need(held, up, down) > free:
                     return False
-                free += sum(
-                    self.problem.stages[chunk].held_after_F for chunk in chunks[: min(up, down)]
-                )
+                free += sum(holding.activation for holding in held[: min(up, down)])
                 if free >= self.need[device]:
                     return True
         finally:
@@ -334,39 +331,13 @@ class _Simulation:
 
 def _paced_limits(problem: Problem, pace: float) -> list[int]:
     stages = range(len(problem.stages))
-    lifetimes = [problem.stages[s].F + round_trip(problem, s) + problem.stages[s].shortest_backward for s in stages]
+    lifetimes = [
+        problem.stages[s].F + round_trip(problem, s) + problem.stages[s].shortest_backward
+        for s in stages
+    ]
     period = 1.0
     for device, chunks in zip(problem.devices, problem.stages_on, strict=True):
         load = sum(problem.stages[s].F + problem.stages[s].least_backward_work for s in chunks)
         area = sum(lifetimes[s] * problem.stages[s].held_after_F for s in chunks)
         period = max(period, load, area / device.room if device.room else 0)
     return [max(1, round(pace * lifetime / period + 0.3)) for lifetime in lifetimes]
-
-
-def _chunks(problem: Problem) -> list[dict[int, list[int]]]:
-    """Per device and route, the device's stages of that route in route order."""
-    chunks: list[dict[int, list[int]]] = [{} for _ in problem.devices]
-    for number, route in enumerate(problem.routes):
-        for stage in route.stages:
-            chunks[problem.stages[stage].device].setdefault(number, []).append(stage)
-    return chunks
-
-
-def _extra(problem: Problem, chunks: list[int], up: int, down: int) -> int:
-    """Most memory that a microbatch will yet take on a device beyond what it holds there.
-
-    It has run the forwards of the first ``up`` chunks, and has the backwards of the first ``down``
-    still to come. Going up it takes every further activation; at the backward of a chunk it holds
-    those up to that chunk, and the excess of held_after_B if the backward must be split.
-    """
-    if down < len(chunks):  # it is on its way down
-        up = len(chunks)
-    most = held = 0
-    for chunk in chunks[:down]:
-        stage = problem.stages[chunk]
-        held += stage.held_after_F
-        excess = 0 if stage.may_fuse else max(0, stage.held_after_B - stage.held_after_F)
-        most = max(most, held + excess)
-    already = sum(problem.stages[chunk].held_after_F for chunk in chunks[: min(up, down)])
-    return max(0, most - already)
-

@@ -1,4 +1,4 @@
-"""The independent checker: does a schedule, as it stands in a file, keep every rule?
+"""The independent checker: whether a schedule, as it stands in a file, keeps every rule.
 
 It restates the rules of the contract from the given times alone. It shares no code with the timing
 of orders, with :mod:`pipesat.rules` or with the solver's model: a fault there shows here.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 
 from pipesat.ops import Op, Pair, Unreadable
@@ -135,7 +135,7 @@ def _completeness(problem: Problem, ops: _Ops) -> Iterator[Violation]:
     """Every (stage, microbatch) has F and either B and W, or BW, as `backward` allows."""
     for number, stage in enumerate(problem.stages):
         for microbatch in range(problem.microbatches[number]):
-            f, b, w, bw = (Op(number, kind, microbatch) for kind in ("F", "B", "W", "BW"))  # type: ignore[arg-type]
+            f, b, w, bw = (Op(number, kind, microbatch) for kind in ("F", "B", "W", "BW"))
             has_b, has_w, has_bw = b in ops.times, w in ops.times, bw in ops.times
             where = f"on {problem.device_name(stage.device)}"
             missing = [] if f in ops.times else [str(f)]
@@ -162,7 +162,7 @@ def _completeness(problem: Problem, ops: _Ops) -> Iterator[Violation]:
 def _device_conflicts(problem: Problem, device: int, row: tuple[Timed, ...]) -> Iterator[Violation]:
     """One op at a time; an op of length 0 may touch another's ends, not lie strictly inside."""
     home = problem.device_name(device)
-    for before, after in zip(row, row[1:], strict=False):
+    for before, after in pairwise(row):
         if after.start < before.start:
             text = (
                 f"{after.item} (start {after.start}) is listed after {before.item} "
@@ -186,7 +186,7 @@ def _device_conflicts(problem: Problem, device: int, row: tuple[Timed, ...]) -> 
 def _backward(ops: _Ops, stage: int, microbatch: int) -> Op | None:
     """The op that gives the input gradient: B or BW, whichever is there."""
     for kind in ("B", "BW"):
-        op = Op(stage, kind, microbatch)  # type: ignore[arg-type]
+        op = Op(stage, kind, microbatch)
         if op in ops.times:
             return op
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pipesat.timing import linearize
@@ -30,11 +31,11 @@ def critical_path(problem: Problem, schedule: Schedule) -> list[Step]:
     length of their head plus the delay. For a schedule timed as early as possible the path has no
     idle time but delays, and its length is the makespan.
     """
-    import networkx as nx  # noqa: PLC0415 - importing pipesat stays fast
+    import networkx as nx  # importing pipesat stays fast
 
     order = schedule.order
     linear = linearize(problem, order)
-    graph = nx.DiGraph()  # node -1 stands before every device's first item
+    graph: nx.DiGraph[int] = nx.DiGraph()  # node -1 stands before every device's first item
     for number, (length, before, inputs) in enumerate(
         zip(linear.duration, linear.before, linear.inputs, strict=True)
     ):
@@ -52,6 +53,5 @@ def critical_path(problem: Problem, schedule: Schedule) -> list[Step]:
         counters[device] += 1
     return [
         Step(linear.device[node], timed_of[node], graph.edges[last, node]["through"])
-        for last, node in zip(path, path[1:], strict=False)
+        for last, node in pairwise(path)
     ]
-

@@ -25,11 +25,11 @@ def explain_deadlock(problem: Problem, order: Order, position: Sequence[int]) ->
     Each stopped head waits for an event; the device whose list has that event further back is
     stopped by its own head. Following heads closes a circle, unless some event is in no list.
     """
-    import networkx as nx  # noqa: PLC0415 - slow to import, needed for the error alone
+    import networkx as nx  # slow to import, needed for the error alone
 
     where = _places(order, position)
     happened = _places(order, [0] * len(order)).keys() - where.keys()
-    waits = nx.DiGraph()
+    waits: nx.DiGraph[int] = nx.DiGraph()
     for device, row in enumerate(order):
         if position[device] == len(row):
             continue

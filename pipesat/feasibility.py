@@ -2,7 +2,7 @@
 
 One microbatch alone, on a device that holds the chunks s1 < s2 < ... of its route, needs
 ``max over s of (sum of held_after_F up to s + excess of s)``, the excess being
-``max(0, held_after_B - held_after_F)`` where the backward must be split and 0 where it may be fused.
+``max(0, held_after_B - held_after_F)`` where the backward must be split, else 0.
 No schedule avoids that, and running one microbatch after the other attains it; so a problem is
 feasible exactly if every device has room for its neediest route.
 """
@@ -113,10 +113,11 @@ def preflight(problem: Problem) -> None:
     sentences = []
     for device, capacity, stages in short:
         data = problem.devices[device]
-        which = f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(map(str, stages))}"
-        reason = (
-            f"its static {data.static}"
-            + (f" and one microbatch's {capacity - data.static} on {which}" if stages else "")
+        which = (
+            f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(map(str, stages))}"
+        )
+        reason = f"its static {data.static}" + (
+            f" and one microbatch's {capacity - data.static} on {which}" if stages else ""
         )
         sentences.append(
             f"{problem.device_name(device)} has a capacity of {data.memory}{unit} but needs "

@@ -27,7 +27,7 @@ def memory_profiles(problem: Problem, schedule: Schedule) -> list[Profile]:
     Intervals are half-open, so changes at one instant count together: what ends frees its memory
     before what starts takes it, and an interval of length zero holds nothing.
     """
-    import numpy as np  # noqa: PLC0415 - importing pipesat stays fast
+    import numpy as np  # importing pipesat stays fast
 
     profiles = []
     for device, row in zip(problem.devices, schedule.devices, strict=True):
@@ -46,4 +46,3 @@ def memory_profiles(problem: Problem, schedule: Schedule) -> list[Profile]:
 def peak_memory(problem: Problem, schedule: Schedule) -> list[int]:
     """Largest memory in use on each device, in memory units."""
     return [int(profile.held.max()) for profile in memory_profiles(problem, schedule)]
-

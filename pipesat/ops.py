@@ -28,7 +28,8 @@ class Op(NamedTuple):
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Pair(NamedTuple):
@@ -40,7 +41,8 @@ class Pair(NamedTuple):
     def __str__(self) -> str:
         return f"({self.forward}+{self.backward})"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class Unreadable(NamedTuple):

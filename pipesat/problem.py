@@ -65,9 +65,7 @@ class Stage:
         and W in a row take no longer and hold no more.
         """
         return self.may_fuse and (
-            not self.may_split
-            or self.BW < self.B + self.W
-            or self.held_after_B > self.held_after_F
+            not self.may_split or self.BW < self.B + self.W or self.held_after_B > self.held_after_F
         )
 
     @property
@@ -119,9 +117,7 @@ class Problem:
     @cached_property
     def sha256(self) -> str:
         """Digest of the canonical form: sorted keys, no spaces, UTF-8, defaults not filled in."""
-        text = json.dumps(
-            self.document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        )
+        text = json.dumps(self.document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property

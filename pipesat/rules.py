@@ -114,4 +114,3 @@ def item_memory(problem: Problem, item: Item) -> MemoryChange:
         freed = memory_change(problem.stages[item.backward.stage], "BW").at_end
         return MemoryChange(taken, freed)
     return memory_change(problem.stages[item.stage], item.kind)
-

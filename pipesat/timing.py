@@ -3,7 +3,8 @@
 An order is first put into one sequence in which every item stands after everything it waits for
 (:func:`linearize`); all timing is then one pass over arrays.
 
-*Earliest* (makespan): ``start = max(end of the item before on the device, end + delay of awaited)``.
+*Earliest* (makespan): an item starts at the end of the one before it on its device, or when its
+last input has arrived (end + delay), whichever is later.
 
 *Minimum span*: let ``L[d, e]`` be the longest path from the start of device d's first item to the
 end of device e's last one. First starts ``x`` with span T exist if and only if
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.int64]
 
-_UNREACHABLE = -(1 << 60)
+_UNREACHABLE = -(1 << 62)
+_EXACT_IN_INT64 = 1 << 60  # longer paths are added up as Python integers
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearOrder:
     """An order as one dependency-respecting sequence of n items (arrays of length n).
 
     ``inputs[i]`` lists ``(j, delay)``: item i starts no earlier than the end of item j plus delay.
@@ -73,7 +75,7 @@ def time_order(
     return Schedule(tuple(map(tuple, rows)), source)
 
 
-def linearize(problem: Problem, order: Order) -> Linear:
+def linearize(problem: Problem, order: Order) -> LinearOrder:
     """Put the items of an order into one sequence that respects devices and dependencies.
 
     Devices take turns: each runs its list until an item waits for one that has not run; the device
@@ -90,7 +92,7 @@ def linearize(problem: Problem, order: Order) -> Linear:
         for stage in range(len(problem.stages))
         for kind in PHASE_OF
     }
-    result = Linear([], [], [], [], [])
+    result = LinearOrder([], [], [], [], [])
     done: dict[tuple[int, Phase, int], int] = {}
     asleep: dict[tuple[int, Phase, int], list[int]] = {}
     position = [0] * len(order)
@@ -131,7 +133,7 @@ def linearize(problem: Problem, order: Order) -> Linear:
     return result
 
 
-def earliest_ends(sequence: Linear, releases: Sequence[int]) -> list[int]:
+def earliest_ends(sequence: LinearOrder, releases: Sequence[int]) -> list[int]:
     """Earliest end of every item if device d may not start before ``releases[d]``."""
     ends: list[int] = []
     for device, length, before, inputs in zip(
@@ -142,11 +144,6 @@ def earliest_ends(sequence: Linear, releases: Sequence[int]) -> list[int]:
             start = max(start, ends[source] + delay)
         ends.append(start + length)
     return ends
-
-
-def minimum_span(problem: Problem, order: Order) -> int:
-    """Least span that any timing of this order has."""
-    return time_order(problem, order, "span").span
 
 
 def _check_names(problem: Problem, order: Order) -> None:
@@ -161,24 +158,23 @@ def _check_names(problem: Problem, order: Order) -> None:
                     raise ValueError(f"{op}: there is no stage {op.stage}")
 
 
-def _releases_of_minimum_span(sequence: Linear, devices: int) -> list[int]:
+def _releases_of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
     """Earliest starts of the devices' first items among all timings of least span."""
-    import numpy as np  # noqa: PLC0415 - importing pipesat stays fast
-
     paths = _longest_paths(sequence, devices)
-    reach = np.where(paths > _UNREACHABLE // 2, paths, _UNREACHABLE)
-    target = max(int(np.diagonal(reach).max(initial=0)), 0)
+    target = max(0, *(int(paths[d, d]) for d in range(devices)))
     while True:
-        releases, cycle_mean = _potentials(reach, target)
+        releases, cycle_mean = _potentials(paths, target)
         if cycle_mean is None:
             return [int(x) for x in releases]
         target = cycle_mean
 
 
-def _longest_paths(sequence: Linear, devices: int) -> Matrix:
+def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
     """``L[d, e]``: start of d's first item to the end of e's last; hugely negative if no path."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
+    longest = sum(sequence.duration) + sum(d for inputs in sequence.inputs for _, d in inputs)
+    dtype = np.int64 if longest < _EXACT_IN_INT64 else object
     row_end: dict[int, Matrix] = {}
     uses = [0] * len(sequence.item)
     for inputs in sequence.inputs:
@@ -189,7 +185,7 @@ def _longest_paths(sequence: Linear, devices: int) -> Matrix:
         zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
     ):
         if before < 0:
-            start = np.full(devices, _UNREACHABLE, dtype=np.int64)
+            start = np.full(devices, _UNREACHABLE, dtype=dtype)
             start[device] = 0
         else:
             start = row_end[device]
@@ -201,7 +197,7 @@ def _longest_paths(sequence: Linear, devices: int) -> Matrix:
         row_end[device] = end = start + length
         if uses[number]:
             kept[number] = end
-    paths = np.full((devices, devices), _UNREACHABLE, dtype=np.int64)
+    paths = np.full((devices, devices), _UNREACHABLE, dtype=dtype)
     for device, end in row_end.items():
         paths[:, device] = end
     return paths
@@ -212,10 +208,10 @@ def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:
 
     Bellman-Ford; the mean, rounded up, is a better lower bound on the span than ``target`` was.
     """
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     count = len(paths)
-    x = np.zeros(count, dtype=np.int64)
+    x = np.zeros(count, dtype=paths.dtype)
     parent = np.full(count, -1)
     for _ in range(count + 1):
         candidates = x[:, None] + paths - target

@@ -118,7 +118,7 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
     try:
         model = ProblemModel.model_validate(document)
     except ValidationError as error:
-        raise _bad_value(error, document, source) from None
+        raise _bad_value(error, source) from None
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
@@ -200,9 +200,7 @@ def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[
                 source=source, where=where,
             )  # fmt: skip
         if hop in given:
-            raise BadInput(
-                f"{edge.src} -> {edge.dst} is given twice", source=source, where=where
-            )
+            raise BadInput(f"{edge.src} -> {edge.dst} is given twice", source=source, where=where)
         has = edge.model_fields_set
         given[hop] = Link(edge.F if "F" in has else default, edge.B if "B" in has else default)
     return {
@@ -212,7 +210,7 @@ def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[
     }
 
 
-def _bad_value(error: ValidationError, document: dict[str, Any], source: str) -> BadInput:
+def _bad_value(error: ValidationError, source: str) -> BadInput:
     """Turn pydantic's first complaint into ours. Unknown keys first: they explain missing ones."""
     complaints = error.errors(include_url=False)
     first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from pipesat.errors import BadInput
+from pipesat.files.atomic import write_file
 from pipesat.files.strict_json import path_text, read_json
 from pipesat.ops import Item, Unreadable, parse_item
 from pipesat.problem import Problem
@@ -44,6 +45,17 @@ def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
     )
     body = ",\n".join(rows)
     return f'{json.dumps(head)[:-1]}, "devices": [\n{body}\n]}}\n'.encode()
+
+
+def write_schedule(path: str | Path, problem: Problem, schedule: Schedule) -> None:
+    """Write a schedule file, whole or not at all.
+
+    Raises
+    ------
+    BadInput
+        If it cannot be written.
+    """
+    write_file(Path(path), schedule_bytes(problem, schedule))
 
 
 def read_schedule(path: str | Path, problem: Problem) -> Schedule:

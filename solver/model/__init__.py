@@ -1,0 +1,1 @@
+"""The finite CP-SAT model: times, variables, constraints, objective. docs/model.md explains it."""

@@ -42,12 +42,8 @@ def add_dataflow(v: Variables) -> None:
 
 
 def add_microbatch_order(v: Variables) -> None:
-    """Each stage runs its F, its backwards and its W in microbatch order (docs/model.md: no loss)."""
-    for phase in ("F", "B"):
-        for tasks in v.tasks[phase]:  # type: ignore[index]
-            for before, after in pairwise(tasks):
-                v.cp.add(after.start >= before.end)
-    for tasks in v.tasks["W"]:
+    """Run F, backwards and W of a stage in microbatch order each (docs/model.md: no loss)."""
+    for tasks in (*v.tasks["F"], *v.tasks["B"], *v.tasks["W"]):
         if all(task.present is True for task in tasks):
             for before, after in pairwise(tasks):
                 v.cp.add(after.start >= before.end)

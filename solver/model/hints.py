@@ -36,9 +36,7 @@ class Given:
                     self.literals[split.index] = op.kind == "B"
         for (phase, stage), row in rows.items():
             if phase == "W":
-                numbers = [
-                    m for m, split in enumerate(v.split[stage]) if self.truth(split)
-                ]
+                numbers = [m for m, split in enumerate(v.split[stage]) if self.truth(split)]
                 for number, (start, end, _) in zip(numbers, sorted(row), strict=False):
                     self.times[phase, stage, number] = (start // self.unit, end // self.unit)
 
@@ -55,7 +53,7 @@ class Given:
         """Start in model time; of an absent W, right after its predecessor."""
         if self._key(task) in self.times:
             return self.times[self._key(task)][0]
-        earlier = ("W", task.stage, task.microbatch - 1)
+        earlier: tuple[Phase, int, int] = ("W", task.stage, task.microbatch - 1)
         return self.times.get(earlier, (0, 0))[1] if task.microbatch else 0
 
     def end(self, task: Task) -> int:
@@ -83,7 +81,6 @@ def add_hint(v: Variables, schedule: Schedule) -> None:
     given = Given(v, schedule)
     if not given.fits(v):
         return
-    v.cp.clear_hints()
     for splits in v.split:
         for split in splits:
             if isinstance(split, cp_model.IntVar):

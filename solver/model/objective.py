@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
+from pipesat.ops import Phase
 from pipesat.schedule import Objective
 from pipesat.solver.model.variables import Variables
+
+_LAST_PHASES: tuple[Phase, ...] = ("B", "W")
 
 
 def add_objective(v: Variables, objective: Objective, lower: int, upper: int) -> cp_model.IntVar:
@@ -14,12 +17,10 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
     for device, stages in enumerate(v.problem.stages_on):
         if not stages:
             continue
-        begin: cp_model.LinearExprT = 0
-        if objective == "span":
-            begin = _first_start(v, device)
+        begin = _first_start(v, device) if objective == "span" else 0
         for stage in stages:
-            for phase in ("B", "W"):
-                for task in v.tasks[phase][stage][-1:]:  # type: ignore[index]
+            for phase in _LAST_PHASES:
+                for task in v.tasks[phase][stage][-1:]:
                     if task.present is True:
                         v.cp.add(task.end - begin <= value)
             for task in v.tasks["W"][stage]:

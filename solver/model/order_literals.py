@@ -12,8 +12,11 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from pipesat.problem import Problem
-from pipesat.rules import MemoryChange, memory_change
+from pipesat.rules import memory_change
+from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Literal, Task, Variables
+
+_LEAST = -(1 << 62)
 
 
 def add_memory_by_order(v: Variables, device: int) -> None:
@@ -47,37 +50,51 @@ def _bound_at(
 ) -> None:
     """``held before the event + what it takes <= room``, if ``condition`` holds."""
     room = v.problem.devices[device].room
-    assert room is not None
-    total: cp_model.LinearExprT = taken
+    if room is None:
+        return
+    held = _Sum(taken)
     for stage in v.problem.stages_on[device]:
         data = v.problem.stages[stage]
-        for m in range(v.problem.microbatches[stage]):
+        changes = {kind: sum(memory_change(data, kind)) for kind in KINDS}
+        for m, split in enumerate(v.split[stage]):
             f, b = v.tasks["F"][stage][m], v.tasks["B"][stage][m]
             if f is not event:
-                total += data.held_after_F * before(f, event)
+                held.add(changes["F"], before(f, event))
             if b is event:
                 continue
             b_before = before(b, event)
-            if b_before is False:
-                continue
-            split = v.split[stage][m]
-            total += sum(memory_change(data, "BW")) * b_before
-            if split is not False:
-                both = _conjunction(v, split, b_before)
-                total += _split_surplus(memory_change(data, "B"), data.held_after_F) * both
-                total += sum(memory_change(data, "W")) * before(v.tasks["W"][stage][m], event)
-    if isinstance(total, int):
-        if total > room:
-            v.cp.add_bool_or([] if condition is True else [~condition])
-        return
-    constraint = v.cp.add(total <= room)
-    if condition is not True:
-        constraint.only_enforce_if(condition)
+            held.add(changes["BW"], b_before)
+            if b_before is not False and split is not False:
+                # a finished B leaves behind what a finished BW would have freed
+                held.add(changes["B"] - changes["BW"], _conjunction(v, split, b_before))
+                held.add(changes["W"], before(v.tasks["W"][stage][m], event))
+    held.at_most(v.cp, room, condition)
 
 
-def _split_surplus(change: MemoryChange, activation: int) -> int:
-    """What a finished B leaves behind where a finished BW would have freed the activation."""
-    return sum(change) + activation
+class _Sum:
+    """A constant plus literals with coefficients."""
+
+    def __init__(self, constant: int) -> None:
+        self.constant = constant
+        self.literals: list[cp_model.IntVar] = []
+        self.coefficients: list[int] = []
+
+    def add(self, coefficient: int, literal: Literal) -> None:
+        """Add a term."""
+        if isinstance(literal, bool):
+            self.constant += coefficient * literal
+        elif coefficient:
+            self.literals.append(literal)
+            self.coefficients.append(coefficient)
+
+    def at_most(self, cp: cp_model.CpModel, bound: int, condition: Literal) -> None:
+        """Require ``sum <= bound`` wherever ``condition`` holds."""
+        if sum(c for c in self.coefficients if c > 0) + self.constant <= bound:
+            return
+        terms = cp_model.LinearExpr.weighted_sum(self.literals, self.coefficients)
+        constraint = cp.add_linear_constraint(terms, _LEAST, bound - self.constant)
+        if not isinstance(condition, bool):
+            constraint.only_enforce_if(condition)
 
 
 def _conjunction(v: Variables, x: Literal, y: Literal) -> Literal:
@@ -105,11 +122,10 @@ class _Before:
         key = (id(x), id(event))
         if key not in self.known:
             fixed = self._fixed(x, event)
-            if fixed is None:
-                fixed = self._literal(x, event)
-            self.known[key] = fixed
-            if x.present is True and event.phase != "W" and not isinstance(fixed, bool):
-                self.known[id(event), id(x)] = ~fixed
+            answer: Literal = self._literal(x, event) if fixed is None else fixed
+            self.known[key] = answer
+            if x.present is True and not isinstance(answer, bool):
+                self.known[id(event), id(x)] = answer.negated()
         return self.known[key]
 
     def _fixed(self, x: Task, event: Task) -> bool | None:
@@ -132,9 +148,7 @@ class _Before:
         if x.phase == "F":
             return True
         return (
-            x.phase == "B"
-            and y.phase == "W"
-            and self.position[x.stage] >= self.position[y.stage]
+            x.phase == "B" and y.phase == "W" and self.position[x.stage] >= self.position[y.stage]
         )
 
     def _literal(self, x: Task, event: Task) -> Literal:

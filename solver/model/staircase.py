@@ -57,10 +57,9 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
     """Make every forward wait for one stair."""
     (number,) = v.problem.stages_on[device]
     stage, room = v.problem.stages[number], v.problem.devices[device].room
-    assert room is not None
     backwards, weights = v.tasks["B"][number], v.tasks["W"][number]
     a, w = stage.held_after_F, stage.held_after_B if weights else 0
-    if not a:
+    if not a or room is None:
         return
     for k, forward in enumerate(v.tasks["F"][number]):
         steps = stairs(a, w, room, k) if weights else _fused_stairs(a, room, k)
@@ -74,7 +73,7 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
             v.cp.add(forward.start >= weights[lowest_w - 1].end)
         if len(steps) == 1:
             continue
-        choices = []
+        choices: list[IntVar] = []
         for j, b in steps:
             needed = [backwards[b - 1]] * (b > lowest_b) + [weights[j - 1]] * (j > lowest_w)
             choice = v.new_literal(partial(_fits_first, needed, forward, list(choices)))
@@ -85,7 +84,7 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
 
 
 def _fits_first(needed: list[Task], forward: Task, others: list[IntVar], given: Given) -> bool:
-    """Hint: whether this stair's ops have ended before the forward, and no earlier stair was taken."""
+    """Hint: whether this stair's ops end before the forward, and no other stair was taken."""
     return not any(map(given.truth, others)) and all(
         given.end(task) <= given.start(forward) for task in needed
     )

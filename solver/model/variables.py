@@ -30,7 +30,7 @@ class Task:
     phase: Phase
     microbatch: int
     start: cp_model.IntVar
-    end: cp_model.LinearExprT
+    end: cp_model.LinearExpr
     intervals: list[cp_model.IntervalVar]
     present: Literal = True
 
@@ -69,7 +69,7 @@ class Variables:
 
 
 def splits(stage: Stage) -> bool | None:
-    """True: always split; False: always fused; ``None``: the model chooses per microbatch.
+    """Whether a stage's backwards are split; ``None``: the model chooses per microbatch.
 
     Where fusing never pays (see :attr:`pipesat.problem.Stage.fusing_may_pay`), splitting dominates
     and the choice is not modelled.
@@ -79,9 +79,7 @@ def splits(stage: Stage) -> bool | None:
     return None if stage.fusing_may_pay else True
 
 
-def add_variables(
-    cp: cp_model.CpModel, problem: Problem, times: Times, horizon: int
-) -> Variables:
+def add_variables(cp: cp_model.CpModel, problem: Problem, times: Times, horizon: int) -> Variables:
     """Create every variable; starts range over ``[0, horizon]``, in model time."""
     v = Variables(cp, problem, times, horizon)
     v.tasks = {"F": [], "B": [], "W": []}
@@ -129,4 +127,3 @@ def _backward(v: Variables, stage: int, microbatch: int) -> Task:
     ]
     end = start + lengths["BW"] + (lengths["B"] - lengths["BW"]) * split
     return Task(stage, "B", microbatch, start, end, intervals)
-

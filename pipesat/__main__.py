@@ -1,0 +1,5 @@
+"""``python -m pipesat`` is the same as ``pipesat``."""
+
+from pipesat.cli import main
+
+main()

@@ -1,0 +1,44 @@
+"""The commands, put together. Each lives in a module of its own name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipesat.cli.baseline import baseline
+from pipesat.cli.check import check
+from pipesat.cli.compare import compare
+from pipesat.cli.export import export
+from pipesat.cli.show import show
+from pipesat.cli.solve import solve
+
+app = typer.Typer(
+    name="pipesat",
+    help="Pipeline-parallel training schedules with a proof of how close to optimal they are.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata
+
+        typer.echo(f"pipesat {importlib.metadata.version('pipesat')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+for command in (solve, compare, baseline, check, export, show):
+    app.command()(command)

@@ -1,0 +1,52 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+ProblemFile: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="PROBLEM", help="Problem file (JSON).", show_default=False)
+]
+ScheduleFile: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="SCHEDULE", help="Schedule file (JSON).", show_default=False)
+]
+OutputFile: TypeAlias = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="File to write.", show_default=False)
+]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document, nothing else, on stdout.")
+]
+
+
+def _seconds(value: float) -> float:
+    if not math.isfinite(value) or value <= 0:
+        raise typer.BadParameter(f"{value} is not a positive number of seconds")
+    return value
+
+
+TimeLimit: TypeAlias = Annotated[
+    float,
+    typer.Option("--time-limit", metavar="S", callback=_seconds, help="Seconds for the search."),
+]
+Workers: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, max=1024, show_default="cores it may use",
+        help="Threads of the exact search.",
+    ),
+]  # fmt: skip
+Seed: TypeAlias = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the exact search.")
+]
+
+
+class ObjectiveName(StrEnum):
+    """What to minimise."""
+
+    makespan = "makespan"
+    span = "span"

@@ -1,0 +1,51 @@
+"""``pipesat check``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile
+from pipesat.cli.exits import CHECK_FAILED, one_line
+
+if TYPE_CHECKING:
+    from pipesat.checker import Violation
+
+
+def check(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False) -> None:
+    """Check a schedule against every rule, independently of the solver; list all violations."""
+    from pipesat.checker import check as find_violations
+    from pipesat.cli.console import print_json
+    from pipesat.files.problem_file import read_problem
+    from pipesat.files.schedule_file import read_schedule
+    from pipesat.memory import peak_memory
+
+    data = read_problem(problem)
+    timed = read_schedule(schedule, data)
+    violations = find_violations(data, timed)
+    valid = not violations
+    if as_json:
+        print_json(
+            {
+                "valid": valid,
+                "makespan": timed.makespan,
+                "span": timed.span,
+                "peak_memory": peak_memory(data, timed) if valid else None,
+                "violations": [asdict(violation) for violation in violations],
+            }
+        )
+    elif valid:
+        typer.echo(f"valid: {len(timed)} ops, makespan {timed.makespan}, span {timed.span}")
+    else:
+        print_violations(violations)
+        typer.echo(f"not valid: {len(violations)} violation{'s' * (len(violations) > 1)}")
+    raise typer.Exit(0 if valid else CHECK_FAILED)
+
+
+def print_violations(violations: Sequence[Violation], *, err: bool = False) -> None:
+    """Print one line per violation."""
+    for violation in violations:
+        typer.echo(one_line(str(violation)), err=err)

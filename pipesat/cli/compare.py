@@ -1,0 +1,78 @@
+"""``pipesat compare``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.arguments import AsJson, ProblemFile, TimeLimit
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+    from pipesat.result import Result
+    from pipesat.workflows import Row
+
+
+def compare(problem: ProblemFile, time_limit: TimeLimit = 60.0, as_json: AsJson = False) -> None:
+    """Show every applicable baseline beside the solver's answer."""
+    from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.progress import Progress
+
+    with Interrupts() as interrupts, Progress(stderr()) as progress:
+        from pipesat.files.problem_file import read_problem
+        from pipesat.workflows import compare as rows_of
+        from pipesat.workflows import solve
+
+        data = read_problem(problem)
+        result = solve(data, time_limit=time_limit, listener=progress, stop=interrupts.stop)
+        rows = list(rows_of(data, result))
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        print_rows(data, result, rows)
+    raise typer.Exit(interrupts.exit_code)
+
+
+def print_rows(problem: Problem, result: Result, rows: Sequence[Row]) -> None:
+    """Print the comparison as a table, the shortest valid schedule first."""
+    from rich.table import Table
+
+    from pipesat.cli.console import number, percent, stdout
+
+    unit = f" ({problem.time_unit})" if problem.time_unit else ""
+    table = Table(title=f"{problem.name or 'problem'}{unit}", title_justify="left", box=None)
+    table.add_column("schedule", no_wrap=True)
+    for head in ("makespan", "span", "bubble of\nmakespan", "bubble of\nspan", "peak\nmemory"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("", ratio=1, min_width=14)
+    for row in sorted(rows, key=_rank):
+        bubble = row.bubble or {"makespan": None, "span": None}
+        table.add_row(
+            row.name,
+            number(row.makespan),
+            number(row.span),
+            percent(bubble["makespan"]),
+            percent(bubble["span"]),
+            number(max(row.peak_memory) if row.peak_memory else None),
+            _remark(row, result),
+        )
+    stdout().print(table)
+
+
+def _rank(row: Row) -> tuple[bool, bool, int]:
+    return (row.makespan is None, not row.valid, row.makespan or 0)
+
+
+def _remark(row: Row, result: Result) -> str:
+    if row.why_not:
+        return row.why_not
+    if row.name != "solver":
+        return ""
+    if result.status == "optimal":
+        return "proven optimal"
+    bound = None if result.lower_bound is None else result.lower_bound.value
+    return f"bound {bound}, gap {100 * (result.gap or 0):.2f} %"

@@ -1,0 +1,37 @@
+"""Consoles and number formats: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+
+def stdout() -> Console:
+    """Console for results; names from files are never read as markup."""
+    return Console(markup=False, highlight=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    """Console for progress and messages."""
+    return Console(stderr=True, markup=False, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def percent(fraction: float | None, digits: int = 2) -> str:
+    """Show a fraction as a percentage; ``-`` if unknown, ``0 %`` only if it is exactly 0."""
+    if fraction is None:
+        return "-"
+    return "0 %" if fraction == 0 else f"{100 * fraction:.{digits}f} %"
+
+
+def number(value: int | None) -> str:
+    """Show an integer; ``-`` if unknown."""
+    return "-" if value is None else str(value)

@@ -1,0 +1,35 @@
+"""Exit codes and the one-line errors that go with them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pipesat.errors import BadInput, Deadlock, Infeasible, NotApplicable, PipesatError
+
+CHECK_FAILED = 1
+BAD_INPUT = 2
+INFEASIBLE = 3
+
+_CODES: dict[type[PipesatError], int] = {
+    BadInput: BAD_INPUT,
+    NotApplicable: BAD_INPUT,
+    Deadlock: CHECK_FAILED,
+    Infeasible: INFEASIBLE,
+}
+
+
+def exit_code_of(error: Exception) -> int | None:
+    """Print an error that users can act on and return its exit code; ``None`` for a bug."""
+    if isinstance(error, BrokenPipeError):  # the reader of our output has left: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CHECK_FAILED
+    code = _CODES.get(type(error)) if isinstance(error, PipesatError) else None
+    if code is not None:
+        print(f"pipesat: error: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def one_line(text: str) -> str:
+    """Keep a message on one line and free of control characters, whatever a file put into it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,73 @@
+"""The progress line of a solve: elapsed, best, bound, gap, source of the last improvement."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from pipesat.cli.console import number, percent
+from pipesat.result import Improvement
+
+
+class Progress:
+    """A line that renews itself on a terminal; one line per improvement elsewhere.
+
+    Every improvement is also kept in ``lines``, for ``solver.log``.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self.console = console
+        self.lines: list[str] = []
+        self.began = time.monotonic()
+        self.last = Improvement(0.0, None, None, "reading")
+        self.lock = threading.Lock()
+        self.live = Live(
+            get_renderable=self._line, console=console, refresh_per_second=4, transient=True
+        )
+        self.on_terminal = console.is_terminal and not quiet
+        self.quiet = quiet
+
+    def __enter__(self) -> Self:
+        if self.on_terminal:
+            self.live.start(refresh=True)
+        elif not self.quiet:
+            self.console.print("pipesat: solving", style=None)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.on_terminal:
+            self.live.stop()
+
+    def __call__(self, improvement: Improvement) -> None:
+        """Take note of an improvement; from any thread."""
+        with self.lock:
+            self.last = improvement
+            text = describe(improvement)
+            self.lines.append(text)
+            if not (self.on_terminal or self.quiet):
+                self.console.print(text, soft_wrap=True)
+
+    def _line(self) -> Text:
+        shown = self.last._replace(seconds=time.monotonic() - self.began)
+        return Text(describe(shown), no_wrap=True, overflow="ellipsis")
+
+
+def describe(improvement: Improvement) -> str:
+    """Return one improvement as a line of text."""
+    seconds, value, bound, source = improvement
+    gap = None if value is None or bound is None else (value - bound) / value if value else 0.0
+    return (
+        f"{seconds:7.1f} s  best {number(value)}  bound {number(bound)}  "
+        f"gap {percent(gap)}  {source}"
+    )

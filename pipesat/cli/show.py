@@ -1,0 +1,68 @@
+"""``pipesat show``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.arguments import ProblemFile, ScheduleFile
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+    from pipesat.schedule import Schedule
+
+
+def show(
+    problem: ProblemFile,
+    schedule: ScheduleFile,
+    critical_path: Annotated[
+        bool, typer.Option("--critical-path", help="List the chain that sets the makespan.")
+    ] = False,
+) -> None:
+    """Show a schedule as a text grid, and where each device's time goes."""
+    from pipesat.cli.console import stdout
+    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.files.problem_file import read_problem
+    from pipesat.picture.grid import text_grid
+
+    data = read_problem(problem)
+    timed = read_valid_schedule(schedule, data)
+    typer.echo(text_grid(data, timed, stdout().width))
+    typer.echo("")
+    _print_times(data, timed)
+    if critical_path:
+        _print_critical_path(data, timed)
+
+
+def _print_times(problem: Problem, schedule: Schedule) -> None:
+    from rich.table import Table
+
+    from pipesat.cli.console import percent, stdout
+    from pipesat.metrics import measure
+
+    metrics = measure(problem, schedule)
+    table = Table(box=None)
+    table.add_column("device", no_wrap=True)
+    for head in ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down", "peak mem."):
+        table.add_column(head, justify="right")
+    for device, (times, peak) in enumerate(zip(metrics.devices, metrics.peak_memory, strict=True)):
+        parts = (times.busy, times.warm_up, times.input, times.memory, times.unforced)
+        table.add_row(problem.device_name(device), *map(str, (*parts, times.cool_down, peak)))
+    stdout().print(table)
+    typer.echo(
+        f"\nmakespan {metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)}), "
+        f"span {metrics.span} (bubble {percent(metrics.bubble_of_span)})"
+    )
+
+
+def _print_critical_path(problem: Problem, schedule: Schedule) -> None:
+    from pipesat.critical_path import critical_path
+
+    typer.echo("\ncritical path:")
+    for device, timed, through in critical_path(problem, schedule):
+        reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
+        typer.echo(
+            f"  {timed.start:>10} to {timed.end:>10}  {timed.item!s:<8} "
+            f"{problem.device_name(device):<10} {reason[through]}".rstrip()
+        )

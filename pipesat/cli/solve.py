@@ -1,0 +1,113 @@
+"""``pipesat solve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.arguments import AsJson, ObjectiveName, ProblemFile, Seed, TimeLimit, Workers
+from pipesat.cli.exits import INFEASIBLE, one_line
+
+if TYPE_CHECKING:
+    from pipesat.result import Baseline, Result
+
+
+def solve(
+    problem: ProblemFile,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for all results."),
+    ] = None,
+    time_limit: TimeLimit = 60.0,
+    workers: Workers = None,
+    seed: Seed = 0,
+    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
+        ObjectiveName.makespan
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Find the best schedule within the time limit, with a proven lower bound.
+
+    Writes schedule.json, result.json, problem.json, gantt.png, trace.json and solver.log into DIR.
+    Ends early when the schedule is proven optimal. Ctrl-C keeps the best schedule so far.
+    """
+    from pipesat.cli.console import print_json, stderr  # --help stays fast
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.progress import Progress
+
+    with Interrupts() as interrupts, Progress(stderr()) as progress:
+        from pipesat.files.atomic import prepare_folder
+        from pipesat.files.problem_file import read_problem
+        from pipesat.workflows import solve as run
+
+        data = read_problem(problem)
+        if output is not None:
+            prepare_folder(output)
+        result = run(
+            data,
+            objective=objective.value,
+            time_limit=time_limit,
+            workers=workers,
+            seed=seed,
+            listener=progress,
+            stop=interrupts.stop,
+        )
+        written = None
+        if output is not None:
+            from pipesat.files.result_folder import write_result_folder
+
+            written = write_result_folder(output, result, progress.lines)
+    if as_json:
+        print_json(result.document(written))
+    else:
+        _print_summary(result, output)
+    if result.status == "infeasible":
+        typer.echo(f"pipesat: infeasible: {one_line(result.explanation)}", err=True)
+        raise typer.Exit(INFEASIBLE)
+    raise typer.Exit(interrupts.exit_code)
+
+
+def _print_summary(result: Result, output: Path | None) -> None:
+    from rich.table import Table
+
+    from pipesat.cli.console import number, percent, stdout
+
+    document = result.document()
+    unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_row("status", result.status)
+    if result.schedule is not None:
+        table.add_row(result.objective, number(result.value) + unit)
+        table.add_row("found by", result.schedule.source)
+    if result.lower_bound is not None:
+        table.add_row(
+            "lower bound", f"{result.lower_bound.value}{unit}  ({result.lower_bound.source})"
+        )
+        table.add_row("gap", percent(result.gap, 3))
+    if result.schedule is not None:
+        bubble = document["bubble"]
+        table.add_row("bubble of makespan", percent(bubble["makespan"]))
+        table.add_row("bubble of span", percent(bubble["span"]))
+        table.add_row("peak memory", _memory_text(result, document["peak_memory"]))
+    if result.baseline is not None and result.value is not None:
+        table.add_row("best baseline", _baseline_text(result.baseline, result.value, unit))
+    table.add_row("time", f"{result.wall_s:.1f} s")
+    if output is not None:
+        table.add_row("written to", str(output))
+    stdout().print(table)
+
+
+def _memory_text(result: Result, peaks: list[int]) -> str:
+    unit = f" {result.problem.memory_unit}" if result.problem.memory_unit else ""
+    worst = max(range(len(peaks)), key=peaks.__getitem__)
+    capacity = result.problem.devices[worst].memory
+    limit = "unlimited" if capacity is None else f"capacity {capacity}"
+    return f"{peaks[worst]}{unit} on {result.problem.device_name(worst)} ({limit})"
+
+
+def _baseline_text(baseline: Baseline, value: int, unit: str) -> str:
+    saved = (baseline.value - value) / baseline.value if baseline.value else 0.0
+    verdict = f"ours is {100 * saved:.2f} % shorter" if saved else "equal to ours"
+    return f"{baseline.name}: {baseline.value}{unit} ({verdict})"

@@ -1,0 +1,52 @@
+"""The folder that ``solve -o DIR`` writes, all files or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipesat.export.trace import trace_bytes
+from pipesat.files.atomic import write_files
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.picture.gantt import gantt_png
+from pipesat.result import Result
+
+
+def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str | None:
+    """Write every file of a result and return the path of its schedule, if there is one.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written; then nothing in it has changed.
+    """
+    path = None if result.schedule is None else str(folder / "schedule.json")
+    files = {}
+    if result.schedule is not None:
+        files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
+        files["gantt.png"] = gantt_png(result.problem, result.schedule, title=title_of(result))
+        files["trace.json"] = trace_bytes(result.problem, result.schedule)
+    files["problem.json"] = _json_bytes(result.problem.document)
+    files["result.json"] = _json_bytes(result.document(path))
+    lines = [*log, f"status {result.status} after {result.wall_s:.1f} s"]
+    if result.explanation:
+        lines.append(result.explanation)
+    files["solver.log"] = ("\n".join(lines) + "\n").encode()
+    write_files(folder, files)
+    return path
+
+
+def title_of(result: Result) -> str:
+    """Title of a picture: name, value, bound and gap."""
+    unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
+    title = f"{result.problem.name or 'schedule'}: {result.objective} {result.value}{unit}"
+    if result.lower_bound is None or result.gap is None:
+        return title
+    if result.status == "optimal":
+        return f"{title}, proven optimal"
+    return f"{title}, bound {result.lower_bound.value}, gap {100 * result.gap:.2f} %"
+
+
+def _json_bytes(document: object) -> bytes:
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,142 @@
+"""The three things users do, joined from solver and heuristics: solve, compare, baseline.
+
+Besides the command line, only this module knows both sides.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipesat.checker import Violation, check
+from pipesat.errors import BadInput, NotApplicable
+from pipesat.memory import peak_memory
+from pipesat.metrics import bubbles
+from pipesat.timing import time_order
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+    from pipesat.result import Improvement, Result
+    from pipesat.schedule import Objective, Schedule
+
+SOLVER_ROW = "solver"
+
+
+def solve(
+    problem: Problem,
+    *,
+    objective: Objective = "makespan",
+    time_limit: float = 60.0,
+    workers: int | None = None,
+    seed: int = 0,
+    listener: Callable[[Improvement], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Return the best verified schedule within ``time_limit`` seconds, with its lower bound.
+
+    Starts from every hand-written schedule and every list-scheduling policy, so the answer is never
+    worse than the best of them that fits. See :func:`pipesat.solver.solve`.
+    """
+    from pipesat.solver import solve as search  # ortools is slow to import
+
+    return search(
+        problem,
+        objective=objective,
+        time_limit=time_limit,
+        workers=workers,
+        seed=seed,
+        warm_starts=_starts(problem),
+        listener=listener,
+        stop=stop,
+    )
+
+
+def baseline(name: str, problem: Problem) -> Schedule:
+    """Return one hand-written schedule, timed as early as possible; it may exceed memory.
+
+    Raises
+    ------
+    BadInput
+        If there is no baseline of that name.
+    NotApplicable
+        If it does not fit the problem's placement.
+    """
+    from pipesat.heuristics import BASELINES
+
+    if name not in BASELINES:
+        raise BadInput(f"expected one of {', '.join(BASELINES)}", where="baseline", value=name)
+    return BASELINES[name](problem)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a comparison; figures are ``None`` where the schedule does not apply.
+
+    ``makespan`` is that of the earliest timing of the order, ``span`` that of its timing by minimum
+    span; the bubbles are of these two. ``valid`` is False with the reason in ``why_not``.
+    """
+
+    name: str
+    makespan: int | None = None
+    span: int | None = None
+    bubble: dict[str, float | None] | None = None
+    peak_memory: list[int] | None = None
+    valid: bool = False
+    why_not: str | None = None
+
+
+def compare(problem: Problem, result: Result | None = None) -> Iterator[Row]:
+    """Yield a row per baseline, and one for a solve's result if given."""
+    from pipesat.heuristics import BASELINES
+
+    for name, function in BASELINES.items():
+        try:
+            schedule = function(problem)
+        except NotApplicable as error:
+            yield Row(name, why_not=str(error))
+        else:
+            yield row_of(name, problem, schedule)
+    if result is not None:
+        if result.schedule is None:
+            yield Row(SOLVER_ROW, why_not=result.explanation or "no schedule found in time")
+        else:
+            yield row_of(SOLVER_ROW, problem, result.schedule)
+
+
+def row_of(name: str, problem: Problem, schedule: Schedule) -> Row:
+    """Measure one schedule's order, timed for each objective in turn."""
+    earliest = time_order(problem, schedule.order)
+    by_span = time_order(problem, schedule.order, "span")
+    violations = check(problem, earliest)
+    return Row(
+        name,
+        makespan=earliest.makespan,
+        span=by_span.span,
+        bubble={"makespan": bubbles(problem, earliest)[0], "span": bubbles(problem, by_span)[1]},
+        peak_memory=peak_memory(problem, earliest),
+        valid=not violations,
+        why_not=_summary(violations) if violations else None,
+    )
+
+
+def _summary(violations: list[Violation]) -> str:
+    first = violations[0].message
+    return first if len(violations) == 1 else f"{first} (and {len(violations) - 1} more)"
+
+
+def _starts(problem: Problem) -> Iterator[Schedule]:
+    """Yield the schedules to start from, the quick ones first; the portfolio policy by policy."""
+    from pipesat.heuristics import BASELINES
+    from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
+    from pipesat.heuristics.list_scheduling import list_schedules
+
+    for name, function in BASELINES.items():
+        try:
+            if name == LIST_SCHEDULING:
+                yield from list_schedules(problem)
+            else:
+                yield function(problem)
+        except NotApplicable:
+            continue

@@ -1,0 +1,110 @@
+"""One solve, from start to end."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import threading
+from collections.abc import Iterable
+
+from pipesat.bounds import closed_form_bound
+from pipesat.errors import Infeasible
+from pipesat.feasibility import preflight
+from pipesat.problem import Problem
+from pipesat.result import Baseline, Result, Status
+from pipesat.schedule import Objective, Schedule
+from pipesat.solver import exact
+from pipesat.solver.incumbent import Clock, Incumbent, Listener
+
+
+def solve(
+    problem: Problem,
+    *,
+    objective: Objective = "makespan",
+    time_limit: float = 60.0,
+    workers: int | None = None,
+    seed: int = 0,
+    warm_starts: Iterable[Schedule] = (),
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Return the best checked schedule found within ``time_limit`` seconds, and its bound.
+
+    Parameters
+    ----------
+    warm_starts
+        Schedules to start from, taken one by one (a generator may make them lazily) until one meets
+        the bound. The result is never worse than the best of them that is valid.
+    workers
+        Threads of CP-SAT; by default as many as there are cores this process may use.
+    listener
+        Called with every improvement of value or bound, from any thread.
+    stop
+        Set it from elsewhere to end the solve early with what there is.
+
+    Raises
+    ------
+    Fault
+        If a bound contradicts a checked schedule: a bug in pipesat.
+    """
+    stop = stop or threading.Event()
+    workers = workers or usable_cores()
+    incumbent = Incumbent(problem, objective, Clock(time_limit), listener)
+    baseline, notes = None, []
+    try:
+        preflight(problem)
+    except Infeasible as error:
+        notes = [str(error)]
+    else:
+        incumbent.raise_bound(closed_form_bound(problem, objective))
+        baseline = _take_warm_starts(incumbent, warm_starts, stop)
+        if not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
+            notes.append(exact.search(problem, incumbent, workers=workers, seed=seed, stop=stop))
+    return Result(
+        problem=problem,
+        status="infeasible" if incumbent.bound is None else _status(incumbent),
+        objective=objective,
+        schedule=incumbent.schedule,
+        lower_bound=incumbent.bound,
+        baseline=baseline,
+        wall_s=incumbent.clock.elapsed,
+        seed=seed,
+        workers=workers,
+        versions=_versions(),
+        history=tuple(incumbent.history),
+        explanation="; ".join(notes + incumbent.faults),
+    )
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _take_warm_starts(
+    incumbent: Incumbent, warm_starts: Iterable[Schedule], stop: threading.Event
+) -> Baseline | None:
+    """Offer schedules one by one and return the best valid one as the baseline."""
+    best: Baseline | None = None
+    for schedule in warm_starts:
+        value = incumbent.offer(schedule.order, schedule.source)
+        if value is not None and (best is None or value < best.value):
+            best = Baseline(schedule.source, value)
+        if incumbent.proven or stop.is_set() or not incumbent.clock.left:
+            break
+    return best
+
+
+def _status(incumbent: Incumbent) -> Status:
+    if incumbent.schedule is None:
+        return "unknown"
+    return "optimal" if incumbent.proven and not incumbent.faults else "feasible"
+
+
+def _versions() -> dict[str, str]:
+    names = ("pipesat", "ortools", "numpy")
+    versions = {name: importlib.metadata.version(name) for name in names}
+    return versions | {"python": platform.python_version()}
