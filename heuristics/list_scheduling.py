@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from pipesat.errors import Fault, NotApplicable
+from pipesat.errors import Fault
 from pipesat.feasibility import (
     chunks_by_route,
     further_need,
@@ -93,11 +93,14 @@ def policies(problem: Problem) -> Iterator[Policy]:
 def list_schedules(problem: Problem) -> Iterator[Schedule]:
     """Yield one schedule per policy, as it is made; each fits into memory.
 
-    Raises
-    ------
-    NotApplicable
-        If some microbatch alone exceeds a device's capacity.
+    Where one microbatch alone exceeds a capacity, a schedule can only exist if ops of length zero
+    let it pass in an instant; then the one schedule is that of one microbatch after the other, and
+    the checker has to judge it.
     """
+    for need, device in zip(smallest_capacities(problem), problem.devices, strict=True):
+        if device.memory is not None and need.capacity > device.memory:
+            yield time_order(problem, _one_at_a_time(problem), source=NAME)
+            return
     for policy in policies(problem):
         order = _Simulation(problem, policy).run()
         yield time_order(problem, order, source=NAME)
@@ -105,13 +108,22 @@ def list_schedules(problem: Problem) -> Iterator[Schedule]:
 
 def list_scheduling(problem: Problem) -> Schedule:
     """Return the portfolio's schedule of least makespan; among equals that of least span.
-
-    Raises
-    ------
-    NotApplicable
-        As :func:`list_schedules`.
     """
     return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
+
+
+def _one_at_a_time(problem: Problem) -> Order:
+    """One microbatch after the other, route after route."""
+    rows: list[list[Item]] = [[] for _ in problem.devices]
+    for route in problem.routes:
+        for microbatch in range(route.microbatches):
+            for stage in route.stages:
+                rows[problem.stages[stage].device].append(Op(stage, "F", microbatch))
+            for stage in reversed(route.stages):
+                data = problem.stages[stage]
+                kinds: tuple[Kind, ...] = ("BW",) if data.may_fuse else ("B", "W")
+                rows[data.device].extend(Op(stage, kind, microbatch) for kind in kinds)
+    return tuple(map(tuple, rows))
 
 
 class _Simulation:
@@ -146,10 +158,6 @@ class _Simulation:
             kind: [duration(stage, kind) for stage in problem.stages]
             for kind in ("F", "B", "W", "BW")
         }
-        for number, (device, need) in enumerate(zip(problem.devices, self.need, strict=True)):
-            if device.room is not None and need > device.room:
-                name = problem.device_name(number)
-                raise NotApplicable(f"one microbatch alone exceeds the capacity of {name}")
 
     def run(self) -> Order:
         """Simulate until nothing is left to do, and return what each device did."""

@@ -1,0 +1,65 @@
+"""Fixtures that several tests share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import settings
+
+from pipesat.cli import main
+from pipesat.problem import Problem
+
+# The same examples everywhere, and no time limit that a slow core would miss.
+settings.register_profile("pipesat", derandomize=True, deadline=None)
+settings.load_profile("pipesat")
+
+
+class Outcome(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document on stdout; anything else there is an error."""
+        return json.loads(self.out)
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command line inside this process, as the console script does."""
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["pipesat", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_info:
+            main()
+        return Outcome(int(exit_info.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Write a problem, a JSON document, a text or bytes into a file of the test's own folder."""
+
+    def write(content: object, name: str = "problem.json") -> Path:
+        if isinstance(content, Problem):
+            content = content.document
+        if not isinstance(content, str | bytes):
+            content = json.dumps(content)
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write

@@ -1,0 +1,200 @@
+"""The whole solve: proven values, honesty about what is unknown, determinism, early stops."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from pipesat.bounds import closed_form_bound
+from pipesat.checker import check
+from pipesat.errors import Fault
+from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.heuristics import BASELINES
+from pipesat.problem import Problem
+from pipesat.result import Bound
+from pipesat.solver.incumbent import Clock, Incumbent
+from pipesat.workflows import compare, solve
+from tests.oracle import brute_force, order_count, plain_model_optimum
+from tests.problems import chain, document, problems, vee
+
+BENCH = Path(__file__).parent.parent / "experiments" / "bench"
+REFERENCE = json.loads((BENCH / "reference.json").read_text())
+
+
+def bench(name: str) -> Problem:
+    return read_problem(BENCH / "problems" / f"{name}.json")
+
+
+def test_table_5_is_proven_by_formula() -> None:
+    # Zero Bubble Table 5, 6.2B, p = 8, m = 32 with Table 9's costs: ZB-H1's span
+    # m (F + B + W) + (p - 1)(F + B - W + 4c) = 32 * 79199 (Table 9) ... from the file's own costs
+    problem = bench("table5-6.2B-p8-m32-cap1")
+    stage = problem.stages[0]
+    delay = problem.links[0, 1].F
+    value = 32 * (stage.F + stage.B + stage.W) + 7 * (stage.F + stage.B - stage.W + 4 * delay)
+    result = solve(problem, time_limit=20, workers=1)
+    assert (result.status, result.value) == ("optimal", value)
+    assert result.baseline is not None
+    assert result.baseline.name == "zb-h1"  # equal to the best baseline, and said so
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adaptis-p4-m8",
+        "lowcap-unit-p4-m8-cap0.75",
+        "lowcap-6.2B-p4-m8-cap0.75",
+        "lowcap-6.2B-p4-m8-cap0.5",
+        "tessel-V-p4-m8-cap4",
+        "vee-unit-p4-m4-cap0.75",
+    ],
+)
+def test_known_optima_are_proven(name: str) -> None:
+    """Values and bounds as the benchmark's reference has them from other solvers."""
+    result = solve(bench(name), time_limit=60, workers=1)
+    assert result.status == "optimal"
+    assert result.value == REFERENCE[name]["best_known_makespan"]
+    assert result.lower_bound is not None
+    assert result.lower_bound.value == REFERENCE[name]["best_bound_makespan"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> None:
+    result = solve(problem, time_limit=60, workers=1)
+    assert result.schedule is not None
+    assert result.lower_bound is not None
+    assert check(problem, result.schedule) == []
+    assert result.status == "optimal"
+    assert result.value == result.lower_bound.value == plain_model_optimum(problem)
+    for row in compare(problem):
+        assert not row.valid or (row.makespan is not None and result.value <= row.makespan)
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems(max_stages=3, max_microbatches=2))
+def test_the_span_s_optimum_is_that_of_brute_force(problem: Problem) -> None:
+    if order_count(problem) > 400:
+        return
+    result = solve(problem, objective="span", time_limit=60, workers=1)
+    assert result.status == "optimal"
+    assert result.value == brute_force(problem, "span")
+
+
+@settings(max_examples=20, deadline=None)
+@given(problems(max_microbatches=2))
+def test_scaling_all_times_scales_the_optimum_and_memory_never_hurts(problem: Problem) -> None:
+    value = solve(problem, time_limit=60, workers=1).value
+    scaled = document(problem)
+    scaled["stages"] = [
+        stage | {kind: 7 * stage[kind] for kind in ("F", "B", "W", "BW") if kind in stage}
+        for stage in scaled["stages"]
+    ]
+    scaled["comm"] = {"default": 7 * scaled["comm"]["default"]}
+    assert value is not None
+    assert solve(parse_problem(scaled), time_limit=60, workers=1).value == 7 * value
+    roomier = document(problem)
+    roomier["devices"] = [
+        d | ({"memory": d["memory"] + 2} if d.get("memory") is not None else {})
+        for d in roomier["devices"]
+    ]
+    better = solve(parse_problem(roomier), time_limit=60, workers=1).value
+    assert better is not None
+    assert better <= value
+
+
+def test_infeasible_has_no_schedule_no_bound_and_an_explanation() -> None:
+    result = solve(chain(2, 2, cap=2, held=(3, 1)), workers=1)
+    assert result.status == "infeasible"
+    found = result.document()
+    for key in ("value", "makespan", "span", "lower_bound", "gap", "schedule", "baseline"):
+        assert found[key] is None
+    assert "the smallest capacity that works is 3" in result.explanation
+
+
+def test_without_time_for_anything_the_status_is_unknown_not_zero() -> None:
+    stop = threading.Event()
+    stop.set()
+    problem = chain(3, 4, cap=0, F=0, B=0, W=0, held=(1, 1))
+    # one microbatch at a time, in an instant, is valid and optimal: nothing is ever held
+    assert solve(problem, workers=1).status == "optimal"
+    from pipesat.solver import solve as bare
+
+    result = bare(chain(3, 4), workers=1, stop=stop)
+    assert result.status == "unknown"
+    assert result.value is None
+    assert result.document()["value"] is None
+    assert result.lower_bound is not None
+
+
+def test_a_stop_keeps_the_best_schedule_so_far() -> None:
+    stop = threading.Event()
+    seen = []
+
+    def listener(improvement):
+        seen.append(improvement)
+        if improvement.value is not None:
+            stop.set()
+
+    problem = bench("vee-6.2B-p8-m16-cap0.625")
+    result = solve(problem, time_limit=60, workers=1, listener=listener, stop=stop)
+    assert result.status == "feasible"
+    assert result.schedule is not None
+    assert check(problem, result.schedule) == []
+    assert result.wall_s < 30
+    assert seen[-1].value == result.value
+
+
+def test_one_worker_and_one_seed_give_one_result() -> None:
+    problem = bench("lowcap-6.2B-p4-m8-cap0.75")
+    first, second = (solve(problem, time_limit=60, workers=1, seed=5) for _ in range(2))
+    assert first.schedule == second.schedule
+
+
+def test_w_above_a_and_cheap_bw() -> None:
+    """Eager PyTorch's shape: the optimum mixes BW and B, W; an independent model agrees."""
+    problem = chain(2, 3, F=3, B=3, W=2, BW=4, cap=6, held=(2, 3))
+    result = solve(problem, time_limit=60, workers=1)
+    assert result.status == "optimal"
+    assert result.value == plain_model_optimum(problem)
+
+
+def test_a_bound_above_a_checked_schedule_is_a_fault_never_a_result() -> None:
+    problem = chain(2, 2)
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    incumbent.raise_bound(Bound(10**6, "a wrong argument"))
+    with pytest.raises(Fault, match="a wrong argument says at least 1000000"):
+        incumbent.offer(BASELINES["1f1b"](problem).order, "1f1b")
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    incumbent.offer(BASELINES["1f1b"](problem).order, "1f1b")
+    incumbent.raise_bound(Bound(10**6, "a wrong argument"))
+    assert incumbent.bound is None
+    assert not incumbent.proven
+    assert len(incumbent.faults) == 1
+
+
+def test_schedules_that_break_a_rule_are_never_kept() -> None:
+    problem = chain(4, 6, cap=2)
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    assert incumbent.offer(BASELINES["gpipe"](problem).order, "gpipe") is None
+    assert incumbent.schedule is None
+
+
+def test_two_chunks_are_solved_to_the_optimum() -> None:
+    problem = vee(2, 3, cap=4, F=2, B=3, W=1)
+    result = solve(problem, time_limit=60, workers=1)
+    assert result.status == "optimal"
+    assert result.value == plain_model_optimum(problem)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_bounds_hold_with_overlap_in_the_problem(objective: str) -> None:
+    problem = parse_problem(document(chain(2, 3, F=2, B=2, W=2), overlap={"FB": [1, 2]}))
+    result = solve(problem, objective=objective, time_limit=5, workers=1)
+    assert result.schedule is not None
+    assert result.lower_bound is not None
+    assert result.lower_bound == closed_form_bound(problem, objective)  # the model has no pairs
