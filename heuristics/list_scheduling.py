@@ -19,6 +19,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal, TypeAlias
 
 from pipesat.errors import Fault
@@ -73,16 +74,26 @@ _LIMITS: tuple[tuple[float, int] | None, ...] = (None, (1, 1), (2, 1), (0.67, 1)
 _PACES = (1.0, 1.25, 1.5, 0.8, 2.0)
 
 
+_MOST_OPS = 600_000  # simulated by all policies together: a few seconds
+_FEWEST = 4
+
+
 def policies(problem: Problem) -> Iterator[Policy]:
-    """Yield the policies that differ on this problem, the usually best ones first."""
+    """Yield the policies that differ on this problem, the usually best ones first.
+
+    On large problems only as many as take a few seconds together.
+    """
+    yield from islice(_all_policies(problem), max(_FEWEST, _MOST_OPS // problem.op_count))
+
+
+def _all_policies(problem: Problem) -> Iterator[Policy]:
     fuses: tuple[Fuse, ...] = ("split",)
     if any(stage.backward == "either" and stage.fusing_may_pay for stage in problem.stages):
         fuses = ("split", "first", "fused")
     chunked = any(len(stages) > 1 for stages in problem.stages_on)
     for patience in (1.0, 0.0, 0.5, 0.25, 0.75):
-        bases = [Policy(patience, limit) for limit in _LIMITS]
-        if chunked:
-            bases += [Policy(patience, pace=pace) for pace in _PACES]
+        bases = [Policy(patience, pace=pace) for pace in _PACES if chunked]
+        bases += [Policy(patience, limit) for limit in _LIMITS]
         for base in bases:
             for fuse in fuses:
                 yield replace(base, fuse=fuse)

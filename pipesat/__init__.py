@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipesat.bounds import closed_form_bound
     from pipesat.checker import Violation, check
-    from pipesat.critical_path import critical_path
+    from pipesat.critical import critical_path
     from pipesat.errors import (
         BadInput,
         Deadlock,
@@ -57,7 +57,7 @@ _HOMES = {
     "check": "checker",
     "closed_form_bound": "bounds",
     "compare": "workflows",
-    "critical_path": "critical_path",
+    "critical_path": "critical",
     "measure": "metrics",
     "memory_profiles": "memory",
     "parse_item": "ops",

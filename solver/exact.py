@@ -19,6 +19,11 @@ _POLL = 0.05  # seconds between looks at the clock and the stop flag
 _RESERVE = 0.3  # seconds that CP-SAT may take to stop
 
 
+def is_too_large(problem: Problem) -> bool:
+    """Whether the model would be too large to be of use."""
+    return model_size(problem) > LARGEST_MODEL
+
+
 def search(
     problem: Problem, incumbent: Incumbent, *, workers: int, seed: int, stop: threading.Event
 ) -> str:
@@ -28,7 +33,7 @@ def search(
     """
     if incumbent.value is None or incumbent.bound is None:
         return "exact search: nothing to start from"
-    if model_size(problem) > LARGEST_MODEL:
+    if is_too_large(problem):
         return f"exact search: left out, {problem.op_count} ops make too large a model"
     if incumbent.value > LARGEST_TIME:
         return "exact search: left out, times beyond 2^52 are not exact in CP-SAT's reports"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -13,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pipesat.checker import check
+from pipesat.cli.interrupts import Interrupts
+from pipesat.cli.progress import Progress
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.problem import Problem
-from pipesat.result import Result
-from tests.conftest import Run
+from pipesat.result import Improvement, Result
+from tests.conftest import Outcome, Run
 from tests.problems import chain, vee
 
 Save = Callable[..., Path]
@@ -76,8 +80,7 @@ def test_the_objective_can_be_the_span(cli: Run, save: Save) -> None:
 
 
 def test_a_gap_is_a_fraction_of_the_value(cli: Run) -> None:
-    problem = ROOT / "experiments/bench/problems/vee-6.2B-p8-m16-cap0.625.json"
-    result = cli("solve", problem, "--json", "--time-limit", "0.2", "--workers", 1).json
+    result = cli("solve", LONG, "--json", "--time-limit", "0.2", "--workers", 1).json
     assert result["status"] == "feasible"  # 768 ops are not proven in 0.2 s
     assert 0 < result["lower_bound"] < result["value"]
     assert result["gap"] == pytest.approx(1 - result["lower_bound"] / result["value"])
@@ -276,21 +279,25 @@ def test_names_are_shown_literally(cli: Run, save: Save) -> None:
     assert r"[red]name\x1b[31m :fire:\x9b" in outcomes[1].out
 
 
+def test_the_line_on_a_terminal() -> None:
+    screen = io.StringIO()
+    with Progress(Console(file=screen, force_terminal=True, width=100)) as progress:
+        progress(Improvement(2.0, 8, 6, "load of [red]\x1b[31m:fire:"))
+        progress.live.refresh()
+    assert r"best 8  bound 6  gap 25.00 %  load of [red]\x1b[31m:fire:" in screen.getvalue()
+    assert len(progress.lines) == 1
+
+
 # Signals
 
+LONG = ROOT / "experiments/bench/problems/vee-6.2B-p8-m16-cap0.625.json"  # not proven in minutes
+SIGNALS = [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 3.0)]  # at once, in the exact search
 
-@pytest.mark.parametrize(
-    ("number", "code", "pause"),
-    [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 3.0)],  # at once; within the exact search
-)
-def test_a_signal_ends_a_solve_with_the_best_schedule_so_far(
-    tmp_path: Path, number: signal.Signals, code: int, pause: float
-) -> None:
-    file = ROOT / "experiments/bench/problems/vee-6.2B-p8-m16-cap0.625.json"
-    folder = tmp_path / "out"
-    command = [sys.executable, "-m", "pipesat", "solve", file, "-o", folder, "--json"]
+
+def signalled(number: signal.Signals, pause: float, *arguments: object) -> Outcome:
+    """Run a command in a process; send it a signal some seconds after its first schedule."""
     process = subprocess.Popen(
-        [*command, "--time-limit", "60", "--workers", "1"],
+        [sys.executable, "-m", "pipesat", *map(str, arguments), "--json", "--time-limit", "60"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     with process:
@@ -302,15 +309,42 @@ def test_a_signal_ends_a_solve_with_the_best_schedule_so_far(
         process.send_signal(number)
         asked = time.monotonic()
         out, err = process.communicate(timeout=30)
-        answered = time.monotonic() - asked
-    assert process.returncode == code
-    assert answered < 15
+    assert time.monotonic() - asked < 15
     assert "Traceback" not in err
-    result = json.loads(out)  # one document, nothing else
-    assert result == json.loads((folder / "result.json").read_bytes())
-    assert result["status"] == "feasible"
+    return Outcome(process.returncode, out, err)
+
+
+@pytest.mark.parametrize(("number", "code", "pause"), SIGNALS)
+def test_a_signal_ends_a_solve_with_the_best_schedule_so_far(
+    tmp_path: Path, number: signal.Signals, code: int, pause: float
+) -> None:
+    folder = tmp_path / "out"
+    outcome = signalled(number, pause, "solve", LONG, "-o", folder, "--workers", 1)
+    assert outcome.code == code
+    assert outcome.json == json.loads((folder / "result.json").read_bytes())
+    assert outcome.json["status"] == "feasible"
     assert {path.name for path in folder.iterdir()} == FILES
-    problem = read_problem(file)
+    problem = read_problem(LONG)
     schedule = read_schedule(folder / "schedule.json", problem)
     assert check(problem, schedule) == []
-    assert schedule.makespan == result["value"]
+    assert schedule.makespan == outcome.json["value"]
+
+
+def test_a_signal_ends_a_comparison_with_its_rows() -> None:
+    outcome = signalled(signal.SIGINT, 0, "compare", LONG)
+    assert outcome.code == 130
+    assert rows_by_name(outcome)["solver"]["valid"]
+
+
+@pytest.mark.parametrize(("number", "code", "pause"), SIGNALS)
+def test_the_first_signal_asks_and_the_second_kills(
+    number: signal.Signals, code: int, pause: float
+) -> None:
+    before = signal.getsignal(number)
+    with Interrupts() as interrupts:
+        assert (interrupts.stop.is_set(), interrupts.exit_code) == (False, 0)
+        signal.raise_signal(number)
+        assert interrupts.stop.is_set()
+        assert signal.getsignal(number) == signal.SIG_DFL
+    assert interrupts.exit_code == code
+    assert signal.getsignal(number) == before

@@ -149,6 +149,12 @@ def test_the_public_names() -> None:
         assert value.__module__ == f"pipesat.{pipesat._HOMES[name]}"
 
 
+def test_no_public_name_is_a_modules_name() -> None:
+    # importing the module anywhere would put it in the place of the function
+    inside = {module.split(".")[1] for module in MODULES if "." in module}
+    assert inside & set(pipesat.__all__) == set()
+
+
 def test_type_checkers_see_the_same_public_names() -> None:
     tree = ast.parse(MODULES["pipesat"].read_text())
     (typing,) = [node for node in tree.body if isinstance(node, ast.If)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from pipesat.critical_path import critical_path
+from pipesat.critical import critical_path
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.memory import memory_profiles, peak_memory

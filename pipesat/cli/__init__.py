@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -10,6 +11,8 @@ def main() -> None:
     from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
     from pipesat.cli.exits import exit_code_of
 
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names from files may not fit its encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except Exception as error:

@@ -8,7 +8,7 @@ import typer
 
 from pipesat.cli.arguments import OutputFile, ProblemFile
 from pipesat.cli.check import print_violations
-from pipesat.cli.exits import CHECK_FAILED
+from pipesat.cli.exits import CHECK_FAILED, one_line
 
 
 def baseline(
@@ -29,4 +29,5 @@ def baseline(
         print_violations(violations, err=True)
         raise typer.Exit(CHECK_FAILED)
     write_schedule(output, data, schedule)
-    typer.echo(f"{name}: makespan {schedule.makespan}, span {schedule.span}, written to {output}")
+    figures = f"makespan {schedule.makespan}, span {schedule.span}"
+    typer.echo(one_line(f"{name}: {figures}, written to {output}"))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import typer
-
 from pipesat.cli.arguments import AsJson, ProblemFile, TimeLimit
+from pipesat.cli.exits import end_of_solve, one_line
 
 if TYPE_CHECKING:
     from pipesat.problem import Problem
@@ -22,19 +21,20 @@ def compare(problem: ProblemFile, time_limit: TimeLimit = 60.0, as_json: AsJson 
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts, Progress(stderr()) as progress:
+    with Interrupts() as interrupts:
         from pipesat.files.problem_file import read_problem
         from pipesat.workflows import compare as rows_of
         from pipesat.workflows import solve
 
         data = read_problem(problem)
-        result = solve(data, time_limit=time_limit, listener=progress, stop=interrupts.stop)
+        with Progress(stderr()) as progress:
+            result = solve(data, time_limit=time_limit, listener=progress, stop=interrupts.stop)
         rows = list(rows_of(data, result))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
         print_rows(data, result, rows)
-    raise typer.Exit(interrupts.exit_code)
+    end_of_solve(result, interrupts.exit_code)
 
 
 def print_rows(problem: Problem, result: Result, rows: Sequence[Row]) -> None:
@@ -44,7 +44,8 @@ def print_rows(problem: Problem, result: Result, rows: Sequence[Row]) -> None:
     from pipesat.cli.console import number, percent, stdout
 
     unit = f" ({problem.time_unit})" if problem.time_unit else ""
-    table = Table(title=f"{problem.name or 'problem'}{unit}", title_justify="left", box=None)
+    title = one_line(f"{problem.name or 'problem'}{unit}")
+    table = Table(title=title, title_justify="left", box=None)
     table.add_column("schedule", no_wrap=True)
     for head in ("makespan", "span", "bubble of\nmakespan", "bubble of\nspan", "peak\nmemory"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -69,7 +70,7 @@ def _rank(row: Row) -> tuple[bool, bool, int]:
 
 def _remark(row: Row, result: Result) -> str:
     if row.why_not:
-        return row.why_not
+        return one_line(row.why_not)
     if row.name != "solver":
         return ""
     if result.status == "optimal":

@@ -11,17 +11,17 @@ from rich.console import Console
 
 def stdout() -> Console:
     """Console for results; names from files are never read as markup."""
-    return Console(markup=False, highlight=False, soft_wrap=False)
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
 
 
 def stderr() -> Console:
     """Console for progress and messages."""
-    return Console(stderr=True, markup=False, highlight=False)
+    return Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
     sys.stdout.flush()
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
 
 from pipesat.errors import BadInput, Deadlock, Infeasible, NotApplicable, PipesatError
+
+if TYPE_CHECKING:
+    from pipesat.result import Result
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -21,13 +27,23 @@ _CODES: dict[type[PipesatError], int] = {
 
 def exit_code_of(error: Exception) -> int | None:
     """Print an error that users can act on and return its exit code; ``None`` for a bug."""
-    if isinstance(error, BrokenPipeError):  # the reader of our output has left: `| head`
+    if isinstance(error, OSError):  # files raise BadInput, so this is stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CHECK_FAILED
+        if isinstance(error, BrokenPipeError):  # the reader of our output has left: `| head`
+            return CHECK_FAILED
+        error = BadInput(f"cannot write: {error.strerror or error}", source="standard output")
     code = _CODES.get(type(error)) if isinstance(error, PipesatError) else None
     if code is not None:
         print(f"pipesat: error: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def end_of_solve(result: Result, interrupted: int) -> NoReturn:
+    """End a command that has solved: 3 with the reason if infeasible, else 0 or 128 + signal."""
+    if result.status == "infeasible":
+        typer.echo(f"pipesat: infeasible: {one_line(result.explanation)}", err=True)
+        raise typer.Exit(INFEASIBLE)
+    raise typer.Exit(interrupted)
 
 
 def one_line(text: str) -> str:

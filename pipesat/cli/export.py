@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from pipesat.cli.arguments import OutputFile, ProblemFile, ScheduleFile
+from pipesat.cli.exits import one_line
 
 
 def export(
     problem: ProblemFile,
     schedule: ScheduleFile,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="trace (Perfetto) or png.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="trace (for Perfetto).")],
     output: OutputFile,
 ) -> None:
     """Write a checked schedule in another format."""
@@ -26,4 +27,4 @@ def export(
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
     data = read_problem(problem)
     write_file(output, EXPORTERS[to](data, read_valid_schedule(schedule, data)))
-    typer.echo(f"{to} written to {output}")
+    typer.echo(one_line(f"{to} written to {output}"))

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from pipesat.cli.console import number, percent
+from pipesat.cli.exits import one_line
 from pipesat.result import Improvement
 
 
@@ -25,7 +26,7 @@ class Progress:
         self.console = console
         self.lines: list[str] = []
         self.began = time.monotonic()
-        self.last = Improvement(0.0, None, None, "reading")
+        self.last = Improvement(0.0, None, None, "starting")
         self.lock = threading.Lock()
         self.live = Live(
             get_renderable=self._line, console=console, refresh_per_second=4, transient=True
@@ -69,5 +70,5 @@ def describe(improvement: Improvement) -> str:
     gap = None if value is None or bound is None else (value - bound) / value if value else 0.0
     return (
         f"{seconds:7.1f} s  best {number(value)}  bound {number(bound)}  "
-        f"gap {percent(gap)}  {source}"
+        f"gap {percent(gap)}  {one_line(source)}"
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipesat.cli.arguments import ProblemFile, ScheduleFile
+from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
     from pipesat.problem import Problem
@@ -48,7 +49,9 @@ def _print_times(problem: Problem, schedule: Schedule) -> None:
         table.add_column(head, justify="right")
     for device, (times, peak) in enumerate(zip(metrics.devices, metrics.peak_memory, strict=True)):
         parts = (times.busy, times.warm_up, times.input, times.memory, times.unforced)
-        table.add_row(problem.device_name(device), *map(str, (*parts, times.cool_down, peak)))
+        table.add_row(
+            one_line(problem.device_name(device)), *map(str, (*parts, times.cool_down, peak))
+        )
     stdout().print(table)
     typer.echo(
         f"\nmakespan {metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)}), "
@@ -57,12 +60,12 @@ def _print_times(problem: Problem, schedule: Schedule) -> None:
 
 
 def _print_critical_path(problem: Problem, schedule: Schedule) -> None:
-    from pipesat.critical_path import critical_path
+    from pipesat.critical import critical_path
 
     typer.echo("\ncritical path:")
     for device, timed, through in critical_path(problem, schedule):
         reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
         typer.echo(
             f"  {timed.start:>10} to {timed.end:>10}  {timed.item!s:<8} "
-            f"{problem.device_name(device):<10} {reason[through]}".rstrip()
+            f"{one_line(problem.device_name(device)):<10} {reason[through]}".rstrip()
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipesat.cli.arguments import AsJson, ObjectiveName, ProblemFile, Seed, TimeLimit, Workers
-from pipesat.cli.exits import INFEASIBLE, one_line
+from pipesat.cli.exits import end_of_solve, one_line
 
 if TYPE_CHECKING:
     from pipesat.result import Baseline, Result
@@ -37,7 +37,7 @@ def solve(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts, Progress(stderr()) as progress:
+    with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
         from pipesat.workflows import solve as run
@@ -45,15 +45,16 @@ def solve(
         data = read_problem(problem)
         if output is not None:
             prepare_folder(output)
-        result = run(
-            data,
-            objective=objective.value,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
-            listener=progress,
-            stop=interrupts.stop,
-        )
+        with Progress(stderr()) as progress:
+            result = run(
+                data,
+                objective=objective.value,
+                time_limit=time_limit,
+                workers=workers,
+                seed=seed,
+                listener=progress,
+                stop=interrupts.stop,
+            )
         written = None
         if output is not None:
             from pipesat.files.result_folder import write_result_folder
@@ -63,10 +64,7 @@ def solve(
         print_json(result.document(written))
     else:
         _print_summary(result, output)
-    if result.status == "infeasible":
-        typer.echo(f"pipesat: infeasible: {one_line(result.explanation)}", err=True)
-        raise typer.Exit(INFEASIBLE)
-    raise typer.Exit(interrupts.exit_code)
+    end_of_solve(result, interrupts.exit_code)
 
 
 def _print_summary(result: Result, output: Path | None) -> None:
@@ -75,7 +73,7 @@ def _print_summary(result: Result, output: Path | None) -> None:
     from pipesat.cli.console import number, percent, stdout
 
     document = result.document()
-    unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
+    unit = f" {one_line(result.problem.time_unit)}" if result.problem.time_unit else ""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("status", result.status)
     if result.schedule is not None:
@@ -83,7 +81,8 @@ def _print_summary(result: Result, output: Path | None) -> None:
         table.add_row("found by", result.schedule.source)
     if result.lower_bound is not None:
         table.add_row(
-            "lower bound", f"{result.lower_bound.value}{unit}  ({result.lower_bound.source})"
+            "lower bound",
+            f"{result.lower_bound.value}{unit}  ({one_line(result.lower_bound.source)})",
         )
         table.add_row("gap", percent(result.gap, 3))
     if result.schedule is not None:
@@ -95,16 +94,17 @@ def _print_summary(result: Result, output: Path | None) -> None:
         table.add_row("best baseline", _baseline_text(result.baseline, result.value, unit))
     table.add_row("time", f"{result.wall_s:.1f} s")
     if output is not None:
-        table.add_row("written to", str(output))
+        table.add_row("written to", one_line(str(output)))
     stdout().print(table)
 
 
 def _memory_text(result: Result, peaks: list[int]) -> str:
-    unit = f" {result.problem.memory_unit}" if result.problem.memory_unit else ""
+    unit = f" {one_line(result.problem.memory_unit)}" if result.problem.memory_unit else ""
     worst = max(range(len(peaks)), key=peaks.__getitem__)
     capacity = result.problem.devices[worst].memory
     limit = "unlimited" if capacity is None else f"capacity {capacity}"
-    return f"{peaks[worst]}{unit} on {result.problem.device_name(worst)} ({limit})"
+    name = one_line(result.problem.device_name(worst))
+    return f"{peaks[worst]}{unit} on {name} ({limit})"
 
 
 def _baseline_text(baseline: Baseline, value: int, unit: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipesat.cli.check import print_violations
-from pipesat.cli.exits import CHECK_FAILED
+from pipesat.cli.exits import CHECK_FAILED, one_line
 
 if TYPE_CHECKING:
     from pipesat.problem import Problem
@@ -22,7 +22,7 @@ def read_valid_schedule(path: Path, problem: Problem) -> Schedule:
 
     schedule = read_schedule(path, problem)
     if violations := check(problem, schedule):
-        typer.echo(f"pipesat: {path} is not a valid schedule", err=True)
+        typer.echo(one_line(f"pipesat: {path} is not a valid schedule"), err=True)
         print_violations(violations, err=True)
         raise typer.Exit(CHECK_FAILED)
     return schedule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Mapping
@@ -33,27 +34,27 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     written: dict[str, str] = {}
     name = ""
     try:
+        for name in files:
+            _refuse_special(folder / name)
         for name, data in files.items():
-            handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+            handle, temporary = tempfile.mkstemp(prefix=".pipesat.", dir=folder)
             written[name] = temporary
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())
-        for name in files:
-            if (folder / name).is_dir():
-                raise IsADirectoryError(21, "is a directory")
         for name, temporary in written.items():
             os.replace(temporary, folder / name)
         _sync_folder(folder)
     except OSError as error:
-        for temporary in written.values():
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
         raise BadInput(
             f"cannot write: {error.strerror or error}", source=str(folder / name)
         ) from None
+    finally:  # after an interrupt too; the renamed ones are gone
+        for temporary in written.values():
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
 def prepare_folder(folder: Path) -> None:
@@ -66,13 +67,21 @@ def prepare_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, probe = tempfile.mkstemp(prefix=".probe.", dir=folder)
+        handle, probe = tempfile.mkstemp(prefix=".pipesat.", dir=folder)
         os.close(handle)
         os.unlink(probe)
     except OSError as error:
         raise BadInput(
             f"cannot write into this folder: {error.strerror or error}", source=str(folder)
         ) from None
+
+
+def _refuse_special(target: Path) -> None:
+    """Renaming onto a directory fails; onto ``/dev/null`` it would succeed and replace it."""
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "Not a regular file")
 
 
 def _umask() -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from pipesat.errors import BadInput
 from pipesat.files.strict_json import path_text, read_json
@@ -128,13 +130,23 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
         routes=_routes(model, source),
         links={},
         overlap=None if model.overlap is None else (model.overlap.FB[0], model.overlap.FB[1]),
-        document=document,
+        document=_own_copy(document, source),
     )
     _check_stages(model, source)
     if problem.op_count > MOST_OPS:
         raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}", source=source)
     object.__setattr__(problem, "links", _links(model, problem, source))
     return problem
+
+
+def _own_copy(document: dict[str, Any], source: str) -> dict[str, Any]:
+    """Copy a document, so that its digest stays what it is whatever the caller does next."""
+    try:
+        text = json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadInput("a string has a lone surrogate, which is no text", source=source) from None
+    copy: dict[str, Any] = json.loads(text)
+    return copy
 
 
 def _stage(model: StageModel) -> Stage:
@@ -211,9 +223,11 @@ def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[
 
 
 def _bad_value(error: ValidationError, source: str) -> BadInput:
-    """Turn pydantic's first complaint into ours. Unknown keys first: they explain missing ones."""
-    complaints = error.errors(include_url=False)
-    first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
+    """Turn the complaint that explains most into ours.
+
+    A wrong format explains all others, an unknown key a missing one.
+    """
+    first = min(error.errors(include_url=False), key=_weight)
     path, kind, context = first["loc"], first["type"], first.get("ctx", {})
     where = path_text(path)
     if kind == "extra_forbidden":
@@ -231,6 +245,11 @@ def _bad_value(error: ValidationError, source: str) -> BadInput:
     return BadInput(
         "expected " + _wanted(path, kind, context), source=source, where=where, value=first["input"]
     )
+
+
+def _weight(complaint: ErrorDetails) -> int:
+    wrong_format = complaint["loc"] == ("format",) and complaint["type"] != "missing"
+    return 0 if wrong_format else 1 if complaint["type"] == "extra_forbidden" else 2
 
 
 def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str:
@@ -253,9 +272,9 @@ def _nearest_key(path: tuple[int | str, ...]) -> str:
     for step in path[:-1]:
         if isinstance(step, str):
             model = _model_within(model.model_fields[step].annotation)
-    known = list(model.model_fields)
-    near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.0)
-    return f"; the nearest known key is {near[0]}" if near else ""
+    known = {name.lower(): name for name in model.model_fields}
+    near = difflib.get_close_matches(str(path[-1]).lower(), known, n=1, cutoff=0.0)
+    return f"; the nearest known key is {known[near[0]]}" if near else ""
 
 
 def _model_within(annotation: Any) -> Any:

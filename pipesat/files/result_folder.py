@@ -34,13 +34,15 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str
         lines.append(result.explanation)
     files["solver.log"] = ("\n".join(lines) + "\n").encode()
     write_files(folder, files)
+    for stale in {"schedule.json", "gantt.png", "trace.json"} - files.keys():
+        (folder / stale).unlink(missing_ok=True)  # of an earlier solve into the same folder
     return path
 
 
 def title_of(result: Result) -> str:
-    """Title of a picture: name, value, bound and gap."""
+    """Title of a picture: the name, and below it value, bound and gap."""
     unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
-    title = f"{result.problem.name or 'schedule'}: {result.objective} {result.value}{unit}"
+    title = f"{result.problem.name or 'schedule'}\n{result.objective} {result.value}{unit}"
     if result.lower_bound is None or result.gap is None:
         return title
     if result.status == "optimal":
@@ -49,4 +51,4 @@ def title_of(result: Result) -> str:
 
 
 def _json_bytes(document: object) -> bytes:
-    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(document, indent=1) + "\n").encode()  # ASCII: paths may be no text

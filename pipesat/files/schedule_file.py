@@ -109,7 +109,8 @@ def _bad_value(error: ValidationError, source: str) -> BadInput:
         "format": f'"{FORMAT}"',
         "problem_sha256": "the problem's digest, a string",
         "source": "a string",
-        "devices": "one list per device of [op, start, end], op a string, times integers",
+        "devices": "one list per device of [op, start, end], op a string, times integers of "
+        "at most 10^18",
     }
     expected = wanted.get(str(path[0]) if path else "", "a JSON object")
     return BadInput("expected " + expected, source=source, where=where, value=first["input"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ def parse_json(text: str, source: str) -> Any:
     def keep_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = _Object(pairs)
         if len(result) < len(pairs):
-            keys = [key for key, _ in pairs]
-            result.repeated_key = next(key for key in keys if keys.count(key) > 1)
+            counts = Counter(key for key, _ in pairs)
+            result.repeated_key = next(key for key, count in counts.items() if count > 1)
             repeated.append(result)
         return result
 
@@ -49,6 +50,7 @@ def parse_json(text: str, source: str) -> Any:
         document = json.loads(text, object_pairs_hook=keep_object)
         text.encode()  # a lone surrogate could neither be digested nor written again
         json.dumps(document, ensure_ascii=False).encode()
+        where = _path_of_repeated(document, repeated[-1]) if repeated else ""
     except json.JSONDecodeError as error:
         raise BadInput(
             f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", source=source
@@ -62,7 +64,6 @@ def parse_json(text: str, source: str) -> Any:
             "a number has thousands of digits, expected an integer from 0 to 10^12", source=source
         ) from None
     if repeated:
-        where = path_text((*(_find(document, repeated[0]) or ()), repeated[0].repeated_key))
         raise BadInput("this key stands twice in one object", source=source, where=where)
     return document
 
@@ -71,7 +72,10 @@ def path_text(path: tuple[str | int, ...]) -> str:
     """Show the path of a value: ``stages[3].F``."""
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        if isinstance(step, int) or not step.isidentifier():
+            text += f"[{step!r}]"
+        else:
+            text += f".{step}" if text else step
     return text
 
 
@@ -79,6 +83,11 @@ class _Object(dict[str, Any]):
     """A JSON object that remembers which key stood in it twice."""
 
     repeated_key = ""
+
+
+def _path_of_repeated(document: Any, last: _Object) -> str:
+    """Path of a repeated key in the last such object, whose parents are all in the document."""
+    return path_text((*(_find(document, last) or ()), last.repeated_key))
 
 
 def _find(node: Any, target: _Object) -> tuple[str | int, ...] | None:

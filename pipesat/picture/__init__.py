@@ -1,0 +1,1 @@
+"""Pictures of schedules: a Gantt chart as PNG, a timeline as text."""

@@ -17,6 +17,8 @@ from pipesat.schedule import Objective, Schedule
 from pipesat.solver import exact
 from pipesat.solver.incumbent import Clock, Incumbent, Listener
 
+_SHARE_OF_EXACT_SEARCH = 0.5  # of the time limit, where warm starts alone would take it all
+
 
 def solve(
     problem: Problem,
@@ -58,7 +60,8 @@ def solve(
         notes = [str(error)]
     else:
         incumbent.raise_bound(closed_form_bound(problem, objective))
-        baseline = _take_warm_starts(incumbent, warm_starts, stop)
+        reserved = 0.0 if exact.is_too_large(problem) else time_limit * _SHARE_OF_EXACT_SEARCH
+        baseline = _take_warm_starts(incumbent, warm_starts, stop, reserved)
         if not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
             notes.append(exact.search(problem, incumbent, workers=workers, seed=seed, stop=stop))
     return Result(
@@ -85,15 +88,19 @@ def usable_cores() -> int:
 
 
 def _take_warm_starts(
-    incumbent: Incumbent, warm_starts: Iterable[Schedule], stop: threading.Event
+    incumbent: Incumbent, warm_starts: Iterable[Schedule], stop: threading.Event, reserved: float
 ) -> Baseline | None:
-    """Offer schedules one by one and return the best valid one as the baseline."""
+    """Offer schedules one by one and return the best valid one as the baseline.
+
+    Leaves ``reserved`` seconds of the clock, but takes at least one valid schedule.
+    """
     best: Baseline | None = None
     for schedule in warm_starts:
         value = incumbent.offer(schedule.order, schedule.source)
         if value is not None and (best is None or value < best.value):
             best = Baseline(schedule.source, value)
-        if incumbent.proven or stop.is_set() or not incumbent.clock.left:
+        enough = best is not None and incumbent.clock.left <= reserved
+        if incumbent.proven or stop.is_set() or enough or not incumbent.clock.left:
             break
     return best
 

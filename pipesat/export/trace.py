@@ -1,0 +1,151 @@
+"""Chrome's trace-event format, which https://ui.perfetto.dev opens: ops, memory, dependencies.
+
+One process per device with its ops on the thread ``compute``; of an overlapped pair, the backward
+stands on a second thread, ``overlapped``. The format's times are microseconds: problems in ns, us,
+ms or s show their true times, in any other unit one unit is shown as 1 us.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from pipesat.memory import memory_profiles
+from pipesat.ops import PHASE_OF, Item, Phase, members
+from pipesat.problem import Problem
+from pipesat.rules import awaited
+from pipesat.schedule import Schedule
+
+Event: TypeAlias = dict[str, Any]
+
+Scale: TypeAlias = tuple[int, int]
+"""Microseconds per time unit: numerator and denominator."""
+
+MICROSECONDS: Final[dict[str, Scale]] = {
+    "ns": (1, 1000),
+    "us": (1, 1),
+    "µs": (1, 1),  # U+00B5, micro sign
+    "μs": (1, 1),  # U+03BC, Greek mu
+    "ms": (1000, 1),
+    "s": (1_000_000, 1),
+}
+_MOST_ITEMS_WITH_FLOWS = 20_000  # arrows of larger schedules would only fill the file
+
+
+def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
+    """Return the trace as a JSON file, one event per line.
+
+    Raises
+    ------
+    ValueError
+        If an item of the schedule is unreadable.
+    """
+    scale = MICROSECONDS.get(problem.time_unit, (1, 1))
+    events = [*_names(problem, schedule), *_ops(problem, schedule, scale)]
+    events += _memory(problem, schedule, scale)
+    if len(schedule) <= _MOST_ITEMS_WITH_FLOWS:
+        events += _flows(problem, schedule, scale)
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    about = {
+        "problem": problem.name,
+        "problem_sha256": problem.sha256,
+        "source": schedule.source,
+        "time_unit": problem.time_unit,
+        "memory_unit": problem.memory_unit,
+    }
+    text = (
+        f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n{lines}\n]}}\n'
+    )
+    return text.encode()
+
+
+def _time(time: int, scale: Scale) -> int | float:
+    """Return a time in microseconds, whole where it can be."""
+    whole, rest = divmod(time * scale[0], scale[1])
+    return whole + rest / scale[1] if rest else whole
+
+
+def _timed(schedule: Schedule) -> Iterator[tuple[int, Item, int, int]]:
+    for device, (items, row) in enumerate(zip(schedule.order, schedule.devices, strict=True)):
+        for item, (_, start, end) in zip(items, row, strict=True):
+            yield device, item, start, end
+
+
+def _process(device: int) -> int:
+    """Process number of a device; Perfetto keeps 0 for the kernel's idle process."""
+    return device + 1
+
+
+def _thread(problem: Problem, device: int, member: int) -> dict[str, int]:
+    """Process and thread of an item's ``member``: 0 compute, 1 overlapped.
+
+    No two processes share a thread number, because Perfetto looks threads up without the process;
+    a process' main thread has its own number.
+    """
+    process = _process(device)
+    return {"pid": process, "tid": process + member * len(problem.devices)}
+
+
+def _names(problem: Problem, schedule: Schedule) -> Iterator[Event]:
+    for device, items in enumerate(schedule.order):
+        process = {"ph": "M", **_thread(problem, device, 0)}
+        yield {**process, "name": "process_name", "args": {"name": problem.device_name(device)}}
+        yield {**process, "name": "process_sort_index", "args": {"sort_index": device}}
+        paired = any(len(members(item)) > 1 for item in items)
+        for member, name in enumerate(("compute", "overlapped")[: 1 + paired]):
+            thread = {"ph": "M", **_thread(problem, device, member)}
+            yield {**thread, "name": "thread_name", "args": {"name": name}}
+            yield {**thread, "name": "thread_sort_index", "args": {"sort_index": member}}
+
+
+def _ops(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event]:
+    for device, item, start, end in _timed(schedule):
+        for member, op in enumerate(members(item)):
+            yield {
+                "ph": "X",
+                "name": str(op),
+                "cat": op.kind,
+                **_thread(problem, device, member),
+                "ts": _time(start, scale),
+                "dur": _time(end - start, scale),
+                "args": op._asdict(),
+            }
+
+
+def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event]:
+    """Yield one counter per device, with an event wherever its value changes."""
+    unit = f" ({problem.memory_unit})" if problem.memory_unit else ""
+    for device, profile in enumerate(memory_profiles(problem, schedule)):
+        before = None
+        for time, held in zip(profile.times.tolist(), profile.held.tolist(), strict=True):
+            if held != before:
+                yield {
+                    "ph": "C",
+                    "name": f"memory{unit}",
+                    "pid": _process(device),
+                    "ts": _time(time, scale),
+                    "args": {"held": held},
+                }
+            before = held
+
+
+def _flows(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event]:
+    """Yield an arrow for all data that goes to another device, from start to start.
+
+    Arrows bind to the slice that encloses their time, and a slice does not enclose its own end.
+    """
+    places: dict[tuple[int, Phase, int], Event] = {}
+    for device, item, start, _ in _timed(schedule):
+        for member, op in enumerate(members(item)):
+            place = {**_thread(problem, device, member), "ts": _time(start, scale)}
+            places[op.stage, PHASE_OF[op.kind], op.microbatch] = place
+    number = 0
+    for (stage, phase, microbatch), target in places.items():
+        need = awaited(problem, stage, phase)
+        source = need and places.get((need.stage, need.phase, microbatch))
+        if source and source["pid"] != target["pid"]:
+            number += 1
+            arrow = {"name": phase, "cat": "transfer", "id": number}
+            yield {"ph": "s", **arrow, **source}
+            yield {"ph": "f", "bp": "e", **arrow, **target}

@@ -1,0 +1,58 @@
+"""A schedule as a Gantt chart (PNG): true time scale, one row per device, memory below its ops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipesat.memory import memory_profiles
+from pipesat.picture.boxes import boxes_of
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+
+
+def gantt_png(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
+    """Draw a schedule; return the PNG file's bytes.
+
+    The picture is at most 4000 x 6000 pixels. Below each device's ops stands its memory over time,
+    on one scale for all devices, with the capacities as dashed lines; a capacity of more than twice
+    the largest peak is only given as a number. With more than some 200 devices the rows are too low
+    for memory, and it is left out.
+
+    Parameters
+    ----------
+    title
+        Its first line is set bold, at most two more follow. Too long lines lose their middle.
+
+    Raises
+    ------
+    ValueError
+        If an item of the schedule is unreadable.
+    """
+    # matplotlib is slow to import, and importing pipesat stays fast
+    from pipesat.picture.axis import draw_axis
+    from pipesat.picture.canvas import Canvas
+    from pipesat.picture.labels import choose_labels, draw_labels
+    from pipesat.picture.layout import lay_out
+    from pipesat.picture.legend import (
+        draw_header,
+        entries_of,
+        header_height,
+        place_entries,
+    )
+    from pipesat.picture.rows import draw_rows
+
+    makespan = schedule.makespan
+    boxes = boxes_of(schedule)
+    profiles = memory_profiles(problem, schedule)
+    layout = lay_out(problem, schedule, profiles)
+    labels = choose_labels(boxes, layout, makespan, strips=layout.stages > 1)
+    legend = place_entries(list(entries_of(problem, boxes, layout, labels)), layout)
+    layout = replace(layout, top=header_height(title, legend, layout.font))
+
+    canvas = Canvas(layout.width, layout.height)
+    draw_header(canvas, title, legend, layout)
+    draw_axis(canvas, layout, makespan, problem.time_unit)
+    draw_rows(canvas, problem, boxes, profiles, layout, makespan)
+    if labels is not None:
+        draw_labels(canvas, labels, (layout.left, layout.top))
+    return canvas.png()

@@ -1,0 +1,122 @@
+"""Rows of text along a time axis: which scale shows every op's text, and where lines are cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from pipesat.picture.axis import round_step
+
+_NEAR = 5  # columns by which lines may differ without harm
+
+
+class Label(NamedTuple):
+    """A text from ``start`` to ``end``, in time units."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``makespan`` time units in ``total`` columns; ``free`` ones stay free behind every text."""
+
+    makespan: int
+    total: int
+    free: int
+
+    def column(self, time: int) -> int:
+        """Column of a time, rounded."""
+        return (2 * time * self.total + self.makespan) // (2 * self.makespan)
+
+    def shows(self, label: Label) -> bool:
+        """Whether a label's text has room."""
+        room = self.column(label.end) - self.column(label.start)
+        return room >= len(label.text) + self.free
+
+
+def smallest_scale(
+    rows: Sequence[Sequence[Label]], makespan: int, most: int, free: int
+) -> Scale | None:
+    """Return the scale of fewest columns, up to ``most``, that shows every text; ``None`` if none.
+
+    Times that are all multiples of a step that gets a column or more get equally wide steps.
+    """
+    least = max((sum(len(label.text) + free for label in row) for row in rows), default=0)
+    if not makespan or least > most:
+        return None
+    times = (time for row in rows for label in row for time in (label.start, label.end))
+    steps = makespan // math.gcd(makespan, *times)
+    sizes = range(steps, most + 1, steps) if steps <= most else range(max(1, least), most + 1)
+    scales = (Scale(makespan, total, free) for total in sizes)
+    return next((s for s in scales if all(s.shows(label) for row in rows for label in row)), None)
+
+
+def cuts(rows: Sequence[Sequence[Label]], scale: Scale, columns: int) -> list[int] | None:
+    """Return columns that cut the axis into about equal lines of at most ``columns``.
+
+    From 0 to the total, whose last free column does not count. As few ops as possible are parted,
+    and no text: it stands before the cut or behind it. ``None`` where that would make a line
+    shorter than half of ``columns``.
+    """
+    ends = [0]
+    while (rest := scale.total - scale.free - ends[-1]) > columns:
+        lines = -(-rest // columns)
+        aim, least, most = (ends[-1] + n for n in (-(-rest // lines), columns // 2, columns))
+        parted = {cut: _parted(rows, scale, cut) for cut in range(least + 1, most + 1)}
+        near = ((abs(cut - aim) // _NEAR, n, cut) for cut, n in parted.items() if n is not None)
+        best = min(near, default=None)
+        if best is None:
+            return None
+        ends.append(best[-1])
+    return [*ends, scale.total]
+
+
+def _parted(rows: Sequence[Sequence[Label]], scale: Scale, cut: int) -> int | None:
+    """Return how many ops are parted by a cut; ``None`` if one would lose its text."""
+    number = 0
+    for row in rows:
+        for label in row:
+            before = cut - scale.column(label.start)
+            behind = scale.column(label.end) - cut
+            if before > 0 and behind > 0:
+                number += 1
+                if max(before, behind - scale.free) < len(label.text):
+                    return None
+    return number
+
+
+def draw_row(row: Sequence[Label], scale: Scale, ends: Sequence[int]) -> list[str]:
+    """Return one row's lines: ``F3---`` for an op, dots where it is idle."""
+    line, at = "", 0
+    for text, start, end in [*row, Label("", scale.makespan, scale.makespan)]:
+        begin, stop = scale.column(start), scale.column(end)
+        line += _filled("", ".", begin - at, scale.free)
+        inner = [end for end in ends if begin < end < stop]
+        if inner and inner[0] - begin < len(text):  # the text stands behind the cut
+            line += "-" * (inner[0] - begin)
+            begin = inner[0]
+        line += _filled(text, "-", stop - begin, scale.free)
+        at = stop
+    return [line[a:b] for a, b in pairwise(ends)]
+
+
+def _filled(text: str, filler: str, room: int, free: int) -> str:
+    free = min(free, max(0, room - len(text)))
+    return text.ljust(room - free, filler) + " " * free
+
+
+def draw_ruler(scale: Scale, ends: Sequence[int]) -> Iterator[str]:
+    """Yield the lines' rulers: round times, each beginning at its column."""
+    step = round_step(scale.makespan, max(1, scale.total // (len(str(scale.makespan)) + 2)))
+    for first, last in pairwise(ends):
+        line = ""
+        for time in range(0, scale.makespan + 1, step):
+            column = scale.column(time)
+            if first <= column and column + len(str(time)) <= last:
+                line = f"{line:<{column - first}}{time}"
+        yield line
