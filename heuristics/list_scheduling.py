@@ -118,8 +118,7 @@ def list_schedules(problem: Problem) -> Iterator[Schedule]:
 
 
 def list_scheduling(problem: Problem) -> Schedule:
-    """Return the portfolio's schedule of least makespan; among equals that of least span.
-    """
+    """Return the portfolio's schedule of least makespan; among equals that of least span."""
     return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
 
 

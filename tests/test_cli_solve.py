@@ -348,3 +348,10 @@ def test_the_first_signal_asks_and_the_second_kills(
         assert signal.getsignal(number) == signal.SIG_DFL
     assert interrupts.exit_code == code
     assert signal.getsignal(number) == before
+
+
+def test_compare_writes_the_same_folder_as_solve(cli: Run, save: Save, tmp_path: Path) -> None:
+    outcome = cli("compare", save(RETURN_TRIP), "-o", tmp_path / "out")
+    assert outcome.code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
+    assert outcome.out.rstrip().endswith("gantt.png")

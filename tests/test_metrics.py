@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 
 from pipesat.critical import critical_path
@@ -97,7 +99,7 @@ def test_the_critical_path_explains_the_makespan(problem: Problem) -> None:
     path = critical_path(problem, schedule)
     assert path[-1].timed.end == schedule.makespan
     assert path[0].timed.start == 0
-    for before, after in zip(path, path[1:], strict=False):
+    for before, after in pairwise(path):
         assert after.timed.start >= before.timed.end
         if after.through == "device":
             assert before.device == after.device

@@ -18,6 +18,9 @@ ScheduleFile: TypeAlias = Annotated[
 OutputFile: TypeAlias = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="File to write.", show_default=False)
 ]
+OutputFolder: TypeAlias = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for all results.")
+]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, nothing else, on stdout.")
 ]

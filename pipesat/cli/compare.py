@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pipesat.cli.arguments import AsJson, ProblemFile, TimeLimit
+import typer
+
+from pipesat.cli.arguments import AsJson, OutputFolder, ProblemFile, TimeLimit
 from pipesat.cli.exits import end_of_solve, one_line
 
 if TYPE_CHECKING:
@@ -15,25 +17,42 @@ if TYPE_CHECKING:
     from pipesat.workflows import Row
 
 
-def compare(problem: ProblemFile, time_limit: TimeLimit = 60.0, as_json: AsJson = False) -> None:
-    """Show every applicable baseline beside the solver's answer."""
+def compare(
+    problem: ProblemFile,
+    output: OutputFolder = None,
+    time_limit: TimeLimit = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show every applicable baseline beside the solver's answer.
+
+    With -o, also write what `solve` writes.
+    """
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:
+        from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
         from pipesat.workflows import compare as rows_of
         from pipesat.workflows import solve
 
         data = read_problem(problem)
+        if output is not None:
+            prepare_folder(output)
         with Progress(stderr()) as progress:
             result = solve(data, time_limit=time_limit, listener=progress, stop=interrupts.stop)
+        if output is not None:
+            from pipesat.files.result_folder import write_result_folder
+
+            write_result_folder(output, result, progress.lines)
         rows = list(rows_of(data, result))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
         print_rows(data, result, rows)
+        if output is not None and result.schedule is not None:
+            typer.echo(f"\npicture: {one_line(str(output / 'gantt.png'))}")
     end_of_solve(result, interrupts.exit_code)
 
 
@@ -45,11 +64,11 @@ def print_rows(problem: Problem, result: Result, rows: Sequence[Row]) -> None:
 
     unit = f" ({problem.time_unit})" if problem.time_unit else ""
     title = one_line(f"{problem.name or 'problem'}{unit}")
-    table = Table(title=title, title_justify="left", box=None)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("schedule", no_wrap=True)
     for head in ("makespan", "span", "bubble of\nmakespan", "bubble of\nspan", "peak\nmemory"):
         table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("", ratio=1, min_width=14)
+    table.add_column("", min_width=14)
     for row in sorted(rows, key=_rank):
         bubble = row.bubble or {"makespan": None, "span": None}
         table.add_row(
@@ -59,7 +78,7 @@ def print_rows(problem: Problem, result: Result, rows: Sequence[Row]) -> None:
             percent(bubble["makespan"]),
             percent(bubble["span"]),
             number(max(row.peak_memory) if row.peak_memory else None),
-            _remark(row, result),
+            _remark(row, problem, result),
         )
     stdout().print(table)
 
@@ -68,7 +87,15 @@ def _rank(row: Row) -> tuple[bool, bool, int]:
     return (row.makespan is None, not row.valid, row.makespan or 0)
 
 
-def _remark(row: Row, result: Result) -> str:
+def _remark(row: Row, problem: Problem, result: Result) -> str:
+    if row.peak_memory:
+        over = [
+            device
+            for device, peak in enumerate(row.peak_memory)
+            if peak > (problem.devices[device].memory or peak)
+        ]
+        if over:
+            return "over capacity"
     if row.why_not:
         return one_line(row.why_not)
     if row.name != "solver":

@@ -13,7 +13,7 @@ from pipesat.cli.exits import one_line
 def export(
     problem: ProblemFile,
     schedule: ScheduleFile,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="trace (for Perfetto).")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="png, or trace for Perfetto.")],
     output: OutputFile,
 ) -> None:
     """Write a checked schedule in another format."""

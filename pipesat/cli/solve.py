@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.arguments import AsJson, ObjectiveName, ProblemFile, Seed, TimeLimit, Workers
+from pipesat.cli.arguments import (
+    AsJson,
+    ObjectiveName,
+    OutputFolder,
+    ProblemFile,
+    Seed,
+    TimeLimit,
+    Workers,
+)
 from pipesat.cli.exits import end_of_solve, one_line
 
 if TYPE_CHECKING:
@@ -16,10 +24,7 @@ if TYPE_CHECKING:
 
 def solve(
     problem: ProblemFile,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Folder for all results."),
-    ] = None,
+    output: OutputFolder = None,
     time_limit: TimeLimit = 60.0,
     workers: Workers = None,
     seed: Seed = 0,

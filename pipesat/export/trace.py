@@ -8,6 +8,7 @@ ms or s show their true times, in any other unit one unit is shown as 1 us.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
@@ -58,6 +59,27 @@ def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
         f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n{lines}\n]}}\n'
     )
     return text.encode()
+
+
+def ops_in_trace(data: bytes) -> Counter[tuple[int, str, float, float]]:
+    """Parse a trace back: how often each (device, op, start, duration) stands in it, in us."""
+    return Counter(
+        (event["pid"] - 1, event["name"], event["ts"], event["dur"])
+        for event in json.loads(data)["traceEvents"]
+        if event["ph"] == "X"
+    )
+
+
+def expected_in_trace(
+    problem: Problem, schedule: Schedule
+) -> Counter[tuple[int, str, float, float]]:
+    """Return what :func:`ops_in_trace` has to find in the trace of a schedule."""
+    scale = MICROSECONDS.get(problem.time_unit, (1, 1))
+    return Counter(
+        (device, str(op), _time(start, scale), _time(end - start, scale))
+        for device, item, start, end in _timed(schedule)
+        for op in members(item)
+    )
 
 
 def _time(time: int, scale: Scale) -> int | float:

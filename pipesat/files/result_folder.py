@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipesat.export.trace import trace_bytes
+from pipesat.export import export_trace
 from pipesat.files.atomic import write_files
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt_png
@@ -26,7 +26,7 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str
     if result.schedule is not None:
         files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
         files["gantt.png"] = gantt_png(result.problem, result.schedule, title=title_of(result))
-        files["trace.json"] = trace_bytes(result.problem, result.schedule)
+        files["trace.json"] = export_trace(result.problem, result.schedule)
     files["problem.json"] = _json_bytes(result.problem.document)
     files["result.json"] = _json_bytes(result.document(path))
     lines = [*log, f"status {result.status} after {result.wall_s:.1f} s"]

@@ -9,6 +9,8 @@ chains (if an op is before the event, so are its predecessors).
 
 from __future__ import annotations
 
+from typing import cast
+
 from ortools.sat.python import cp_model
 
 from pipesat.problem import Problem
@@ -125,7 +127,7 @@ class _Before:
             answer: Literal = self._literal(x, event) if fixed is None else fixed
             self.known[key] = answer
             if x.present is True and not isinstance(answer, bool):
-                self.known[id(event), id(x)] = answer.negated()
+                self.known[id(event), id(x)] = cast(Literal, ~answer)
         return self.known[key]
 
     def _fixed(self, x: Task, event: Task) -> bool | None:

@@ -5,8 +5,8 @@ weight gradients have ended. With a = held_after_F and w = held_after_B <= a, fo
 
     a (k + 1 - b) + w (b - j) <= room.
 
-The pairs (j, b) that fit form a staircase: for each j a least b, falling as j grows. Forward k waits
-for the two ops of one chosen stair; whatever the choice, it waits for the lowest of each.
+The pairs (j, b) that fit form a staircase: for each j a least b, falling as j grows. Forward k
+waits for the two ops of one chosen stair; whatever the choice, it waits for the lowest of each.
 """
 
 from __future__ import annotations
