@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pipesat.errors import NotApplicable
-from pipesat.ops import Op
+from pipesat.ops import Item, Op
 from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+from pipesat.timing import time_order
 
 
 def stages_of_chain(problem: Problem) -> tuple[int, ...]:
@@ -20,6 +24,22 @@ def stages_of_chain(problem: Problem) -> tuple[int, ...]:
     if not problem.one_stage_per_device:
         raise NotApplicable("needs exactly one stage per device")
     return problem.routes[0].stages
+
+
+def schedule_by_rank(
+    problem: Problem, row: Callable[[int, int], list[Item]], source: str
+) -> Schedule:
+    """Time the order whose rank d, holding stage s, runs ``row(d, s)``.
+
+    Raises
+    ------
+    NotApplicable
+        As :func:`stages_of_chain`.
+    """
+    rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
+    for rank, stage in enumerate(stages_of_chain(problem)):
+        rows[problem.stages[stage].device] = tuple(row(rank, stage))
+    return time_order(problem, tuple(rows), source=source)
 
 
 def full_backward(problem: Problem, stage: int, microbatch: int) -> list[Op]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.chain import full_backward, stages_of_chain
+from pipesat.heuristics.chain import full_backward, schedule_by_rank
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
-from pipesat.timing import time_order
 
 
 def gpipe(problem: Problem) -> Schedule:
@@ -19,14 +18,15 @@ def gpipe(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
-    for stage in stages_of_chain(problem):
-        row: list[Item] = []
+
+    def row(rank: int, stage: int) -> list[Item]:
+        del rank  # all ranks alike
         microbatches = range(problem.microbatches[stage])
         # warm-up
-        row += [Op(stage, "F", microbatch) for microbatch in microbatches]
+        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in microbatches]
         # cool-down
         for microbatch in microbatches:
-            row += full_backward(problem, stage, microbatch)
-        rows[problem.stages[stage].device] = tuple(row)
-    return time_order(problem, tuple(rows), source="gpipe")
+            items += full_backward(problem, stage, microbatch)
+        return items
+
+    return schedule_by_rank(problem, row, "gpipe")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.chain import full_backward, stages_of_chain
+from pipesat.heuristics.chain import full_backward, schedule_by_rank
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
-from pipesat.timing import time_order
 
 
 def one_f_one_b(problem: Problem) -> Schedule:
@@ -20,20 +19,19 @@ def one_f_one_b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    chain = stages_of_chain(problem)
-    rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
-    for rank, stage in enumerate(chain):
+
+    def row(rank: int, stage: int) -> list[Item]:
         m = problem.microbatches[stage]
-        warm_up = min(len(chain) - 1 - rank, m)
-        row: list[Item] = []
+        warm_up = min(len(problem.devices) - 1 - rank, m)
         # warm-up
-        row += [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
+        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
         # steady state
         for microbatch in range(m - warm_up):
-            row.append(Op(stage, "F", warm_up + microbatch))
-            row += full_backward(problem, stage, microbatch)
+            items.append(Op(stage, "F", warm_up + microbatch))
+            items += full_backward(problem, stage, microbatch)
         # cool-down
         for microbatch in range(m - warm_up, m):
-            row += full_backward(problem, stage, microbatch)
-        rows[problem.stages[stage].device] = tuple(row)
-    return time_order(problem, tuple(rows), source="1f1b")
+            items += full_backward(problem, stage, microbatch)
+        return items
+
+    return schedule_by_rank(problem, row, "1f1b")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.chain import split_backward, stages_of_chain
+from pipesat.heuristics.chain import schedule_by_rank, split_backward
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
-from pipesat.timing import time_order
 
 
 def zb_h1(problem: Problem) -> Schedule:
@@ -21,22 +20,21 @@ def zb_h1(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    chain = stages_of_chain(problem)
-    rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
-    for rank, stage in enumerate(chain):
+
+    def row(rank: int, stage: int) -> list[Item]:
         m = problem.microbatches[stage]
-        warm_up = min(len(chain) - 1 - rank, m)
-        row: list[Item] = []
+        warm_up = min(len(problem.devices) - 1 - rank, m)
         # warm-up
-        row += [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
+        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
         # steady state, then cool-down from the microbatch on that finds no forward left
         for microbatch in range(m):
             if warm_up + microbatch < m:
-                row.append(Op(stage, "F", warm_up + microbatch))
-            row += split_backward(problem, stage, microbatch)[0]
+                items.append(Op(stage, "F", warm_up + microbatch))
+            items += split_backward(problem, stage, microbatch)[0]
             if microbatch >= rank:
-                row += split_backward(problem, stage, microbatch - rank)[1]
+                items += split_backward(problem, stage, microbatch - rank)[1]
         for microbatch in range(max(m - rank, 0), m):
-            row += split_backward(problem, stage, microbatch)[1]
-        rows[problem.stages[stage].device] = tuple(row)
-    return time_order(problem, tuple(rows), source="zb-h1")
+            items += split_backward(problem, stage, microbatch)[1]
+        return items
+
+    return schedule_by_rank(problem, row, "zb-h1")

@@ -6,6 +6,7 @@
     ├── BadInput        a file, a value or an option is wrong          (exit code 2)
     ├── NotApplicable   a hand-written schedule does not fit a problem
     ├── Deadlock        the ops of an order wait for each other
+    ├── RunFailed       local ranks failed, hung or were stopped
     ├── Infeasible      no schedule can exist, with the reason          (exit code 3)
     └── Fault           pipesat contradicts itself: please report
 """
@@ -57,6 +58,20 @@ class Deadlock(PipesatError):
 
 class Infeasible(PipesatError):
     """No schedule can satisfy the memory capacities; the message proves it."""
+
+
+class RunFailed(PipesatError):
+    """A process of a local run failed, the time was over, or the run was stopped.
+
+    Attributes
+    ----------
+    log
+        The last lines of the failed process's traceback or output, or where each process was.
+    """
+
+    def __init__(self, message: str, log: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.log = tuple(log)
 
 
 class Fault(PipesatError):

@@ -38,7 +38,10 @@ class Improvement(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a solve. Unknown quantities are ``None``, never 0."""
+    """The outcome of a solve. Unknown quantities are ``None``, never 0.
+
+    ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none.
+    """
 
     problem: Problem
     status: Status
@@ -52,6 +55,7 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     history: tuple[Improvement, ...] = ()
     explanation: str = ""
+    target: str | None = None
 
     @property
     def value(self) -> int | None:
@@ -90,4 +94,5 @@ class Result:
             "workers": self.workers,
             "versions": self.versions,
             "explanation": self.explanation or None,
+            "for": self.target,
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipesat.checker import Violation, check
@@ -31,6 +31,7 @@ def solve(
     time_limit: float = 60.0,
     workers: int | None = None,
     seed: int = 0,
+    target: str | None = None,
     listener: Callable[[Improvement], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Result:
@@ -38,19 +39,37 @@ def solve(
 
     Starts from every hand-written schedule and every list-scheduling policy, so the answer is never
     worse than the best of them that fits. See :func:`pipesat.solver.solve`.
+
+    Parameters
+    ----------
+    target
+        ``"torch"`` makes what torch cannot do part of the problem (its first stage's backward is
+        whole), so that value and bound are those of orders that run there.
+
+    Raises
+    ------
+    NotApplicable
+        If the target cannot run such a pipeline.
+    BadInput
+        If there is no such target.
     """
+    from pipesat.export.torch.restrict import restricted_to_torch
     from pipesat.solver import solve as search  # ortools is slow to import
 
-    return search(
-        problem,
+    if target not in (None, "torch"):
+        raise BadInput("expected torch or None", where="target", value=target)
+    searched = problem if target is None else restricted_to_torch(problem)
+    result = search(
+        searched,
         objective=objective,
         time_limit=time_limit,
         workers=workers,
         seed=seed,
-        warm_starts=_starts(problem),
+        warm_starts=_starts(searched),
         listener=listener,
         stop=stop,
     )
+    return replace(result, problem=problem, target=target)
 
 
 def baseline(name: str, problem: Problem) -> Schedule:

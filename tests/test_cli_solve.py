@@ -36,6 +36,7 @@ KEYS = {
 }  # fmt: skip
 FILES = {
     "schedule.json", "result.json", "problem.json", "gantt.png", "trace.json", "solver.log",
+    "schedule.csv", "schedule.hazards.txt",
 }  # fmt: skip
 
 # Two devices, one microbatch, delay 1: 0F 0-1, 1F 2-3, 1B 3-4, 0B 5-6, 0W 6-7 is a chain of

@@ -10,6 +10,8 @@ from pipesat.cli.baseline import baseline
 from pipesat.cli.check import check
 from pipesat.cli.compare import compare
 from pipesat.cli.export import export
+from pipesat.cli.import_ import import_
+from pipesat.cli.parity import parity
 from pipesat.cli.show import show
 from pipesat.cli.solve import solve
 
@@ -40,5 +42,6 @@ def _root(
     del version
 
 
-for command in (solve, compare, baseline, check, export, show):
+for command in (solve, compare, baseline, check, export, show, parity):
     app.command()(command)
+app.command("import")(import_)

@@ -36,6 +36,10 @@ TimeLimit: TypeAlias = Annotated[
     float,
     typer.Option("--time-limit", metavar="S", callback=_seconds, help="Seconds for the search."),
 ]
+Timeout: TypeAlias = Annotated[
+    float,
+    typer.Option("--timeout", metavar="S", callback=_seconds, help="Seconds for all processes."),
+]
 Workers: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -46,6 +50,12 @@ Workers: TypeAlias = Annotated[
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the exact search.")
 ]
+
+
+class TargetName(StrEnum):
+    """A runtime to solve for."""
+
+    torch = "torch"
 
 
 class ObjectiveName(StrEnum):

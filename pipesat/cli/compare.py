@@ -43,7 +43,7 @@ def compare(
         with Progress(stderr()) as progress:
             result = solve(data, time_limit=time_limit, listener=progress, stop=interrupts.stop)
         if output is not None:
-            from pipesat.files.result_folder import write_result_folder
+            from pipesat.export.result_folder import write_result_folder
 
             write_result_folder(output, result, progress.lines)
         rows = list(rows_of(data, result))

@@ -13,6 +13,7 @@ from pipesat.cli.arguments import (
     OutputFolder,
     ProblemFile,
     Seed,
+    TargetName,
     TimeLimit,
     Workers,
 )
@@ -31,11 +32,16 @@ def solve(
     objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
         ObjectiveName.makespan
     ),
+    target: Annotated[
+        TargetName | None,
+        typer.Option("--for", help="Optimise what this runtime can run.", show_default="any"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the best schedule within the time limit, with a proven lower bound.
 
-    Writes schedule.json, result.json, problem.json, gantt.png, trace.json and solver.log into DIR.
+    Writes schedule.json, result.json, problem.json, gantt.png, trace.json, solver.log and, where
+    torch can run it, schedule.csv with its hazards into DIR.
     Ends early when the schedule is proven optimal. Ctrl-C keeps the best schedule so far.
     """
     from pipesat.cli.console import print_json, stderr  # --help stays fast
@@ -57,12 +63,13 @@ def solve(
                 time_limit=time_limit,
                 workers=workers,
                 seed=seed,
+                target=None if target is None else target.value,
                 listener=progress,
                 stop=interrupts.stop,
             )
         written = None
         if output is not None:
-            from pipesat.files.result_folder import write_result_folder
+            from pipesat.export.result_folder import write_result_folder
 
             written = write_result_folder(output, result, progress.lines)
     if as_json:

@@ -6,11 +6,22 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipesat.export import export_trace
+from pipesat.errors import NotApplicable
+from pipesat.export import export_torch_csv, export_trace
 from pipesat.files.atomic import write_files
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt_png
+from pipesat.problem import Problem
 from pipesat.result import Result
+from pipesat.schedule import Schedule
+
+_OF_A_SCHEDULE = {
+    "schedule.json",
+    "gantt.png",
+    "trace.json",
+    "schedule.csv",
+    "schedule.hazards.txt",
+}
 
 
 def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str | None:
@@ -22,11 +33,12 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str
         If the folder cannot be written; then nothing in it has changed.
     """
     path = None if result.schedule is None else str(folder / "schedule.json")
-    files = {}
+    files: dict[str, bytes] = {}
     if result.schedule is not None:
         files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
         files["gantt.png"] = gantt_png(result.problem, result.schedule, title=title_of(result))
-        files["trace.json"] = export_trace(result.problem, result.schedule)
+        files["trace.json"] = export_trace(result.problem, result.schedule).data
+        log = [*log, *_add_torch_csv(files, result.problem, result.schedule)]
     files["problem.json"] = _json_bytes(result.problem.document)
     files["result.json"] = _json_bytes(result.document(path))
     lines = [*log, f"status {result.status} after {result.wall_s:.1f} s"]
@@ -34,9 +46,21 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str
         lines.append(result.explanation)
     files["solver.log"] = ("\n".join(lines) + "\n").encode()
     write_files(folder, files)
-    for stale in {"schedule.json", "gantt.png", "trace.json"} - files.keys():
+    for stale in _OF_A_SCHEDULE - files.keys():
         (folder / stale).unlink(missing_ok=True)  # of an earlier solve into the same folder
     return path
+
+
+def _add_torch_csv(files: dict[str, bytes], problem: Problem, schedule: Schedule) -> list[str]:
+    """Add the order for torch where torch can run it; return what the log has to say."""
+    try:
+        exported = export_torch_csv(problem, schedule)
+    except NotApplicable as error:
+        return [f"no schedule.csv: {error}"]
+    files["schedule.csv"] = exported.data
+    for suffix, text in exported.beside.items():
+        files[f"schedule{suffix}"] = text
+    return [f"schedule.csv: {note}" for note in exported.notes]
 
 
 def title_of(result: Result) -> str:

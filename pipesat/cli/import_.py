@@ -1,0 +1,45 @@
+"""``pipesat import``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipesat.cli.arguments import OutputFile, ProblemFile
+from pipesat.cli.check import print_violations
+from pipesat.cli.exits import CHECK_FAILED, one_line
+
+
+class ImportFormat(StrEnum):
+    """Orders that can be read."""
+
+    torch_csv = "torch-csv"
+
+
+def import_(
+    form: Annotated[ImportFormat, typer.Argument(metavar="FORMAT", help="torch-csv")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The order to read.")],
+    problem: ProblemFile,
+    output: OutputFile,
+) -> None:
+    """Read an order that a runtime runs, time it, check it and write it as a schedule file."""
+    del form  # there is one
+    from pipesat.checker import check
+    from pipesat.export.torch.read import read_torch_csv
+    from pipesat.files.problem_file import read_problem
+    from pipesat.files.schedule_file import write_schedule
+
+    data = read_problem(problem)
+    schedule = read_torch_csv(file, data)
+    if violations := check(data, schedule):
+        typer.echo("pipesat: this order does not fit the problem; nothing was written", err=True)
+        print_violations(violations, err=True)
+        raise typer.Exit(CHECK_FAILED)
+    write_schedule(output, data, schedule)
+    typer.echo(
+        f"{len(schedule)} ops, makespan {schedule.makespan}, span {schedule.span}, "
+        f"written to {one_line(str(output))}"
+    )

@@ -1,0 +1,78 @@
+"""``pipesat parity``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile, Timeout
+from pipesat.cli.exits import CHECK_FAILED, one_line
+
+if TYPE_CHECKING:
+    from pipesat.errors import RunFailed
+    from pipesat.problem import Problem
+    from pipesat.runtime.parity import ParityReport
+
+
+def parity(
+    problem: ProblemFile,
+    schedule: ScheduleFile,
+    timeout: Timeout = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a schedule in torch and compare with one process: losses and every gradient.
+
+    Starts one local process per rank on the CPU, with a small transformer cut into the problem's
+    stages. Needs the extra: pip install 'pipesat[torch]'.
+    """
+    from pipesat.cli.console import print_json
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.errors import RunFailed
+    from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.write import torch_csv
+    from pipesat.files.problem_file import read_problem
+    from pipesat.runtime.parity import check_parity
+
+    data = read_problem(problem)
+    adapted = adapt(data, read_valid_schedule(schedule, data))
+    for change in adapted.changes:
+        typer.echo(one_line(f"changed for torch: {change}"), err=True)
+    order = torch_csv(data, adapted.schedule)
+    with Interrupts() as interrupts:
+        try:
+            (report,) = check_parity([order], timeout=timeout, stop=interrupts.stop)
+        except RunFailed as error:
+            _print_failure(error)
+            raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None
+    if as_json:
+        print_json(report.document())
+    else:
+        _print_report(data, report)
+    raise typer.Exit(0 if report.passed else CHECK_FAILED)
+
+
+def _print_failure(error: RunFailed) -> None:
+    typer.echo(f"pipesat: error: {one_line(str(error))}", err=True)
+    for line in error.log:
+        typer.echo(f"  {one_line(line)}", err=True)
+
+
+def _print_report(problem: Problem, report: ParityReport) -> None:
+    from pipesat.runtime.parity import TOLERANCE
+
+    worst = report.worst
+    typer.echo(
+        f"{'passed' if report.passed else 'failed'}: largest relative error "
+        f"{worst.relative_error:.1e} ({worst.name}), limit {TOLERANCE:.0e}"
+    )
+    typer.echo(
+        f"compared {len(report.losses)} losses and the gradients of {report.gradients} parameters "
+        f"({report.numbers} numbers)"
+    )
+    for rank, count in enumerate(report.counts):
+        planned = report.planned[rank] == report.executed[rank]
+        letters = ", ".join(f"{number} {letter}" for letter, number in count.items() if number)
+        remark = "in the order of the schedule" if planned else "NOT the order of the schedule"
+        typer.echo(one_line(f"{problem.device_name(rank)} ran {letters}, {remark}"))

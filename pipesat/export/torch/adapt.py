@@ -1,0 +1,188 @@
+"""An order made fit for torch: only what is needed, each change named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from pipesat.checker import check
+from pipesat.errors import NotApplicable
+from pipesat.ops import Item, Op, Pair, members
+from pipesat.problem import Problem
+from pipesat.schedule import Order, Schedule
+from pipesat.timing import time_order
+
+_MOST_OPS_FOR_STAGEWISE_FUSING = 2_000_000  # ops times stages: beyond, all or nothing
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The schedule that torch will run, timed again, and what was changed to get there."""
+
+    schedule: Schedule
+    changes: tuple[str, ...] = field(default=())
+
+
+def adapt(problem: Problem, schedule: Schedule) -> Adapted:
+    """Return the schedule as torch can run it; unchanged if it can run as it is.
+
+    1. Relabel microbatches so that the last stage's forwards run in order (torch reads losses by
+       microbatch, but stores them by execution).
+    2. Write the first stage's backward whole, as BW: torch does nothing in its I and all in its W.
+    3. Fuse a B directly followed by its own W where neither makespan nor memory gets worse: torch's
+       split backward has overhead.
+
+    Raises
+    ------
+    NotApplicable
+        If torch cannot run such a pipeline, or if the adapted order exceeds a capacity.
+    """
+    require_torch_pipeline(problem)
+    changes: list[str] = []
+    order = _relabelled(problem, schedule.order)
+    if order != schedule.order:
+        changes.append("microbatches relabelled so that the last stage's forwards run in order")
+    whole = _whole_first_backward(problem, order)
+    if whole != order:
+        order = whole
+        changes.append("the first stage's backward written whole (torch's B)")
+    fused = _adjacent_fused(problem, order)
+    if fused != order:
+        order = fused
+        changes.append("each B directly followed by its own W fused where that costs nothing")
+    if not changes:
+        return Adapted(schedule)
+    timed = time_order(problem, order, source=schedule.source)
+    if violations := check(problem, timed):
+        raise NotApplicable(f"torch's order of this schedule is not valid: {violations[0]}")
+    return Adapted(timed, tuple(changes))
+
+
+def require_torch_pipeline(problem: Problem) -> None:
+    """Pass if torch can run a pipeline of this shape.
+
+    Raises
+    ------
+    NotApplicable
+        With the reason: several routes, or a device without a stage.
+    """
+    if len(problem.routes) > 1:
+        raise NotApplicable(
+            f"torch runs one route of stages, this problem has {len(problem.routes)}"
+        )
+    for device, stages in enumerate(problem.stages_on):
+        if not stages:
+            raise NotApplicable(
+                f"torch needs a stage on every rank, {problem.device_name(device)} has none"
+            )
+
+
+def _mapped(order: Order, change: Callable[[Op], Op]) -> Order:
+    def item_of(item: Item) -> Item:
+        if isinstance(item, Pair):
+            return Pair(change(item.forward), change(item.backward))
+        return change(item)
+
+    return tuple(tuple(item_of(item) for item in row) for row in order)
+
+
+def _relabelled(problem: Problem, order: Order) -> Order:
+    last = problem.routes[0].stages[-1]
+    row = order[problem.stages[last].device]
+    forwards = [
+        op.microbatch for item in row for op in members(item) if op.stage == last and op.kind == "F"
+    ]
+    label = {old: new for new, old in enumerate(forwards)}
+    return _mapped(order, lambda op: op._replace(microbatch=label[op.microbatch]))
+
+
+def _whole_first_backward(problem: Problem, order: Order) -> Order:
+    """Replace B and W of the first stage by BW, at B's place or at W's, whichever is better."""
+    first = problem.routes[0].stages[0]
+    if not problem.stages[first].may_fuse or not any(
+        op.stage == first and op.kind == "B"
+        for row in order
+        for item in row
+        for op in members(item)
+    ):
+        return order
+    options: list[tuple[bool, int, int, Order]] = []
+    for kept, dropped in (("B", "W"), ("W", "B")):
+        rows = []
+        for row in order:
+            items = [
+                item
+                for item in row
+                if not (isinstance(item, Op) and item.stage == first and item.kind == dropped)
+            ]
+            rows.append(
+                tuple(
+                    Op(first, "BW", item.microbatch)
+                    if isinstance(item, Op) and item.stage == first and item.kind == kept
+                    else item
+                    for item in items
+                )
+            )
+        candidate: Order = tuple(rows)
+        timed = time_order(problem, candidate)
+        options.append((bool(check(problem, timed)), timed.makespan, len(options), candidate))
+    return min(options)[-1]
+
+
+def _adjacent_fused(problem: Problem, order: Order) -> Order:
+    """Fuse adjacent B and W of every stage, or stage by stage, where nothing gets worse."""
+    stages = {
+        stage for stage, data in enumerate(problem.stages) if data.may_fuse
+    } & _stages_with_adjacent(order)
+    if not stages:
+        return order
+    now = time_order(problem, order)
+    size = sum(map(len, order)) * len(problem.stages)
+    attempts = [stages]
+    if size <= _MOST_OPS_FOR_STAGEWISE_FUSING:
+        attempts += [{stage} for stage in sorted(stages)]
+    for attempt in attempts:
+        candidate = _fused_on(order, attempt)
+        timed = time_order(problem, candidate)
+        if timed.makespan <= now.makespan and timed.span <= now.span and not check(problem, timed):
+            order, now = candidate, timed
+            if attempt == stages:
+                break
+    return order
+
+
+def _stages_with_adjacent(order: Order) -> set[int]:
+    return {
+        a.stage
+        for row in order
+        for a, b in pairwise(row)
+        if isinstance(a, Op) and _is_backward_and_its_w(a, b)
+    }
+
+
+def _is_backward_and_its_w(a: Item, b: Item) -> bool:
+    return (
+        isinstance(a, Op)
+        and isinstance(b, Op)
+        and (a.kind, b.kind) == ("B", "W")
+        and (a.stage, a.microbatch) == (b.stage, b.microbatch)
+    )
+
+
+def _fused_on(order: Order, stages: set[int]) -> Order:
+    rows = []
+    for row in order:
+        items: list[Item] = []
+        for item in row:
+            if (
+                items
+                and isinstance(item, Op)
+                and item.stage in stages
+                and _is_backward_and_its_w(items[-1], item)
+            ):
+                items[-1] = Op(item.stage, "BW", item.microbatch)
+            else:
+                items.append(item)
+        rows.append(tuple(items))
+    return tuple(rows)

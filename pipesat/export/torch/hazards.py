@@ -1,0 +1,58 @@
+"""What can go wrong with an exported order in a training run: a short list, beside each CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipesat.export.torch.loaders import loader_for
+from pipesat.ops import Pair, members
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+
+
+def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Yield the hazards that this order has in torch 2.13's pipeline runtime, worst first."""
+    items = [item for row in schedule.order for item in row]
+    split = [op for item in items for op in members(item) if op.kind == "B"]
+    if split:
+        yield (
+            "It splits backwards (I, W). Do not combine it with activation checkpointing (W then "
+            "recomputes per parameter group; torchtitan issue 773) or torch.compile (I and W each "
+            "cost about a whole backward; pytorch issue 161904). torchtitan checkpoints by "
+            'default: switch it off, or solve with stages that say "backward": "fused".'
+        )
+        first = problem.routes[0].stages[0]
+        if any(op.stage == first for op in split):
+            yield (
+                "The first stage may not fuse its backward here, so its I and W are written as "
+                "they are; torch does nothing in that I and the whole backward in W."
+            )
+        yield "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP."
+    if any(isinstance(item, Pair) for item in items):
+        yield (
+            "Overlapped pairs run one member after the other unless a function is registered for "
+            "OVERLAP_F_B; the predicted time assumes that they overlap."
+        )
+    loader = loader_for(problem)
+    if loader.schedule_name is None:
+        yield f"torchtitan and NeMo AutoModel cannot load it: {loader.reason}."
+    else:
+        yield (
+            f'torchtitan and NeMo AutoModel: set the schedule name to "{loader.schedule_name}" '
+            f"({loader.reason}); any other name gives another placement, and the run hangs."
+        )
+    yield "Do not set defer_pp_recv=True: it silently gives wrong gradients with several stages."
+    yield "Do not pass device_id to init_process_group: all sends of a rank then run one by one."
+    yield (
+        "Pass stages in ascending order on each rank, equally shaped microbatches, and "
+        f"n_microbatches={problem.routes[0].microbatches}."
+    )
+    yield (
+        "With weights shared between stages, or several step() calls per zero_grad(), use "
+        "scale_grads=False and scale the loss: torch scales shared or old gradients twice."
+    )
+
+
+def hazards_text(problem: Problem, schedule: Schedule) -> str:
+    """Return the list as a text file."""
+    return "".join(f"- {hazard}\n" for hazard in hazards(problem, schedule))

@@ -1,0 +1,174 @@
+"""The rules that an order must keep to run in torch, checked before it is written or read.
+
+torch's own validator counts sets: it misses duplicates, unknown microbatches, everything across
+ranks, and that the last stage must run its forwards in microbatch order (else losses are assigned
+to the wrong microbatch, in some cases silently). A bad file fails on one rank and hangs the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pipesat.export.torch.tokens import Action, Cell, Letter
+
+Rows = Sequence[Sequence[Cell]]
+
+
+class Complaint(NamedTuple):
+    """One broken rule and the cell that breaks it: row and column count from 1, 0 for none."""
+
+    row: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        place = f"row {self.row}" if self.row else "the file"
+        if self.column:
+            place += f", cell {self.column}"
+        return f"{place}: {self.message}"
+
+
+class _Place(NamedTuple):
+    row: int
+    column: int
+
+
+def lint(rows: Rows, stages: int, microbatches: int) -> list[Complaint]:
+    """Return every broken rule of an order for a pipeline of so many stages and microbatches.
+
+    Row i is rank i. Rules: no empty row, every stage on one rank; every (stage, microbatch) has F
+    and either B, or I and W, once each, F before the backward and I before W; no cycle of waiting
+    across ranks; the last stage's forwards in microbatch order.
+    """
+    places: dict[Action, _Place] = {}
+    complaints = [
+        Complaint(r, 0, "this rank has no action; torch needs one stage per rank at least")
+        for r, row in enumerate(rows, 1)
+        if not row
+    ]
+    for r, row in enumerate(rows, 1):
+        for c, cell in enumerate(row, 1):
+            for action in cell:
+                complaints += _take(places, action, _Place(r, c), stages, microbatches)
+    complaints += _ranks(places, stages)
+    complaints += _counts(places, microbatches)
+    complaints += _local_order(places)
+    complaints += _last_stage(places, stages)
+    if not complaints:
+        complaints += _cycle(rows, places, stages)
+    return sorted(complaints)
+
+
+def _take(
+    places: dict[Action, _Place], action: Action, here: _Place, stages: int, microbatches: int
+) -> Iterator[Complaint]:
+    if action.stage >= stages:
+        yield Complaint(*here, f"{action} names stage {action.stage} of {stages} (from 0)")
+    elif action.microbatch >= microbatches:
+        yield Complaint(
+            *here, f"{action} names microbatch {action.microbatch} of {microbatches} (from 0)"
+        )
+    elif action in places:
+        there = places[action]
+        yield Complaint(
+            *here, f"{action} stands twice, first in row {there.row}, cell {there.column}"
+        )
+    else:
+        places[action] = here
+
+
+def _ranks(places: dict[Action, _Place], stages: int) -> Iterator[Complaint]:
+    home: dict[int, int] = {}
+    for action, place in places.items():
+        rank = home.setdefault(action.stage, place.row)
+        if rank != place.row:
+            yield Complaint(
+                *place, f"{action}: stage {action.stage} already runs on rank {rank - 1}"
+            )
+    for stage in range(stages):
+        if stage not in home:
+            yield Complaint(0, 0, f"stage {stage} is missing")
+
+
+def _counts(places: dict[Action, _Place], microbatches: int) -> Iterator[Complaint]:
+    present = {action.stage for action in places}
+    for stage in sorted(present):
+        for m in range(microbatches):
+            has = {x: Action(stage, x, m) in places for x in _LETTERS}
+            rows = [places[Action(stage, x, m)] for x in _LETTERS if has[x]]
+            row = rows[0].row if rows else 0
+            if not has["F"]:
+                yield Complaint(row, 0, f"{stage}F{m} is missing")
+            if has["B"] and (has["I"] or has["W"]):
+                other: Letter = "I" if has["I"] else "W"
+                place = places[Action(stage, other, m)]
+                yield Complaint(*place, f"{stage}{other}{m}, but {stage}B{m} is the whole backward")
+            elif not has["B"] and not (has["I"] and has["W"]):
+                missing = "W" if has["I"] else "I" if has["W"] else "B"
+                yield Complaint(row, 0, f"{stage}{missing}{m} is missing")
+
+
+_LETTERS: tuple[Letter, ...] = ("F", "I", "W", "B")
+_BEFORE: dict[Letter, tuple[Letter, ...]] = {"I": ("F",), "B": ("F",), "W": ("I", "F"), "F": ()}
+
+
+def _local_order(places: dict[Action, _Place]) -> Iterator[Complaint]:
+    for action, place in places.items():
+        for letter in _BEFORE[action.letter]:
+            earlier = places.get(Action(action.stage, letter, action.microbatch))
+            if earlier is not None and earlier.row == place.row and earlier.column > place.column:
+                yield Complaint(
+                    *place,
+                    f"{action} stands before {action.stage}{letter}{action.microbatch} "
+                    f"(cell {earlier.column})",
+                )
+
+
+def _last_stage(places: dict[Action, _Place], stages: int) -> Iterator[Complaint]:
+    forwards = [a for a in places if a.stage == stages - 1 and a.letter == "F"]
+    for expected, action in enumerate(sorted(forwards, key=lambda a: places[a])):
+        if action.microbatch != expected:
+            yield Complaint(
+                *places[action],
+                f"{action}: the last stage must run its forwards in microbatch order, expected "
+                f"{stages - 1}F{expected}; torch would assign losses to the wrong microbatch",
+            )
+            return
+
+
+def _cycle(rows: Rows, places: dict[Action, _Place], stages: int) -> Iterator[Complaint]:
+    """Complain about a circle of waiting between cells, members named."""
+    import networkx as nx  # slow to import
+
+    graph: nx.DiGraph[_Place] = nx.DiGraph()
+    for r, row in enumerate(rows, 1):
+        for c in range(2, len(row) + 1):
+            graph.add_edge(_Place(r, c - 1), _Place(r, c))
+    for action, place in places.items():
+        for source in _awaited(action, stages):
+            if source in places and places[source] != place:
+                graph.add_edge(places[source], place)
+    try:
+        circle = nx.find_cycle(graph)
+    except nx.NetworkXNoCycle:
+        return
+    members = [edge[0] for edge in circle]
+    names = " -> ".join(
+        ";".join(map(str, rows[p.row - 1][p.column - 1])) + f" (row {p.row}, cell {p.column})"
+        for p in [*members, members[0]]
+    )
+    yield Complaint(members[0].row, members[0].column, f"these wait for each other: {names}")
+
+
+def _awaited(action: Action, stages: int) -> Iterator[Action]:
+    stage, letter, microbatch = action
+    if letter == "F":
+        if stage:
+            yield Action(stage - 1, "F", microbatch)
+    elif letter in ("I", "B"):
+        if stage + 1 < stages:
+            yield Action(stage + 1, "I", microbatch)
+            yield Action(stage + 1, "B", microbatch)
+        else:
+            yield Action(stage, "F", microbatch)

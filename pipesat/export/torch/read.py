@@ -1,0 +1,103 @@
+"""torch's CSV -> schedule: any order that torch runs, linted, timed and checked."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from pipesat.errors import BadInput
+from pipesat.export.torch.adapt import require_torch_pipeline
+from pipesat.export.torch.lint import lint
+from pipesat.export.torch.tokens import KIND_OF, Cell, parse_cell
+from pipesat.ops import Item, Op, Pair
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+from pipesat.timing import time_order
+
+LARGEST_FILE = 1 << 28
+
+
+def read_torch_csv(path: Path, problem: Problem) -> Schedule:
+    """Read an order of a problem from torch's CSV and time it as early as possible.
+
+    Row i is device i, stage k the k-th of the route. Empty cells and communication are skipped: the
+    files that torch dumps with ``compute_comms`` can be read too. An overlapped cell becomes a pair
+    where the problem allows pairs and the cell is an F and a B, otherwise its members run in turn,
+    as torch runs them.
+
+    Raises
+    ------
+    BadInput
+        If the file cannot be read, or breaks a rule of torch's: the first cell that does is named.
+    NotApplicable
+        If torch cannot run a pipeline of the problem's shape.
+    """
+    require_torch_pipeline(problem)
+    source = str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot read: {error.strerror or error}", source=source) from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"not UTF-8 text (byte {error.start})", source=source) from None
+    if len(data) > LARGEST_FILE:
+        raise BadInput(f"larger than the limit of {LARGEST_FILE >> 20} MiB", source=source)
+    rows = rows_of_csv(text, source)
+    if len(rows) != len(problem.devices):
+        raise BadInput(
+            f"{len(rows)} rows, expected {len(problem.devices)}, one per rank", source=source
+        )
+    stages = problem.routes[0].stages
+    if complaints := lint(rows, len(stages), problem.routes[0].microbatches):
+        more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
+        raise BadInput(f"{complaints[0]}{more}", source=source)
+    _check_placement(rows, problem, source)
+    order = tuple(tuple(item for cell in row for item in _items(cell, problem)) for row in rows)
+    return time_order(problem, order, source=f"torch-csv {path.name}")
+
+
+def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
+    """Parse the rows; a blank line counts as a rank, as it does for torch.
+
+    Raises
+    ------
+    BadInput
+        Naming the row and cell that is no action of torch's.
+    """
+    rows = []
+    for r, row in enumerate(csv.reader(io.StringIO(text)), 1):
+        cells = []
+        for c, cell_source in enumerate(row, 1):
+            try:
+                cell = parse_cell(cell_source)
+            except ValueError as error:
+                raise BadInput(str(error), source=source, where=f"row {r}, cell {c}") from None
+            if cell is not None:
+                cells.append(cell)
+        rows.append(cells)
+    return rows
+
+
+def _items(cell: Cell, problem: Problem) -> list[Item]:
+    stages = problem.routes[0].stages
+    ops = [Op(stages[a.stage], KIND_OF[a.letter], a.microbatch) for a in cell]
+    if problem.overlap is not None and [op.kind for op in ops] == ["F", "BW"]:
+        return [Pair(ops[0], ops[1])]
+    return list(ops)
+
+
+def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> None:
+    stages = problem.routes[0].stages
+    for r, row in enumerate(rows):
+        for c, cell in enumerate(row, 1):
+            for action in cell:
+                home = problem.stages[stages[action.stage]].device
+                if home != r:
+                    raise BadInput(
+                        f"{action} runs on rank {r}, but the problem places stage "
+                        f"{stages[action.stage]} on {problem.device_name(home)}",
+                        source=source, where=f"row {r + 1}, cell {c}",
+                    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""A problem reduced to what torch can run, so that its optimum is optimal for what will run."""
+
+from __future__ import annotations
+
+from pipesat.errors import NotApplicable
+from pipesat.export.torch.adapt import require_torch_pipeline
+from pipesat.files.problem_file import parse_problem
+from pipesat.problem import Problem
+
+
+def restricted_to_torch(problem: Problem) -> Problem:
+    """Return the problem with the first stage's backward fused; the rest torch can run as it is.
+
+    Every schedule of the result is one of the problem, and is exported without a loss (microbatch
+    order costs nothing: docs/model.md).
+
+    Raises
+    ------
+    NotApplicable
+        If torch cannot run such a pipeline, or the problem forbids what torch does.
+    """
+    require_torch_pipeline(problem)
+    first = problem.routes[0].stages[0]
+    if not problem.stages[first].may_fuse:
+        raise NotApplicable(
+            f'stage {first} says "backward": "split", but torch runs the first stage\'s backward '
+            'whole: say "either" or "fused"'
+        )
+    stages = list(problem.document["stages"])
+    stages[first] = stages[first] | {"backward": "fused"}
+    return parse_problem({**problem.document, "stages": stages})

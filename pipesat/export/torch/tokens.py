@@ -1,0 +1,68 @@
+"""The grammar of torch's ``compute_only`` CSV, parsed with full matches.
+
+torch parses with a prefix match and takes ``0F0junk`` for ``0F0``; this does not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from pipesat.ops import Kind
+
+Letter: TypeAlias = Literal["F", "I", "W", "B"]
+
+LETTER_OF: Final[dict[Kind, Letter]] = {"F": "F", "B": "I", "W": "W", "BW": "B"}
+KIND_OF: Final[dict[Letter, Kind]] = {"F": "F", "I": "B", "W": "W", "B": "BW"}
+
+_ACTION = re.compile(r"(0|[1-9][0-9]{0,8})([FIWB])(0|[1-9][0-9]{0,8})")
+_OVERLAP = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
+_NOT_COMPUTE = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
+
+
+class Action(NamedTuple):
+    """One compute action of torch."""
+
+    stage: int
+    letter: Letter
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.letter}{self.microbatch}"
+
+
+Cell: TypeAlias = tuple[Action, ...]
+"""One cell: a single action, or the members of an overlapped one."""
+
+
+def cell_text(cell: Cell) -> str:
+    """Write a cell."""
+    if len(cell) == 1:
+        return str(cell[0])
+    return f"({';'.join(map(str, cell))})OVERLAP_F_B"
+
+
+def parse_cell(text: str) -> Cell | None:
+    """Parse a cell; ``None`` for one that computes nothing (empty, communication, FSDP).
+
+    Raises
+    ------
+    ValueError
+        If it is none of torch's actions.
+    """
+    text = text.replace(" ", "")
+    if not text or _NOT_COMPUTE.fullmatch(text):
+        return None
+    overlap = _OVERLAP.fullmatch(text)
+    members = overlap[1].split(";") if overlap else [text]
+    actions = []
+    for member in members:
+        match = _ACTION.fullmatch(member)
+        if match is None:
+            raise ValueError(
+                f"{text!r} is no action: write <stage><F|I|W|B><microbatch>, as in 0F3, "
+                "or (0F2;7B0)OVERLAP_F_B"
+            )
+        stage, letter, microbatch = match.groups()
+        actions.append(Action(int(stage), letter, int(microbatch)))  # type: ignore[arg-type]
+    return tuple(actions)

@@ -1,0 +1,112 @@
+"""What the ranks are asked to run, and the files through which they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipesat.errors import BadInput
+from pipesat.export.torch.read import rows_of_csv
+
+FOLDER_PREFIX = "pipesat-parity-"
+MOST_RANKS = 16  # processes on one machine; each takes some 200 MB and seconds to start
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One order for torch's runtime.
+
+    ``rows[r]`` are rank r's actions in torch's letters (``0F3``), ``stages_on[r]`` its stages in
+    ascending order, as torch wants them.
+    """
+
+    rows: tuple[tuple[str, ...], ...]
+    stages_on: tuple[tuple[int, ...], ...]
+    microbatches: int
+    csv: str
+
+    @property
+    def stages(self) -> int:
+        """Number of stages of the pipeline."""
+        return sum(map(len, self.stages_on))
+
+
+def plan_of_csv(text: str) -> Plan:
+    """Read an order in torch's ``compute_only`` CSV; whether torch can run it is for torch to say.
+
+    Raises
+    ------
+    BadInput
+        If it is no such CSV, has a rank without stages, or more ranks than one machine should run.
+    """
+    source = "torch csv"
+    rows = [[action for cell in row for action in cell] for row in rows_of_csv(text, source)]
+    if not 1 <= len(rows) <= MOST_RANKS:
+        raise BadInput(
+            f"parity starts one local process per rank, for 1 to {MOST_RANKS} ranks",
+            source=source, where="ranks", value=len(rows),
+        )  # fmt: skip
+    for rank, row in enumerate(rows):
+        if not row:
+            raise BadInput(f"rank {rank} has no stage; torch needs one at least", source=source)
+    stages_on = tuple(tuple(sorted({action.stage for action in row})) for row in rows)
+    placed = sorted(stage for stages in stages_on for stage in stages)
+    if placed != list(range(len(placed))):
+        raise BadInput(
+            "expected every stage from 0 on one rank",
+            source=source, where="stages", value=stages_on,
+        )  # fmt: skip
+    return Plan(
+        tuple(tuple(map(str, row)) for row in rows),
+        stages_on,
+        1 + max(action.microbatch for row in rows for action in row),
+        text,
+    )
+
+
+def write_plans(folder: Path, plans: Sequence[Plan]) -> None:
+    """Write the plans where :func:`read_plans` finds them."""
+    for number, plan in enumerate(plans):
+        order_file(folder, number).write_text(plan.csv)
+
+
+def read_plans(folder: Path) -> Iterator[Plan]:
+    """Read the plans of a run, in their order."""
+    number = 0
+    while (path := order_file(folder, number)).exists():
+        yield plan_of_csv(path.read_text())
+        number += 1
+
+
+def order_file(folder: Path, number: int) -> Path:
+    """Where plan ``number``'s order is, for torch to load."""
+    return folder / f"order.{number}.csv"
+
+
+def rank_name(rank: int) -> str:
+    """Name of a rank's process, which heads its files."""
+    return f"rank {rank}"
+
+
+REFERENCE = "reference"
+
+
+def answer_file(folder: Path, name: str, number: int) -> Path:
+    """Where a process writes the losses and gradients of plan ``number``."""
+    return folder / f"{name}.{number}.npz"
+
+
+def progress_file(folder: Path, name: str, number: int) -> Path:
+    """Where a rank writes each action of plan ``number`` as it starts it, one a line."""
+    return folder / f"{name}.{number}.progress"
+
+
+def loss_name(microbatch: int) -> str:
+    """Name of a loss in an answer."""
+    return f"loss of microbatch {microbatch}"
+
+
+def gradient_name(stage: int, parameter: str) -> str:
+    """Name of a gradient in an answer."""
+    return f"gradient of stage {stage}'s {parameter}"
