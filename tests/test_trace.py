@@ -28,7 +28,7 @@ def problem(**changes):
 
 
 def trace(pipeline, schedule):
-    document = json.loads(EXPORTERS["trace"](pipeline, schedule))
+    document = json.loads(EXPORTERS["trace"](pipeline, schedule).data)
     events = document["traceEvents"]
     return document, {phase: [e for e in events if e["ph"] == phase] for phase in "MXCsf"}
 
