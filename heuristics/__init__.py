@@ -21,8 +21,8 @@ from pipesat.schedule import Schedule
 Heuristic: TypeAlias = Callable[[Problem], Schedule]
 
 BASELINES: Final[dict[str, Heuristic]] = {
-    "gpipe": gpipe,
-    "1f1b": one_f_one_b,
     "zb-h1": zb_h1,
+    "1f1b": one_f_one_b,
+    "gpipe": gpipe,
     LIST_SCHEDULING: list_scheduling,
 }

@@ -17,9 +17,9 @@ in which one microbatch alone fits.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from typing import Literal, TypeAlias
 
 from pipesat.errors import Fault
@@ -76,6 +76,7 @@ _PACES = (1.0, 1.25, 1.5, 0.8, 2.0)
 
 _MOST_OPS = 600_000  # simulated by all policies together: a few seconds
 _FEWEST = 4
+_EVENTS_PER_LOOK = 1000  # between two questions whether to give up
 
 
 def policies(problem: Problem) -> Iterator[Policy]:
@@ -101,8 +102,12 @@ def _all_policies(problem: Problem) -> Iterator[Policy]:
                     yield replace(base, fuse=fuse, deep_first=False)
 
 
-def list_schedules(problem: Problem) -> Iterator[Schedule]:
+def list_schedules(
+    problem: Problem, give_up: Callable[[], bool] = lambda: False
+) -> Iterator[Schedule]:
     """Yield one schedule per policy, as it is made; each fits into memory.
+
+    ``give_up`` is asked now and then; once it says yes, nothing more is yielded.
 
     Where one microbatch alone exceeds a capacity, a schedule can only exist if ops of length zero
     let it pass in an instant; then the one schedule is that of one microbatch after the other, and
@@ -113,7 +118,9 @@ def list_schedules(problem: Problem) -> Iterator[Schedule]:
             yield time_order(problem, _one_at_a_time(problem), source=NAME)
             return
     for policy in policies(problem):
-        order = _Simulation(problem, policy).run()
+        order = _Simulation(problem, policy).run(give_up)
+        if order is None:
+            return
         yield time_order(problem, order, source=NAME)
 
 
@@ -141,15 +148,15 @@ class _Simulation:
 
     def __init__(self, problem: Problem, policy: Policy) -> None:
         self.problem, self.policy = problem, policy
-        count = len(problem.stages)
-        self.started = {kind: [0] * count for kind in ("F", "B", "W")}
+        stages = len(problem.stages)
+        self.started = {kind: [0] * stages for kind in ("F", "B", "W")}
         self.arrivals: dict[str, list[list[int]]] = {
-            "F": [[] for _ in range(count)],  # when the input of the next forwards is there
-            "B": [[] for _ in range(count)],
+            "F": [[] for _ in range(stages)],  # when the input of the next forwards is there
+            "B": [[] for _ in range(stages)],
         }
         for route in problem.routes:
             self.arrivals["F"][route.stages[0]] = [0] * route.microbatches
-        self.pending: list[list[int]] = [[] for _ in range(count)]  # microbatches to run W of
+        self.pending: list[list[int]] = [[] for _ in range(stages)]  # microbatches to run W of
         self.limit = self._limits()
         self.order: list[list[Item]] = [[] for _ in problem.devices]
         self.busy_until = [0] * len(problem.devices)
@@ -169,10 +176,14 @@ class _Simulation:
             for kind in ("F", "B", "W", "BW")
         }
 
-    def run(self) -> Order:
+    def run(self, give_up: Callable[[], bool]) -> Order | None:
         """Simulate until nothing is left to do, and return what each device did."""
         self.events = [(0, device) for device in range(len(self.problem.devices))]
-        while self.events:
+        for turn in count():
+            if not self.events:
+                break
+            if turn % _EVENTS_PER_LOOK == 0 and give_up():
+                return None
             now, device = heapq.heappop(self.events)
             while self.events and self.events[0] == (now, device):
                 heapq.heappop(self.events)

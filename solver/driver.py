@@ -60,9 +60,13 @@ def solve(
         notes = [str(error)]
     else:
         incumbent.raise_bound(closed_form_bound(problem, objective))
-        reserved = 0.0 if exact.is_too_large(problem) else time_limit * _SHARE_OF_EXACT_SEARCH
+        reserved = time_limit * _SHARE_OF_EXACT_SEARCH
+        if exact.is_too_large(problem, reserved):
+            reserved = 0.0
         baseline = _take_warm_starts(incumbent, warm_starts, stop, reserved)
-        if not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
+        if incumbent.schedule is None:
+            notes.append("the time was over before any schedule that fits was made")
+        elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
             notes.append(exact.search(problem, incumbent, workers=workers, seed=seed, stop=stop))
     return Result(
         problem=problem,
@@ -92,11 +96,14 @@ def _take_warm_starts(
 ) -> Baseline | None:
     """Offer schedules one by one and return the best valid one as the baseline.
 
-    Leaves ``reserved`` seconds of the clock, but takes at least one valid schedule.
+    Leaves ``reserved`` seconds of the clock once there is a valid one.
     """
     best: Baseline | None = None
     for schedule in warm_starts:
-        value = incumbent.offer(schedule.order, schedule.source)
+        if incumbent.objective == "makespan":  # heuristics time as early as possible
+            value = incumbent.offer_timed(schedule)
+        else:
+            value = incumbent.offer(schedule.order, schedule.source)
         if value is not None and (best is None or value < best.value):
             best = Baseline(schedule.source, value)
         enough = best is not None and incumbent.clock.left <= reserved

@@ -14,14 +14,15 @@ from pipesat.solver.model.size import model_size
 
 SOURCE = "CP-SAT"
 LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
+MODEL_PER_SECOND = 8_000  # constraints that can be built and presolved in a part of each second
 LARGEST_TIME = 1 << 52  # CP-SAT reports bounds as doubles: exact up to here
 _POLL = 0.05  # seconds between looks at the clock and the stop flag
 _RESERVE = 0.3  # seconds that CP-SAT may take to stop
 
 
-def is_too_large(problem: Problem) -> bool:
-    """Whether the model would be too large to be of use."""
-    return model_size(problem) > LARGEST_MODEL
+def is_too_large(problem: Problem, seconds: float) -> bool:
+    """Whether the model would be too large to be of use within so many seconds."""
+    return model_size(problem) > min(LARGEST_MODEL, MODEL_PER_SECOND * seconds)
 
 
 def search(
@@ -33,8 +34,11 @@ def search(
     """
     if incumbent.value is None or incumbent.bound is None:
         return "exact search: nothing to start from"
-    if is_too_large(problem):
-        return f"exact search: left out, {problem.op_count} ops make too large a model"
+    if is_too_large(problem, incumbent.clock.left):
+        return (
+            f"exact search: left out, {problem.op_count} ops make too large a model for "
+            f"{incumbent.clock.left:.0f} s"
+        )
     if incumbent.value > LARGEST_TIME:
         return "exact search: left out, times beyond 2^52 are not exact in CP-SAT's reports"
     model = build_model(problem, incumbent.objective, incumbent.bound.value, incumbent.value)
@@ -52,8 +56,12 @@ def search(
             incumbent.raise_bound(Bound(model.unit * round(value), SOURCE))
 
     solver.best_bound_callback = raise_bound
-    status = _solve(solver, model, _Solutions(model, incumbent), incumbent, stop)
-    return _conclude(solver, status, model, incumbent, exact)
+    solutions = _Solutions(model, incumbent)
+    status = _solve(solver, model, solutions, incumbent, stop)
+    report = _conclude(solver, status, model, incumbent, exact)
+    if solutions.rejected:
+        report += f", {solutions.rejected} solutions refused by the checker"
+    return report if exact else f"{report}; the model is stricter than the problem, no bound taken"
 
 
 def _solve(
@@ -93,7 +101,7 @@ def _conclude(
 ) -> str:
     """Take over the proof, if there is one, and say how the search ended."""
     name = solver.status_name(status)
-    if status == cp_model.INFEASIBLE:
+    if status == cp_model.INFEASIBLE and exact:
         incumbent.faults.append("CP-SAT calls the model infeasible against a checked schedule")
     elif status in (cp_model.OPTIMAL, cp_model.FEASIBLE) and exact:
         bound = model.unit * round(solver.best_objective_bound)
@@ -108,9 +116,11 @@ class _Solutions(cp_model.CpSolverSolutionCallback):
         super().__init__()
         self.model, self.incumbent = model, incumbent
         self.failure: list[BaseException] = []
+        self.rejected = 0
 
     def on_solution_callback(self) -> None:
         try:
-            self.incumbent.offer(self.model.order(self.value), SOURCE)
+            if self.incumbent.offer(self.model.order(self.value), SOURCE) is None:
+                self.rejected += 1
         except BaseException as error:
             self.failure.append(error)

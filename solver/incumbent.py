@@ -67,8 +67,11 @@ class Incumbent:
 
         Returns its value, or ``None`` if it breaks a rule.
         """
+        return self.offer_timed(time_order(self.problem, order, self.objective, source))
+
+    def offer_timed(self, timed: Schedule) -> int | None:
+        """Check a schedule as it is timed, and keep it if it is the best; see :meth:`offer`."""
         with self.lock:
-            timed = time_order(self.problem, order, self.objective, source)
             value = timed.value(self.objective)
             if self.value is not None and value >= self.value:
                 return None if check(self.problem, timed) else value

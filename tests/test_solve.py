@@ -198,3 +198,46 @@ def test_bounds_hold_with_overlap_in_the_problem(objective: str) -> None:
     assert result.schedule is not None
     assert result.lower_bound is not None
     assert result.lower_bound == closed_form_bound(problem, objective)  # the model has no pairs
+
+
+def test_solutions_with_ops_of_length_zero_are_not_lost() -> None:
+    """Stage 1 takes no time and has room for one activation: B(k) and F(k+1) share instants."""
+    real = {"F": 12, "B": 13, "W": 9, "held_after_F": 31, "held_after_B": 14}
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": 5,
+            "devices": [{"memory": 93}, {"memory": 31}, {"memory": 93}],
+            "stages": [
+                {"device": 0} | real,
+                {"device": 1} | real | {"F": 0, "B": 0, "W": 0},
+                {"device": 2} | real,
+            ],
+        }
+    )
+    result = solve(problem, time_limit=60, workers=1)
+    assert result.status == "optimal"
+    assert "refused" not in result.explanation
+
+
+def test_a_stricter_model_is_no_fault() -> None:
+    """Where ops of length zero let the problem be freer than the model, no fault is claimed."""
+    times = [("F", "B", "W", "BW"), (0, 0, 0, 2), (3, 1, 1, 0), (0, 0, 2, 2), (0, 3, 0, 0)]
+    held = [(4, 3), (0, 0), (3, 1), (2, 0)]
+    modes = ["either", "either", "split", "either"]
+    stages = [
+        {"device": 0, "backward": mode, "held_after_F": a, "held_after_B": w}
+        | dict(zip(times[0], row, strict=True))
+        for row, (a, w), mode in zip(times[1:], held, modes, strict=True)
+    ]
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": 1,
+            "devices": [{"memory": 8, "static": 2}],
+            "stages": stages,
+        }
+    )
+    result = solve(problem, time_limit=10, workers=1)
+    assert result.schedule is not None
+    assert "infeasible against" not in result.explanation

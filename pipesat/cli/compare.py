@@ -68,7 +68,7 @@ def print_rows(problem: Problem, result: Result, rows: Sequence[Row]) -> None:
     table.add_column("schedule", no_wrap=True)
     for head in ("makespan", "span", "bubble of\nmakespan", "bubble of\nspan", "peak\nmemory"):
         table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("", min_width=14)
+    table.add_column("", min_width=8)
     for row in sorted(rows, key=_rank):
         bubble = row.bubble or {"makespan": None, "span": None}
         table.add_row(

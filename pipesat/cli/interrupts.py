@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -35,6 +36,7 @@ class Interrupts:
         self.received = number
         self.stop.set()
         signal.signal(number, signal.SIG_DFL)
+        os.write(2, b"\npipesat: stopping; the best schedule so far will be kept\n")
 
     @property
     def exit_code(self) -> int:

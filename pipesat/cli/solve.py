@@ -105,6 +105,8 @@ def _print_summary(result: Result, output: Path | None) -> None:
     if result.baseline is not None and result.value is not None:
         table.add_row("best baseline", _baseline_text(result.baseline, result.value, unit))
     table.add_row("time", f"{result.wall_s:.1f} s")
+    if result.explanation and result.status in ("feasible", "unknown"):
+        table.add_row("note", one_line(result.explanation))
     if output is not None:
         table.add_row("written to", one_line(str(output)))
     stdout().print(table)

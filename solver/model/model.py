@@ -61,9 +61,10 @@ class Model:
                 length = v.times.duration[kind][task.stage]
                 start = value(task.start)
                 place = position[task.stage]
-                # ops of length zero that share an instant stand in the order of the data flow
-                tie = ("FBW".index(task.phase), place if task.phase == "F" else -place)
-                key = (start, start + length, *tie, task.microbatch)
+                # ops of length zero that share an instant: earlier microbatches first, so that
+                # what they free is free, and each microbatch in the order of the data flow
+                flow = ("FBW".index(task.phase), place if task.phase == "F" else -place)
+                key = (start, start + length, task.microbatch, *flow)
                 items.append((key, Op(task.stage, kind, task.microbatch)))
             rows.append(tuple(item for _, item in sorted(items)))
         return tuple(rows)
