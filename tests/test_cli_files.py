@@ -175,7 +175,7 @@ def test_a_baseline_that_needs_too_much_memory(cli: Run, save: Save, tmp_path: P
     ("name", "problem", "expected"),
     [
         ("1f1b", vee(2, 2), "one stage per device"),
-        ("2f2b", PROBLEM, "expected one of gpipe, 1f1b"),
+        ("2f2b", PROBLEM, "expected one of zb-h1, 1f1b"),
     ],
 )
 def test_a_baseline_that_cannot_be_built(

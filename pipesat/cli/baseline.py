@@ -12,7 +12,7 @@ from pipesat.cli.exits import CHECK_FAILED, one_line
 
 
 def baseline(
-    name: Annotated[str, typer.Argument(help="gpipe, 1f1b, zb-h1, list-scheduling, …")],
+    name: Annotated[str, typer.Argument(help="zb-h1, 1f1b, gpipe or list-scheduling.")],
     problem: ProblemFile,
     output: OutputFile,
 ) -> None:
