@@ -122,6 +122,7 @@ def test_stop_ends_all(tmp_path):
 
 
 def test_an_interrupt_ends_all(tmp_path):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # CP-SAT leaves the default: death
     threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, SLEEP, SLEEP)
