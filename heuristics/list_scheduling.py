@@ -17,6 +17,7 @@ in which one microbatch alone fits.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice
@@ -156,7 +157,7 @@ class _Simulation:
         }
         for route in problem.routes:
             self.arrivals["F"][route.stages[0]] = [0] * route.microbatches
-        self.pending: list[list[int]] = [[] for _ in range(stages)]  # microbatches to run W of
+        self.pending: list[deque[int]] = [deque() for _ in range(stages)]  # microbatches due for W
         self.limit = self._limits()
         self.order: list[list[Item]] = [[] for _ in problem.devices]
         self.busy_until = [0] * len(problem.devices)
@@ -287,7 +288,7 @@ class _Simulation:
                 self._announce("F", after, end + link_delay(problem, stage, "F"))
         elif kind == "W":
             self.started["W"][stage] += 1
-            self.pending[stage].pop(0)
+            self.pending[stage].popleft()
         else:
             self.started["B"][stage] += 1
             self.active[device] -= data.held_after_F

@@ -65,7 +65,7 @@ def solve(
             reserved = 0.0
         baseline = _take_warm_starts(incumbent, warm_starts, stop, reserved)
         if incumbent.schedule is None:
-            notes.append("the time was over before any schedule that fits was made")
+            notes.append("ended before any schedule that fits was made")
         elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
             notes.append(exact.search(problem, incumbent, workers=workers, seed=seed, stop=stop))
     return Result(

@@ -88,13 +88,8 @@ def _rank(row: Row) -> tuple[bool, bool, int]:
 
 
 def _remark(row: Row, problem: Problem, result: Result) -> str:
-    if row.peak_memory:
-        over = [
-            device
-            for device, peak in enumerate(row.peak_memory)
-            if peak > (problem.devices[device].memory or peak)
-        ]
-        if over:
+    for device, peak in zip(problem.devices, row.peak_memory or (), strict=False):
+        if device.memory is not None and peak > device.memory:
             return "over capacity"
     if row.why_not:
         return one_line(row.why_not)
