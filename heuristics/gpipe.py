@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.chain import full_backward, schedule_by_rank
+from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.registry import published
+from pipesat.heuristics.rows import full_backward, schedule_by_rank
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
 
+@published("gpipe", placement="one stage per device", source="Huang et al., NeurIPS 2019")
 def gpipe(problem: Problem) -> Schedule:
     """All forwards, then all backwards, both in microbatch order (as torch's ScheduleGPipe).
 
@@ -18,9 +21,10 @@ def gpipe(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
+    ranks = chain_of(problem)
 
-    def row(rank: int, stage: int) -> list[Item]:
-        del rank  # all ranks alike
+    def row(rank: int) -> list[Item]:
+        (stage,) = ranks.stages[rank]
         microbatches = range(problem.microbatches[stage])
         # warm-up
         items: list[Item] = [Op(stage, "F", microbatch) for microbatch in microbatches]
@@ -29,4 +33,4 @@ def gpipe(problem: Problem) -> Schedule:
             items += full_backward(problem, stage, microbatch)
         return items
 
-    return schedule_by_rank(problem, row, "gpipe")
+    return schedule_by_rank(problem, ranks, row, "gpipe")

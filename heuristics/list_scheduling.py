@@ -30,6 +30,7 @@ from pipesat.feasibility import (
     holdings,
     smallest_capacities,
 )
+from pipesat.heuristics.registry import published
 from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
 from pipesat.rules import duration, link_delay, memory_change, round_trip
@@ -125,6 +126,7 @@ def list_schedules(
         yield time_order(problem, order, source=NAME)
 
 
+@published(NAME, placement="any", splits=True, source="pipesat")
 def list_scheduling(problem: Problem) -> Schedule:
     """Return the portfolio's schedule of least makespan; among equals that of least span."""
     return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))

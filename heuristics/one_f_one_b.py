@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.chain import full_backward, schedule_by_rank
+from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.registry import published
+from pipesat.heuristics.rows import full_backward, schedule_by_rank
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
 
+@published("1f1b", placement="one stage per device", source="Narayanan et al., ICML 2021")
 def one_f_one_b(problem: Problem) -> Schedule:
     """``min(p - 1 - d, m)`` warm-up forwards on rank d, then F and BW in turn, then the other BWs.
 
@@ -19,8 +22,10 @@ def one_f_one_b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
+    ranks = chain_of(problem)
 
-    def row(rank: int, stage: int) -> list[Item]:
+    def row(rank: int) -> list[Item]:
+        (stage,) = ranks.stages[rank]
         m = problem.microbatches[stage]
         warm_up = min(len(problem.devices) - 1 - rank, m)
         # warm-up
@@ -34,4 +39,4 @@ def one_f_one_b(problem: Problem) -> Schedule:
             items += full_backward(problem, stage, microbatch)
         return items
 
-    return schedule_by_rank(problem, row, "1f1b")
+    return schedule_by_rank(problem, ranks, row, "1f1b")

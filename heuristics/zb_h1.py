@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.chain import schedule_by_rank, split_backward
+from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.registry import published
+from pipesat.heuristics.rows import schedule_by_rank, split_backward
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
 
+@published("zb-h1", placement="one stage per device", splits=True, source="Qi et al., ICLR 2024")
 def zb_h1(problem: Problem) -> Schedule:
     """1F1B's shape with B and W apart: on rank d, W of microbatch j follows B of microbatch j + d.
 
@@ -20,8 +23,10 @@ def zb_h1(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
+    ranks = chain_of(problem)
 
-    def row(rank: int, stage: int) -> list[Item]:
+    def row(rank: int) -> list[Item]:
+        (stage,) = ranks.stages[rank]
         m = problem.microbatches[stage]
         warm_up = min(len(problem.devices) - 1 - rank, m)
         # warm-up
@@ -37,4 +42,4 @@ def zb_h1(problem: Problem) -> Schedule:
             items += split_backward(problem, stage, microbatch)[1]
         return items
 
-    return schedule_by_rank(problem, row, "zb-h1")
+    return schedule_by_rank(problem, ranks, row, "zb-h1")
