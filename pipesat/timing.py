@@ -63,11 +63,20 @@ def time_order(
         If the order names a stage, device or pair that the problem does not have.
     """
     sequence = linearize(problem, order)
-    releases = [0] * len(problem.devices)
-    if objective == "span":
-        releases = _releases_of_minimum_span(sequence, len(problem.devices))
-    ends = earliest_ends(sequence, releases)
-    rows: list[list[Timed]] = [[] for _ in problem.devices]
+    ends = earliest_ends(sequence, releases(sequence, len(problem.devices), objective))
+    return schedule_of(sequence, len(problem.devices), ends, source)
+
+
+def releases(sequence: LinearOrder, devices: int, objective: Objective) -> list[int]:
+    """Start of each device's first item: 0 for the makespan, that of least span for the span."""
+    return [0] * devices if objective == "makespan" else _of_minimum_span(sequence, devices)
+
+
+def schedule_of(
+    sequence: LinearOrder, devices: int, ends: Sequence[int], source: str = ""
+) -> Schedule:
+    """Put a sequence and the ends of its items together."""
+    rows: list[list[Timed]] = [[] for _ in range(devices)]
     for device, item, length, end in zip(
         sequence.device, sequence.item, sequence.duration, ends, strict=True
     ):
@@ -133,13 +142,13 @@ def linearize(problem: Problem, order: Order) -> LinearOrder:
     return result
 
 
-def earliest_ends(sequence: LinearOrder, releases: Sequence[int]) -> list[int]:
-    """Earliest end of every item if device d may not start before ``releases[d]``."""
+def earliest_ends(sequence: LinearOrder, release: Sequence[int]) -> list[int]:
+    """Earliest end of every item if device d may not start before ``release[d]``."""
     ends: list[int] = []
     for device, length, before, inputs in zip(
         sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True
     ):
-        start = releases[device] if before < 0 else ends[before]
+        start = release[device] if before < 0 else ends[before]
         for source, delay in inputs:
             start = max(start, ends[source] + delay)
         ends.append(start + length)
@@ -158,14 +167,14 @@ def _check_names(problem: Problem, order: Order) -> None:
                     raise ValueError(f"{op}: there is no stage {op.stage}")
 
 
-def _releases_of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
+def _of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
     """Earliest starts of the devices' first items among all timings of least span."""
     paths = _longest_paths(sequence, devices)
     target = max(0, *(int(paths[d, d]) for d in range(devices)))
     while True:
-        releases, cycle_mean = _potentials(paths, target)
+        first, cycle_mean = _potentials(paths, target)
         if cycle_mean is None:
-            return [int(x) for x in releases]
+            return [int(x) for x in first]
         target = cycle_mean
 
 

@@ -14,10 +14,10 @@ from pipesat.feasibility import preflight
 from pipesat.problem import Problem
 from pipesat.result import Baseline, Result, Status
 from pipesat.schedule import Objective, Schedule
-from pipesat.solver import exact
+from pipesat.solver import portfolio
 from pipesat.solver.incumbent import Clock, Incumbent, Listener
 
-_SHARE_OF_EXACT_SEARCH = 0.5  # of the time limit, where warm starts alone would take it all
+_SHARE_OF_SEARCH = 0.5  # of the time limit, where warm starts alone would take it all
 
 
 def solve(
@@ -27,6 +27,7 @@ def solve(
     time_limit: float = 60.0,
     workers: int | None = None,
     seed: int = 0,
+    deterministic: bool = False,
     warm_starts: Iterable[Schedule] = (),
     listener: Listener | None = None,
     stop: threading.Event | None = None,
@@ -40,6 +41,9 @@ def solve(
         the bound. The result is never worse than the best of them that is valid.
     workers
         Threads of CP-SAT; by default as many as there are cores this process may use.
+    deterministic
+        Make the result depend on the seed alone, not on the machine's load: one thread, limits in
+        CP-SAT's deterministic time (roughly seconds), every warm start taken.
     listener
         Called with every improvement of value or bound, from any thread.
     stop
@@ -52,7 +56,10 @@ def solve(
     """
     stop = stop or threading.Event()
     workers = workers or usable_cores()
-    incumbent = Incumbent(problem, objective, Clock(time_limit), listener)
+    if deterministic:
+        workers = 1
+    clock = Clock(time_limit, deterministic)
+    incumbent = Incumbent(problem, objective, clock, listener)
     baseline, notes = None, []
     try:
         preflight(problem)
@@ -60,14 +67,12 @@ def solve(
         notes = [str(error)]
     else:
         incumbent.raise_bound(closed_form_bound(problem, objective))
-        reserved = time_limit * _SHARE_OF_EXACT_SEARCH
-        if exact.is_too_large(problem, reserved):
-            reserved = 0.0
+        reserved = time_limit * _SHARE_OF_SEARCH
         baseline = _take_warm_starts(incumbent, warm_starts, stop, reserved)
         if incumbent.schedule is None:
             notes.append("ended before any schedule that fits was made")
         elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
-            notes.append(exact.search(problem, incumbent, workers=workers, seed=seed, stop=stop))
+            notes += portfolio.search(problem, incumbent, workers=workers, seed=seed, stop=stop)
     return Result(
         problem=problem,
         status="infeasible" if incumbent.bound is None else _status(incumbent),
@@ -75,7 +80,7 @@ def solve(
         schedule=incumbent.schedule,
         lower_bound=incumbent.bound,
         baseline=baseline,
-        wall_s=incumbent.clock.elapsed,
+        wall_s=clock.seconds,
         seed=seed,
         workers=workers,
         versions=_versions(),

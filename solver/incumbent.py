@@ -22,15 +22,30 @@ Listener = Callable[[Improvement], None]
 
 @dataclass
 class Clock:
-    """Time since the solve began, in seconds, and its limit."""
+    """Time since the solve began, in seconds, and its limit.
+
+    A deterministic clock does not look at the time: it counts what is reported to it, so that what
+    depends on it comes out the same whatever the load of the machine.
+    """
 
     limit: float
+    deterministic: bool = False
     began: float = field(default_factory=time.monotonic)
+    counted: float = 0.0
 
     @property
     def elapsed(self) -> float:
+        """Time since the start, as this clock counts it."""
+        return self.counted if self.deterministic else self.seconds
+
+    @property
+    def seconds(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.began
+
+    def count(self, time: float) -> None:
+        """Report work that a deterministic clock should count."""
+        self.counted += time
 
     @property
     def left(self) -> float:

@@ -241,3 +241,25 @@ def test_a_stricter_model_is_no_fault() -> None:
     result = solve(problem, time_limit=10, workers=1)
     assert result.schedule is not None
     assert "infeasible against" not in result.explanation
+
+
+def test_deterministic_means_the_same_whatever_the_load() -> None:
+    """Limits in deterministic time: two runs agree in everything but seconds, one under load."""
+    problem = chain(4, 8, F=5, B=7, W=4, comm=1, cap=30, held=(10, 4))
+    busy = threading.Event()
+
+    def load() -> None:
+        while not busy.is_set():
+            sum(range(1000))
+
+    outcomes = []
+    for loaded in (False, True):
+        thread = threading.Thread(target=load)
+        if loaded:
+            thread.start()
+        result = solve(problem, time_limit=0.3, seed=3, deterministic=True)
+        busy.set() if loaded else None
+        outcomes.append((result.schedule, result.lower_bound, result.status, result.workers))
+    thread.join()
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][3] == 1

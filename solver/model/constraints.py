@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pipesat.rules import awaited
+from pipesat.solver.model.lags import lag_before
 from pipesat.solver.model.order_literals import add_memory_by_order
 from pipesat.solver.model.staircase import add_memory_by_staircase, staircase_applies
 from pipesat.solver.model.variables import Variables
@@ -30,12 +30,15 @@ def add_dataflow(v: Variables) -> None:
     """Every op waits for its input and the input's travel."""
     for phase, stages in v.tasks.items():
         for stage, tasks in enumerate(stages):
-            need = awaited(v.problem, stage, phase)
-            if need is None:
+            if not tasks:
                 continue
-            delay = need.delay // v.times.unit
+            lag = lag_before(v.problem, v.kept, stage, phase)
+            delay = lag.delay // v.times.unit
+            if lag.stage is None:
+                v.cp.add(tasks[0].start >= delay)
+                continue
             for task in tasks:
-                source = v.tasks[need.phase][need.stage][task.microbatch]
+                source = v.tasks[lag.phase][lag.stage][task.microbatch]
                 constraint = v.cp.add(task.start >= source.end + delay)
                 if not isinstance(task.present, bool):
                     constraint.only_enforce_if(task.present)
@@ -57,7 +60,8 @@ def add_microbatch_order(v: Variables) -> None:
 def add_memory(v: Variables) -> None:
     """Memory of each device stays within its capacity, by the encoding that suits the device."""
     for device in range(len(v.problem.devices)):
-        if v.problem.devices[device].room is None or not v.problem.stages_on[device]:
+        stages = v.problem.stages_on[device]
+        if v.problem.devices[device].room is None or not v.kept.issuperset(stages):
             continue
         if staircase_applies(v.problem, device):
             add_memory_by_staircase(v, device)

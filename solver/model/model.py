@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -70,8 +70,17 @@ class Model:
         return tuple(rows)
 
 
-def build_model(problem: Problem, objective: Objective, lower: int, upper: int) -> Model:
-    """Model all schedules with an objective between ``lower`` and ``upper`` (time units)."""
+def build_model(
+    problem: Problem,
+    objective: Objective,
+    lower: int,
+    upper: int,
+    devices: Collection[int] | None = None,
+) -> Model:
+    """Model all schedules with an objective between ``lower`` and ``upper`` (time units).
+
+    With ``devices``, a relaxation: only their ops, all other devices never busy.
+    """
     cp = cp_model.CpModel()
     times = model_times(problem)
     upper_bound = upper // times.unit
@@ -79,7 +88,7 @@ def build_model(problem: Problem, objective: Objective, lower: int, upper: int) 
     if objective == "span":  # windows of the devices may lie one after the other
         farthest = max((*times.forward_delay, *times.backward_delay), default=0)
         horizon = len(problem.devices) * (upper_bound + farthest)
-    variables = add_variables(cp, problem, times, horizon)
+    variables = add_variables(cp, problem, times, horizon, devices)
     add_constraints(variables)
     value = add_objective(variables, objective, -(-lower // times.unit), upper_bound)
     return Model(variables, objective, value)

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pipesat.problem import Problem
 from pipesat.solver.model.staircase import staircase_applies
 
 
-def model_size(problem: Problem) -> int:
-    """Estimate the number of constraints, within a factor of about two."""
-    size = 3 * problem.op_count
-    for device, stages in enumerate(problem.stages_on):
-        room = problem.devices[device].room
-        if room is None:
-            continue
-        if staircase_applies(problem, device):
-            stage = problem.stages[stages[0]]
-            steps = room // stage.held_after_F if stage.held_after_F else 0
-            m = problem.microbatches[stages[0]]
-            size += 2 * m * min(steps, m)
-            continue
-        forwards = sum(problem.microbatches[s] for s in stages)
-        events = forwards + sum(
-            problem.microbatches[s]
-            for s in stages
-            if problem.stages[s].held_after_B > problem.stages[s].held_after_F
-        )
-        size += 4 * events * forwards  # about half of all pairs need a literal, with 4 constraints
-    return size
+def model_size(problem: Problem, devices: Collection[int] | None = None) -> int:
+    """Estimate the number of constraints, within a factor of about two.
+
+    ``devices`` are those of a relaxation; by default all.
+    """
+    chosen = range(len(problem.devices)) if devices is None else devices
+    return sum(_size_of(problem, device) for device in chosen)
+
+
+def _size_of(problem: Problem, device: int) -> int:
+    stages = problem.stages_on[device]
+    microbatches = {s: problem.microbatches[s] for s in stages}
+    size = 9 * sum(microbatches.values())
+    room = problem.devices[device].room
+    if room is None or not stages:
+        return size
+    if staircase_applies(problem, device):
+        stage, m = problem.stages[stages[0]], microbatches[stages[0]]
+        steps = room // stage.held_after_F if stage.held_after_F else 0
+        return size + 2 * m * min(steps, m)
+    forwards = sum(microbatches.values())
+    events = forwards + sum(
+        microbatches[s]
+        for s in stages
+        if problem.stages[s].held_after_B > problem.stages[s].held_after_F
+    )
+    return size + 4 * events * forwards  # about half of all pairs need a literal, 4 constraints

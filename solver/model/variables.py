@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -39,6 +39,9 @@ class Task:
 class Variables:
     """All tasks, indexed ``tasks[phase][stage][microbatch]``; a fused stage has no W tasks.
 
+    ``kept`` are the stages that are modelled: all, or those of some devices (a relaxation); the
+    others have no tasks.
+
     ``split[stage][microbatch]`` says whether the backward is split. ``hints`` has, for every
     auxiliary Boolean in order of creation, the function that gives its value in a known schedule.
     """
@@ -47,6 +50,7 @@ class Variables:
     problem: Problem
     times: Times
     horizon: int
+    kept: frozenset[int]
     tasks: dict[Phase, list[list[Task]]] = field(default_factory=dict)
     split: list[list[Literal]] = field(default_factory=list)
     first_starts: dict[int, cp_model.IntVar] = field(default_factory=dict)
@@ -79,11 +83,27 @@ def splits(stage: Stage) -> bool | None:
     return None if stage.fusing_may_pay else True
 
 
-def add_variables(cp: cp_model.CpModel, problem: Problem, times: Times, horizon: int) -> Variables:
-    """Create every variable; starts range over ``[0, horizon]``, in model time."""
-    v = Variables(cp, problem, times, horizon)
+def add_variables(
+    cp: cp_model.CpModel,
+    problem: Problem,
+    times: Times,
+    horizon: int,
+    devices: Collection[int] | None = None,
+) -> Variables:
+    """Create the variables of some devices, by default of all.
+
+    Starts range over ``[0, horizon]``, in model time.
+    """
+    chosen = range(len(problem.devices)) if devices is None else devices
+    kept = frozenset(s for device in chosen for s in problem.stages_on[device])
+    v = Variables(cp, problem, times, horizon, kept)
     v.tasks = {"F": [], "B": [], "W": []}
     for number, stage in enumerate(problem.stages):
+        if number not in kept:
+            v.split.append([True] * problem.microbatches[number])
+            for phase in v.tasks.values():
+                phase.append([])
+            continue
         microbatches = range(problem.microbatches[number])
         choice = splits(stage)
         v.split.append(

@@ -1,0 +1,63 @@
+"""One CP-SAT solve at a time, with the settings that every part of the search shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ortools.sat.python import cp_model
+
+from pipesat.solver.incumbent import Clock
+
+_OVERHEAD = 0.01  # deterministic time of building a small model
+FOUND = (cp_model.OPTIMAL, cp_model.FEASIBLE)
+
+
+class Runner:
+    """Runs models one after the other; :meth:`interrupt` ends the present one from elsewhere.
+
+    ``spent`` is the time it took, in the clock's terms. A deterministic clock is limited by, and
+    told, CP-SAT's own deterministic time, and needs a single worker.
+    """
+
+    def __init__(self, clock: Clock, workers: int) -> None:
+        self.clock, self.workers = clock, workers
+        self.spent = 0.0
+        self._running: cp_model.CpSolver | None = None
+
+    def solve(
+        self,
+        model: cp_model.CpModel,
+        *,
+        limit: float,
+        seed: int,
+        on_solution: cp_model.CpSolverSolutionCallback | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        """Solve within ``limit``, and within what is left on the clock."""
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = self.workers
+        solver.parameters.random_seed = seed
+        solver.parameters.catch_sigint_signal = False
+        limit = max(0.01, min(limit, self.clock.left))
+        if self.clock.deterministic:
+            solver.parameters.max_deterministic_time = limit
+        else:
+            solver.parameters.max_time_in_seconds = limit
+        if on_bound is not None:
+            solver.best_bound_callback = on_bound
+        self._running = solver
+        try:
+            status = solver.solve(model, on_solution)
+        finally:
+            self._running = None
+        taken = solver.wall_time
+        if self.clock.deterministic:
+            taken = solver.response_proto.deterministic_time + _OVERHEAD
+            self.clock.count(taken)
+        self.spent += taken
+        return solver, status
+
+    def interrupt(self) -> None:
+        """Stop the solve under way, if there is one."""
+        if (solver := self._running) is not None:
+            solver.stop_search()

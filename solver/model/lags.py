@@ -1,0 +1,63 @@
+"""What an op of a kept device waits for, and what follows it, when other devices are left out.
+
+A relaxation keeps the ops of some devices. What lies between two of them on a route becomes a lag:
+the durations and delays of the stages in between, as if their devices were never busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from pipesat.ops import Phase
+from pipesat.problem import Problem
+from pipesat.rules import link_delay, round_trip
+
+
+class Lag(NamedTuple):
+    """Start >= end of ``phase`` of the same microbatch on ``stage`` + delay.
+
+    Without a stage: start >= delay.
+    """
+
+    stage: int | None
+    phase: Phase
+    delay: int
+
+
+def lag_before(problem: Problem, kept: Collection[int], stage: int, phase: Phase) -> Lag:
+    """Return what an op of a kept stage waits for among kept stages, in time units."""
+    if phase == "W":
+        return Lag(stage, "B", 0)
+    if phase == "F":
+        delay, here = 0, stage
+        while (before := problem.previous[here]) is not None:
+            delay += link_delay(problem, before, "F")
+            if before in kept:
+                return Lag(before, "F", delay)
+            delay += problem.stages[before].F
+            here = before
+        return Lag(None, "F", delay)
+    delay, here = 0, stage
+    while (after := problem.next[here]) is not None:
+        delay += link_delay(problem, here, "B")
+        if after in kept:
+            return Lag(after, "B", delay)
+        delay += problem.stages[after].shortest_backward
+        here = after
+    return Lag(stage, "F", round_trip(problem, stage))
+
+
+def tail_after(problem: Problem, kept: Collection[int], stage: int) -> int:
+    """Least time from the end of a kept stage's last backward to the end of what follows it.
+
+    That is the work of the stages before it on its route, down to the next kept one.
+    """
+    longest, way, here = 0, 0, stage
+    while (before := problem.previous[here]) is not None and before not in kept:
+        way += link_delay(problem, before, "B")
+        data = problem.stages[before]
+        longest = max(longest, way + data.least_backward_work)
+        way += data.shortest_backward
+        here = before
+    return longest

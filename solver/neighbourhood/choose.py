@@ -1,0 +1,78 @@
+"""Which part of an order to free next: a window of time, on all devices or on some neighbours."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from pipesat.solver.neighbourhood.graph import Graph
+from pipesat.solver.neighbourhood.window import Segments
+
+_FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
+_GROW, _SHRINK = 1.1, 0.85
+
+
+@dataclass
+class Kind:
+    """Windows on so many neighbouring devices (0: all), with a size that adapts itself.
+
+    ``size`` is the number of free items aimed at: it grows while windows are settled quickly and
+    shrinks when they are not.
+    """
+
+    devices: int
+    weight: float
+    size: float = _FIRST_SIZE
+    tried: int = 0
+    gained: int = 0
+
+    def learn(self, *, settled: bool, quick: bool, most: int) -> None:
+        """Adapt the size after a window."""
+        self.tried += 1
+        if not settled:
+            self.size = max(8.0, self.size * _SHRINK)
+        elif quick:
+            self.size = min(self.size * _GROW, most)
+
+
+@dataclass
+class Chooser:
+    """Draws windows at random."""
+
+    rng: random.Random
+    kinds: list[Kind] = field(default_factory=list)
+
+    def draw(self, graph: Graph) -> tuple[Kind, Segments]:
+        """Return a kind and, per device, the range of positions to free."""
+        (kind,) = self.rng.choices(self.kinds, [kind.weight for kind in self.kinds])
+        devices = self._devices(graph, kind)
+        items = sum(len(graph.rows[d]) for d in devices)
+        begin = min(graph.start[graph.rows[d][0]] for d in devices)
+        end = max(graph.end(graph.rows[d][-1]) for d in devices)
+        width = max(1, int((end - begin) * min(1.0, kind.size / items)))
+        low = self.rng.randint(begin - width // 2, max(begin, end - width // 2))
+        if width >= end - begin:
+            low = begin
+        segments: Segments = {}
+        for device in devices:
+            row = graph.rows[device]
+            first = bisect_left(row, low, key=graph.start.__getitem__)
+            last = bisect_left(row, low + width + 1, key=graph.start.__getitem__)
+            if first < last:
+                segments[device] = (first, last)
+        return kind, segments
+
+    def _devices(self, graph: Graph, kind: Kind) -> list[int]:
+        busy = [d for d, row in enumerate(graph.rows) if row]
+        if not kind.devices or kind.devices >= len(busy):
+            return busy
+        first = self.rng.randint(0, len(busy) - kind.devices)
+        return busy[first : first + kind.devices]
+
+
+def kinds_for(devices: int) -> list[Kind]:
+    """All devices most of the time, groups of neighbours now and then."""
+    kinds = [Kind(0, 1.0)]
+    kinds += [Kind(count, 0.15) for count in (2, 4) if count < devices]
+    return kinds

@@ -1,0 +1,79 @@
+"""An order as a graph with the longest paths into and out of every item."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipesat.problem import Problem
+from pipesat.schedule import Objective, Order, Schedule
+from pipesat.timing import LinearOrder, earliest_ends, linearize, releases, schedule_of
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A timed order; items are numbered as in ``sequence``. Lists are indexed by item.
+
+    Parameters
+    ----------
+    rows, place
+        Items of each device in order; position of each item in its row.
+    start
+        Times, earliest for the makespan, of least span for the span.
+    tail
+        The objective is at least ``end of i + tail[i]``: the longest path from the end of i to the
+        end of a device's last item, for the span less the start of that device's first item.
+    release
+        Start of each device's first item (0 for the makespan).
+    """
+
+    order: Order
+    sequence: LinearOrder
+    rows: list[list[int]]
+    place: list[int]
+    start: list[int]
+    tail: list[int]
+    release: list[int]
+    value: int
+
+    def end(self, item: int) -> int:
+        """End of an item."""
+        return self.start[item] + self.sequence.duration[item]
+
+    def schedule(self, source: str) -> Schedule:
+        """Return it as a schedule."""
+        return schedule_of(
+            self.sequence, len(self.rows), [self.end(i) for i in range(len(self.start))], source
+        )
+
+
+def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
+    """Time an order for the objective and build its graph. O(items), with the span O(items p)."""
+    sequence = linearize(problem, order)
+    release = releases(sequence, len(problem.devices), objective)
+    ends = earliest_ends(sequence, release)
+    start = [end - length for end, length in zip(ends, sequence.duration, strict=True)]
+    rows: list[list[int]] = [[] for _ in problem.devices]
+    place = []
+    for item, device in enumerate(sequence.device):
+        place.append(len(rows[device]))
+        rows[device].append(item)
+    begin = release if objective == "makespan" else [start[r[0]] if r else 0 for r in rows]
+    tail = _tails(sequence, rows, begin)
+    value = max((ends[row[-1]] - begin[d] for d, row in enumerate(rows) if row), default=0)
+    return Graph(order, sequence, rows, place, start, tail, begin, value)
+
+
+def _tails(sequence: LinearOrder, rows: Sequence[Sequence[int]], begin: Sequence[int]) -> list[int]:
+    unknown = -(1 << 62)
+    tail = [unknown] * len(sequence.item)
+    for device, row in enumerate(rows):
+        if row:
+            tail[row[-1]] = -begin[device]
+    for item in range(len(tail) - 1, -1, -1):
+        reach = tail[item] + sequence.duration[item]
+        if (before := sequence.before[item]) >= 0 and reach > tail[before]:
+            tail[before] = reach
+        for source, delay in sequence.inputs[item]:
+            tail[source] = max(tail[source], reach + delay)
+    return tail

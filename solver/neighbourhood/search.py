@@ -1,0 +1,74 @@
+"""Large-neighbourhood search: free a window, solve it, keep what is no worse, repeat."""
+
+from __future__ import annotations
+
+import random
+
+from ortools.sat.python import cp_model
+
+from pipesat.problem import Problem
+from pipesat.schedule import Order
+from pipesat.solver.cpsat import FOUND, Runner
+from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
+from pipesat.solver.neighbourhood.graph import Graph, graph_of
+from pipesat.solver.neighbourhood.window import Window, replaced
+
+SOURCE = "window search"
+_LIMIT = 2.0  # seconds per window
+_QUICK = 0.4  # of the limit: a window settled in less may be larger
+
+
+class WindowSearch:
+    """Improves an incumbent window by window."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        self.problem, self.incumbent, self.runner = problem, incumbent, runner
+        self.rng = random.Random(seed)  # noqa: S311
+        self.chooser = Chooser(self.rng, kinds_for(len(problem.devices)))
+        self.graph: Graph | None = None
+        self.windows = self.improvements = 0
+
+    @property
+    def report(self) -> str:
+        """What it did, in a few words."""
+        return f"window search: {self.windows} windows, {self.improvements} improvements"
+
+    def step(self) -> None:
+        """Solve one window."""
+        graph = self._current()
+        kind, segments = self.chooser.draw(graph)
+        if segments:
+            self.windows += 1
+            window = Window(self.problem, graph, segments)
+            seed, spent = self.rng.randrange(1 << 30), self.runner.spent
+            solver, status = self.runner.solve(window.cp, limit=_LIMIT, seed=seed)
+            kind.learn(
+                settled=status == cp_model.OPTIMAL,
+                quick=self.runner.spent - spent < _QUICK * _LIMIT,
+                most=len(graph.sequence.item),
+            )
+            if status in FOUND:
+                self._take(replaced(graph.order, segments, window.order(solver)))
+
+    def _current(self) -> Graph:
+        """The graph to work on: our own, or the incumbent's if that has become better."""
+        incumbent = self.incumbent
+        if incumbent.schedule is None or incumbent.value is None:
+            raise ValueError("window search needs a schedule to start from")
+        if self.graph is None or incumbent.value < self.graph.value:
+            self.graph = graph_of(self.problem, incumbent.schedule.order, incumbent.objective)
+        return self.graph
+
+    def _take(self, order: Order) -> None:
+        """Go on from an order that is no worse; one that is better is checked and offered."""
+        graph = graph_of(self.problem, order, self.incumbent.objective)
+        if self.graph is None or graph.value > self.graph.value:
+            return
+        self.graph = graph
+        if self.incumbent.value is not None and graph.value < self.incumbent.value:
+            self.improvements += 1
+            if self.incumbent.offer_timed(graph.schedule(SOURCE)) is None:
+                self.graph = None  # it breaks a rule: start again from what was checked

@@ -1,0 +1,98 @@
+"""The search after the warm starts: one half improves the schedule, the other raises the bound.
+
+With one thread the two take turns; with more, window search has one thread and proofs the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from pipesat.problem import Problem
+from pipesat.solver.cpsat import Runner
+from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.neighbourhood.search import WindowSearch
+from pipesat.solver.proof import ProofSearch
+
+_POLL = 0.05  # seconds between looks at the clock and the stop flag
+
+
+def search(
+    problem: Problem, incumbent: Incumbent, *, workers: int, seed: int, stop: threading.Event
+) -> list[str]:
+    """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
+
+    Needs an incumbent with a schedule and a bound.
+    """
+    clock = incumbent.clock
+    threads = 1 if clock.deterministic else workers
+    runners = [Runner(clock, 1), Runner(clock, max(1, threads - 1))]
+    windows = WindowSearch(problem, incumbent, runner=runners[0], seed=seed)
+    proofs = ProofSearch(problem, incumbent, runner=runners[1], seed=seed)
+
+    def over() -> bool:
+        return stop.is_set() or incumbent.proven or not clock.left
+
+    if threads == 1:
+        lanes = [_turns(windows, proofs, over)]
+    else:
+        lanes = [
+            _repeat(windows.step, over),
+            _repeat(proofs.step, lambda: over() or proofs.finished),
+        ]
+    failures = _run(lanes, runners, over)
+    if failures:
+        raise failures[0]
+    return [windows.report, proofs.report]
+
+
+def _repeat(step: Callable[[], None], over: Callable[[], bool]) -> Callable[[], None]:
+    def lane() -> None:
+        while not over():
+            step()
+
+    return lane
+
+
+def _turns(
+    windows: WindowSearch, proofs: ProofSearch, over: Callable[[], bool]
+) -> Callable[[], None]:
+    """Give both halves equal time, one step at a time."""
+
+    def lane() -> None:
+        while not over():
+            if windows.runner.spent <= proofs.runner.spent or proofs.finished:
+                windows.step()
+            else:
+                proofs.step()
+
+    return lane
+
+
+def _run(
+    lanes: list[Callable[[], None]], runners: list[Runner], over: Callable[[], bool]
+) -> list[BaseException]:
+    """Run lanes as threads, so that signals and the clock are heard meanwhile."""
+    failures: list[BaseException] = []
+
+    def guarded(lane: Callable[[], None]) -> None:
+        try:
+            lane()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=guarded, args=(lane,), name=f"lane {n}", daemon=True)
+        for n, lane in enumerate(lanes)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        for thread in threads:
+            thread.join(_POLL)
+        if over() or failures:
+            for runner in runners:
+                runner.interrupt()
+        if failures:
+            break
+    return failures

@@ -1,0 +1,197 @@
+"""The proving half of the search: relaxations of growing size, up to the whole model.
+
+A relaxation keeps the ops and the memory of some devices and lets all others never be busy. Its
+optimum, and any bound CP-SAT proves for it, bounds the whole problem. Relaxations of few devices
+are small, and devices that lie apart often prove as much as all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ortools.sat.python import cp_model
+
+from pipesat.problem import Problem
+from pipesat.result import Bound
+from pipesat.solver.cpsat import FOUND, Runner
+from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.model.model import Model, build_model, model_is_exact
+from pipesat.solver.model.size import model_size
+
+SOURCE = "CP-SAT"
+LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
+MODEL_PER_SECOND = 8_000  # constraints that can be built and presolved in a part of each second
+LARGEST_TIME = 1 << 52  # CP-SAT reports bounds as doubles: exact up to here
+_FIRST_LIMIT = 2.0  # seconds for one device; the whole model gets twice that
+_MORE_TIME = 1.5  # from one round of attempts to the next
+_DRAWS = 3  # relaxations per round
+_SHARE = 0.25  # of the gap that a relaxation is asked to close at a time
+
+Devices: TypeAlias = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A relaxation that is worth a try.
+
+    It asks for a schedule of the kept devices whose objective is at most ``bound + share (value -
+    bound)``: if there is none, that is the new bound. With share 1 it looks for the optimum.
+    ``limit`` is in seconds.
+    """
+
+    devices: Devices
+    share: float
+    limit: float
+
+
+class ProofSearch:
+    """Raises an incumbent's bound, relaxation by relaxation."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        self.problem, self.incumbent, self.runner = problem, incumbent, runner
+        self.rng = random.Random(seed)  # noqa: S311
+        self.seed = seed
+        self.exact = model_is_exact(problem)
+        self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
+        self.reach: dict[Devices, int] = {}  # value of a schedule of these devices: they prove less
+        self.strongest: Devices = frozenset()
+        self.size, self.limit = 1, _FIRST_LIMIT
+        self.tried = 0
+        self.notes: list[str] = []
+        self.finished = incumbent.value is None or incumbent.value > LARGEST_TIME
+        if self.finished:
+            self.notes.append("times beyond 2^52 are not exact in CP-SAT's reports: no proof tried")
+        self.queue = deque(
+            Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in self._tightest_first()
+        )
+
+    @property
+    def report(self) -> str:
+        """What it did, in a few words."""
+        return ", ".join([f"proofs: {self.tried} relaxations", *self.notes])
+
+    def step(self) -> None:
+        """Try one relaxation."""
+        if not self.queue:
+            self._refill()
+        if self.queue:
+            attempt = self.queue.popleft()
+            if self._may_help(attempt.devices) and self._fits(attempt.devices):
+                self._try(attempt)
+
+    def _tightest_first(self) -> list[int]:
+        """Devices by the number of microbatches that their memory admits."""
+
+        def admitted(device: int) -> float:
+            room = self.problem.devices[device].room
+            held = sum(self.problem.stages[s].held_after_F for s in self.problem.stages_on[device])
+            return math.inf if room is None or not held else room / held
+
+        return sorted(self.all, key=lambda d: (admitted(d), d))
+
+    def _refill(self) -> None:
+        """Queue the whole model and larger relaxations, with more time than before."""
+        self.limit *= _MORE_TIME
+        self.size = self.size % max(1, len(self.all) - 1) + 1
+        drawn = [self._draw() for _ in range(_DRAWS)] if len(self.all) > 1 else []
+        self.queue.append(Attempt(self.all, 1.0, 2 * self.limit))
+        self.queue += [Attempt(d, _SHARE, self.limit) for d in dict.fromkeys(drawn)]
+        if not any(self._fits(attempt.devices) for attempt in self.queue):
+            self.notes.append(f"{self.problem.op_count} ops make too large a model for a proof")
+            self.finished = True
+
+    def _draw(self) -> Devices:
+        """Draw some of the strongest relaxation so far, and others that lie apart from it."""
+        kept = sorted(self.strongest)
+        chosen = set(self.rng.sample(kept, min(len(kept), max(1, self.size - 1))))
+        rest = sorted(self.all - chosen)
+        while len(chosen) < self.size and rest:
+            apart = [min((abs(d - c) for c in chosen), default=1) for d in rest]
+            (device,) = self.rng.choices(rest, apart)
+            chosen.add(device)
+            rest.remove(device)
+        return frozenset(chosen)
+
+    def _may_help(self, devices: Devices) -> bool:
+        bound = self.incumbent.bound
+        return bound is not None and not any(
+            devices <= known and value <= bound.value for known, value in self.reach.items()
+        )
+
+    def _fits(self, devices: Devices) -> bool:
+        size = model_size(self.problem, devices)
+        return size <= min(LARGEST_MODEL, MODEL_PER_SECOND * self.incumbent.clock.left)
+
+    def _try(self, attempt: Attempt) -> None:
+        incumbent = self.incumbent
+        if incumbent.bound is None or incumbent.value is None or incumbent.schedule is None:
+            return
+        bound, value = incumbent.bound.value, incumbent.value
+        target = bound + round(attempt.share * (value - bound))
+        whole = attempt.devices == self.all
+        model = build_model(self.problem, incumbent.objective, bound, target, attempt.devices)
+        if whole:  # a hint leads relaxations astray
+            model.hint(incumbent.schedule)
+        solutions = Solutions(model, incumbent) if whole else None
+        solver, status = self.runner.solve(
+            model.cp,
+            limit=attempt.limit,
+            seed=self.seed,
+            on_solution=solutions,
+            on_bound=lambda value: self._raise(attempt, model.unit * round(value)),
+        )
+        self.tried += 1
+        if solutions is not None and solutions.failure:
+            raise solutions.failure[0]
+        self._conclude(attempt, status, solver, model, target)
+        if incumbent.bound.value > bound:
+            self.strongest = attempt.devices
+            if not incumbent.proven and attempt.share < 1:
+                self.queue.appendleft(attempt)  # it may prove the next share as well
+
+    def _conclude(
+        self,
+        attempt: Attempt,
+        status: cp_model.CpSolverStatus,
+        solver: cp_model.CpSolver,
+        model: Model,
+        target: int,
+    ) -> None:
+        if status == cp_model.INFEASIBLE:
+            self._raise(attempt, model.unit * (target // model.unit + 1))
+        elif status in FOUND:
+            self._raise(attempt, model.unit * round(solver.best_objective_bound))
+            self.reach[attempt.devices] = model.unit * round(solver.objective_value)
+
+    def _raise(self, attempt: Attempt, bound: int) -> None:
+        if not self.exact:
+            return
+        source = SOURCE
+        if attempt.devices != self.all:
+            names = ", ".join(self.problem.device_name(d) for d in sorted(attempt.devices))
+            source = f"{SOURCE} on {names} alone"
+        self.incumbent.raise_bound(Bound(bound, source))
+
+
+class Solutions(cp_model.CpSolverSolutionCallback):
+    """Offers every solution of the whole model to the incumbent; keeps an exception for later."""
+
+    def __init__(self, model: Model, incumbent: Incumbent) -> None:
+        super().__init__()
+        self.model, self.incumbent = model, incumbent
+        self.failure: list[BaseException] = []
+        self.rejected = 0
+
+    def on_solution_callback(self) -> None:
+        """Take a solution over (CP-SAT calls this)."""
+        try:
+            if self.incumbent.offer(self.model.order(self.value), SOURCE) is None:
+                self.rejected += 1
+        except BaseException as error:
+            self.failure.append(error)
