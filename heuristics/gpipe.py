@@ -10,7 +10,12 @@ from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
 
-@published("gpipe", placement="one stage per device", source="Huang et al., NeurIPS 2019")
+@published(
+    "gpipe",
+    placement="one stage per device",
+    source="Huang et al., NeurIPS 2019",
+    promises=("gpipe_bubble", "gpipe_peak"),
+)
 def gpipe(problem: Problem) -> Schedule:
     """All forwards, then all backwards, both in microbatch order (as torch's ScheduleGPipe).
 

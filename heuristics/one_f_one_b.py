@@ -10,7 +10,12 @@ from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
 
-@published("1f1b", placement="one stage per device", source="Narayanan et al., ICML 2021")
+@published(
+    "1f1b",
+    placement="one stage per device",
+    source="Narayanan et al., ICML 2021",
+    promises=("one_f_one_b_bubble", "one_f_one_b_peak"),
+)
 def one_f_one_b(problem: Problem) -> Schedule:
     """``min(p - 1 - d, m)`` warm-up forwards on rank d, then F and BW in turn, then the other BWs.
 

@@ -10,7 +10,13 @@ from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
 
-@published("zb-h1", placement="one stage per device", splits=True, source="Qi et al., ICLR 2024")
+@published(
+    "zb-h1",
+    placement="one stage per device",
+    splits=True,
+    source="Qi et al., ICLR 2024",
+    promises=("zb_h1_span", "zb_h1_bubble", "zb_h1_peak", "zb_h1_peak_memory"),
+)
 def zb_h1(problem: Problem) -> Schedule:
     """1F1B's shape with B and W apart: on rank d, W of microbatch j follows B of microbatch j + d.
 

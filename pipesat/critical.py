@@ -40,7 +40,7 @@ def critical_path(problem: Problem, schedule: Schedule) -> list[Step]:
         zip(linear.duration, linear.before, linear.inputs, strict=True)
     ):
         graph.add_edge(before, number, weight=length, through="device" if before >= 0 else "start")
-        for origin, delay in inputs:
+        for origin, delay in sorted(inputs):  # a pair may wait twice for one pair: the longer delay
             if origin != before:
                 graph.add_edge(origin, number, weight=length + delay, through="input")
     if not graph:

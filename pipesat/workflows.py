@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -98,7 +98,8 @@ class Row:
     """One line of a comparison; figures are ``None`` where the schedule does not apply.
 
     ``makespan`` is that of the earliest timing of the order, ``span`` that of its timing by minimum
-    span; the bubbles are of these two. ``valid`` is False with the reason in ``why_not``.
+    span; the bubbles are of these two. ``valid`` is False with the reason in ``why_not``. The
+    ratios are of the objective: to the best valid row, and to the lower bound of the row's problem.
     """
 
     name: str
@@ -108,24 +109,86 @@ class Row:
     peak_memory: list[int] | None = None
     valid: bool = False
     why_not: str | None = None
+    ratio_to_best: float | None = None
+    ratio_to_bound: float | None = None
+    placement: str | None = None
+
+    def value(self, objective: Objective) -> int | None:
+        """Makespan or span."""
+        return self.makespan if objective == "makespan" else self.span
 
 
-def compare(problem: Problem, result: Result | None = None) -> Iterator[Row]:
-    """Yield a row per baseline, and one for a solve's result if given."""
+def compare(
+    problem: Problem, result: Result | None = None, *, objective: Objective = "makespan"
+) -> Iterator[Row]:
+    """Yield a row per baseline, and one for a solve's result if given.
+
+    The result says what the ratios are of; without one, they are of ``objective``.
+    """
     from pipesat.heuristics import BASELINES
 
+    rows = []
     for name, function in BASELINES.items():
         try:
             schedule = function(problem)
         except NotApplicable as error:
-            yield Row(name, why_not=str(error))
+            rows.append(Row(name, why_not=str(error)))
         else:
-            yield row_of(name, problem, schedule)
+            rows.append(row_of(name, problem, schedule))
+    bound = None
     if result is not None:
+        objective = result.objective
+        bound = None if result.lower_bound is None else result.lower_bound.value
         if result.schedule is None:
-            yield Row(SOLVER_ROW, why_not=result.explanation or "no schedule found in time")
+            why_not = result.explanation or "no schedule found in time"
+            rows.append(Row(SOLVER_ROW, why_not=why_not))
         else:
-            yield row_of(SOLVER_ROW, problem, result.schedule)
+            rows.append(row_of(SOLVER_ROW, problem, result.schedule))
+    rows = [replace(row, ratio_to_bound=_ratio(row.value(objective), bound)) for row in rows]
+    yield from against_best(rows, objective)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows of one problem, and what its solve returned; ``placement`` if there are several."""
+
+    placement: str | None
+    problem: Problem
+    result: Result
+    rows: tuple[Row, ...]
+
+
+def compare_placements(
+    problem: Problem, solve_one: Callable[[str, Problem], Result]
+) -> Iterator[Comparison]:
+    """Yield the comparison of a chain, then of its layers in each other placement.
+
+    ``solve_one`` is handed a placement's name and problem. The rows' ratios to the best are within
+    their placement: :func:`against_best` relates all of them.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds exactly one stage of one route.
+    """
+    from pipesat.other_placements import same_layers_elsewhere
+
+    for name, placed in same_layers_elsewhere(problem).items():
+        result = solve_one(name, placed)
+        rows = (replace(row, placement=name) for row in compare(placed, result))
+        yield Comparison(name, placed, result, tuple(rows))
+
+
+def against_best(rows: Iterable[Row], objective: Objective) -> list[Row]:
+    """Return the rows with their ratios to the best valid one of them."""
+    rows = list(rows)
+    values = [row.value(objective) for row in rows if row.valid]
+    best = min((value for value in values if value is not None), default=None)
+    return [replace(row, ratio_to_best=_ratio(row.value(objective), best)) for row in rows]
+
+
+def _ratio(value: int | None, base: int | None) -> float | None:
+    return value / base if value is not None and base else None
 
 
 def row_of(name: str, problem: Problem, schedule: Schedule) -> Row:

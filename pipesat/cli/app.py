@@ -12,8 +12,10 @@ from pipesat.cli.compare import compare
 from pipesat.cli.export import export
 from pipesat.cli.import_ import import_
 from pipesat.cli.parity import parity
+from pipesat.cli.problem import app as problem_app
 from pipesat.cli.show import show
 from pipesat.cli.solve import solve
+from pipesat.cli.steps import steps
 
 app = typer.Typer(
     name="pipesat",
@@ -42,6 +44,7 @@ def _root(
     del version
 
 
-for command in (solve, compare, baseline, check, export, show, parity):
+for command in (solve, compare, baseline, check, export, show, steps, parity):
     app.command()(command)
 app.command("import")(import_)
+app.add_typer(problem_app, name="problem")

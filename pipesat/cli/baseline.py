@@ -10,20 +10,69 @@ from pipesat.cli.arguments import OutputFile, ProblemFile
 from pipesat.cli.check import print_violations
 from pipesat.cli.exits import CHECK_FAILED, one_line
 
+PLACEMENT_OF = {
+    "one stage per device": "chain",
+    "loop": "loop",
+    "vee": "vee",
+    "two routes": "bidirectional",
+    "any": "any",
+}
+"""The names that users type for the registry's placements."""
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _list(wanted: bool) -> None:
+    """Print every baseline and leave."""
+    if not wanted:
+        return
+    from pipesat.cli.console import stdout
+    from pipesat.cli.table import Column, table_lines
+    from pipesat.heuristics import BASELINES
+
+    columns = [
+        Column(head, number=False)
+        for head in ("name", "placement", "splits\nB, W", "runs\npairs", "source")
+    ]
+    lines = [
+        (b.name, PLACEMENT_OF[b.placement], _yes(b.splits), _yes(b.pairs), b.source)
+        for b in BASELINES.values()
+    ]
+    for line in table_lines(columns, lines, stdout().width, wrap_last=True):
+        typer.echo(line)
+    typer.echo(
+        "\nchain: one stage per device; loop: several, in turns; vee: two, there and back;\n"
+        "bidirectional: two routes in opposite directions; any: no matter where."
+    )
+    raise typer.Exit
+
 
 def baseline(
-    name: Annotated[str, typer.Argument(help="zb-h1, 1f1b, gpipe or list-scheduling.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="zb-h1, 1f1b, ...; --list shows all.")
+    ],
     problem: ProblemFile,
     output: OutputFile,
+    listed: Annotated[
+        bool,
+        typer.Option("--list", callback=_list, is_eager=True, help="List all baselines and exit."),
+    ] = False,
 ) -> None:
     """Write one hand-written schedule as a schedule file, if it keeps every rule."""
+    del listed
     from pipesat.checker import check
+    from pipesat.errors import NotApplicable
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
     from pipesat.workflows import baseline as build
 
     data = read_problem(problem)
-    schedule = build(name, data)
+    try:
+        schedule = build(name, data)
+    except NotApplicable as error:
+        raise NotApplicable(f"{name} does not apply to {problem}: {error}") from None
     if violations := check(data, schedule):
         typer.echo(f"pipesat: {name} does not fit this problem; nothing was written", err=True)
         print_violations(violations, err=True)

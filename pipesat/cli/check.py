@@ -22,6 +22,7 @@ def check(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import read_schedule
     from pipesat.memory import peak_memory
+    from pipesat.ops import members
 
     data = read_problem(problem)
     timed = read_schedule(schedule, data)
@@ -38,7 +39,8 @@ def check(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
             }
         )
     elif valid:
-        typer.echo(f"valid: {len(timed)} ops, makespan {timed.makespan}, span {timed.span}")
+        ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
+        typer.echo(f"valid: {ops} ops, makespan {timed.makespan}, span {timed.span}")
     else:
         print_violations(violations)
         typer.echo(f"not valid: {len(violations)} violation{'s' * (len(violations) > 1)}")

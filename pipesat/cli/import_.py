@@ -31,6 +31,7 @@ def import_(
     from pipesat.export.torch.read import read_torch_csv
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
+    from pipesat.ops import members
 
     data = read_problem(problem)
     schedule = read_torch_csv(file, data)
@@ -39,7 +40,8 @@ def import_(
         print_violations(violations, err=True)
         raise typer.Exit(CHECK_FAILED)
     write_schedule(output, data, schedule)
+    ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
     typer.echo(
-        f"{len(schedule)} ops, makespan {schedule.makespan}, span {schedule.span}, "
+        f"{ops} ops, makespan {schedule.makespan}, span {schedule.span}, "
         f"written to {one_line(str(output))}"
     )

@@ -63,9 +63,11 @@ def _print_critical_path(problem: Problem, schedule: Schedule) -> None:
     from pipesat.critical import critical_path
 
     typer.echo("\ncritical path:")
-    for device, timed, through in critical_path(problem, schedule):
-        reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
+    reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
+    path = critical_path(problem, schedule)
+    widest = max([8, *(len(str(step.timed.item)) for step in path)])  # pairs have long texts
+    for device, timed, through in path:
         typer.echo(
-            f"  {timed.start:>10} to {timed.end:>10}  {timed.item!s:<8} "
+            f"  {timed.start:>10} to {timed.end:>10}  {timed.item!s:<{widest}} "
             f"{one_line(problem.device_name(device)):<10} {reason[through]}".rstrip()
         )

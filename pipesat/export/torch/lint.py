@@ -53,7 +53,7 @@ def lint(rows: Rows, stages: int, microbatches: int) -> list[Complaint]:
                 complaints += _take(places, action, _Place(r, c), stages, microbatches)
     complaints += _ranks(places, stages)
     complaints += _counts(places, microbatches)
-    complaints += _local_order(places)
+    complaints += _local_order(rows, places)
     complaints += _last_stage(places, stages)
     if not complaints:
         complaints += _cycle(rows, places, stages)
@@ -113,16 +113,17 @@ _LETTERS: tuple[Letter, ...] = ("F", "I", "W", "B")
 _BEFORE: dict[Letter, tuple[Letter, ...]] = {"I": ("F",), "B": ("F",), "W": ("I", "F"), "F": ()}
 
 
-def _local_order(places: dict[Action, _Place]) -> Iterator[Complaint]:
+def _local_order(rows: Rows, places: dict[Action, _Place]) -> Iterator[Complaint]:
     for action, place in places.items():
         for letter in _BEFORE[action.letter]:
-            earlier = places.get(Action(action.stage, letter, action.microbatch))
-            if earlier is not None and earlier.row == place.row and earlier.column > place.column:
-                yield Complaint(
-                    *place,
-                    f"{action} stands before {action.stage}{letter}{action.microbatch} "
-                    f"(cell {earlier.column})",
-                )
+            other = Action(action.stage, letter, action.microbatch)
+            earlier = places.get(other)
+            if earlier is None or earlier.row != place.row:
+                continue
+            cell = rows[place.row - 1][place.column - 1]  # its members run in turn
+            late_in_cell = earlier == place and cell.index(other) > cell.index(action)
+            if earlier.column > place.column or late_in_cell:
+                yield Complaint(*place, f"{action} stands before {other} (cell {earlier.column})")
 
 
 def _last_stage(places: dict[Action, _Place], stages: int) -> Iterator[Complaint]:

@@ -23,8 +23,8 @@ def read_torch_csv(path: Path, problem: Problem) -> Schedule:
 
     Row i is device i, stage k the k-th of the route. Empty cells and communication are skipped: the
     files that torch dumps with ``compute_comms`` can be read too. An overlapped cell becomes a pair
-    where the problem allows pairs and the cell is an F and a B, otherwise its members run in turn,
-    as torch runs them.
+    where the problem allows pairs and the cell is an F and a B of different (stage, microbatch),
+    otherwise its members run in turn, as torch runs them.
 
     Raises
     ------
@@ -84,9 +84,13 @@ def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
 def _items(cell: Cell, problem: Problem) -> list[Item]:
     stages = problem.routes[0].stages
     ops = [Op(stages[a.stage], KIND_OF[a.letter], a.microbatch) for a in cell]
-    if problem.overlap is not None and [op.kind for op in ops] == ["F", "BW"]:
-        return [Pair(ops[0], ops[1])]
-    return list(ops)
+    forward = [op for op in ops if op.kind == "F"]
+    backward = [op for op in ops if op.kind == "BW"]
+    if problem.overlap is None or len(ops) != 2 or not forward or not backward:
+        return list(ops)
+    if forward[0][::2] == backward[0][::2]:  # a microbatch's own loss: the two can only take turns
+        return list(ops)
+    return [Pair(forward[0], backward[0])]
 
 
 def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> None:

@@ -1,0 +1,130 @@
+"""DualPipe and DualPipeV (DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.2.1)."""
+
+from __future__ import annotations
+
+from pipesat.errors import NotApplicable
+from pipesat.heuristics.placement import two_routes_of, vee_of
+from pipesat.heuristics.registry import published
+from pipesat.heuristics.row_writer import RowWriter
+from pipesat.heuristics.rows import schedule_by_rank
+from pipesat.ops import Item
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+
+_SOURCE = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024"
+
+
+@published(
+    "dualpipe",
+    placement="two routes",
+    splits=True,
+    pairs=True,
+    source=_SOURCE,
+    promises=("dualpipe_peak",),
+)
+def dualpipe(problem: Problem) -> Schedule:
+    """Two routes that meet head-on; forwards of one overlap backwards of the other.
+
+    For equal F, B and W and pairs of ``FB = F + BW``, as in the report's figure, the bubble is the
+    report's ``(p / 2 - 1)(FB + BW - 3 W)``. Every rank holds at most p + 1 activations. Where
+    pairs are not allowed, their members run in turn, the forward first.
+
+    Raises
+    ------
+    NotApplicable
+        Unless two routes with the same number of microbatches, at least p, pass an even number p
+        of devices in opposite directions.
+    """
+    ranks = two_routes_of(problem)
+    p = len(ranks)
+    if p % 2:
+        raise NotApplicable("needs an even number of devices")
+    n, other = (route.microbatches for route in problem.routes)
+    if n != other:
+        raise NotApplicable("needs the same number of microbatches on both routes")
+    if n < p:
+        raise NotApplicable(f"needs at least {p} microbatches on each route")
+
+    def row(rank: int) -> list[Item]:
+        near, far = ranks.stages[rank] if rank < p // 2 else ranks.stages[rank][::-1]
+        return _eight_steps(problem, (near, far), min(rank, p - 1 - rank), p // 2, n)
+
+    return schedule_by_rank(problem, ranks, row, "dualpipe")
+
+
+@published(
+    "dualpipev",
+    placement="vee",
+    splits=True,
+    pairs=True,
+    source=_SOURCE,
+    promises=("dualpipev_peak",),
+)
+def dualpipev(problem: Problem) -> Schedule:
+    """DualPipe cut in half and folded: one route in a V, each rank in the part of two.
+
+    Rank d's order is that of rank d of a DualPipe on 2p ranks, its second chunk in the place of
+    the opposite route; so the bubble is ``(p - 1)(FB + BW - 3 W)``, and every rank holds at most
+    2p + 1 chunk activations. The order is PyTorch's ``ScheduleDualPipeV``.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds two stages in a V, and there are at least 2p microbatches.
+    """
+    ranks = vee_of(problem)
+    p, m = len(ranks), problem.routes[0].microbatches
+    if m < 2 * p:
+        raise NotApplicable(f"needs at least {2 * p} microbatches")
+
+    def row(rank: int) -> list[Item]:
+        return _eight_steps(problem, ranks.stages[rank], rank, p, m)
+
+    return schedule_by_rank(problem, ranks, row, "dualpipev")
+
+
+def _eight_steps(
+    problem: Problem, stages: tuple[int, ...], rank: int, half: int, n: int
+) -> list[Item]:
+    """Row of a rank, ``rank`` counted from the nearer end of a pipeline of ``2 half`` ranks.
+
+    Chunk 0 is the stage that the rank is the nearer to the input of, chunk 1 the opposite one;
+    each has n microbatches.
+    """
+    writer = RowWriter(problem, stages)
+    before_middle = half - rank - 1
+    # 1: F0
+    for _ in range(2 * before_middle):
+        writer.forward(0)
+    # 2: F0 F1
+    for _ in range(rank + 1):
+        writer.forward(0)
+        writer.forward(1)
+    # 3: B1 W1 F1
+    for _ in range(before_middle):
+        writer.backward_input(1)
+        writer.oldest_weight()
+        writer.forward(1)
+    # 4, the steady state: (F0 + BW1) (F1 + BW0)
+    for number in range(n - 2 * half + rank + 1):
+        if number == 0 and before_middle == 0:  # nothing to gain yet from waiting for both inputs
+            writer.forward(0)
+            writer.backward(1)
+        else:
+            writer.pair(0, 1)
+        writer.pair(1, 0)
+    # 5: BW1 (F1 + BW0)
+    for _ in range(before_middle):
+        writer.backward(1)
+        writer.pair(1, 0)
+    # 6: BW1 BW0, the second half of them without W
+    for number in range(2 * (rank + 1)):
+        writer.backward(1 - number % 2, split=number > rank)
+    # 7: W B0
+    for _ in range(before_middle):
+        writer.oldest_weight()
+        writer.backward_input(0)
+    # 8: W
+    for _ in range(rank + 1):
+        writer.oldest_weight()
+    return writer.items

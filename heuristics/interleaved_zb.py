@@ -1,0 +1,40 @@
+"""Interleaved zero bubble, as torch has it (ScheduleInterleavedZeroBubble)."""
+
+from __future__ import annotations
+
+from pipesat.heuristics.alternate import alternate, with_late_weights
+from pipesat.heuristics.loops import DepthFirst, chunked_loop_of, full_groups, schedule_in_groups
+from pipesat.heuristics.registry import published
+from pipesat.ops import Item
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+
+NAME = "interleaved-zb"
+
+
+@published(
+    NAME,
+    placement="loop",
+    splits=True,
+    source="torch.distributed.pipelining; after Qi et al., ICLR 2024",
+)
+def interleaved_zb(problem: Problem) -> Schedule:
+    """ZB-H1 on a loop: GIS's warm-up, and on rank d the k-th W follows the (k + d)-th B.
+
+    With p dividing m, every rank holds up to ``p v`` chunk activations (those that wait for their
+    W included), and the bubble is ``(p - 1)(F + B - W) / v`` on a uniform loop without delays where
+    ``B >= W`` (F, B, W: of all v chunks). A stage that may not split runs BW for B.
+
+    Raises
+    ------
+    NotApplicable
+        Unless the stages of one route go round the devices twice or more.
+    """
+    ranks = chunked_loop_of(problem)
+    order = DepthFirst(ranks, full_groups(problem.routes[0].microbatches, len(ranks)))
+
+    def row(rank: int) -> list[Item]:
+        backwards = with_late_weights(problem, order.backwards(rank), rank)
+        return alternate(order.forwards(rank), backwards, order.warm_up(rank, per_hop=1))
+
+    return schedule_in_groups(problem, order, row, NAME)

@@ -1,0 +1,45 @@
+"""ZB-H2 (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 2)."""
+
+from __future__ import annotations
+
+from pipesat.heuristics.alternate import alternate, with_late_weights
+from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.registry import published
+from pipesat.heuristics.rows import schedule_by_rank
+from pipesat.ops import Item
+from pipesat.problem import Problem
+from pipesat.schedule import Schedule
+
+
+@published(
+    "zb-h2",
+    placement="one stage per device",
+    splits=True,
+    source="Qi et al., ICLR 2024",
+    promises=("zb_h2_span", "zb_h2_bubble", "zb_h2_peak"),
+)
+def zb_h2(problem: Problem) -> Schedule:
+    """``2 (p - d) - 1`` forwards before rank d's first B, and W of j after B of ``j + 2 d``.
+
+    The extra forwards fill the wait for the first gradient; the ``2 d`` weight gradients that are
+    left over move to the end, so that the ranks' rows become a parallelogram. Holds ``2 p - 1``
+    activations on rank 0. On a uniform chain with a small delay c and ``m >= 2 p - 1``, where
+    ``F >= W`` and ``F + B >= 2 W``, ``span = m (F + B + W) + (p - 1)(F + B - 2 W + 2 c)``: no
+    bubble at all if the three are equal and c is 0. A stage that may not split runs BW for B.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds exactly one stage of one route.
+    """
+    ranks = chain_of(problem)
+
+    def row(rank: int) -> list[Item]:
+        (stage,) = ranks.stages[rank]
+        m = problem.microbatches[stage]
+        passes = [(stage, microbatch) for microbatch in range(m)]
+        # one forward less than stands before the first B: the steady state begins with one
+        warm_up = min(2 * (len(ranks) - 1 - rank), m)
+        return alternate(passes, with_late_weights(problem, passes, 2 * rank), warm_up)
+
+    return schedule_by_rank(problem, ranks, row, "zb-h2")

@@ -1,0 +1,168 @@
+"""The text of ``pipesat compare``: one table, then what it left out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.baseline import PLACEMENT_OF
+from pipesat.cli.exits import one_line
+from pipesat.cli.table import Column, Line, table_lines, wrapped
+from pipesat.workflows import SOLVER_ROW, Comparison, Row
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+    from pipesat.schedule import Objective
+
+BASIS = (
+    "basis: same layers, devices, memory per device, link delays and microbatches. loop v=2 and "
+    "vee cut every stage in two equal parts (of odd amounts the first takes the odd unit); static "
+    "memory goes with its layers; the hop from the last device to the first takes the slowest "
+    "link's delay. bidirectional has two replicas of every layer, with the static memory of both, "
+    "and half of the microbatches in each direction."
+)
+
+
+def print_comparison(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> None:
+    """Print the rows of all comparisons, the best valid one first; nothing is cut or wrapped."""
+    from pipesat.cli.console import stdout
+
+    width = stdout().width
+    problem, objective = comparisons[0].problem, comparisons[0].result.objective
+    typer.echo(wrapped(_title(problem, objective), width))
+    typer.echo("")
+    lines = list(_lines(comparisons, rows))
+    for line in table_lines(_columns(comparisons, objective), lines, width):
+        typer.echo(line)
+    typer.echo("")
+    for text in (*_notes(comparisons), *_left_out(comparisons, rows)):
+        typer.echo(wrapped(text, width))
+    if len(comparisons) > 1:
+        typer.echo(wrapped(BASIS, width))
+
+
+def _title(problem: Problem, objective: Objective) -> str:
+    units = [f"times in {problem.time_unit}"] * bool(problem.time_unit)
+    units += [f"memory in {problem.memory_unit}"] * bool(problem.memory_unit)
+    heading = "; ".join([*units, f"order and ratios by {objective}"])
+    return one_line(f"{problem.name or 'problem'}: {heading}")
+
+
+def _columns(comparisons: Sequence[Comparison], objective: Objective) -> list[Column]:
+    """The table's columns; a narrow terminal loses the other objective's figures first."""
+    spare = {"makespan": 0, "span": 3} if objective == "makespan" else {"makespan": 3, "span": 0}
+    columns = [Column("schedule", number=False)]
+    if len(comparisons) > 1:
+        columns.append(Column("placement", number=False))
+    columns += [
+        Column("makespan", spare=spare["makespan"] and 2),
+        Column("span", spare=spare["span"] and 2),
+        Column("bubble\nof\nmakespan", spare=spare["makespan"]),
+        Column("bubble\nof\nspan", spare=spare["span"]),
+        Column("peak\nmemory", spare=1),
+    ]
+    if any(device.memory is not None for device in comparisons[0].problem.devices):
+        columns.append(Column("of\ncap"))
+    return [*columns, Column("to\nbest"), Column("to\nbound")]
+
+
+def _lines(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[Line]:
+    """Valid rows from the best on, then those over the cap."""
+    objective = comparisons[0].result.objective
+    problems = {c.placement: c.problem for c in comparisons}
+    capped = any(device.memory is not None for device in comparisons[0].problem.devices)
+    several = len(comparisons) > 1
+
+    def rank(row: Row) -> tuple[int, bool]:
+        return row.value(objective) or 0, row.name != SOLVER_ROW
+
+    def cells(row: Row) -> list[str]:
+        from pipesat.cli.console import number, percent
+
+        bubble = row.bubble or {"makespan": None, "span": None}
+        peak, share = _peak(problems[row.placement], row)
+        return [
+            row.name,
+            *([row.placement or ""] if several else []),
+            number(row.makespan),
+            number(row.span),
+            percent(bubble["makespan"]),
+            percent(bubble["span"]),
+            number(peak),
+            *([percent(share, 1)] if capped else []),
+            _ratio(row.ratio_to_best),
+            _ratio(row.ratio_to_bound),
+        ]
+
+    yield from map(cells, sorted((row for row in rows if row.valid), key=rank))
+    over = [row for row in rows if _over(problems[row.placement], row)]
+    if over:
+        yield "over the cap:"
+        yield from map(cells, sorted(over, key=rank))
+
+
+def _peak(problem: Problem, row: Row) -> tuple[int | None, float | None]:
+    """Peak memory of the device that is nearest to its cap (or farthest over it), and its share."""
+    shares = [
+        (peak / device.memory if device.memory else float(peak > 0), peak)
+        for device, peak in zip(problem.devices, row.peak_memory or (), strict=False)
+        if device.memory is not None
+    ]
+    if not shares:
+        return max(row.peak_memory or (), default=None), None
+    share, peak = max(shares)
+    return peak, share
+
+
+def _over(problem: Problem, row: Row) -> bool:
+    pairs = zip(problem.devices, row.peak_memory or (), strict=False)
+    return any(device.memory is not None and peak > device.memory for device, peak in pairs)
+
+
+def _ratio(ratio: float | None) -> str:
+    """Show a ratio; ``1`` only if it is exactly 1."""
+    return "-" if ratio is None else "1" if ratio == 1 else f"{ratio:.4f}"
+
+
+def _notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """What the solver proved, problem by problem."""
+    for comparison in comparisons:
+        result = comparison.result
+        where = f"{SOLVER_ROW} ({comparison.placement})" if comparison.placement else SOLVER_ROW
+        if result.schedule is None:
+            why_not = result.explanation or "no schedule found in time"
+            yield f"{where}: {one_line(why_not)}"
+            continue
+        bound = result.lower_bound
+        proof = "no bound" if bound is None else f"bound {bound.value}, {one_line(bound.source)}"
+        if result.status == "optimal":
+            yield f"{where}: proven optimal ({proof})"
+        else:
+            yield f"{where}: gap {100 * (result.gap or 0):.2f} % ({proof})"
+
+
+def _left_out(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[str]:
+    """Baselines without a line in the table, those with one reason together."""
+    problems = {c.placement: c.problem for c in comparisons}
+    reasons: dict[str, str] = {}
+    shown = {row.name for row in rows if row.valid or _over(problems[row.placement], row)}
+    for row in rows:
+        if row.name not in shown and row.name != SOLVER_ROW and _wanted(row):
+            reasons[row.name] = one_line(row.why_not or "")
+    groups: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        groups.setdefault(reason, []).append(name)
+    if groups:
+        yield "do not apply:"
+    for reason, names in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
+        yield f"  {', '.join(names)}: {reason}"
+
+
+def _wanted(row: Row) -> bool:
+    """Whether a row's reason is the one to tell: that of the placement the schedule is made for."""
+    from pipesat.heuristics import BASELINES
+
+    home = PLACEMENT_OF[BASELINES[row.name].placement]
+    return row.placement is None or home == "any" or row.placement.startswith(home)

@@ -1,0 +1,236 @@
+"""``pipesat problem new``."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from pipesat.cli.exits import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipesat.placements import Costs, Setting
+
+app = typer.Typer(no_args_is_help=True)
+
+_LIST = "N[,N...]"
+
+
+class PlacementName(StrEnum):
+    """Where stages lie."""
+
+    chain = "chain"
+    loop = "loop"
+    vee = "vee"
+    bidirectional = "bidirectional"
+
+
+class SplitName(StrEnum):
+    """How layers are cut into stages."""
+
+    even = "even"
+    balanced = "balanced"
+
+
+class BackwardName(StrEnum):
+    """Which backwards may run."""
+
+    always_split = "split"
+    always_fused = "fused"
+    either = "either"
+
+
+Devices: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", min=1, max=4096, help="Pipeline ranks.")
+]
+Microbatches: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Microbatches, of both directions together.")
+]
+Forward: TypeAlias = Annotated[str, typer.Option("--F", metavar=_LIST, help="Forward time.")]
+BackwardInput: TypeAlias = Annotated[
+    str, typer.Option("--B", metavar=_LIST, help="Time of the backward for the input gradient.")
+]
+BackwardWeight: TypeAlias = Annotated[
+    str, typer.Option("--W", metavar=_LIST, help="Time of the backward for the weight gradient.")
+]
+Fused: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--BW", metavar=_LIST, help="Time of both fused.", show_default="B + W"),
+]
+HeldAfterF: TypeAlias = Annotated[
+    str, typer.Option("--held-after-F", metavar=_LIST, help="Memory from F to the end of B.")
+]
+HeldAfterB: TypeAlias = Annotated[
+    str, typer.Option("--held-after-B", metavar=_LIST, help="Memory from B to the end of W.")
+]
+Layers: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, max=1_000_000, help="Costs are those of N layers.", show_default="no"
+    ),
+]
+Split: TypeAlias = Annotated[
+    SplitName, typer.Option(help="Layers per stage: equally many, or so that times balance.")
+]
+Placement: TypeAlias = Annotated[PlacementName, typer.Option(help="Where the stages lie.")]
+Chunks: TypeAlias = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Stages per device of a loop.", show_default="2"),
+]
+Comm: TypeAlias = Annotated[int, typer.Option(metavar="N", min=0, help="Delay of every link.")]
+Memory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar=_LIST,
+        help="Capacity, one for all devices or one each; 1f1b*0.75: that share of 1F1B's peak.",
+        show_default="unlimited",
+    ),
+]
+Static: TypeAlias = Annotated[
+    str, typer.Option(metavar=_LIST, help="Memory that is always taken, as --memory.")
+]
+BackwardKind: TypeAlias = Annotated[BackwardName, typer.Option(help="Which backwards may run.")]
+Overlap: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NUM/DEN", help="Allow pairs of F and BW.", show_default="none"),
+]
+Output: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="File to write.", show_default="stdout"),
+]
+
+
+@app.callback()
+def _group() -> None:
+    """Write problem files."""
+
+
+@app.command()
+def new(
+    devices: Devices,
+    microbatches: Microbatches,
+    forward: Forward,
+    backward_input: BackwardInput,
+    backward_weight: BackwardWeight,
+    fused: Fused = None,
+    held_after_f: HeldAfterF = "0",
+    held_after_b: HeldAfterB = "0",
+    layers: Layers = None,
+    split: Split = SplitName.even,
+    placement: Placement = PlacementName.chain,
+    chunks: Chunks = None,
+    comm: Comm = 0,
+    memory: Memory = None,
+    static: Static = "0",
+    backward: BackwardKind = BackwardName.either,
+    overlap: Overlap = None,
+    name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
+    time_unit: Annotated[str, typer.Option(help="Of all times.")] = "",
+    memory_unit: Annotated[str, typer.Option(help="Of all memory amounts.")] = "",
+    output: Output = None,
+) -> None:
+    """Write a problem from the costs of stages, or of layers that are cut into stages.
+
+    A cost is one number for every stage (with --layers: for every layer), or a list with one each.
+    Lists that are longer than there are stages are of layers.
+    """
+    from pipesat.cli.costs import costs_of, numbers, ratio
+    from pipesat.placements import PLACEMENTS, Setting
+
+    setting = Setting(
+        devices=devices,
+        microbatches=microbatches,
+        comm=comm,
+        static=numbers("--static", static),
+        backward=backward.value,
+        overlap=None if overlap is None else ratio("--overlap", overlap),
+        name=name,
+        time_unit=time_unit,
+        memory_unit=memory_unit,
+    )
+    v = _chunks(placement, chunks)
+    texts = {
+        "F": forward,
+        "B": backward_input,
+        "W": backward_weight,
+        "BW": fused,
+        "held_after_F": held_after_f,
+        "held_after_B": held_after_b,
+    }
+    costs = costs_of(texts, layers, _stages(placement, devices, v))
+    document = PLACEMENTS[placement.value](costs, setting, v, split.value)
+    if memory is not None:
+        _set_memory(document, memory, costs, setting, split)
+    _write(document, output)
+
+
+def _chunks(placement: PlacementName, chunks: int | None) -> int:
+    from pipesat.errors import BadInput
+
+    if chunks is not None and placement is not PlacementName.loop:
+        raise BadInput("only a loop has a choice: --placement loop", where="--chunks", value=chunks)
+    return chunks or 2
+
+
+def _stages(placement: PlacementName, devices: int, chunks: int) -> int:
+    """How many stages the layers are cut into."""
+    from pipesat.errors import BadInput
+    from pipesat.files.problem_file import MOST_STAGES
+    from pipesat.placements import stage_count
+
+    stages = stage_count(placement.value, devices, chunks)
+    if stages > MOST_STAGES:
+        raise BadInput(f"{stages} stages, expected at most {MOST_STAGES}", where="--chunks")
+    return stages
+
+
+def _set_memory(
+    document: dict[str, Any], text: str, costs: Sequence[Costs], setting: Setting, split: SplitName
+) -> None:
+    """Give every device its capacity; a share of 1F1B's peak comes on top of its static memory."""
+    from pipesat.cli.costs import numbers, share_of_1f1b
+    from pipesat.placements import peak_of_1f1b, per_device
+
+    share = share_of_1f1b(text)
+    if share is None:
+        capacities = per_device(numbers("--memory", text), setting.devices, "--memory")
+    else:
+        peak = round(share * peak_of_1f1b(costs, setting, split.value))
+        capacities = [device.get("static", 0) + peak for device in document["devices"]]
+    document["devices"] = [
+        {"memory": capacity} | device
+        for capacity, device in zip(capacities, document["devices"], strict=True)
+    ]
+
+
+def _write(document: dict[str, Any], output: Path | None) -> None:
+    """Write a document that is a valid problem into a file, or on stdout."""
+    from pipesat.files.atomic import write_file
+    from pipesat.files.problem_file import parse_problem
+
+    problem = parse_problem(document, "problem new")
+    text = "".join(_lines(document))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_file(output, text.encode())
+    counts = f"{len(problem.devices)} devices, {len(problem.stages)} stages"
+    microbatches = sum(route.microbatches for route in problem.routes)
+    typer.echo(one_line(f"{counts}, {microbatches} microbatches, written to {output}"))
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    """A document's text: one line per key, device, stage and route. ASCII."""
+    entries = []
+    for key, value in document.items():
+        if isinstance(value, list):
+            rows = ",\n  ".join(json.dumps(entry) for entry in value)
+            entries.append(f" {json.dumps(key)}: [\n  {rows}\n ]")
+        else:
+            entries.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    return ["{\n", ",\n".join(entries), "\n}\n"]

@@ -1,0 +1,58 @@
+"""``pipesat steps``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile
+from pipesat.cli.exits import one_line
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+    from pipesat.steps import Step, Steps
+
+
+def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False) -> None:
+    """List each rank's steps, sends and receives included, in an order that cannot deadlock.
+
+    Sends and receives may block until the other side is there.
+    """
+    from pipesat.cli.console import print_json, stdout
+    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.errors import Fault
+    from pipesat.files.problem_file import read_problem
+    from pipesat.picture.grid import text_grid
+    from pipesat.step_check import step_faults
+    from pipesat.steps import steps_of
+
+    data = read_problem(problem)
+    timed = read_valid_schedule(schedule, data)
+    lists = steps_of(data, timed)
+    if faults := step_faults(data, timed.order, lists):
+        raise Fault(f"the steps cannot run: {faults[0]}")
+    if as_json:
+        print_json([_rank_document(data, rank, row) for rank, row in enumerate(lists)])
+        return
+    typer.echo(text_grid(data, timed, stdout().width))
+    _print_lists(data, lists)
+
+
+def _rank_document(problem: Problem, rank: int, row: tuple[Step, ...]) -> dict[str, Any]:
+    return {
+        "device": rank,
+        "name": problem.device_name(rank),
+        "steps": [{"step": s.kind, "op": str(s.item), "peer": s.peer} for s in row],
+    }
+
+
+def _print_lists(problem: Problem, lists: Steps) -> None:
+    for rank, row in enumerate(lists):
+        transfers = sum(step.peer is not None for step in row)
+        name = one_line(problem.device_name(rank))
+        typer.echo(f"\n{name}: {len(row) - transfers} compute steps, {transfers} transfers")
+        for kind, item, peer in row:
+            way = "from" if kind.startswith("Recv") else "to"
+            where = "" if peer is None else f" {way} {one_line(problem.device_name(peer))}"
+            typer.echo(f"  {kind:<18} {item}{where}")

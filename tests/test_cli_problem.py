@@ -1,0 +1,177 @@
+"""pipesat problem new: flags to a problem file that every other command reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipesat.files.problem_file import parse_problem, read_problem
+from tests.conftest import Run
+
+BASIC = ("--devices", 2, "--microbatches", 4, "--F", 10, "--B", 11, "--W", 7)
+
+
+def new(cli: Run, *more: object) -> Any:
+    outcome = cli("problem", "new", *BASIC, *more)
+    assert (outcome.code, outcome.err) == (0, "")
+    parse_problem(outcome.json)
+    return outcome.json
+
+
+def test_the_least_that_has_to_be_said(cli: Run) -> None:
+    stage = {"F": 10, "B": 11, "W": 7}
+    assert new(cli) == {
+        "format": "pipesat.problem/1",
+        "microbatches": 4,
+        "devices": [{}, {}],
+        "stages": [{"device": 0} | stage, {"device": 1} | stage],
+        "comm": {"default": 0},
+    }
+
+
+def test_every_flag(cli: Run) -> None:
+    document = new(
+        cli, "--BW", "16,17", "--held-after-F", "5,6", "--held-after-B", 2, "--comm", 3,
+        "--memory", "100,200", "--static", 8, "--backward", "fused", "--overlap", "3/4",
+        "--name", "n", "--time-unit", "us", "--memory-unit", "MiB",
+    )  # fmt: skip
+    assert document == {
+        "format": "pipesat.problem/1",
+        "name": "n", "time_unit": "us", "memory_unit": "MiB",
+        "microbatches": 4,
+        "devices": [{"memory": 100, "static": 8}, {"memory": 200, "static": 8}],
+        "stages": [
+            {"device": 0, "F": 10, "B": 11, "W": 7, "BW": 16, "held_after_F": 5,
+             "held_after_B": 2, "backward": "fused"},
+            {"device": 1, "F": 10, "B": 11, "W": 7, "BW": 17, "held_after_F": 6,
+             "held_after_B": 2, "backward": "fused"},
+        ],
+        "comm": {"default": 3},
+        "overlap": {"FB": [3, 4]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "devices"),
+    [
+        (["--placement", "chain"], [0, 1]),
+        (["--placement", "loop"], [0, 1, 0, 1]),
+        (["--placement", "loop", "--chunks", 3], [0, 1, 0, 1, 0, 1]),
+        (["--placement", "vee"], [0, 1, 1, 0]),
+        (["--placement", "bidirectional"], [0, 1, 1, 0]),
+    ],
+)
+def test_placements(cli: Run, flags: list[object], devices: list[int]) -> None:
+    document = new(cli, *flags)
+    assert [stage["device"] for stage in document["stages"]] == devices
+    assert {stage["F"] for stage in document["stages"]} == {10}  # one number is that of a stage
+    assert ("routes" in document) == ("bidirectional" in flags)
+
+
+def test_layers_are_cut_evenly_or_balanced(cli: Run) -> None:
+    # five equal layers: 3 and 2
+    assert [s["F"] for s in new(cli, "--layers", 5)["stages"]] == [30, 20]
+    # F 30 10 10 10 and B + W = 18 each: whole layers of 48, 28, 28, 28; evenly 76 and 56, and no
+    # cut is better: after the first layer it would be 48 and 84
+    layers = ("--F", "30,10,10,10")
+    assert [s["F"] for s in new(cli, *layers)["stages"]] == [40, 20]
+    assert [s["F"] for s in new(cli, *layers, "--split", "balanced")["stages"]] == [40, 20]
+    # 100 + 18, then 28 three times: after the first, 118 and 84
+    heavy = ("--F", "100,10,10,10")
+    assert [s["F"] for s in new(cli, *heavy)["stages"]] == [110, 20]
+    assert [s["F"] for s in new(cli, *heavy, "--split", "balanced")["stages"]] == [100, 30]
+
+
+@pytest.mark.parametrize(
+    ("text", "capacity"),
+    # p = 2, a = 100: 1F1B holds 2 * 100 on the first device; static 7 comes on top
+    [("1f1b", 207), ("1f1b*0.75", 157), ("1F1B * 1.5", 307), ("1f1b*0", 7), ("12", 12)],
+)
+def test_memory_as_a_share_of_1f1bs(cli: Run, text: str, capacity: int) -> None:
+    document = new(cli, "--held-after-F", 100, "--static", 7, "--memory", text)
+    assert [device["memory"] for device in document["devices"]] == [capacity] * 2
+
+
+def test_the_share_is_of_the_same_layers_whatever_the_placement(cli: Run) -> None:
+    for placement in ("chain", "loop", "vee", "bidirectional"):
+        flags = ("--layers", 4, "--held-after-F", 10, "--memory", "1f1b", "--placement", placement)
+        assert new(cli, *flags)["devices"] == [{"memory": 40}] * 2  # two in flight, 20 each
+
+
+def test_a_file_is_written_that_other_commands_read(cli: Run, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    outcome = cli("problem", "new", *BASIC, "--placement", "vee", "-o", path)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == f"2 devices, 4 stages, 4 microbatches, written to {path}\n"
+    assert len(read_problem(path).stages) == 4
+    assert [file.name for file in tmp_path.iterdir()] == ["p.json"]
+    assert cli("baseline", "list-scheduling", path, "-o", tmp_path / "s.json").code == 0
+    assert path.read_text().count("\n") < 20  # a stage a line: to be read and edited
+
+
+def test_names_of_any_characters(cli: Run) -> None:
+    name = '[red]ü\x1b\U0001f600"'
+    outcome = cli("problem", "new", *BASIC, "--name", name)
+    assert outcome.out.isascii()
+    assert json.loads(outcome.out)["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--F", "ten"], "--F: got 'ten', expected a whole number or several"),
+        (["--F", "-1"], "--F: got '-1', expected a whole number"),
+        (["--F", "1.5"], "--F: got '1.5'"),
+        (["--F", "1,,2"], "--F: got '1,,2'"),
+        (["--F", "١"], "--F: got '١'"),
+        (["--F", "1,2", "--B", "1,2,3"], "--B: 3 numbers, expected 2 as --F says"),
+        (["--layers", 4, "--W", "1,2"], "--W: 2 numbers, expected 4 as --layers says"),
+        (["--layers", 1], "stages: got 2, expected at most 1, one per layer"),
+        (["--F", "9999999999999"], r"stages\[0\].F: got 9999999999999, expected an integer"),
+        (["--chunks", 2], "--chunks: got 2, only a loop has a choice"),
+        (["--placement", "loop", "--chunks", 9000], "--chunks: 18000 stages, expected at most"),
+        (["--placement", "bidirectional", "--microbatches", 1], "microbatches: got 1, expected"),
+        (["--memory", "1f1b*x"], r"--memory: got '1f1b\*x'"),
+        (["--memory", "1,2,3"], "--memory: 3 values, expected 2, one per device"),
+        (["--static", "1,2,3"], "static: 3 values, expected 2"),
+        (["--overlap", "0.75"], "--overlap: got '0.75', expected NUM/DEN"),
+        (["--overlap", "0/4"], r"overlap.FB\[0\]: got 0"),
+        (["--microbatches", 10**9], "ops, expected at most"),
+    ],
+)
+def test_bad_values(cli: Run, flags: list[object], complaint: str, tmp_path: Path) -> None:
+    outcome = cli("problem", "new", *BASIC, *flags, "-o", tmp_path / "p.json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert re.fullmatch(rf"pipesat: error: .*{complaint}.*\n", outcome.err), outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["problem"],
+        ["problem", "old"],
+        ["problem", "new"],
+        ["problem", "new", *BASIC[:-2]],
+        ["problem", "new", *BASIC, "--devices", "0"],
+        ["problem", "new", *BASIC, "--devices", "5000"],
+        ["problem", "new", *BASIC, "--microbatches", "many"],
+        ["problem", "new", *BASIC, "--placement", "ring"],
+        ["problem", "new", *BASIC, "--comm", "-1"],
+        ["problem", "new", *BASIC, "--backward", "none"],
+    ],
+)
+def test_wrong_usage_exits_with_2(cli: Run, arguments: list[object]) -> None:
+    outcome = cli(*arguments)
+    assert outcome.code == 2
+    assert re.search("Usage: |─ Error ─", outcome.err + outcome.out)
+
+
+def test_a_folder_that_is_missing(cli: Run, tmp_path: Path) -> None:
+    outcome = cli("problem", "new", *BASIC, "-o", tmp_path / "no" / "p.json")
+    assert outcome.code == 2
+    assert "cannot write" in outcome.err
