@@ -33,6 +33,7 @@ def solve(
     time_limit: float = 60.0,
     workers: int | None = None,
     seed: int = 0,
+    deterministic: bool = False,
     target: str | None = None,
     listener: Callable[[Improvement], None] | None = None,
     stop: threading.Event | None = None,
@@ -45,6 +46,8 @@ def solve(
 
     Parameters
     ----------
+    deterministic
+        One result for one seed, whatever the load: one thread, limits in deterministic time.
     target
         ``"torch"`` makes what torch cannot do part of the problem (its first stage's backward is
         whole), so that value and bound are those of orders that run there.
@@ -69,7 +72,8 @@ def solve(
         time_limit=time_limit,
         workers=workers,
         seed=seed,
-        warm_starts=_starts(searched, lambda: time.monotonic() > expires),
+        deterministic=deterministic,
+        warm_starts=_starts(searched, lambda: not deterministic and time.monotonic() > expires),
         listener=listener,
         stop=stop,
     )

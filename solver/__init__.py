@@ -6,5 +6,6 @@ The only package that imports ortools.
 from __future__ import annotations
 
 from pipesat.solver.driver import solve, usable_cores
+from pipesat.solver.parts import Parts
 
-__all__ = ["solve", "usable_cores"]
+__all__ = ["Parts", "solve", "usable_cores"]

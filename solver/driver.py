@@ -12,10 +12,11 @@ from pipesat.bounds import closed_form_bound
 from pipesat.errors import Infeasible
 from pipesat.feasibility import preflight
 from pipesat.problem import Problem
-from pipesat.result import Baseline, Result, Status
+from pipesat.result import Baseline, Bound, Result, Status
 from pipesat.schedule import Objective, Schedule
 from pipesat.solver import portfolio
 from pipesat.solver.incumbent import Clock, Incumbent, Listener
+from pipesat.solver.parts import ALL_PARTS, Parts
 
 _SHARE_OF_SEARCH = 0.5  # of the time limit, where warm starts alone would take it all
 
@@ -28,6 +29,7 @@ def solve(
     workers: int | None = None,
     seed: int = 0,
     deterministic: bool = False,
+    parts: Parts = ALL_PARTS,
     warm_starts: Iterable[Schedule] = (),
     listener: Listener | None = None,
     stop: threading.Event | None = None,
@@ -44,6 +46,8 @@ def solve(
     deterministic
         Make the result depend on the seed alone, not on the machine's load: one thread, limits in
         CP-SAT's deterministic time (roughly seconds), every warm start taken.
+    parts
+        What takes part in the search; everything, except in an ablation.
     listener
         Called with every improvement of value or bound, from any thread.
     stop
@@ -66,13 +70,18 @@ def solve(
     except Infeasible as error:
         notes = [str(error)]
     else:
-        incumbent.raise_bound(closed_form_bound(problem, objective))
+        nothing = Bound(0, "nothing takes less than no time")
+        incumbent.raise_bound(
+            closed_form_bound(problem, objective) if parts.closed_forms else nothing
+        )
         reserved = time_limit * _SHARE_OF_SEARCH
         baseline = _take_warm_starts(incumbent, warm_starts, stop, reserved)
         if incumbent.schedule is None:
             notes.append("ended before any schedule that fits was made")
         elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
-            notes += portfolio.search(problem, incumbent, workers=workers, seed=seed, stop=stop)
+            notes += portfolio.search(
+                problem, incumbent, workers=workers, seed=seed, parts=parts, stop=stop
+            )
     return Result(
         problem=problem,
         status="infeasible" if incumbent.bound is None else _status(incumbent),

@@ -12,13 +12,20 @@ from pipesat.problem import Problem
 from pipesat.solver.cpsat import Runner
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.neighbourhood.search import WindowSearch
+from pipesat.solver.parts import Parts
 from pipesat.solver.proof import ProofSearch
 
 _POLL = 0.05  # seconds between looks at the clock and the stop flag
 
 
 def search(
-    problem: Problem, incumbent: Incumbent, *, workers: int, seed: int, stop: threading.Event
+    problem: Problem,
+    incumbent: Incumbent,
+    *,
+    workers: int,
+    seed: int,
+    parts: Parts,
+    stop: threading.Event,
 ) -> list[str]:
     """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
 
@@ -26,14 +33,17 @@ def search(
     """
     clock = incumbent.clock
     threads = 1 if clock.deterministic else workers
-    runners = [Runner(clock, 1), Runner(clock, max(1, threads - 1))]
+    windows_workers = 1 if parts.windows else 0
+    runners = [Runner(clock, 1), Runner(clock, max(1, threads - windows_workers))]
     windows = WindowSearch(problem, incumbent, runner=runners[0], seed=seed)
-    proofs = ProofSearch(problem, incumbent, runner=runners[1], seed=seed)
+    proofs = ProofSearch(problem, incumbent, runner=runners[1], seed=seed, parts=parts)
 
     def over() -> bool:
         return stop.is_set() or incumbent.proven or not clock.left
 
-    if threads == 1:
+    if not parts.windows:
+        lanes = [_repeat(proofs.step, lambda: over() or proofs.finished)]
+    elif threads == 1:
         lanes = [_turns(windows, proofs, over)]
     else:
         lanes = [

@@ -21,6 +21,7 @@ from pipesat.solver.cpsat import FOUND, Runner
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.model import Model, build_model, model_is_exact
 from pipesat.solver.model.size import model_size
+from pipesat.solver.parts import ALL_PARTS, Parts
 
 SOURCE = "CP-SAT"
 LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
@@ -52,11 +53,17 @@ class ProofSearch:
     """Raises an incumbent's bound, relaxation by relaxation."""
 
     def __init__(
-        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+        self,
+        problem: Problem,
+        incumbent: Incumbent,
+        *,
+        runner: Runner,
+        seed: int,
+        parts: Parts = ALL_PARTS,
     ) -> None:
         self.problem, self.incumbent, self.runner = problem, incumbent, runner
         self.rng = random.Random(seed)  # noqa: S311
-        self.seed = seed
+        self.seed, self.parts = seed, parts
         self.exact = model_is_exact(problem)
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
         self.reach: dict[Devices, int] = {}  # value of a schedule of these devices: they prove less
@@ -67,9 +74,8 @@ class ProofSearch:
         self.finished = incumbent.value is None or incumbent.value > LARGEST_TIME
         if self.finished:
             self.notes.append("times beyond 2^52 are not exact in CP-SAT's reports: no proof tried")
-        self.queue = deque(
-            Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in self._tightest_first()
-        )
+        singles = self._tightest_first() if parts.relaxations else []
+        self.queue = deque(Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in singles)
 
     @property
     def report(self) -> str:
@@ -99,7 +105,11 @@ class ProofSearch:
         """Queue the whole model and larger relaxations, with more time than before."""
         self.limit *= _MORE_TIME
         self.size = self.size % max(1, len(self.all) - 1) + 1
-        drawn = [self._draw() for _ in range(_DRAWS)] if len(self.all) > 1 else []
+        drawn = (
+            [self._draw() for _ in range(_DRAWS)]
+            if self.parts.relaxations and len(self.all) > 1
+            else []
+        )
         self.queue.append(Attempt(self.all, 1.0, 2 * self.limit))
         self.queue += [Attempt(d, _SHARE, self.limit) for d in dict.fromkeys(drawn)]
         if not any(self._fits(attempt.devices) for attempt in self.queue):
@@ -135,7 +145,14 @@ class ProofSearch:
         bound, value = incumbent.bound.value, incumbent.value
         target = bound + round(attempt.share * (value - bound))
         whole = attempt.devices == self.all
-        model = build_model(self.problem, incumbent.objective, bound, target, attempt.devices)
+        model = build_model(
+            self.problem,
+            incumbent.objective,
+            bound,
+            target,
+            attempt.devices,
+            staircase=self.parts.staircase,
+        )
         if whole:  # a hint leads relaxations astray
             model.hint(incumbent.schedule)
         solutions = Solutions(model, incumbent) if whole else None

@@ -44,11 +44,18 @@ Workers: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--workers", metavar="N", min=1, max=1024, show_default="cores it may use",
-        help="Threads of the exact search.",
+        help="Threads of the search.",
     ),
 ]  # fmt: skip
 Seed: TypeAlias = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the exact search.")
+    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
+]
+Deterministic: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        help="One result for one seed, whatever the load: one thread, limits in solver time.",
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from pipesat.cli.arguments import (
     AsJson,
+    Deterministic,
     ObjectiveName,
     OutputFolder,
     ProblemFile,
@@ -36,6 +37,7 @@ def solve(
         TargetName | None,
         typer.Option("--for", help="Optimise what this runtime can run.", show_default="any"),
     ] = None,
+    deterministic: Deterministic = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the best schedule within the time limit, with a proven lower bound.
@@ -63,6 +65,7 @@ def solve(
                 time_limit=time_limit,
                 workers=workers,
                 seed=seed,
+                deterministic=deterministic,
                 target=None if target is None else target.value,
                 listener=progress,
                 stop=interrupts.stop,

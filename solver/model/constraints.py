@@ -10,12 +10,12 @@ from pipesat.solver.model.staircase import add_memory_by_staircase, staircase_ap
 from pipesat.solver.model.variables import Variables
 
 
-def add_constraints(v: Variables) -> None:
+def add_constraints(v: Variables, *, staircase: bool = True) -> None:
     """Add all of them."""
     add_one_op_at_a_time(v)
     add_dataflow(v)
     add_microbatch_order(v)
-    add_memory(v)
+    add_memory(v, staircase=staircase)
 
 
 def add_one_op_at_a_time(v: Variables) -> None:
@@ -57,13 +57,13 @@ def add_microbatch_order(v: Variables) -> None:
             v.cp.add(after.start >= before.start)
 
 
-def add_memory(v: Variables) -> None:
+def add_memory(v: Variables, *, staircase: bool = True) -> None:
     """Memory of each device stays within its capacity, by the encoding that suits the device."""
     for device in range(len(v.problem.devices)):
         stages = v.problem.stages_on[device]
         if v.problem.devices[device].room is None or not v.kept.issuperset(stages):
             continue
-        if staircase_applies(v.problem, device):
+        if staircase and staircase_applies(v.problem, device):
             add_memory_by_staircase(v, device)
         else:
             add_memory_by_order(v, device)

@@ -76,10 +76,13 @@ def build_model(
     lower: int,
     upper: int,
     devices: Collection[int] | None = None,
+    *,
+    staircase: bool = True,
 ) -> Model:
     """Model all schedules with an objective between ``lower`` and ``upper`` (time units).
 
-    With ``devices``, a relaxation: only their ops, all other devices never busy.
+    With ``devices``, a relaxation: only their ops, all other devices never busy. Without
+    ``staircase``, order literals count the memory of every device.
     """
     cp = cp_model.CpModel()
     times = model_times(problem)
@@ -89,7 +92,7 @@ def build_model(
         farthest = max((*times.forward_delay, *times.backward_delay), default=0)
         horizon = len(problem.devices) * (upper_bound + farthest)
     variables = add_variables(cp, problem, times, horizon, devices)
-    add_constraints(variables)
+    add_constraints(variables, staircase=staircase)
     value = add_objective(variables, objective, -(-lower // times.unit), upper_bound)
     return Model(variables, objective, value)
 

@@ -1,0 +1,32 @@
+"""Which parts of the search take part: all of them, except in an ablation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Switches for measuring what each part is worth (experiments/ has the figures).
+
+    What warm starts are worth is measured by handing in fewer.
+
+    Parameters
+    ----------
+    closed_forms
+        The bounds of :mod:`pipesat.bounds`.
+    staircase
+        The staircase of devices with one stage; without, order literals count their memory.
+    windows
+        Large-neighbourhood search.
+    relaxations
+        Models of some devices; without, only the whole model is tried.
+    """
+
+    closed_forms: bool = True
+    staircase: bool = True
+    windows: bool = True
+    relaxations: bool = True
+
+
+ALL_PARTS = Parts()
