@@ -1,6 +1,7 @@
 """The search after the warm starts: one half improves the schedule, the other raises the bound.
 
-With one thread the two take turns; with more, window search has one thread and proofs the others.
+With one thread the two take turns. With more, window search has one, which it shares with proofs
+once it stops helping, and proofs have the others.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pipesat.solver.neighbourhood.search import WindowSearch
 from pipesat.solver.parts import Parts
 from pipesat.solver.proof import ProofSearch
 
+_PATIENCE = 5.0  # seconds of window search without an improvement
 _POLL = 0.05  # seconds between looks at the clock and the stop flag
 
 
@@ -33,23 +35,20 @@ def search(
     """
     clock = incumbent.clock
     threads = 1 if clock.deterministic else workers
-    windows_workers = 1 if parts.windows else 0
-    runners = [Runner(clock, 1), Runner(clock, max(1, threads - windows_workers))]
+    windows_threads = 1 if parts.windows else 0
+    runners = [Runner(clock, 1), Runner(clock, 1), Runner(clock, max(1, threads - windows_threads))]
     windows = WindowSearch(problem, incumbent, runner=runners[0], seed=seed)
-    proofs = ProofSearch(problem, incumbent, runner=runners[1], seed=seed, parts=parts)
+    proofs = ProofSearch(problem, incumbent, seed=seed, parts=parts)
 
     def over() -> bool:
         return stop.is_set() or incumbent.proven or not clock.left
 
-    if not parts.windows:
-        lanes = [_repeat(proofs.step, lambda: over() or proofs.finished)]
-    elif threads == 1:
-        lanes = [_turns(windows, proofs, over)]
-    else:
-        lanes = [
-            _repeat(windows.step, over),
-            _repeat(proofs.step, lambda: over() or proofs.finished),
-        ]
+    lanes = []
+    if parts.windows:
+        patience = 0.0 if threads == 1 else _PATIENCE
+        lanes.append(_turns(windows, proofs, runners[1], over, patience=patience))
+    if threads > 1 or not parts.windows:
+        lanes.append(_repeat(lambda: proofs.step(runners[2]), lambda: over() or proofs.finished))
     failures = _run(lanes, runners, over)
     if failures:
         raise failures[0]
@@ -65,16 +64,28 @@ def _repeat(step: Callable[[], None], over: Callable[[], bool]) -> Callable[[], 
 
 
 def _turns(
-    windows: WindowSearch, proofs: ProofSearch, over: Callable[[], bool]
+    windows: WindowSearch,
+    proofs: ProofSearch,
+    runner: Runner,
+    over: Callable[[], bool],
+    *,
+    patience: float,
 ) -> Callable[[], None]:
-    """Give both halves equal time, one step at a time."""
+    """Search windows as long as that helps; after ``patience`` without success, half the time."""
 
     def lane() -> None:
+        behind = (
+            0.0  # time that proofs have had less than windows, since these have stopped helping
+        )
         while not over():
-            if windows.runner.spent <= proofs.runner.spent or proofs.finished:
+            if proofs.finished or windows.idle < patience or behind <= 0:
+                spent = windows.runner.spent
                 windows.step()
+                behind = 0.0 if windows.idle < patience else behind + windows.runner.spent - spent
             else:
-                proofs.step()
+                spent = runner.spent
+                proofs.step(runner)
+                behind -= runner.spent - spent
 
     return lane
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -27,9 +28,10 @@ SOURCE = "CP-SAT"
 LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
 MODEL_PER_SECOND = 8_000  # constraints that can be built and presolved in a part of each second
 LARGEST_TIME = 1 << 52  # CP-SAT reports bounds as doubles: exact up to here
-_FIRST_LIMIT = 2.0  # seconds for one device; the whole model gets twice that
+_FIRST_LIMIT = 1.5  # seconds for one device; the whole model gets twice that
 _MORE_TIME = 1.5  # from one round of attempts to the next
 _DRAWS = 3  # relaxations per round
+_MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
 _SHARE = 0.25  # of the gap that a relaxation is asked to close at a time
 
 Devices: TypeAlias = frozenset[int]
@@ -50,18 +52,17 @@ class Attempt:
 
 
 class ProofSearch:
-    """Raises an incumbent's bound, relaxation by relaxation."""
+    """Raises an incumbent's bound, relaxation by relaxation; several threads may take steps."""
 
     def __init__(
         self,
         problem: Problem,
         incumbent: Incumbent,
         *,
-        runner: Runner,
         seed: int,
         parts: Parts = ALL_PARTS,
     ) -> None:
-        self.problem, self.incumbent, self.runner = problem, incumbent, runner
+        self.problem, self.incumbent = problem, incumbent
         self.rng = random.Random(seed)  # noqa: S311
         self.seed, self.parts = seed, parts
         self.exact = model_is_exact(problem)
@@ -69,12 +70,13 @@ class ProofSearch:
         self.reach: dict[Devices, int] = {}  # value of a schedule of these devices: they prove less
         self.strongest: Devices = frozenset()
         self.size, self.limit = 1, _FIRST_LIMIT
-        self.tried = 0
+        self.tried = self.skipped = 0
         self.notes: list[str] = []
         self.finished = incumbent.value is None or incumbent.value > LARGEST_TIME
         if self.finished:
             self.notes.append("times beyond 2^52 are not exact in CP-SAT's reports: no proof tried")
         singles = self._tightest_first() if parts.relaxations else []
+        self.lock = threading.Lock()
         self.queue = deque(Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in singles)
 
     @property
@@ -82,14 +84,20 @@ class ProofSearch:
         """What it did, in a few words."""
         return ", ".join([f"proofs: {self.tried} relaxations", *self.notes])
 
-    def step(self) -> None:
+    def step(self, runner: Runner) -> None:
         """Try one relaxation."""
-        if not self.queue:
-            self._refill()
-        if self.queue:
-            attempt = self.queue.popleft()
-            if self._may_help(attempt.devices) and self._fits(attempt.devices):
-                self._try(attempt)
+        with self.lock:
+            if not self.queue:
+                self._refill()
+            attempt = self.queue.popleft() if self.queue else None
+        if attempt and self._may_help(attempt.devices) and self._fits(attempt.devices):
+            self.skipped = 0
+            self._try(attempt, runner)
+        else:
+            self.skipped += 1
+            if self.skipped > _MOST_SKIPPED and not self.finished:
+                self.finished = True
+                self.notes.append("no relaxation left that could help")
 
     def _tightest_first(self) -> list[int]:
         """Devices by the number of microbatches that their memory admits."""
@@ -138,9 +146,9 @@ class ProofSearch:
         size = model_size(self.problem, devices)
         return size <= min(LARGEST_MODEL, MODEL_PER_SECOND * self.incumbent.clock.left)
 
-    def _try(self, attempt: Attempt) -> None:
+    def _try(self, attempt: Attempt, runner: Runner) -> None:
         incumbent = self.incumbent
-        if incumbent.bound is None or incumbent.value is None or incumbent.schedule is None:
+        if incumbent.bound is None or incumbent.value is None:
             return
         bound, value = incumbent.bound.value, incumbent.value
         target = bound + round(attempt.share * (value - bound))
@@ -153,10 +161,8 @@ class ProofSearch:
             attempt.devices,
             staircase=self.parts.staircase,
         )
-        if whole:  # a hint leads relaxations astray
-            model.hint(incumbent.schedule)
         solutions = Solutions(model, incumbent) if whole else None
-        solver, status = self.runner.solve(
+        solver, status = runner.solve(
             model.cp,
             limit=attempt.limit,
             seed=self.seed,

@@ -77,10 +77,11 @@ def test_the_proof_search_ends_with_a_proof(problem: Problem) -> None:
     incumbent = Incumbent(problem, "makespan", Clock(60))
     incumbent.offer_timed(list_scheduling(problem))
     incumbent.raise_bound(Bound(0, "nothing"))
-    proofs = ProofSearch(problem, incumbent, runner=Runner(incumbent.clock, 1), seed=0)
+    proofs = ProofSearch(problem, incumbent, seed=0)
+    runner = Runner(incumbent.clock, 1)
     for _ in range(40):
         if not incumbent.proven:
-            proofs.step()
+            proofs.step(runner)
     assert incumbent.bound is not None
     assert incumbent.value == incumbent.bound.value == plain_model_optimum(problem)
 
@@ -90,11 +91,12 @@ def test_a_share_of_the_gap_is_proven_at_a_time() -> None:
     incumbent = Incumbent(problem, "makespan", Clock(60))
     incumbent.offer_timed(list_scheduling(problem))
     incumbent.raise_bound(Bound(0, "nothing"))
-    proofs = ProofSearch(problem, incumbent, runner=Runner(incumbent.clock, 1), seed=0)
+    proofs = ProofSearch(problem, incumbent, seed=0)
+    runner = Runner(incumbent.clock, 1)
     proofs.queue.clear()
     proofs.queue.append(Attempt(frozenset({0}), 0.5, 60.0))
-    proofs.step()
+    proofs.step(runner)
     assert incumbent.value == 34
     assert incumbent.bound == Bound(18, "CP-SAT on device 0 alone")  # nothing within 17 = 34 / 2
-    proofs.step()
+    proofs.step(runner)
     assert incumbent.bound == Bound(27, "CP-SAT on device 0 alone")  # nothing within 18 + 16 / 2

@@ -30,11 +30,17 @@ class WindowSearch:
         self.chooser = Chooser(self.rng, kinds_for(len(problem.devices)))
         self.graph: Graph | None = None
         self.windows = self.improvements = 0
+        self.last_success = 0.0
 
     @property
     def report(self) -> str:
         """What it did, in a few words."""
         return f"window search: {self.windows} windows, {self.improvements} improvements"
+
+    @property
+    def idle(self) -> float:
+        """Time spent since the last improvement."""
+        return self.runner.spent - self.last_success
 
     def step(self) -> None:
         """Solve one window."""
@@ -70,5 +76,6 @@ class WindowSearch:
         self.graph = graph
         if self.incumbent.value is not None and graph.value < self.incumbent.value:
             self.improvements += 1
+            self.last_success = self.runner.spent
             if self.incumbent.offer_timed(graph.schedule(SOURCE)) is None:
                 self.graph = None  # it breaks a rule: start again from what was checked

@@ -1,0 +1,176 @@
+"""Memory within a segment: before every item that takes some, what has been taken and freed.
+
+What is held when the segment begins does not depend on it. Literals "x ends before the event
+starts" add up the rest, as in :mod:`pipesat.solver.model.order_literals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+from ortools.sat.python import cp_model
+
+from pipesat.ops import PHASE_OF, Op, Phase, members
+from pipesat.problem import Problem
+from pipesat.rules import MemoryChange, item_memory
+from pipesat.solver.model.variables import Literal
+from pipesat.solver.neighbourhood.graph import Graph
+from pipesat.solver.neighbourhood.slots import Slot, chains_of
+
+_NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
+"""Phases of a microbatch, on whatever chunk, that come before the next chunk's."""
+
+
+def add_memory(
+    problem: Problem,
+    graph: Graph,
+    cp: cp_model.CpModel,
+    earlier: Sequence[int],
+    slots: Sequence[Slot],
+    device: int,
+) -> None:
+    """Keep a device's memory within its room at every event of its segment."""
+    room = problem.devices[device].room
+    if room is None:
+        return
+    held = sum(sum(item_memory(problem, graph.sequence.item[item])) for item in earlier)
+    if held + sum(_most_taken(problem, slot) for slot in slots) <= room:
+        return
+    before = _Before(problem, cp, slots)
+    for event in slots:
+        for taken, condition in _events(problem, event):
+            literals: list[cp_model.IntVar] = []
+            coefficients: list[int] = []
+            constant = held + taken
+            for slot in slots:
+                if slot is event:
+                    continue
+                for change, literal in _changes(problem, before, slot, event):
+                    if isinstance(literal, bool):
+                        constant += change * literal
+                    elif change:
+                        literals.append(literal)
+                        coefficients.append(change)
+            if constant + sum(c for c in coefficients if c > 0) > room:
+                terms = cp_model.LinearExpr.weighted_sum(literals, coefficients)
+                cp.add(terms <= room - constant).only_enforce_if(condition)
+
+
+def _as(kind: str, slot: Slot) -> Op:
+    (op,) = members(slot.op)
+    return Op(op.stage, kind, op.microbatch)  # type: ignore[arg-type]
+
+
+def _memory(problem: Problem, slot: Slot, kind: str | None = None) -> MemoryChange:
+    return item_memory(problem, slot.op if kind is None else _as(kind, slot))
+
+
+def _is_choice(slot: Slot) -> bool:
+    return slot.phase == "B" and not isinstance(slot.split, bool)
+
+
+def _most_taken(problem: Problem, slot: Slot) -> int:
+    return _memory(problem, slot, "B" if _is_choice(slot) else None).at_start
+
+
+def _events(problem: Problem, slot: Slot) -> list[tuple[int, Literal]]:
+    """(memory taken at the start, on which condition) of an item, if it takes any."""
+    taken = _most_taken(problem, slot)
+    return [(taken, slot.split if _is_choice(slot) else True)] if taken > 0 else []
+
+
+def _changes(
+    problem: Problem, before: _Before, slot: Slot, event: Slot
+) -> list[tuple[int, Literal]]:
+    """What a slot changes in sum if it is before the event."""
+    if not _is_choice(slot):
+        change = sum(_memory(problem, slot))
+        return [(change, before(slot, event))] if change else []
+    fused, split = sum(_memory(problem, slot, "BW")), sum(_memory(problem, slot, "B"))
+    literal = before(slot, event)
+    return [(fused, literal), (split - fused, before.both(literal, slot.split))]
+
+
+class _Before:
+    """Literals "x ends before the event starts" among the slots of one segment."""
+
+    def __init__(self, problem: Problem, cp: cp_model.CpModel, slots: Sequence[Slot]) -> None:
+        self.cp = cp
+        self.known: dict[tuple[int, int], Literal] = {}
+        self.position = {id(slot): n for n, slot in enumerate(slots)}
+        self.previous = {
+            id(after): before
+            for chain in chains_of(slots).values()
+            for before, after in pairwise(chain)
+            if before.present is True and after.present is True
+        }
+        self.earlier = _closure(problem, slots, self.previous, self.position)
+
+    def __call__(self, x: Slot, event: Slot) -> Literal:
+        if self.earlier[id(event)] >> self.position[id(x)] & 1:
+            return True
+        if self.earlier[id(x)] >> self.position[id(event)] & 1:
+            return False
+        key = (id(x), id(event))
+        if key not in self.known:
+            self._create(x, event)
+        return self.known[key]
+
+    def both(self, x: Literal, y: Literal) -> Literal:
+        """Literal for "x and y"."""
+        if isinstance(x, bool):
+            return y if x else False
+        if isinstance(y, bool):
+            return x if y else False
+        both = self.cp.new_bool_var("")
+        self.cp.add_implication(both, x)
+        self.cp.add_implication(both, y)
+        self.cp.add_bool_or([both, ~x, ~y])
+        return both
+
+    def _create(self, x: Slot, event: Slot) -> None:
+        cp = self.cp
+        literal = cp.new_bool_var("")
+        self.known[id(x), id(event)] = literal
+        cp.add(x.end <= event.start).only_enforce_if(literal)
+        if x.present is not True:  # an optional W only frees memory: one direction is enough
+            cp.add_implication(literal, x.present)
+            return
+        self.known[id(event), id(x)] = cast(Literal, ~literal)
+        cp.add(event.end <= x.start).only_enforce_if(~literal)
+        cp.add_hint(literal, self.position[id(x)] < self.position[id(event)])
+        if (earlier := self.previous.get(id(x))) is not None and earlier is not event:
+            other = self(earlier, event)
+            if not isinstance(other, bool):
+                cp.add_implication(literal, other)
+        if (sooner := self.previous.get(id(event))) is not None and sooner is not x:
+            other = self(x, sooner)
+            if not isinstance(other, bool):
+                cp.add_implication(other, literal)
+
+
+def _closure(
+    problem: Problem, slots: Sequence[Slot], previous: dict[int, Slot], position: dict[int, int]
+) -> dict[int, int]:
+    """Per slot, the bit set of positions that must come before it, where it and they exist.
+
+    By stage and phase order, by each microbatch's way, and by what these imply.
+    """
+    last: dict[tuple[int, str, int], Slot] = {}
+    earlier: dict[int, int] = {}
+    for slot in slots:  # the present order is one of those allowed: sources come first
+        sources = [previous[id(slot)]] if id(slot) in previous else []
+        for op in members(slot.op):
+            phase, route = PHASE_OF[op.kind], problem.route_of[op.stage]
+            needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
+            if phase == "W":
+                needed = [(-1 - op.stage, "B", op.microbatch)]
+            sources += [last[key] for key in needed if key in last]
+            last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = slot
+        bits = 0
+        for source in sources:
+            bits |= earlier[id(source)] | 1 << position[id(source)]
+        earlier[id(slot)] = bits
+    return earlier
