@@ -1,0 +1,24 @@
+"""Solve every problem: value, bound, gap, seconds to first, best and proof, memory, history.
+
+    python experiments/2026-11-21-benchmark/1_solve.py [--limit S] [--repeat N] [--only GLOB] ...
+
+Appends to results/solve.jsonl. The median of three runs is the benchmark's figure.
+"""
+
+import sys
+
+import ours
+from runner import main, repeated
+
+VARIANT = "pipesat"
+
+if __name__ == "__main__":
+    sys.exit(
+        main(
+            __file__,
+            lambda options, files: repeated(options, files, [VARIANT]),
+            ours.measure,
+            description=__doc__,
+            repeat=3,
+        )
+    )

@@ -1,0 +1,119 @@
+"""Write the tables of docs/benchmark.md and its pictures from results/.
+
+    python experiments/2026-11-21-benchmark/4_tables.py [--limit S] [--results DIR] [--docs DIR]
+
+What stands between `<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; the rest is not
+touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import curves
+import tables
+from rows import medians
+from runner import HERE, RESULTS, Row, read_rows
+
+ROOT = HERE.parent.parent
+REFERENCE = HERE.parent / "bench" / "reference.json"
+NOT_RUN = "Not run."
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--limit", type=float, default=60.0, help="rows of this time limit (60)")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    options = parser.parse_args()
+    solved, ablated, others = (
+        read_rows(options.results / f"{name}.jsonl") for name in ("solve", "ablate", "others")
+    )
+    page = options.docs / "benchmark.md"
+    text = page.read_text()
+    parts = sections(solved, ablated, others, options.limit)
+    parts |= draw(options.docs / "pictures", solved, ablated, options.limit)
+    for name, content in parts.items():
+        text = replaced(text, name, content)
+    page.write_text(text)
+    print(f"wrote {page.name}: {len(solved)} solves, {len(ablated)} ablated, {len(others)} others")
+    return 0
+
+
+def sections(
+    solved: list[Row], ablated: list[Row], others: list[Row], limit: float
+) -> dict[str, str]:
+    """The generated parts by the name of their markers."""
+    references = json.loads(REFERENCE.read_text())
+    by_objective = {
+        objective: {name: row for (name, _), row in medians(solved, objective, limit).items()}
+        for objective in ("makespan", "span")
+    }
+    parts = {
+        "setting": setting([r for r in (*solved, *ablated, *others) if r["limit"] == limit]),
+        "goals": tables.goals_table(by_objective, references),
+        "missed": tables.missed_table(by_objective, references, solved),
+        "ablation": tables.ablation_table(medians(ablated, "makespan", limit)),
+        "comparison": tables.comparison_table(medians(others, "makespan", limit)),
+    }
+    for objective, rows in by_objective.items():
+        parts[f"groups {objective}"] = tables.group_table(rows) if rows else NOT_RUN
+        each = tables.problems_table(rows, references) if rows else NOT_RUN
+        parts[f"problems {objective}"] = each
+    return parts
+
+
+def setting(rows: list[Row]) -> str:
+    """Where, when and with what the rows were made."""
+    if not rows:
+        return NOT_RUN
+    versions = [row["versions"] for row in rows if row.get("versions")]
+    runs = Counter((r["problem"], r["variant"], r["objective"]) for r in rows if "history" in r)
+    lines = {
+        "machine": {row["machine"] for row in rows},
+        "date": {row["date"] for row in rows},
+        "Python": {row["python"] for row in rows},
+        "OR-Tools": {version["ortools"] for version in versions},
+        "pipesat": {f"{v['pipesat']}" for v in versions},
+        "commit": {str(row["commit"]) for row in rows},
+        "time limit, s": {f"{row['limit']:g}" for row in rows},
+        "threads": {str(row["workers"]) for row in rows},
+        "runs per problem, at most": {str(max(runs.values(), default=1))},
+    }
+    return tables.table(("", ""), ([name, ", ".join(sorted(v))] for name, v in lines.items()))
+
+
+def replaced(text: str, name: str, content: str) -> str:
+    """The page with one generated part exchanged."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    new, count = pattern.subn(lambda _: f"{begin}\n{content}\n{end}", text)
+    if count != 1:
+        sys.exit(f"the page needs one pair of markers {begin} ... {end}, it has {count}")
+    return new
+
+
+def draw(folder: Path, solved: list[Row], ablated: list[Row], limit: float) -> dict[str, str]:
+    """Draw both pictures, where there are rows for them, and return what shows them on the page."""
+    known = json.loads(REFERENCE.read_text())
+    own = [r for r in medians(solved, "makespan", limit).values() if r["problem"] in known]
+    reduced = list(medians(ablated, "makespan", limit).values())
+    parts = {"quality picture": NOT_RUN, "ablation picture": NOT_RUN}
+    if own:
+        curves.draw_quality(folder / "benchmark-quality.png", own, limit)
+        alt = "Number of problems solved to a gap, and mean gap per group, over time"
+        parts["quality picture"] = f"![{alt}](pictures/benchmark-quality.png)"
+    if reduced:
+        curves.draw_variants(folder / "benchmark-ablation.png", reduced, limit)
+        alt = "Proofs and mean gap over time, without each part"
+        parts["ablation picture"] = f"![{alt}](pictures/benchmark-ablation.png)"
+    return parts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Measure one solve of pipesat, in the child process: what 1_solve, 2_ablate and 3_others share."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from runner import Case, Row, since
+
+if TYPE_CHECKING:
+    from pipesat.result import Result
+    from pipesat.schedule import Schedule
+
+POINTS_PER_DECADE = 50  # of the history that a row keeps
+
+
+def measure(case: Case, launched: float) -> Row:
+    """Solve as any user's ``pipesat.solve`` would; seconds count from the start of the process."""
+    import pipesat
+
+    problem = pipesat.read_problem(case.file)
+    began = since(launched)
+    result = pipesat.solve(
+        problem,
+        objective=case.objective,  # type: ignore[arg-type]
+        time_limit=case.limit,
+        workers=case.workers,
+        seed=case.seed,
+    )
+    return row_of(result, began)
+
+
+def row_of(result: Result, began: float) -> Row:
+    """The figures of a result; ``began`` is how long reading and importing took, in seconds."""
+    history = [(began + step.seconds, step.value, step.bound) for step in result.history]
+    value = result.value
+    bound = None if result.lower_bound is None else result.lower_bound.value
+    proven = result.status == "optimal"
+    return {
+        "status": result.status,
+        "value": value,
+        "bound": bound,
+        "gap": result.gap,
+        "bound_source": None if result.lower_bound is None else result.lower_bound.source,
+        "baseline": None if result.baseline is None else list(result.baseline),
+        "first_s": _first(history, lambda v, _: v is not None),
+        "best_s": _first(history, lambda v, _: v is not None and v == value),
+        "proof_s": _first(history, lambda v, b: v == b is not None) if proven else None,
+        "longest_without_idle": None if result.schedule is None else busy(result.schedule),
+        "history": thinned(history),
+        "explanation": result.explanation,
+        "versions": result.versions,
+    }
+
+
+History = list[tuple[float, int | None, int | None]]
+
+
+def _first(history: History, holds: Any) -> float | None:
+    return next((round(s, 3) for s, value, bound in history if holds(value, bound)), None)
+
+
+def thinned(history: History) -> list[list[float | int | None]]:
+    """The state at the end of each of about 50 slices per decade of time."""
+    slices = {
+        math.floor(POINTS_PER_DECADE * math.log10(seconds)): [round(seconds, 3), value, bound]
+        for seconds, value, bound in history
+    }
+    return list(slices.values())
+
+
+def busy(schedule: Schedule) -> int:
+    """Longest time, in time units, during which no device is idle."""
+    end = schedule.makespan
+    idle = [(0, 0), (end, end)]
+    for row in schedule.devices:
+        times = [0, *(time for timed in row for time in (timed.start, timed.end)), end]
+        idle += [(a, b) for a, b in zip(times[::2], times[1::2], strict=True) if a < b]
+    longest = reached = 0
+    for start, stop in sorted(idle):
+        longest = max(longest, start - reached)
+        reached = max(reached, stop)
+    return longest
