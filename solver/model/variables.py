@@ -49,7 +49,6 @@ class Variables:
     kept: frozenset[int]
     tasks: dict[Phase, list[list[Task]]] = field(default_factory=dict)
     split: list[list[Literal]] = field(default_factory=list)
-    first_starts: dict[int, cp_model.IntVar] = field(default_factory=dict)
 
     def on_device(self, device: int) -> list[Task]:
         """All tasks of a device."""
