@@ -13,7 +13,7 @@ from functools import partial
 from pipesat.problem import Problem
 from pipesat.solver.cpsat import Runner
 from pipesat.solver.incumbent import Incumbent
-from pipesat.solver.neighbourhood.search import WindowSearch
+from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.parts import Parts
 from pipesat.solver.proof import ProofSearch
 
@@ -37,6 +37,7 @@ def search(
     clock = incumbent.clock
     threads = 1 if clock.deterministic else workers
     proofs = ProofSearch(problem, incumbent, seed=seed, parts=parts)
+    use_windows = parts.windows and windows_apply(problem, incumbent)
     windows: list[WindowSearch] = []
     runners: list[Runner] = []
     failures: list[BaseException] = []
@@ -49,7 +50,7 @@ def search(
         return runners[-1]
 
     def lane(number: int) -> Callable[[], None]:
-        if number % 2 or not parts.windows:
+        if number % 2 or not use_windows:
             return _repeat(partial(proofs.step, runner()), lambda: over() or proofs.finished)
         windows.append(WindowSearch(problem, incumbent, runner=runner(), seed=seed + number))
         patience = 0.0 if threads == 1 else _PATIENCE
