@@ -13,14 +13,14 @@ FOUND = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
 class Runner:
-    """Runs models one after the other; :meth:`interrupt` ends the present one from elsewhere.
+    """Runs models one after the other on one thread; :meth:`interrupt` ends the present one.
 
     ``spent`` is the time it took, in the clock's terms. A deterministic clock is limited by, and
-    told, CP-SAT's own deterministic time, and needs a single worker.
+    told, CP-SAT's own deterministic time.
     """
 
-    def __init__(self, clock: Clock, workers: int) -> None:
-        self.clock, self.workers = clock, workers
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.spent = 0.0
         self._running: cp_model.CpSolver | None = None
 
@@ -35,7 +35,7 @@ class Runner:
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
         """Solve within ``limit``, and within what is left on the clock."""
         solver = cp_model.CpSolver()
-        solver.parameters.num_workers = self.workers
+        solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
         solver.parameters.catch_sigint_signal = False
         limit = max(0.01, min(limit, self.clock.left))

@@ -1,18 +1,19 @@
 """The search after the warm starts: one half improves the schedule, the other raises the bound.
 
-With one thread the two take turns. With more, window search has one, which it shares with proofs
-once it stops helping, and proofs have the others.
+Every thread runs one single-threaded CP-SAT model at a time. With one thread the halves take turns.
+With more, window search has every other one, which it shares with proofs once it stops helping.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from pipesat.problem import Problem
 from pipesat.solver.cpsat import Runner
 from pipesat.solver.incumbent import Incumbent
-from pipesat.solver.neighbourhood.search import WindowSearch
+from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.parts import Parts
 from pipesat.solver.proof import ProofSearch
 
@@ -35,24 +36,31 @@ def search(
     """
     clock = incumbent.clock
     threads = 1 if clock.deterministic else workers
-    windows_threads = 1 if parts.windows else 0
-    runners = [Runner(clock, 1), Runner(clock, 1), Runner(clock, max(1, threads - windows_threads))]
-    windows = WindowSearch(problem, incumbent, runner=runners[0], seed=seed)
     proofs = ProofSearch(problem, incumbent, seed=seed, parts=parts)
+    use_windows = parts.windows and windows_apply(problem, incumbent)
+    windows: list[WindowSearch] = []
+    runners: list[Runner] = []
+    failures: list[BaseException] = []
 
     def over() -> bool:
-        return stop.is_set() or incumbent.proven or not clock.left
+        return stop.is_set() or incumbent.proven or not clock.left or bool(failures)
 
-    lanes = []
-    if parts.windows:
+    def runner() -> Runner:
+        runners.append(Runner(clock))
+        return runners[-1]
+
+    def lane(number: int) -> Callable[[], None]:
+        if number % 2 or not use_windows:
+            return _repeat(partial(proofs.step, runner()), lambda: over() or proofs.finished)
+        windows.append(WindowSearch(problem, incumbent, runner=runner(), seed=seed + number))
         patience = 0.0 if threads == 1 else _PATIENCE
-        lanes.append(_turns(windows, proofs, runners[1], over, patience=patience))
-    if threads > 1 or not parts.windows:
-        lanes.append(_repeat(lambda: proofs.step(runners[2]), lambda: over() or proofs.finished))
-    failures = _run(lanes, runners, over)
+        return _turns(windows[-1], proofs, runner(), over, patience=patience)
+
+    lanes = [lane(number) for number in range(threads)]
+    _run(lanes, runners, over, failures)
     if failures:
         raise failures[0]
-    return [windows.report, proofs.report]
+    return [*(search.report for search in windows), proofs.report]
 
 
 def _repeat(step: Callable[[], None], over: Callable[[], bool]) -> Callable[[], None]:
@@ -91,10 +99,12 @@ def _turns(
 
 
 def _run(
-    lanes: list[Callable[[], None]], runners: list[Runner], over: Callable[[], bool]
-) -> list[BaseException]:
-    """Run lanes as threads, so that signals and the clock are heard meanwhile."""
-    failures: list[BaseException] = []
+    lanes: list[Callable[[], None]],
+    runners: list[Runner],
+    over: Callable[[], bool],
+    failures: list[BaseException],
+) -> None:
+    """Run lanes as threads, so that signals and the clock are heard meanwhile; keep what fails."""
 
     def guarded(lane: Callable[[], None]) -> None:
         try:
@@ -111,9 +121,6 @@ def _run(
     while any(thread.is_alive() for thread in threads):
         for thread in threads:
             thread.join(_POLL)
-        if over() or failures:
+        if over():
             for runner in runners:
                 runner.interrupt()
-        if failures:
-            break
-    return failures

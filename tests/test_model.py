@@ -12,19 +12,18 @@ from pipesat.checker import check
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 from pipesat.solver.model.constraints import (
     add_dataflow,
     add_memory,
     add_microbatch_order,
     add_one_op_at_a_time,
 )
-from pipesat.solver.model.hints import Given
 from pipesat.solver.model.model import build_model
 from pipesat.solver.model.staircase import stairs
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.timing import time_order
+from tests.given import Given
 from tests.problems import chain, problems, vee
 
 FEASIBLE = (cp_model.OPTIMAL, cp_model.FEASIBLE)
@@ -199,28 +198,6 @@ def test_every_solution_replays_to_its_objective_or_better(problem: Problem) -> 
     replayed = time_order(problem, model.order(solver.value))
     assert check(problem, replayed) == []
     assert replayed.makespan == round(solver.objective_value) * model.unit
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        chain(4, 6, cap=4, held=(2, 1)),
-        vee(2, 4, cap=3),
-        chain(3, 4, BW=1, cap=9, held=(2, 3)),
-    ],
-    ids=["staircase", "two chunks", "free choice of BW"],
-)
-def test_a_hint_is_complete_and_feasible(problem: Problem) -> None:
-    """CP-SAT accepts the hint as its first solution without search."""
-    start: Schedule = min(list_schedules(problem), key=lambda s: s.makespan)
-    model = build_model(problem, "makespan", 0, start.makespan)
-    model.hint(start)
-    assert len(model.cp.proto.solution_hint.vars) == len(model.cp.proto.variables)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.fix_variables_to_their_hinted_value = True
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
-    assert solver.objective_value * model.unit == start.makespan
 
 
 def test_times_are_divided_by_their_common_factor() -> None:

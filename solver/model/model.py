@@ -10,9 +10,8 @@ from ortools.sat.python import cp_model
 from pipesat.feasibility import certain_holdings, holdings
 from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
-from pipesat.schedule import Objective, Order, Schedule
+from pipesat.schedule import Objective, Order
 from pipesat.solver.model.constraints import add_constraints
-from pipesat.solver.model.hints import add_hint
 from pipesat.solver.model.objective import add_objective
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Literal, Task, Variables, add_variables
@@ -35,13 +34,6 @@ class Model:
     def unit(self) -> int:
         """Time units per unit of model time."""
         return self.variables.times.unit
-
-    def hint(self, schedule: Schedule) -> None:
-        """Start the search from a schedule."""
-        add_hint(self.variables, schedule)
-        self.cp.add_hint(self.value, schedule.value(self.objective) // self.unit)
-        for device, first in self.variables.first_starts.items():
-            self.cp.add_hint(first, schedule.devices[device][0].start // self.unit)
 
     def order(self, value: Callable[[cp_model.IntVar], int]) -> Order:
         """Read the order out of a solution; ``value`` evaluates a variable."""

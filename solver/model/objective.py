@@ -63,5 +63,4 @@ def _first_start(v: Variables, device: int) -> cp_model.IntVar:
     first = v.cp.new_int_var(0, v.horizon, f"first start on {device}")
     for stage in v.problem.stages_on[device]:
         v.cp.add(first <= v.tasks["F"][stage][0].start)
-    v.first_starts[device] = first
     return first

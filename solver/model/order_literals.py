@@ -105,7 +105,7 @@ def _conjunction(v: Variables, x: Literal, y: Literal) -> Literal:
         return False
     if x is True or y is True:
         return y if x is True else x
-    both = v.new_literal(lambda given: given.truth(x) and given.truth(y))
+    both = v.cp.new_bool_var("")
     v.cp.add_implication(both, x)
     v.cp.add_implication(both, y)
     v.cp.add_bool_or([both, ~x, ~y])
@@ -155,7 +155,7 @@ class _Before:
 
     def _literal(self, x: Task, event: Task) -> Literal:
         v = self.v
-        before = v.new_literal(lambda given: given.is_before(x, event))
+        before = v.cp.new_bool_var("")
         v.cp.add(x.end <= event.start).only_enforce_if(before)
         if x.present is True:
             v.cp.add(event.end <= x.start).only_enforce_if(~before)

@@ -11,13 +11,10 @@ waits for the two ops of one chosen stair; whatever the choice, it waits for the
 
 from __future__ import annotations
 
-from functools import partial
-
 from ortools.sat.python.cp_model import IntVar
 
 from pipesat.problem import Problem
-from pipesat.solver.model.hints import Given
-from pipesat.solver.model.variables import Task, Variables, splits
+from pipesat.solver.model.variables import Variables, splits
 
 
 def staircase_applies(problem: Problem, device: int) -> bool:
@@ -76,18 +73,11 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
         choices: list[IntVar] = []
         for j, b in steps:
             needed = [backwards[b - 1]] * (b > lowest_b) + [weights[j - 1]] * (j > lowest_w)
-            choice = v.new_literal(partial(_fits_first, needed, forward, list(choices)))
+            choice = v.cp.new_bool_var("")
             for task in needed:
                 v.cp.add(forward.start >= task.end).only_enforce_if(choice)
             choices.append(choice)
         v.cp.add_exactly_one(choices)
-
-
-def _fits_first(needed: list[Task], forward: Task, others: list[IntVar], given: Given) -> bool:
-    """Hint: whether this stair's ops end before the forward, and no other stair was taken."""
-    return not any(map(given.truth, others)) and all(
-        given.end(task) <= given.start(forward) for task in needed
-    )
 
 
 def _fused_stairs(a: int, room: int, forward: int) -> list[tuple[int, int]]:

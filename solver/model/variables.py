@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
 from pipesat.ops import Op, Phase
 from pipesat.problem import Problem, Stage
 from pipesat.solver.model.times import Times
-
-if TYPE_CHECKING:
-    from pipesat.solver.model.hints import Given
 
 Literal: TypeAlias = cp_model.IntVar | bool
 """A Boolean variable (or its negation), or a known truth value."""
@@ -42,8 +39,7 @@ class Variables:
     ``kept`` are the stages that are modelled: all, or those of some devices (a relaxation); the
     others have no tasks.
 
-    ``split[stage][microbatch]`` says whether the backward is split. ``hints`` has, for every
-    auxiliary Boolean in order of creation, the function that gives its value in a known schedule.
+    ``split[stage][microbatch]`` says whether the backward is split.
     """
 
     cp: cp_model.CpModel
@@ -53,14 +49,6 @@ class Variables:
     kept: frozenset[int]
     tasks: dict[Phase, list[list[Task]]] = field(default_factory=dict)
     split: list[list[Literal]] = field(default_factory=list)
-    first_starts: dict[int, cp_model.IntVar] = field(default_factory=dict)
-    hints: list[tuple[cp_model.IntVar, Callable[[Given], bool]]] = field(default_factory=list)
-
-    def new_literal(self, hint: Callable[[Given], bool]) -> cp_model.IntVar:
-        """Create an auxiliary Boolean."""
-        literal = self.cp.new_bool_var("")
-        self.hints.append((literal, hint))
-        return literal
 
     def on_device(self, device: int) -> list[Task]:
         """All tasks of a device."""

@@ -15,8 +15,17 @@ from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
 
 SOURCE = "window search"
+LARGEST_NUMBER = 1 << 60
+OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
+_FREE_SPLITS = 0.5  # of the windows may change what is split and what fused: these are harder
 _LIMIT = 2.0  # seconds per window
 _QUICK = 0.4  # of the limit: a window settled in less may be larger
+
+
+def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
+    """Whether CP-SAT can hold a window's numbers, and there is time for a few windows."""
+    weighted = (incumbent.value or 0) * 8 * len(problem.devices)
+    return weighted < LARGEST_NUMBER and problem.op_count < OPS_PER_SECOND * incumbent.clock.left
 
 
 class WindowSearch:
@@ -48,7 +57,8 @@ class WindowSearch:
         kind, segments = self.chooser.draw(graph)
         if segments:
             self.windows += 1
-            window = Window(self.problem, graph, segments)
+            free_splits = self.rng.random() < _FREE_SPLITS
+            window = Window(self.problem, graph, segments, free_splits)
             seed, spent = self.rng.randrange(1 << 30), self.runner.spent
             solver, status = self.runner.solve(window.cp, limit=_LIMIT, seed=seed)
             kind.learn(

@@ -39,7 +39,13 @@ class Slot:
 
 
 def slots_of(
-    problem: Problem, graph: Graph, cp: cp_model.CpModel, row: Sequence[int], latest: int
+    problem: Problem,
+    graph: Graph,
+    cp: cp_model.CpModel,
+    row: Sequence[int],
+    latest: int,
+    *,
+    free_splits: bool,
 ) -> list[Slot]:
     """Return the slots of a segment in its present order; starts range over ``[0, latest]``."""
     items = {graph.sequence.item[number]: number for number in row}
@@ -48,7 +54,7 @@ def slots_of(
     for item, number in items.items():
         start = cp.new_int_var(graph.release[graph.sequence.device[number]], latest, "")
         cp.add_hint(start, graph.start[number])
-        if not isinstance(item, Op) or not _is_free(problem, item, items):
+        if not (free_splits and isinstance(item, Op) and _is_free(problem, item, items)):
             length = graph.sequence.duration[number]
             interval = cp.new_fixed_size_interval_var(start, length, "")
             split = isinstance(item, Op) and item.kind == "B"

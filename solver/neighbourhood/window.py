@@ -1,7 +1,7 @@
 """Re-optimise the segments of some devices by CP-SAT, all else keeping its order.
 
-Free items may change places within their device's segment; a backward may be split or fused where
-its stage has the choice and all of it is free. An item outside keeps its place; it is modelled only
+Free items may change places within their device's segment; with ``free_splits``, a backward may be
+split or fused where its stage has the choice and all of it is free. An item outside keeps its place; it is modelled only
 if it lies on a path between two free items. What comes before has fixed times, what comes after
 counts through the longest path that follows (``Graph.tail``), so the model is as small as the
 window, whatever the size of the schedule.
@@ -42,6 +42,7 @@ class Window:
     problem: Problem
     graph: Graph
     segments: Segments
+    free_splits: bool = True
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
     slots: dict[int, list[Slot]] = field(default_factory=dict)
     fixed: dict[int, cp_model.IntVar] = field(default_factory=dict)
@@ -52,7 +53,9 @@ class Window:
         latest = graph.value + max(graph.release)
         for device, (low, high) in self.segments.items():
             row = graph.rows[device][low:high]
-            self.slots[device] = slots_of(self.problem, graph, self.cp, row, latest)
+            self.slots[device] = slots_of(
+                self.problem, graph, self.cp, row, latest, free_splits=self.free_splits
+            )
             for slot in self.slots[device]:
                 if slot.item is not None:
                     self.ends[slot.item] = slot.end

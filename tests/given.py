@@ -1,8 +1,6 @@
-"""A known schedule in the model's terms: the values of its variables, as hints."""
+"""A known schedule in the model's terms: the values of its variables."""
 
 from __future__ import annotations
-
-from ortools.sat.python import cp_model
 
 from pipesat.ops import PHASE_OF, Op, Phase, members
 from pipesat.schedule import Schedule
@@ -67,28 +65,6 @@ class Given:
         index = literal.index
         return self.literals[index] if index >= 0 else not self.literals[-index - 1]
 
-    def is_before(self, x: Task, event: Task) -> bool:
-        """Whether x has ended when the event starts."""
-        return self._key(x) in self.times and self.end(x) <= self.start(event)
-
     @staticmethod
     def _key(task: Task) -> tuple[Phase, int, int]:
         return (task.phase, task.stage, task.microbatch)
-
-
-def add_hint(v: Variables, schedule: Schedule) -> None:
-    """Hint every variable with its value in ``schedule``, if the schedule is one of the model."""
-    given = Given(v, schedule)
-    if not given.fits(v):
-        return
-    for splits in v.split:
-        for split in splits:
-            if isinstance(split, cp_model.IntVar):
-                v.cp.add_hint(split, given.truth(split))
-    for stages in v.tasks.values():
-        for tasks in stages:
-            for task in tasks:
-                v.cp.add_hint(task.start, given.start(task))
-    for literal, value in v.hints:
-        given.literals[literal.index] = value(given)
-        v.cp.add_hint(literal, given.literals[literal.index])
