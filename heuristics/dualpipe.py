@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pipesat.errors import NotApplicable
+from pipesat.heuristics.parts.row_writer import RowWriter
+from pipesat.heuristics.parts.rows import schedule_by_rank
 from pipesat.heuristics.placement import two_routes_of, vee_of
 from pipesat.heuristics.registry import published
-from pipesat.heuristics.row_writer import RowWriter
-from pipesat.heuristics.rows import schedule_by_rank
 from pipesat.ops import Item
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule

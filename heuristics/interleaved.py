@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.alternate import alternate, whole
-from pipesat.heuristics.loops import (
+from pipesat.heuristics.parts.alternate import alternate, whole
+from pipesat.heuristics.parts.loops import (
     DepthFirst,
     chunked_loop_of,
     full_groups,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.alternate import alternate, with_late_weights
-from pipesat.heuristics.loops import DepthFirst, chunked_loop_of, full_groups, schedule_in_groups
+from pipesat.heuristics.parts.alternate import alternate, with_late_weights
+from pipesat.heuristics.parts.loops import (
+    DepthFirst,
+    chunked_loop_of,
+    full_groups,
+    schedule_in_groups,
+)
 from pipesat.heuristics.registry import published
 from pipesat.ops import Item
 from pipesat.problem import Problem

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pipesat.heuristics.parts.rows import full_backward, schedule_by_rank
 from pipesat.heuristics.placement import chain_of
 from pipesat.heuristics.registry import published
-from pipesat.heuristics.rows import full_backward, schedule_by_rank
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule

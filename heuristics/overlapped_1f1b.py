@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.alternate import alternate_in_pairs
+from pipesat.heuristics.parts.alternate import alternate_in_pairs
+from pipesat.heuristics.parts.rows import schedule_by_rank
 from pipesat.heuristics.placement import chain_of
 from pipesat.heuristics.registry import published
-from pipesat.heuristics.rows import schedule_by_rank
 from pipesat.ops import Item
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule

@@ -9,9 +9,9 @@ from itertools import accumulate, islice, permutations, product
 from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.errors import NotApplicable
-from pipesat.heuristics.building_blocks import PERIOD, order_by_block
+from pipesat.heuristics.parts.building_blocks import PERIOD, order_by_block
+from pipesat.heuristics.parts.refit import refitted
 from pipesat.heuristics.placement import Ranks, vee_of
-from pipesat.heuristics.refit import refitted
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.zb_v import zb_v
 from pipesat.problem import Problem, Route
@@ -51,7 +51,7 @@ def v_auto(problem: Problem) -> Schedule:
 
     A block passes the ranks in some number of slots per hop, and from a rank on in another; the
     fullest that memory allows are tried first. Each order is tried as it is, and refitted
-    (:mod:`pipesat.heuristics.refit`). A device without a capacity may hold what ZB-V holds, p
+    (:mod:`pipesat.heuristics.parts.refit`). A device without a capacity may hold what ZB-V holds, p
     activations of either chunk. Long runs are judged by their first 2p microbatches.
 
     Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.building_blocks import order_by_block
+from pipesat.heuristics.parts.building_blocks import order_by_block
 from pipesat.heuristics.placement import vee_of
 from pipesat.heuristics.registry import published
 from pipesat.problem import Problem

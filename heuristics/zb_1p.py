@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pipesat.heuristics.parts.rows import schedule_by_rank, split_backward
 from pipesat.heuristics.placement import chain_of
 from pipesat.heuristics.registry import published
-from pipesat.heuristics.rows import schedule_by_rank, split_backward
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from pipesat.heuristics.gap_filling import Filled, Fuse, Switches, fill_gaps
+from pipesat.heuristics.parts.gap_filling import Filled, Fuse, Switches, fill_gaps
 from pipesat.heuristics.placement import chain_of
 from pipesat.heuristics.registry import published
 from pipesat.problem import Problem

@@ -10,7 +10,7 @@ from pipesat.checker import check
 from pipesat.errors import BadInput, NotApplicable
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
-from pipesat.heuristics.loops import full_groups, groups_of
+from pipesat.heuristics.parts.loops import full_groups, groups_of
 from pipesat.memory import peak_memory
 from pipesat.ops import Op
 from pipesat.problem import Problem

@@ -12,7 +12,7 @@ from pipesat.checker import check
 from pipesat.errors import NotApplicable
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.refit import refitted
+from pipesat.heuristics.parts.refit import refitted
 from pipesat.memory import peak_memory
 from pipesat.ops import Item, Op, Pair, parse_item
 from pipesat.problem import Problem

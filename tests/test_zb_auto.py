@@ -17,7 +17,7 @@ from pipesat.errors import NotApplicable
 from pipesat.feasibility import smallest_capacities
 from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.gap_filling import Switches, fill_gaps
+from pipesat.heuristics.parts.gap_filling import Switches, fill_gaps
 from pipesat.heuristics.placement import chain_of
 from pipesat.heuristics.zb_auto import settings, zb_auto, zb_auto_span
 from pipesat.metrics import bubbles

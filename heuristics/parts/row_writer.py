@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from pipesat.heuristics.rows import full_backward, overlapped, split_backward
+from pipesat.heuristics.parts.rows import full_backward, overlapped, split_backward
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipesat.errors import BadInput, Deadlock, NotApplicable
-from pipesat.heuristics.alternate import Pass
+from pipesat.heuristics.parts.alternate import Pass
+from pipesat.heuristics.parts.rows import schedule_by_rank
 from pipesat.heuristics.placement import Ranks, loop_of
-from pipesat.heuristics.rows import schedule_by_rank
 from pipesat.ops import Item
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
+from pipesat.heuristics.parts.rows import split_backward
 from pipesat.heuristics.placement import Ranks
-from pipesat.heuristics.rows import split_backward
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Order

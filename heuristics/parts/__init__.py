@@ -1,0 +1,1 @@
+"""What several hand-written schedules share: rows, groups, building blocks, gap filling."""
