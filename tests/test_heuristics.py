@@ -135,3 +135,8 @@ def test_baselines_break_no_rule_but_memory(name: str, problem: Problem) -> None
     except NotApplicable:
         return
     assert {violation.rule for violation in check(problem, schedule)} <= {"memory"}
+
+
+def test_every_schedule_stands_in_the_table_of_the_docs() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "schedules.md").read_text()
+    assert [name for name in BASELINES if f"`{name}`" not in page] == []
