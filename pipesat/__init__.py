@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pipesat.metrics import measure
     from pipesat.ops import Op, Pair, parse_item
     from pipesat.problem import Problem
+    from pipesat.profile.file import read_profile
+    from pipesat.profile.measure import profile_model
     from pipesat.result import Bound, Result
     from pipesat.schedule import Schedule, Timed
     from pipesat.timing import time_order
@@ -64,7 +66,9 @@ _HOMES = {
     "parse_problem": "files.problem_file",
     "peak_memory": "memory",
     "preflight": "feasibility",
+    "profile_model": "profile.measure",
     "read_problem": "files.problem_file",
+    "read_profile": "profile.file",
     "read_schedule": "files.schedule_file",
     "smallest_capacities": "feasibility",
     "solve": "workflows",
@@ -98,7 +102,9 @@ __all__ = [
     "parse_problem",
     "peak_memory",
     "preflight",
+    "profile_model",
     "read_problem",
+    "read_profile",
     "read_schedule",
     "smallest_capacities",
     "solve",

@@ -10,12 +10,16 @@ from pipesat.cli.baseline import baseline
 from pipesat.cli.check import check
 from pipesat.cli.compare import compare
 from pipesat.cli.export import export
+from pipesat.cli.from_profile import app as problem_app
 from pipesat.cli.import_ import import_
 from pipesat.cli.parity import parity
-from pipesat.cli.problem import app as problem_app
+from pipesat.cli.profile import profile
+from pipesat.cli.risk import risk
+from pipesat.cli.run import run
 from pipesat.cli.show import show
 from pipesat.cli.solve import solve
 from pipesat.cli.steps import steps
+from pipesat.cli.timeline import app as timeline_app
 
 app = typer.Typer(
     name="pipesat",
@@ -44,7 +48,9 @@ def _root(
     del version
 
 
-for command in (solve, compare, baseline, check, export, show, steps, parity):
+for command in (solve, compare, baseline, check, export, show, steps, risk, profile, parity):
     app.command()(command)
+app.command()(run)
 app.command("import")(import_)
 app.add_typer(problem_app, name="problem")
+app.add_typer(timeline_app, name="timeline")

@@ -44,7 +44,7 @@ def parity(
         try:
             (report,) = check_parity([order], timeout=timeout, stop=interrupts.stop)
         except RunFailed as error:
-            _print_failure(error)
+            print_failure(error)
             raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None
     if as_json:
         print_json(report.document())
@@ -53,7 +53,8 @@ def parity(
     raise typer.Exit(0 if report.passed else CHECK_FAILED)
 
 
-def _print_failure(error: RunFailed) -> None:
+def print_failure(error: RunFailed) -> None:
+    """Print why a run failed and the last lines of the process that did."""
     typer.echo(f"pipesat: error: {one_line(str(error))}", err=True)
     for line in error.log:
         typer.echo(f"  {one_line(line)}", err=True)

@@ -1,4 +1,4 @@
-"""``pipesat problem new``."""
+"""``pipesat problem new``; ``from-profile`` is in a module of its own."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def new(
     document = PLACEMENTS[placement.value](costs, setting, v, split.value)
     if memory is not None:
         _set_memory(document, memory, costs, setting, split)
-    _write(document, output)
+    write_problem(document, output, "problem new")
 
 
 def _chunks(placement: PlacementName, chunks: int | None) -> int:
@@ -208,12 +208,18 @@ def _set_memory(
     ]
 
 
-def _write(document: dict[str, Any], output: Path | None) -> None:
-    """Write a document that is a valid problem into a file, or on stdout."""
+def write_problem(document: dict[str, Any], output: Path | None, source: str) -> None:
+    """Write a document that is a valid problem into a file, or on stdout.
+
+    Raises
+    ------
+    BadInput
+        If it is none, naming ``source``, or the file cannot be written.
+    """
     from pipesat.files.atomic import write_file
     from pipesat.files.problem_file import parse_problem
 
-    problem = parse_problem(document, "problem new")
+    problem = parse_problem(document, source)
     text = "".join(_lines(document))
     if output is None:
         typer.echo(text, nl=False)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
-from pipesat.errors import Fault
+from pipesat.errors import BadInput, Fault
+from pipesat.export.frameworks.automodel import automodel_yaml
+from pipesat.export.frameworks.megatron import WARNING, megatron_arguments
+from pipesat.export.frameworks.options import Options
+from pipesat.export.frameworks.torchtitan import torchtitan_files
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.hazards import hazards_text
 from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes
 from pipesat.memory import peak_memory
+from pipesat.ops import Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
@@ -25,7 +31,8 @@ class Exported:
     notes: tuple[str, ...] = ()
 
 
-Exporter: TypeAlias = Callable[[Problem, Schedule], Exported]
+Exporter: TypeAlias = Callable[..., Exported]
+"""Called with problem, schedule and, if there are any, :class:`Options`."""
 
 
 def export_trace(problem: Problem, schedule: Schedule) -> Exported:
@@ -75,8 +82,82 @@ def export_torch_csv(problem: Problem, schedule: Schedule) -> Exported:
     )
 
 
+def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) -> Exported:
+    """Return a TOML fragment, with a Python one, the CSV and its hazards beside it.
+
+    Raises
+    ------
+    NotApplicable
+        If torch or torchtitan cannot run it.
+    BadInput
+        If the options do not do.
+    """
+    files = torchtitan_files(problem, options, splits=_splits(problem, schedule))
+    order = export_torch_csv(problem, schedule)
+    beside = {".py": files[".py"].encode(), ".csv": order.data, **order.beside}
+    return Exported(files[".toml"].encode(), beside, (*order.notes, *_cut(options)))
+
+
+def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options) -> Exported:
+    """Return a YAML fragment, with the CSV and its hazards beside it.
+
+    Raises
+    ------
+    NotApplicable
+        If torch or NeMo AutoModel cannot run it.
+    BadInput
+        If the options do not do.
+    """
+    text = automodel_yaml(problem, options, splits=_splits(problem, schedule))
+    order = export_torch_csv(problem, schedule)
+    beside = {".csv": order.data, **order.beside}
+    return Exported(text.encode(), beside, (*order.notes, *_cut(options)))
+
+
+def export_megatron_layout(problem: Problem, schedule: Schedule, options: Options) -> Exported:
+    """Return Megatron-LM's arguments for the placement; the order cannot be carried over.
+
+    Raises
+    ------
+    NotApplicable
+        If Megatron-LM cannot place stages so, or the stages' layers are not given.
+    BadInput
+        If the options do not do.
+    """
+    del schedule  # that is the warning
+    return Exported(megatron_arguments(problem, options).encode(), {}, (WARNING,))
+
+
+def _splits(problem: Problem, schedule: Schedule) -> bool:
+    """Whether any backward is split in torch's order of a schedule."""
+    order = adapt(problem, schedule).schedule.order
+    return any(isinstance(item, Op) and item.kind == "B" for row in order for item in row)
+
+
+def _cut(options: Options) -> tuple[str, ...]:
+    if options.layers is not None:
+        return ()
+    return ("without --layers the framework cuts the model itself: measured stages may be others",)
+
+
+def _plain(
+    name: str,
+    export: Callable[[Problem, Schedule], Exported],
+    problem: Problem,
+    schedule: Schedule,
+    options: Options | None = None,
+) -> Exported:
+    """Call an exporter that knows no layers."""
+    if options is not None and options.layers is not None:
+        raise BadInput(f"{name} says nothing of layers: leave it out", where="--layers")
+    return export(problem, schedule)
+
+
 EXPORTERS: Final[dict[str, Exporter]] = {
-    "png": export_png,
-    "torch-csv": export_torch_csv,
-    "trace": export_trace,
+    "megatron-layout": export_megatron_layout,
+    "nemo-automodel": export_nemo_automodel,
+    "png": partial(_plain, "png", export_png),
+    "torch-csv": partial(_plain, "torch-csv", export_torch_csv),
+    "torchtitan": export_torchtitan,
+    "trace": partial(_plain, "trace", export_trace),
 }

@@ -1,6 +1,7 @@
 """What every started process does: its job, an error file if it fails, an end if its parent ends.
 
 ``python -m pipesat.runtime.child FOLDER NAME TIMEOUT``; NAME is ``reference`` or ``rank <number>``.
+A folder with a job asks for a measured run, another for parity.
 """
 
 from __future__ import annotations
@@ -12,42 +13,55 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
-from pipesat.errors import BadInput
+from pipesat.errors import BadInput, PipesatError
+from pipesat.runtime.job import job_file
 from pipesat.runtime.plan import FOLDER_PREFIX, REFERENCE
 
 FAILED = 1
 
+Work = Callable[[Path, str, float], None]
+"""What a process of a name does in a folder, within so many seconds."""
 
-def main(folder: Path, name: str, timeout: float) -> None:
-    """Run one process of a parity run; never returns normally after a failure."""
+
+def main(folder: Path, name: str, timeout: float, work: Work | None = None) -> None:
+    """Run one process of a parity or measured run, or other work; a failure never returns."""
     threading.Thread(target=_end_with_parent, args=[folder], daemon=True).start()
     try:
-        if name == REFERENCE:
-            from pipesat.runtime.reference import run_reference
-
-            run_reference(folder)
-        else:
-            from pipesat.runtime.torch_api import load_torch_api
-
-            api = load_torch_api()  # before anything else of torch is imported
-
-            from pipesat.runtime.worker import run_rank
-
-            run_rank(api, folder, int(name.split()[1]), timeout)
+        (work or _work)(folder, name, timeout)
     except BaseException as error:
-        bad_input = isinstance(error, BadInput)
         failure = {
             "time": time.monotonic(),
-            "bad_input": bad_input,
-            "message": str(error) if bad_input else _summary(error),
+            "bad_input": isinstance(error, BadInput),
+            "message": str(error) if isinstance(error, PipesatError) else _summary(error),
             "log": traceback.format_exc(),
         }
         partial = folder / f"{name}.partial"
         partial.write_text(json.dumps(failure))
         partial.rename(error_file(folder, name))
         os._exit(FAILED)  # torch's own clean-up may wait for ranks that are gone
+
+
+def _work(folder: Path, name: str, timeout: float) -> None:
+    if name == REFERENCE:
+        from pipesat.runtime.reference import run_reference
+
+        run_reference(folder)
+        return
+    from pipesat.runtime.torch_api import load_torch_api
+
+    api = load_torch_api()  # before anything else of torch is imported
+    rank = int(name.split()[1])
+    if job_file(folder).exists():
+        from pipesat.runtime.measured import run_measured_rank
+
+        run_measured_rank(api, folder, rank, timeout)
+    else:
+        from pipesat.runtime.worker import run_rank
+
+        run_rank(api, folder, rank, timeout)
 
 
 def _summary(error: BaseException) -> str:

@@ -27,7 +27,6 @@ from pipesat.runtime.child import error_file
 _POLL = 0.02  # seconds
 _LAST_WORDS = 0.5  # seconds for the others to say how they failed: the first may be another one
 _LOG_LINES = 12
-_CAUSES = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 
 Command = Callable[[str], Sequence[str]]
 """Command line of the process of a name."""
@@ -142,15 +141,15 @@ def _failed(children: Sequence[_Child]) -> list[_Child]:
 def _failure(failed: Sequence[_Child], folder: Path) -> BadInput | RunFailed:
     """Return the error of the process that failed first: it made the others fail.
 
-    The time is the one that the process itself noted. One that was killed could note none, but is
-    not killed by others failing (unlike an abort, to which a lost connection can lead). An unfit
-    torch comes before everything: it may show in other ways too.
+    The time is the one that the process itself noted. One that was killed, or that left without a
+    word, could note none, but others failing do not do that to it (unlike an abort, to which a lost
+    connection can lead). Bad input comes before everything: it may show in other ways too.
     """
 
     def order(child: _Child) -> tuple[bool, bool, float]:
         note = _note(child, folder)
-        killed = -child.process.returncode in _CAUSES
-        return not note.get("bad_input"), not killed, note.get("time") or child.ended or 0.0
+        silent = not note and child.process.returncode != -signal.SIGABRT
+        return not note.get("bad_input"), not silent, note.get("time") or child.ended or 0.0
 
     child = min(failed, key=order)
     note = _note(child, folder)

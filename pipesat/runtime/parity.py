@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,18 +144,14 @@ def check_parity(
 
 def _report(folder: Path, number: int, plan: Plan) -> ParityReport:
     names = [rank_name(rank) for rank in range(len(plan.rows))]
-    expected = _read(folder, REFERENCE, number)
+    expected = read_answer(answer_file(folder, REFERENCE, number))
     got: dict[str, np.ndarray] = {}
     for name in names:
-        got |= _read(folder, name, number)
-    worst = max(
-        (Deviation(name, relative_error(value, got.get(name))) for name, value in expected.items()),
-        key=lambda deviation: deviation.relative_error,
-    )
+        got |= read_answer(answer_file(folder, name, number))
     losses = tuple(float(expected[loss_name(i)]) for i in range(plan.microbatches))
     return ParityReport(
         losses,
-        worst,
+        worst_deviation(expected, got),
         len(expected) - len(losses),
         sum(value.size for value in expected.values()) - len(losses),
         plan.rows,
@@ -163,11 +159,20 @@ def _report(folder: Path, number: int, plan: Plan) -> ParityReport:
     )
 
 
-def _read(folder: Path, name: str, number: int) -> dict[str, np.ndarray]:
+def read_answer(path: Path) -> dict[str, np.ndarray]:
+    """Read losses and gradients that a process wrote."""
     import numpy as np
 
-    with np.load(answer_file(folder, name, number)) as answer:
+    with np.load(path) as answer:
         return dict(answer)
+
+
+def worst_deviation(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> Deviation:
+    """Return the loss or gradient that is farthest from the expected one."""
+    return max(
+        (Deviation(name, relative_error(value, got.get(name))) for name, value in expected.items()),
+        key=lambda deviation: deviation.relative_error,
+    )
 
 
 def relative_error(expected: np.ndarray, got: np.ndarray | None) -> float:

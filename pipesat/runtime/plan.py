@@ -9,7 +9,7 @@ from pathlib import Path
 from pipesat.errors import BadInput
 from pipesat.export.torch.read import rows_of_csv
 
-FOLDER_PREFIX = "pipesat-parity-"
+FOLDER_PREFIX = "pipesat-ranks-"
 MOST_RANKS = 16  # processes on one machine; each takes some 200 MB and seconds to start
 
 
@@ -44,7 +44,7 @@ def plan_of_csv(text: str) -> Plan:
     rows = [[action for cell in row for action in cell] for row in rows_of_csv(text, source)]
     if not 1 <= len(rows) <= MOST_RANKS:
         raise BadInput(
-            f"parity starts one local process per rank, for 1 to {MOST_RANKS} ranks",
+            f"this starts one local process per rank, for 1 to {MOST_RANKS} ranks",
             source=source, where="ranks", value=len(rows),
         )  # fmt: skip
     for rank, row in enumerate(rows):
@@ -97,8 +97,13 @@ def answer_file(folder: Path, name: str, number: int) -> Path:
     return folder / f"{name}.{number}.npz"
 
 
+def measured_file(folder: Path, name: str) -> Path:
+    """Where a rank writes when each op of a measured run ran."""
+    return folder / f"{name}.measured.json"
+
+
 def progress_file(folder: Path, name: str, number: int) -> Path:
-    """Where a rank writes each action of plan ``number`` as it starts it, one a line."""
+    """Where a rank writes each action of plan or step ``number`` as it starts it, one a line."""
     return folder / f"{name}.{number}.progress"
 
 

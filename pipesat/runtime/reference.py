@@ -8,40 +8,35 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 
-from pipesat.runtime.model import LENGTH, SEQUENCES, build_stage, whole_batch
+from pipesat.runtime.job import job_file, read_job
+from pipesat.runtime.model import Transformer
+from pipesat.runtime.models import Model, load_model
 from pipesat.runtime.plan import REFERENCE, answer_file, gradient_name, loss_name, read_plans
-
-_AT_ONCE = 64  # microbatches: bounds the memory
 
 
 def run_reference(folder: Path) -> None:
     """Write losses and gradients of every plan's model; plans of one shape share one answer."""
     torch.set_num_threads(1)
-    train = lru_cache(train_alone)
+    model: Model = load_model(read_job(folder)) if job_file(folder).exists() else Transformer()
+    train = lru_cache(lambda stages, microbatches: train_alone(model, stages, microbatches))
     for number, plan in enumerate(read_plans(folder)):
         np.savez(answer_file(folder, REFERENCE, number), **train(plan.stages, plan.microbatches))
 
 
-def train_alone(stages: int, microbatches: int) -> dict[str, Any]:
-    """Return the loss of every microbatch, and each parameter's gradient of their mean.
-
-    Many microbatches go through the model at once: nothing here depends on how they are cut.
-    """
-    modules = [build_stage(stage, stages) for stage in range(stages)]
-    losses: list[Any] = []
-    parts = (tensor.split(_AT_ONCE * SEQUENCES) for tensor in whole_batch(microbatches))
-    for tokens, targets in zip(*parts, strict=True):
-        x = tokens
+def train_alone(model: Model, stages: int, microbatches: int) -> dict[str, Any]:
+    """Return the loss of every microbatch, and each parameter's gradient of their mean."""
+    modules = [model.build_stage(stage, stages) for stage in range(stages)]
+    answer: dict[str, Any] = {}
+    parts = (tensor.tensor_split(microbatches) for tensor in model.whole_batch(microbatches))
+    for number, (x, target) in enumerate(zip(*parts, strict=True)):
         for module in modules:
-            x = module(x)
-        words = functional.cross_entropy(x.flatten(0, 1), targets.flatten(), reduction="none")
-        means = words.unflatten(0, (-1, SEQUENCES * LENGTH)).mean(1)
-        (means.sum() / microbatches).backward()
-        losses += means.detach()
-    answer = {loss_name(i): loss.numpy() for i, loss in enumerate(losses)}
+            x = module(x)  # noqa: PLW2901
+        loss = model.loss_of(x, target)
+        (loss / microbatches).backward()
+        answer[loss_name(number)] = loss.detach().numpy()
     for stage, module in enumerate(modules):
         for name, parameter in module.named_parameters():
-            answer[gradient_name(stage, name)] = parameter.grad.numpy()
+            if parameter.grad is not None:
+                answer[gradient_name(stage, name)] = parameter.grad.numpy()
     return answer

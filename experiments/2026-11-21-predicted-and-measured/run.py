@@ -1,0 +1,158 @@
+"""Predicted against measured: a small real model on 2 local ranks, virtual devices on 8.
+
+``python run.py real`` and ``python run.py virtual`` write ``real.json`` and ``virtual.json`` with
+their pictures beside this file and print the tables of README.md. Needs torch. ``real`` profiles
+the model first if ``profile.json`` is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+MODEL = [
+    "--style", "gpt", "--layers", "6", "--width", "256", "--heads", "4",
+    "--feed-forward", "1024", "--vocabulary", "1024", "--length", "128", "--sequences", "2",
+]  # fmt: skip
+MICROBATCHES = "8"
+CASES = {  # stages on 2 ranks: placement, and hand-written orders beside the synthesized one
+    "2 stages, chain": (["--placement", "chain"], ["1f1b", "zb-h1"]),
+    "4 stages, loop": (
+        ["--placement", "loop", "--chunks", "2"], ["interleaved-1f1b", "interleaved-zb"],
+    ),
+}  # fmt: skip
+ROUNDS = 3  # every order runs in each; the middle one by makespan counts
+UNEVEN = "50,40,60,50,55,45,60,40"
+VIRTUAL = {
+    "even": ["--F", "50", "--B", "50", "--W", "50"],
+    "uneven": ["--F", UNEVEN, "--B", UNEVEN, "--W", UNEVEN],
+}
+
+
+def pipesat(*arguments: object) -> str:
+    command = [sys.executable, "-m", "pipesat", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout
+
+
+def orders(problem: Path, baselines: list[str], folder: Path) -> dict[str, Path]:
+    """Schedule files: the synthesized one, and the hand-written ones."""
+    pipesat("solve", problem, "--for", "torch", "--time-limit", 20, "-o", folder / "solved")
+    found = {"synthesized": folder / "solved/schedule.json"}
+    for name in baselines:
+        found[name] = folder / f"{name}.json"
+        pipesat("baseline", name, problem, "-o", found[name])
+    return found
+
+
+def measure(problem: Path, schedules: dict[str, Path], rounds: int, *options: object) -> Any:
+    """Run every order in turns; per order, the comparison of its middle round and the load."""
+    runs: dict[str, list[Any]] = {name: [] for name in schedules}
+    for number in range(rounds):
+        for name, schedule in schedules.items():
+            load = os.getloadavg()[0]
+            timeline = problem.parent / f"{name}.{number}.timeline.json"
+            text = pipesat("run", problem, schedule, "-o", timeline, "--json", *options)
+            runs[name].append(json.loads(text) | {"load": load})
+            print(f"{name}, round {number}: {runs[name][-1]['measured'] / 1000:.1f} ms", flush=True)
+    return {
+        name: sorted(done, key=lambda run: run["measured"])[len(done) // 2]
+        for name, done in runs.items()
+    }
+
+
+def show(title: str, results: dict[str, Any]) -> None:
+    print(f"\n{title}\n")
+    print("| order | predicted ms | measured ms | error | largest parts of it | load |")
+    print("|---|---|---|---|---|---|")
+    for name, run in results.items():
+        largest = sorted(run["parts"].items(), key=lambda part: -abs(part[1]))[:2]
+        parts = ", ".join(f"{part} {us / 1000:+.1f} ms" for part, us in largest)
+        print(
+            f"| {name} | {run['predicted'] / 1000:.1f} | {run['measured'] / 1000:.1f} | "
+            f"{100 * run['error']:+.1f} % | {parts} | {run['load']:.1f} |"
+        )
+
+
+def kept(run: dict[str, Any]) -> dict[str, Any]:
+    names = ("predicted", "measured", "shortest", "longest", "error", "parts", "check", "load")
+    return {name: run[name] for name in names} | {"refit": run.get("refit")}
+
+
+def refitted(problem: Path, results: dict[str, Any], source: str) -> None:
+    """Take costs from one order's timeline and predict all orders with them."""
+    new = problem.parent / "refit.json"
+    pipesat("timeline", "refit", problem, results[source]["timeline"], "-o", new)
+    for run in results.values():
+        again = json.loads(pipesat("timeline", "compare", new, run["timeline"], "--json"))
+        run["refit"] = {"predicted": again["predicted"], "error": again["error"]}
+
+
+def real() -> None:
+    profile = HERE / "profile.json"
+    if not profile.exists():
+        options = [*MODEL, "--stages", "2,4", "--split", "balanced", "--links", "--samples", "30"]
+        pipesat("profile", "-o", profile, *options)
+    document = {}
+    for title, (placement, baselines) in CASES.items():
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            problem = folder / "problem.json"
+            pipesat(
+                "problem", "from-profile", profile, "--devices", 2, "--microbatches", MICROBATCHES,
+                "--split", "balanced", "--backward", "either", "--cost", "low", "--name", title,
+                "-o", problem, *placement,
+            )  # fmt: skip
+            options = ["--model", profile, "--split", "balanced", "--check", "--steps", "8"]
+            results = measure(problem, orders(problem, baselines, folder), ROUNDS, *options)
+            refitted(problem, results, baselines[0])
+            show(title, results)
+            print(f"\nwith costs refit from {baselines[0]}'s timeline:")
+            for order, run in results.items():
+                again = run["refit"]
+                print(f"{order}: {again['predicted'] / 1000:.1f} ms, {100 * again['error']:+.1f} %")
+            picture = HERE / f"real-{title.split()[0]}-stages.png"
+            pipesat(
+                "timeline", "compare", problem, results["synthesized"]["timeline"], "--png", picture
+            )
+            document[title] = {order: kept(run) for order, run in results.items()}
+    (HERE / "real.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def virtual() -> None:
+    document = {}
+    for title, costs in VIRTUAL.items():
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            problem = folder / "problem.json"
+            pipesat(
+                "problem", "new", "--devices", 8, "--microbatches", 16, *costs, "--comm", 1,
+                "--held-after-F", 100, "--held-after-B", 50, "--memory", "1f1b",
+                "--time-unit", "ms", "--name", f"8 virtual devices, {title}", "-o", problem,
+            )  # fmt: skip
+            options = ["--virtual", "--steps", "3", "--warm-up", "1"]
+            schedules = orders(problem, ["1f1b", "zb-h1"], folder)
+            results = measure(problem, schedules, 1, *options)
+            show(title, results)
+            ours, theirs = results["synthesized"], results["1f1b"]
+            margins = [theirs[key] - ours[key] for key in ("predicted", "measured")]
+            print(
+                f"\nbeats 1F1B by {margins[1] / 1000:.0f} ms, predicted {margins[0] / 1000:.0f} ms "
+                f"({100 * margins[1] / margins[0] - 100:+.1f} %)"
+            )
+            picture = HERE / f"virtual-{title}.png"
+            pipesat("timeline", "compare", problem, ours["timeline"], "--png", picture)
+            document[title] = {order: kept(run) for order, run in results.items()}
+    (HERE / "virtual.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    {"real": real, "virtual": virtual}[sys.argv[1]]()

@@ -1,0 +1,200 @@
+"""``pipesat problem from-profile``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.cli.problem import Chunks, Devices, Microbatches, Output, SplitName, app
+
+if TYPE_CHECKING:
+    from pipesat.profile.file import LinksModel, Profile
+    from pipesat.profile.problem import Derived
+
+__all__ = ["app", "from_profile"]
+
+
+class PlacementName(StrEnum):
+    """Where stages lie."""
+
+    chain = "chain"
+    loop = "loop"
+    vee = "vee"
+
+
+class BackwardName(StrEnum):
+    """Which backwards may run."""
+
+    auto = "auto"
+    always_split = "split"
+    always_fused = "fused"
+    either = "either"
+
+
+class StatisticName(StrEnum):
+    """Which of an op's measured times counts."""
+
+    low = "low"
+    median = "median"
+    high = "high"
+
+
+class ReceiveName(StrEnum):
+    """How receive buffers are allocated."""
+
+    torch = "torch"
+    held = "held"
+
+
+_Dtype = Annotated[
+    str | None, typer.Option(metavar="TYPE", show_default="the parameters' own, as in torch")
+]
+
+
+@app.command("from-profile")
+def from_profile(
+    profile: Annotated[
+        Path, typer.Argument(metavar="PROFILE", help="Profile file (JSON).", show_default=False)
+    ],
+    devices: Devices,
+    microbatches: Microbatches,
+    placement: Annotated[
+        PlacementName, typer.Option(help="Where the stages lie.")
+    ] = PlacementName.chain,
+    chunks: Chunks = None,
+    split: Annotated[
+        SplitName, typer.Option(help="Layers per stage: equally many, or so that times balance.")
+    ] = SplitName.even,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT[,AMOUNT...]",
+            show_default="unlimited",
+            help="Capacity as 40GiB, one for all devices or one each.",
+        ),
+    ] = None,
+    optimizer: Annotated[
+        str, typer.Option(metavar="NAME", help="adamw, sgd, sgd-momentum, muon, none, ...")
+    ] = "adamw",
+    grad_dtype: _Dtype = None,
+    state_dtype: _Dtype = None,
+    master_dtype: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="A second copy of the weights.", show_default="none"),
+    ] = None,
+    receive: Annotated[
+        ReceiveName,
+        typer.Option(help="Receive buffers of all microbatches, as torch 2.13, or held as needed."),
+    ] = ReceiveName.torch,
+    reserve: Annotated[
+        str, typer.Option(metavar="AMOUNT", help="Memory per device for everything else.")
+    ] = "0B",
+    comm: Annotated[
+        int | None,
+        typer.Option(
+            metavar="US", min=0, help="Delay of every link.", show_default="as measured, or 0"
+        ),
+    ] = None,
+    links: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measured delays from another file.")
+    ] = None,
+    backward: Annotated[
+        BackwardName, typer.Option(help="auto: fused where splitting does not pay, else either.")
+    ] = BackwardName.auto,
+    split_limit: Annotated[
+        float, typer.Option(metavar="RATIO", min=1.0, help="Largest (B + W) / BW that may pay.")
+    ] = 1.5,
+    cost: Annotated[
+        StatisticName, typer.Option(help="Of an op's times: 10th percentile, median or 90th.")
+    ] = StatisticName.median,
+    name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
+    output: Output = None,
+) -> None:
+    """Write a problem from a measured profile: layers cut into stages, memory added up."""
+    from pipesat.cli.amounts import amount, amounts
+    from pipesat.cli.problem import write_problem
+    from pipesat.errors import BadInput
+    from pipesat.profile.file import read_profile
+    from pipesat.profile.problem import Plan, problem_of_profile
+    from pipesat.profile.static import Training
+
+    if comm is not None and links is not None:
+        raise BadInput("expected --comm or --links, not both", where="--comm")
+    if chunks is not None and placement is not PlacementName.loop:
+        raise BadInput("only a loop has a choice: --placement loop", where="--chunks", value=chunks)
+    data = read_profile(profile)
+    plan = Plan(
+        devices=devices,
+        microbatches=microbatches,
+        placement=placement.value,
+        chunks=chunks or 2,
+        split=split.value,
+        memory=None if memory is None else amounts("--memory", memory),
+        training=Training(
+            optimizer=optimizer,
+            grad_dtype=grad_dtype,
+            state_dtype=state_dtype,
+            master_dtype=master_dtype,
+            receive=receive.value,
+            reserve=amount("--reserve", reserve),
+        ),
+        links=_links(data, comm, links),
+        comm=comm or 0,
+        backward=backward.value,
+        split_limit=split_limit,
+        statistic=cost.value,
+        name=name,
+    )
+    derived = problem_of_profile(data, plan)
+    write_problem(derived.document, output, "problem from-profile")
+    _print_summary(derived)
+    if plan.links is None and comm is None:
+        typer.echo("links: no delay was measured or given; all are 0 (--comm US)", err=True)
+
+
+def _links(profile: Profile, comm: int | None, path: Path | None) -> LinksModel | None:
+    from pipesat.profile.file import read_links
+
+    if comm is not None:
+        return None
+    return profile.links if path is None else read_links(path)
+
+
+def _print_summary(derived: Derived) -> None:
+    """Say on stderr what the numbers consist of: the problem itself may be on stdout."""
+    from pipesat.cli.amounts import readable
+    from pipesat.cli.console import stderr
+    from pipesat.cli.table import Column, table_lines
+
+    heads = ("", "layers", "F", "B", "W", "BW", "held\nafter F", "held\nafter B")
+    rows = [
+        (
+            f"stage {number}",
+            f"{stage.layers.start} to {stage.layers.stop - 1}",
+            f"{stage.F:.0f}", f"{stage.B:.0f}", f"{stage.W:.0f}", f"{stage.BW:.0f}",
+            readable(stage.held_after_F), readable(stage.held_after_B),
+        )
+        for number, stage in enumerate(derived.stages)
+    ]  # fmt: skip
+    width = stderr().width
+    columns = [Column(head, number=bool(head)) for head in heads]
+    lines = [*table_lines(columns, rows, width), ""]
+    kinds = ("weights", "gradients", "optimizer", "buffers", "receive", "transient", "reserve")
+    amounts = [
+        (f"device {number}", *(readable(getattr(static, kind)) for kind in kinds),
+         readable(static.total))
+        for number, static in enumerate(derived.static)
+    ]  # fmt: skip
+    columns = [Column("static", number=False), *map(Column, (*kinds, "total"))]
+    lines += [*table_lines(columns, amounts, width), ""]
+    for reason in dict.fromkeys(filter(None, derived.fused)):
+        stages = [str(number) for number, why in enumerate(derived.fused) if why == reason]
+        lines.append(
+            f"fused backward of stage{'s' * (len(stages) > 1)} {', '.join(stages)}: {reason}"
+        )
+    for line in [*lines, *derived.remarks]:
+        typer.echo(one_line(line), err=True)

@@ -1,0 +1,177 @@
+"""``pipesat risk``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipesat.cli.arguments import AsJson, ObjectiveName, ProblemFile, ScheduleFile
+from pipesat.cli.exits import one_line
+from pipesat.cli.risk_report import print_links, print_noise
+from pipesat.errors import BadInput
+
+if TYPE_CHECKING:
+    from pipesat.ops import Phase
+    from pipesat.problem import Problem
+    from pipesat.risk.report import LinksRow
+    from pipesat.risk.robustness import Noise
+    from pipesat.schedule import Objective, Order, Schedule
+
+OURS = "schedule"
+NOISE = "5%"
+
+_SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
+
+
+class LinksName(StrEnum):
+    """How transfers queue."""
+
+    independent = "independent"
+    pair = "pair"
+    rank = "rank"
+
+
+def risk(
+    problem: ProblemFile,
+    schedule: ScheduleFile,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Variation of each op's time, 5% or F=3%,B=5%,W=4% (B is BW's too).",
+            show_default=NOISE,
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take it from the profile the problem was made from."),
+    ] = None,
+    skew: Annotated[str, typer.Option(help="Variation between devices, for a whole step.")] = "0%",
+    links: Annotated[
+        LinksName, typer.Option(help="How transfers queue while times vary.")
+    ] = LinksName.independent,
+    samples: Annotated[int, typer.Option(metavar="N", min=1, max=100_000)] = 200,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the samples.")
+    ] = 0,
+    baselines: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Compare with the N best baselines that fit.")
+    ] = 3,
+    objective: Annotated[ObjectiveName, typer.Option(help="What to value.")] = (
+        ObjectiveName.makespan
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Value a schedule where links queue, and where times vary, beside the best baselines.
+
+    Links: transfers between two ranks one at a time, as NCCL runs torch's, or all of a rank's.
+    Noise: every order is timed under the same random times; variations are standard deviations
+    relative to the mean.
+    """
+    from pipesat.cli.console import print_json
+    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.files.problem_file import read_problem
+    from pipesat.risk.report import links_risk, noise_risk
+
+    data = read_problem(problem)
+    variation = _noise(data, noise, profile, skew)
+    drawn = str(profile) if profile else noise or NOISE
+    orders = _orders(data, read_valid_schedule(schedule, data), objective.value, baselines)
+    link_rows = links_risk(data, orders, objective.value)
+    noise_rows = noise_risk(
+        data, orders, variation,
+        samples=samples, seed=seed, objective=objective.value, links=links.value,
+    )  # fmt: skip
+    if as_json:
+        settings = {"noise": drawn, "skew": skew, "samples": samples, "seed": seed}
+        print_json(
+            {
+                "objective": objective.value,
+                "links": [_links_document(row) for row in link_rows],
+                "noise": settings
+                | {"links": links.value, "rows": [asdict(row) for row in noise_rows]},
+            }
+        )
+        return
+    heading = f"{objective.value}s" + (f" in {data.time_unit}" if data.time_unit else "")
+    typer.echo(one_line(f"{data.name or 'problem'}: {heading}"))
+    print_links(data, link_rows)
+    typer.echo("")
+    drawn = f"noise {drawn}, skew {skew}, links {links.value}, {samples} samples, seed {seed}"
+    typer.echo(one_line(f"{drawn}; gain: what {OURS} saves of a baseline's time"))
+    print_noise(noise_rows)
+
+
+def _noise(problem: Problem, given: str | None, profile: Path | None, skew: str) -> Noise:
+    from pipesat.risk.robustness import Noise
+
+    if profile is not None:
+        from pipesat.profile.file import read_profile
+        from pipesat.risk.measured_noise import noise_of_profile
+
+        if given is not None:
+            raise BadInput("expected it, or --profile, not both", where="--noise", value=given)
+        measured = read_profile(profile)
+        return noise_of_profile(problem, measured, _share("--skew", skew), str(profile))
+    noise = NOISE if given is None else given
+    if "=" not in noise:
+        return Noise(_share("--noise", noise), _share("--skew", skew))
+    phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}
+    by_phase: dict[Phase, float] = {}
+    for part in noise.split(","):
+        name, _, text = part.strip().partition("=")
+        phase = phases.get(name)
+        if phase is None or phase in by_phase:
+            raise BadInput(
+                "expected a share, or one each of F, B and W", where="--noise", value=noise
+            )
+        by_phase[phase] = _share("--noise", text)
+    by_op = {
+        (stage, phase): share
+        for stage in range(len(problem.stages))
+        for phase, share in by_phase.items()
+    }
+    return Noise(0.0, _share("--skew", skew), by_op)
+
+
+def _share(option: str, text: str) -> float:
+    """Read ``5%`` or ``0.05``."""
+    match = _SHARE.fullmatch(text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not 0 <= value <= 1:
+        raise BadInput(
+            "expected a share from 0 to 1, or a percentage as in 5%", where=option, value=text
+        )
+    return value
+
+
+def _orders(
+    problem: Problem, schedule: Schedule, objective: Objective, most: int
+) -> dict[str, Order]:
+    """The schedule's order, then different ones of the best baselines that fit into memory."""
+    from pipesat.checker import check
+    from pipesat.errors import NotApplicable
+    from pipesat.heuristics import BASELINES
+    from pipesat.timing import time_order
+
+    found: dict[Order, tuple[int, str]] = {}
+    for name, function in BASELINES.items() if most else ():
+        try:
+            baseline = function(problem)
+        except NotApplicable:
+            continue
+        order = baseline.order
+        if order not in found and not check(problem, baseline):
+            found[order] = (time_order(problem, order, objective).value(objective), name)
+    best = sorted(found, key=lambda order: found[order][0])[:most]
+    return {OURS: schedule.order} | {found[order][1]: order for order in best}
+
+
+def _links_document(row: LinksRow) -> dict[str, Any]:
+    most = row.most_waiting
+    waiting = None if most is None else {"ranks": list(most.ranks), "waiting": most.waiting}
+    return asdict(row) | {"most_waiting": waiting}

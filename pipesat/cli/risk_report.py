@@ -1,0 +1,87 @@
+"""The text of ``pipesat risk``: a table about links, one about noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.cli.table import Column, table_lines
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+    from pipesat.risk.report import LinksRow, NoiseRow
+
+_LONG = 10_000  # time units: from here on their fractions are not shown
+
+
+def print_links(problem: Problem, rows: list[LinksRow]) -> None:
+    """Print a table of values under each kind of links, and where the first order waits most."""
+    from pipesat.cli.console import stdout
+
+    typer.echo("\ntransfers one at a time, per pair of ranks (NCCL) or per rank (with device_id):")
+    columns = [
+        Column("", number=False),
+        Column("independent\nlinks"),
+        Column("per pair"),
+        Column("lost"),
+        Column("per rank"),
+        Column("lost"),
+    ]
+    lines = [
+        [
+            row.name,
+            str(row.independent),
+            str(row.pair),
+            _percent(_lost(row.pair, row.independent)),
+            str(row.rank),
+            _percent(_lost(row.rank, row.independent)),
+        ]
+        for row in rows
+    ]
+    for line in table_lines(columns, lines, stdout().width):
+        typer.echo(line)
+    most = rows[0].most_waiting
+    if most is not None:
+        a, b = (problem.device_name(rank) for rank in most.ranks)
+        typer.echo(one_line(f"most waiting, per pair: {a} with {b}, {most.waiting} in sum"))
+
+
+def print_noise(rows: list[NoiseRow]) -> None:
+    """Print a table of quantiles, and of what the first order gains over each other."""
+    from pipesat.cli.console import stdout
+
+    columns = [
+        Column("", number=False),
+        Column("no noise"),
+        Column("p50"),
+        Column("p95"),
+        Column("gain,\nno noise"),
+        Column("gain\np50"),
+        Column("gain\np5"),
+        Column("ahead in"),
+    ]
+    lines = []
+    for row in rows:
+        digits = 0 if row.spread.nominal >= _LONG else 1
+        line = [row.name, f"{row.spread.nominal:.0f}"]
+        line += [f"{value:.{digits}f}" for value in (row.spread.p50, row.spread.p95)]
+        gain = row.gain
+        if gain is None:
+            line += ["", "", "", ""]
+        else:
+            line += map(_percent, (gain.nominal, gain.p50, gain.p05, gain.ahead))
+        lines.append(line)
+    for text in table_lines(columns, lines, stdout().width):
+        typer.echo(text)
+
+
+def _lost(value: int, base: int) -> float:
+    return value / base - 1 if base else 0.0
+
+
+def _percent(share: float) -> str:
+    from pipesat.cli.console import percent
+
+    return percent(round(share, 6) + 0.0)  # no -0.00

@@ -1,0 +1,216 @@
+"""``pipesat run``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.arguments import AsJson, OutputFile, ProblemFile, ScheduleFile, Timeout
+from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.cli.parity import print_failure
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+    from pipesat.runtime.job import Job, Shape
+    from pipesat.runtime.run import Check, Measured
+    from pipesat.schedule import Schedule
+
+
+class DeviceName(StrEnum):
+    """Where ranks compute."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class SplitName(StrEnum):
+    """How a profile's layers are cut into stages."""
+
+    even = "even"
+    balanced = "balanced"
+
+
+_AT_LEAST_ONE = {"min": 1, "max": 1 << 20}
+
+
+def run(
+    problem: ProblemFile,
+    schedule: ScheduleFile,
+    output: OutputFile,
+    steps: Annotated[int, typer.Option("--steps", min=1, max=10_000, help="Measured steps.")] = 5,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", min=1, max=10_000, help="Steps before them that are not.")
+    ] = 2,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare losses and gradients with one process.")
+    ] = False,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Waits of the problem's times instead of compute.")
+    ] = False,
+    scale: Annotated[
+        float,
+        typer.Option("--scale", min=1e-9, max=1e9, help="Stretch the problem's times (--virtual)."),
+    ] = 1.0,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            help="A profile (.json), package.module:function as for pipesat profile, or a module "
+            "or .py file with build_stage, whole_batch and loss_of; a transformer if not given.",
+        ),
+    ] = "",
+    split: Annotated[
+        SplitName, typer.Option("--split", help="How a profile's layers are cut into stages.")
+    ] = SplitName.even,
+    blocks: Annotated[
+        str, typer.Option("--blocks", help="Transformer blocks per stage: 2, or 2,3,3,2.")
+    ] = "1",
+    width: Annotated[int, typer.Option("--width", help="Its width.", **_AT_LEAST_ONE)] = 128,
+    heads: Annotated[int, typer.Option("--heads", help="Its heads.", **_AT_LEAST_ONE)] = 4,
+    length: Annotated[
+        int, typer.Option("--length", help="Tokens per sequence.", **_AT_LEAST_ONE)
+    ] = 128,
+    sequences: Annotated[
+        int, typer.Option("--sequences", help="Sequences per microbatch.", **_AT_LEAST_ONE)
+    ] = 1,
+    vocabulary: Annotated[
+        int, typer.Option("--vocabulary", help="Its words.", **_AT_LEAST_ONE)
+    ] = 256,
+    dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
+    device: Annotated[
+        DeviceName, typer.Option("--device", help="cuda only under torchrun.")
+    ] = DeviceName.cpu,
+    timeout: Timeout = 600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a schedule in torch's pipeline runtime and write when every op really ran.
+
+    Starts one local gloo process per rank; or, under torchrun, is one rank:
+    torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
+    Needs the extra: pip install 'pipesat[torch]'.
+    """
+    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.errors import BadInput
+    from pipesat.files.problem_file import read_problem
+    from pipesat.runtime.job import Shape
+    from pipesat.runtime.torchrun import under_torchrun
+
+    data = read_problem(problem)
+    checked = read_valid_schedule(schedule, data)
+    shape = Shape(vocabulary, width, heads, length, sequences, _blocks(blocks), dtype)
+    shape.require(len(data.stages))
+    if virtual and model:
+        raise BadInput("expected --virtual or a model, not both", where="--model", value=model)
+    if device == DeviceName.cuda and not under_torchrun():
+        raise BadInput(
+            "local ranks run on the CPU: start it with torchrun, one GPU per rank",
+            where="--device", value=device.value,
+        )  # fmt: skip
+    job = _job(
+        data, checked, steps=steps, warm_up=warm_up, check=check, module=model,
+        split=split.value, shape=shape, device=device.value, scale=scale if virtual else None,
+    )  # fmt: skip
+    measured = _run_here(data, job, scale if virtual else 1.0, timeout)
+    if measured is not None:
+        _report(data, measured, output, as_json=as_json)
+
+
+def _blocks(text: str) -> tuple[int, ...]:
+    from pipesat.cli.costs import numbers
+    from pipesat.errors import BadInput
+
+    values = numbers("--blocks", text)
+    blocks = (values,) if isinstance(values, int) else tuple(values)
+    if sum(blocks) == 0:
+        raise BadInput("expected a block at least", where="--blocks", value=text)
+    return blocks
+
+
+def _job(
+    problem: Problem,
+    schedule: Schedule,
+    *,
+    steps: int,
+    warm_up: int,
+    check: bool,
+    module: str,
+    split: str,
+    shape: Shape,
+    device: str,
+    scale: float | None,
+) -> Job:
+    from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.write import torch_csv
+    from pipesat.ops import Pair
+    from pipesat.runtime.job import Job
+    from pipesat.runtime.run import virtual_times
+
+    adapted = adapt(problem, schedule)
+    for change in adapted.changes:
+        typer.echo(one_line(f"changed for torch: {change}"), err=True)
+    if any(isinstance(item, Pair) for row in adapted.schedule.order for item in row):
+        typer.echo("torch runs the members of overlapped pairs one after the other", err=True)
+    return Job(
+        csv=torch_csv(problem, adapted.schedule),
+        steps=steps,
+        warm_up=warm_up,
+        shape=shape,
+        virtual=None if scale is None else virtual_times(problem, scale),
+        module=module,
+        folder=str(Path.cwd()),
+        split=split,
+        check=check,
+        device=device,
+    )
+
+
+def _run_here(problem: Problem, job: Job, scale: float, timeout: float) -> Measured | None:
+    """Start local ranks, or be one of torchrun's; ``None`` on its ranks other than 0."""
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.errors import RunFailed
+    from pipesat.runtime.run import run_order
+    from pipesat.runtime.torchrun import leave, run_this_rank, under_torchrun
+
+    if under_torchrun():
+        try:
+            return run_this_rank(problem, job, timeout=timeout)
+        except RunFailed as error:
+            print_failure(error)
+            leave(CHECK_FAILED)
+    with Interrupts() as interrupts:
+        try:
+            return run_order(problem, job, scale=scale, timeout=timeout, stop=interrupts.stop)
+        except RunFailed as error:
+            print_failure(error)
+            raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None
+
+
+def _report(problem: Problem, measured: Measured, output: Path, *, as_json: bool) -> None:
+    from pipesat.cli.console import print_json
+    from pipesat.cli.timeline_report import print_summary
+    from pipesat.timeline.compare import compare
+    from pipesat.timeline.file import write_timeline
+
+    write_timeline(output, measured.timeline)
+    comparison = compare(problem, measured.timeline)
+    check = measured.check
+    if as_json:
+        document = comparison.document() | {"timeline": str(output)}
+        print_json(document | {"check": None if check is None else check.document()})
+    else:
+        if check is not None:
+            _print_check(check)
+        print_summary(comparison)
+        typer.echo(f"timeline written to {one_line(str(output))}")
+    raise typer.Exit(0 if check is None or check.passed else CHECK_FAILED)
+
+
+def _print_check(check: Check) -> None:
+    typer.echo(
+        f"check {'passed' if check.passed else 'failed'}: largest relative error "
+        f"{check.worst.relative_error:.1e} ({check.worst.name}) of {check.compared} losses and "
+        f"gradients, limit {check.tolerance:.0e}"
+    )

@@ -1,0 +1,80 @@
+"""The schedule as NeMo AutoModel takes it: the ``distributed`` section of a recipe, in YAML.
+
+Its ``PipelineConfig`` takes the order from a CSV, and the placement from the schedule's name, which
+must be one that torch knows; the number of microbatches is ``pp_batch_size / pp_microbatch_size``.
+Every value is written as JSON, which YAML reads as it is.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pipesat.errors import NotApplicable
+from pipesat.export.frameworks.options import (
+    Options,
+    module_names,
+    require_known_stage_count,
+    schedule_name,
+)
+from pipesat.problem import Problem
+
+NAME = "NeMo AutoModel"
+
+
+def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
+    """Return the fragment for an order that splits backwards or does not.
+
+    Raises
+    ------
+    NotApplicable
+        If AutoModel cannot load the placement, or would cut the model into other stages, or a
+        stage has no layer.
+    BadInput
+        If the layers or the path do not do.
+    """
+    name = schedule_name(problem, NAME)
+    layers = options.layers_of(problem)
+    if layers is None:
+        require_known_stage_count(problem, NAME)
+    elif 0 in layers:
+        stage = layers.index(0)
+        raise NotApplicable(f"{NAME} wants a transformer layer on every stage, {stage} has none")
+    m = problem.routes[0].microbatches
+    lines = [
+        f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
+        "# Recipes set pp_batch_size themselves, to step_scheduler.local_batch_size: make that",
+        f"# {m} times pp_microbatch_size too.",
+        "distributed:",
+        f"  strategy: {_text('fsdp2')}",
+        f"  pp_size: {len(problem.devices)}",
+    ]
+    if splits:
+        lines += [
+            "  # The order splits backwards: checkpointing would multiply their cost, and so would",
+            "  # compiling: leave compile off too.",
+            "  activation_checkpointing: false",
+        ]
+    lines += [
+        "  pipeline:",
+        f"    pp_schedule: {_text(name)}",
+        f"    pp_schedule_csv: {_text(options.csv)}",
+        "    pp_microbatch_size: 1",
+        f"    pp_batch_size: {m}",
+        "    scale_grads_in_schedule: false",
+    ]
+    if layers is not None:
+        names = module_names(
+            layers,
+            first=["model.embed_tokens"],
+            layer="model.layers",
+            last=["model.norm", "lm_head"],
+            every=["model.rotary_emb"],
+        )
+        lines.append("    # module names are those of Hugging Face's Llama")
+        lines.append("    module_fqns_per_model_part:")
+        lines += [f"      - [{', '.join(map(_text, stage))}]" for stage in names]
+    return "\n".join(lines) + "\n"
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,56 @@
+"""The placement alone, as Megatron-LM takes it: ``--pipeline-model-parallel-layout``.
+
+Megatron-LM runs orders of its own, 1F1B or interleaved 1F1B; it has no way to load another one. Its
+layout lists what every stage holds, stage by stage along the model, parted by ``|``: ``E`` the
+embedding, ``t`` a transformer layer, ``L`` the loss. Stage s lies on rank s mod p.
+"""
+
+from __future__ import annotations
+
+from pipesat.errors import NotApplicable
+from pipesat.export.frameworks.options import Options
+from pipesat.export.torch.loaders import loader_for
+from pipesat.problem import Problem
+
+WARNING = (
+    "Only the placement is carried over, NOT the order: Megatron-LM runs its own 1F1B (interleaved "
+    "with several stages per rank) with whole backwards. The schedule's makespan does not hold "
+    "there; `pipesat baseline 1f1b` or `interleaved-1f1b` on this problem says what does. In a "
+    "shell, quote the layout."
+)
+
+
+def megatron_arguments(problem: Problem, options: Options) -> str:
+    """Return the command line arguments, one per line.
+
+    Raises
+    ------
+    NotApplicable
+        If there are several routes, the placement is no loop, or the layers are not known.
+    BadInput
+        If the layers do not fit the stages.
+    """
+    if len(problem.routes) > 1:
+        raise NotApplicable(f"Megatron-LM runs one route, this problem has {len(problem.routes)}")
+    loader = loader_for(problem)
+    if loader.schedule_name not in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
+        raise NotApplicable(
+            "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
+            "this problem does not"
+        )
+    layers = options.layers_of(problem)
+    if layers is None:
+        raise NotApplicable("the layout says how many layers each stage has: give --layers")
+    stages = ["t" * count for count in layers]
+    stages[0] = "E" + stages[0]
+    stages[-1] += "L"
+    return (
+        f"--pipeline-model-parallel-size={len(problem.devices)}\n"
+        f"--pipeline-model-parallel-layout={'|'.join(map(_short, stages))}\n"
+    )
+
+
+def _short(stage: str) -> str:
+    """Write ``Ettt`` as ``Et*3``, as Megatron's documentation does."""
+    count = stage.count("t")
+    return stage.replace("t" * count, f"t*{count}") if count > 2 else stage

@@ -1,0 +1,110 @@
+"""What an export needs besides problem and schedule, and the checks that frameworks share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipesat.errors import BadInput, NotApplicable
+from pipesat.export.torch.adapt import require_torch_pipeline
+from pipesat.export.torch.loaders import loader_for
+from pipesat.problem import Problem
+
+MOST_LAYERS = 100_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """The file that is written, and how many transformer layers each stage has, if known.
+
+    ``layers`` has one number for all stages, or one per stage in the order of the route. The
+    embedding belongs to the first stage, the head and the loss to the last.
+    """
+
+    output: Path = Path("schedule")
+    layers: tuple[int, ...] | None = None
+
+    @property
+    def csv(self) -> str:
+        """Path of the CSV beside the file, as a text that can stand in any configuration.
+
+        Raises
+        ------
+        BadInput
+            If it has characters that cannot, line breaks for one.
+        """
+        text = self.output.with_suffix(".csv").as_posix()
+        if not text.isprintable():
+            raise BadInput("expected a path of printable characters", where="-o", value=text)
+        return text
+
+    def layers_of(self, problem: Problem) -> tuple[int, ...] | None:
+        """Layers of every stage, in the order of the route; ``None`` if unknown.
+
+        Raises
+        ------
+        BadInput
+            If there are not as many numbers as stages, or no layers at all, or too many.
+        """
+        if self.layers is None:
+            return None
+        stages = len(problem.routes[0].stages)
+        layers = self.layers * stages if len(self.layers) == 1 else self.layers
+        if len(layers) != stages:
+            raise BadInput(
+                f"{len(layers)} numbers, expected {stages}, one per stage, or one for all",
+                where="--layers",
+            )
+        if not 1 <= sum(layers) <= MOST_LAYERS:
+            raise BadInput(
+                f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}", where="--layers"
+            )
+        return layers
+
+
+def schedule_name(problem: Problem, framework: str) -> str:
+    """Name that gives a problem's placement in torchtitan and NeMo AutoModel.
+
+    Raises
+    ------
+    NotApplicable
+        If there is none, torch cannot run such a pipeline, or there is only one rank: the
+        frameworks run no pipeline then.
+    """
+    require_torch_pipeline(problem)
+    if len(problem.devices) == 1:
+        raise NotApplicable(f"{framework} runs no pipeline on a single rank")
+    loader = loader_for(problem)
+    if loader.schedule_name is None:
+        raise NotApplicable(f"{framework} cannot load this placement: {loader.reason}")
+    return loader.schedule_name
+
+
+def require_known_stage_count(problem: Problem, framework: str) -> None:
+    """Pass if a framework that cuts the layers itself makes as many stages as the problem has.
+
+    Raises
+    ------
+    NotApplicable
+        If it would not: it makes one stage per rank for a single-stage schedule, else two.
+    """
+    per_rank = len(problem.stages) // len(problem.devices)
+    if per_rank > 2:
+        raise NotApplicable(
+            f"{framework} makes two stages per rank unless it is told how to cut the model, this "
+            f"problem has {per_rank}: give --layers"
+        )
+
+
+def module_names(
+    layers: tuple[int, ...], *, first: list[str], layer: str, last: list[str], every: list[str]
+) -> list[list[str]]:
+    """Names of every stage's modules, its layers numbered on from those of the stages before it."""
+    names = []
+    number = 0
+    for stage, count in enumerate(layers):
+        inside = [f"{layer}.{i}" for i in range(number, number + count)]
+        number += count
+        ends = last if stage == len(layers) - 1 else []
+        names.append([*(first if stage == 0 else []), *inside, *ends, *every])
+    return names

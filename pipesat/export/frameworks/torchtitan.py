@@ -1,0 +1,124 @@
+"""The schedule as torchtitan takes it: a TOML file, and a function for its Python configurations.
+
+torchtitan runs any order from a CSV (``_PipelineScheduleRuntime``, ``scale_grads=False``), but
+takes the placement from the schedule's name, and the stages from the list of module names. Older
+versions read TOML files; newer ones are configured in Python, and want CUDA graphs, which are on by
+default, off where a CSV is given.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pipesat.errors import NotApplicable
+from pipesat.export.frameworks.options import (
+    Options,
+    module_names,
+    require_known_stage_count,
+    schedule_name,
+)
+from pipesat.problem import Problem
+
+NAME = "torchtitan"
+
+
+def torchtitan_files(problem: Problem, options: Options, *, splits: bool) -> dict[str, str]:
+    """Return the fragments, ``.toml`` and ``.py``, for an order that splits backwards or does not.
+
+    Raises
+    ------
+    NotApplicable
+        If torchtitan cannot load the placement, or would cut the model into other stages.
+    BadInput
+        If the layers or the path do not do.
+    """
+    name = schedule_name(problem, NAME)
+    layers = options.layers_of(problem)
+    if layers is None:
+        require_known_stage_count(problem, NAME)
+    elif 0 in layers[1:-1]:
+        empty = layers.index(0, 1)
+        raise NotApplicable(f"{NAME} cannot run a stage without modules: stage {empty}")
+    return {
+        ".toml": _toml(problem, name, options.csv, layers, splits=splits),
+        ".py": _python(problem, name, options.csv, layers, splits=splits),
+    }
+
+
+def _names(layers: tuple[int, ...], head: str) -> list[list[str]]:
+    last = ["norm", head]
+    return module_names(layers, first=["tok_embeddings"], layer="layers", last=last, every=[])
+
+
+def _toml(
+    problem: Problem, name: str, csv: str, layers: tuple[int, ...] | None, *, splits: bool
+) -> str:
+    m = problem.routes[0].microbatches
+    lines = [
+        f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
+        "# For torchtitan versions that read TOML files; the .py beside it is for newer ones.",
+        "",
+        "[parallelism]",
+        f"pipeline_parallel_degree = {len(problem.devices)}",
+        f"pipeline_parallel_schedule = {_text(name)}  # gives the placement",
+        f"pipeline_parallel_schedule_csv = {_text(csv)}  # gives the order",
+        "pipeline_parallel_microbatch_size = 1",
+    ]
+    if layers is not None:
+        lines.append("# module names are those of torchtitan's Llama 3 of that time")
+        parts = ",\n".join(
+            f"  [{', '.join(map(_text, stage))}]" for stage in _names(layers, "output")
+        )
+        lines.append(f"module_fqns_per_model_part = [\n{parts},\n]")
+    lines += ["", "[training]", f"local_batch_size = {m}  # {m} times the microbatch size"]
+    if splits:
+        lines += [
+            "",
+            "# The order splits backwards: checkpointing or compiling would multiply their cost.",
+            "[activation_checkpoint]",
+            'mode = "none"',
+            "",
+            "[compile]",
+            "enable = false",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _python(
+    problem: Problem, name: str, csv: str, layers: tuple[int, ...] | None, *, splits: bool
+) -> str:
+    set_pp = "    config.parallelism."
+    lines = [
+        f'"""From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.',
+        "",
+        "For torchtitan versions whose configurations are Python: call it in yours.",
+        '"""',
+        "",
+        "",
+        "def with_pipeline_schedule(config):",
+        '    """Set the schedule in a ``Trainer.Config`` and return it."""',
+        f"{set_pp}pipeline_parallel_degree = {len(problem.devices)}",
+        f"{set_pp}pipeline_parallel_schedule = {name!r}  # gives the placement",
+        f"{set_pp}pipeline_parallel_schedule_csv = {csv!r}  # gives the order",
+        f"{set_pp}num_pp_microbatches = {problem.routes[0].microbatches}",
+    ]
+    if layers is not None:
+        lines += [
+            "    # module names of torchtitan's decoders; older versions have output for lm_head",
+            f"{set_pp}module_fqns_per_model_part = [",
+            *(f"        {stage!r}," for stage in _names(layers, "lm_head")),
+            "    ]",
+        ]
+    lines.append("    config.training.disable_cuda_graphs = True  # they refuse looped schedules")
+    if splits:
+        lines += [
+            "    # The order splits backwards: checkpointing would multiply their cost, and so",
+            "    # would compiling: leave torch.compile off too.",
+            "    config.activation_checkpoint = None",
+        ]
+    return "\n".join([*lines, "    return config", ""])
+
+
+def _text(text: str) -> str:
+    """A TOML basic string: of printable characters, its escapes are those of JSON."""
+    return json.dumps(text, ensure_ascii=False)

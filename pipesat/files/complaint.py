@@ -1,0 +1,76 @@
+"""One complaint of pydantic, the one that explains most, in our words. For any file format."""
+
+from __future__ import annotations
+
+import difflib
+from types import GenericAlias
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pipesat.errors import BadInput
+from pipesat.files.strict_json import path_text
+
+_WANTED = {
+    "string_type": "a string",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "bool_type": "true or false",
+}
+
+
+def complaint(error: ValidationError, model: type[BaseModel], source: str) -> BadInput:
+    """Say what is wrong where in a document that ``model`` refused.
+
+    A wrong ``format`` explains all other complaints, an unknown key explains a missing one.
+    """
+    first = min(error.errors(include_url=False), key=_weight)
+    path, kind = first["loc"], first["type"]
+    where = path_text(path)
+    if kind == "extra_forbidden":
+        return BadInput("unknown key" + _nearest_key(path, model), source=source, where=where)
+    if kind == "missing":
+        return BadInput("this key is required and missing", source=source, where=where)
+    context = first.get("ctx", {})
+    if kind in ("too_short", "too_long"):
+        least, most = context.get("min_length"), context.get("max_length")
+        bound = f"at least {least}" if kind == "too_short" else f"at most {most}"
+        count = context["actual_length"]
+        return BadInput(f"{count} entries, expected {bound}", source=source, where=where)
+    if kind == "literal_error":
+        wanted = f"{context.get('expected')}"
+    elif kind.startswith("int"):
+        wanted = "a whole number"
+    elif kind.startswith(("float", "finite")):
+        wanted = "a finite number"
+    elif kind.startswith(("greater", "less")):
+        wanted = first["msg"].removeprefix("Input should be ")
+    else:
+        wanted = _WANTED.get(kind, first["msg"])
+    return BadInput("expected " + wanted, source=source, where=where, value=first["input"])
+
+
+def _weight(problem: ErrorDetails) -> int:
+    wrong_format = problem["loc"] == ("format",) and problem["type"] != "missing"
+    return 0 if wrong_format else 1 if problem["type"] == "extra_forbidden" else 2
+
+
+def _nearest_key(path: tuple[int | str, ...], model: Any) -> str:
+    for step in path[:-1]:
+        if isinstance(step, str) and model is not None and step in model.model_fields:
+            model = _model_within(model.model_fields[step].annotation)
+    if model is None:
+        return ""
+    known = {name.lower(): name for name in model.model_fields}
+    near = difflib.get_close_matches(str(path[-1]).lower(), known, n=1, cutoff=0.0)
+    return f"; the nearest known key is {known[near[0]]}" if near else ""
+
+
+def _model_within(annotation: Any) -> Any:
+    """Return the model class inside ``list[Model]``, ``Model | None`` and so on."""
+    if isinstance(annotation, type) and not isinstance(annotation, GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    return next(filter(None, map(_model_within, get_args(annotation))), None)

@@ -1,0 +1,140 @@
+"""Cutting a profile's layers into stages, and the costs of each: measured, or summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pipesat.errors import BadInput
+from pipesat.partition import balanced, even
+from pipesat.profile.file import (
+    CostsModel,
+    ParametersModel,
+    Profile,
+    Samples,
+    TransientModel,
+)
+
+Statistic: TypeAlias = Literal["low", "median", "high"]
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Costs of a slice of layers: microseconds and bytes.
+
+    Attributes
+    ----------
+    measured
+        Whether the slice was measured as a whole; else times and memory are sums over its layers.
+    no_split
+        Why the backward cannot be split; empty if it can. Then ``B`` is 0 and ``W`` equals ``BW``,
+        which is what torch does on the first stage.
+    transient
+        Most memory that an op takes beyond what is held during it.
+    """
+
+    layers: range
+    measured: bool
+    F: float
+    B: float
+    W: float
+    BW: float
+    no_split: str
+    held_after_F: int
+    held_after_B: int
+    transient: TransientModel
+    input_bytes: int
+    output_bytes: int
+    parameters: tuple[ParametersModel, ...]
+    buffers: int
+
+
+def layers_of_stages(profile: Profile, stages: int, split: str = "even") -> tuple[range, ...]:
+    """Cut the layers evenly, or so that the longest stage (F + whole backward) is shortest.
+
+    Raises
+    ------
+    BadInput
+        If there are fewer layers than stages.
+    """
+    count = len(profile.layers)
+    if stages > count:
+        raise BadInput(
+            f"the profile has {count} layers, expected at most as many", where="stages",
+            value=stages,
+        )  # fmt: skip
+    if split == "even":
+        return even(count, stages)
+    costs = map(profile.costs_of, range(count))
+    return balanced([round(1000 * (c.F.median + c.BW.median)) for c in costs], stages)
+
+
+def costs_of_stage(profile: Profile, layers: range, statistic: Statistic = "median") -> StageCosts:
+    """Return the costs of a slice: as measured, else the sums over its layers.
+
+    ``statistic`` says which time of an op counts: the median, or the 10th or 90th percentile.
+    """
+    for stage in profile.stages:
+        if tuple(stage.layers) == (layers.start, layers.stop):
+            return _of(stage.costs, layers, statistic, measured=True)
+    parts = [_of(profile.costs_of(layer), layers, statistic, measured=False) for layer in layers]
+    return parts[0] if len(parts) == 1 else _summed(parts)
+
+
+def _of(costs: CostsModel, layers: range, statistic: Statistic, *, measured: bool) -> StageCosts:
+    fused = costs.B is None or costs.W is None
+
+    def time(samples: Samples | None) -> float:
+        return 0.0 if samples is None else float(getattr(samples, statistic))
+
+    return StageCosts(
+        layers=layers,
+        measured=measured or len(layers) == 1,
+        F=time(costs.F),
+        B=0.0 if fused else time(costs.B),
+        W=time(costs.BW if fused else costs.W),
+        BW=time(costs.BW),
+        no_split=costs.no_split or ("B and W were not measured" if fused else ""),
+        held_after_F=costs.held_after_F,
+        held_after_B=costs.held_after_B,
+        transient=costs.transient,
+        input_bytes=costs.input.bytes,
+        output_bytes=costs.output.bytes,
+        parameters=tuple(costs.parameters),
+        buffers=costs.buffers,
+    )
+
+
+def _summed(parts: list[StageCosts]) -> StageCosts:
+    """Add layers up; the stage's largest transient is that of one of its layers.
+
+    A stage whose first layer needs no input gradient has nothing to split either; one that cannot
+    be split for another reason cannot be in a larger stage.
+    """
+    no_split = next((part.no_split for part in parts if part.no_split), "")
+    whole = sum(part.BW for part in parts)
+    return StageCosts(
+        layers=parts[0].layers,
+        measured=False,
+        F=sum(part.F for part in parts),
+        B=0.0 if no_split else sum(part.B for part in parts),
+        W=whole if no_split else sum(part.W for part in parts),
+        BW=whole,
+        no_split=no_split,
+        held_after_F=sum(part.held_after_F for part in parts),
+        held_after_B=sum(part.held_after_B for part in parts),
+        transient=_largest(part.transient for part in parts),
+        input_bytes=parts[0].input_bytes,
+        output_bytes=parts[-1].output_bytes,
+        parameters=tuple(parameter for part in parts for parameter in part.parameters),
+        buffers=sum(part.buffers for part in parts),
+    )
+
+
+def _largest(transients: Iterable[TransientModel]) -> TransientModel:
+    listed = list(transients)
+    return TransientModel(
+        F=max(t.F for t in listed), B=max(t.B for t in listed),
+        W=max(t.W for t in listed), BW=max(t.BW for t in listed),
+    )  # fmt: skip

@@ -1,0 +1,280 @@
+"""Profile files, ``pipesat.profile/1``: what was measured, on what, with every sample.
+
+Times are microseconds, memory is bytes, everywhere in the file. Equal layers are measured once:
+``layers`` names the kind of each, ``kinds`` has the costs. ``stages`` has slices of layers that
+were measured as a whole; other slices are sums of their layers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipesat.errors import BadInput
+from pipesat.files.atomic import write_file
+from pipesat.files.complaint import complaint
+from pipesat.files.strict_json import read_json
+
+FORMAT = "pipesat.profile/1"
+LINKS_FORMAT = "pipesat.risk.links/1"
+LARGEST_FILE = 64 << 20
+
+Microseconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Bytes = Annotated[int, Field(ge=0, le=10**15)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
+Slice = Annotated[list[Bytes], Field(min_length=2, max_length=2)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class Samples(_Model):
+    """Times of one op: all of them, their median and their 10th and 90th percentile."""
+
+    median: Microseconds
+    low: Microseconds
+    high: Microseconds
+    times: Annotated[list[Microseconds], Field(min_length=1)]
+
+
+class TensorModel(_Model):
+    """Shape, type and size of what passes between layers."""
+
+    shape: list[Bytes]
+    dtype: str
+    bytes: Bytes
+
+
+class ParametersModel(_Model):
+    """How many parameters of one type there are, and whether they are trained."""
+
+    dtype: str
+    elements: Bytes
+    bytes: Bytes
+    trainable: bool
+
+
+class TransientModel(_Model):
+    """Most memory that an op takes on top of what is held during it (see ``Costs``)."""
+
+    F: Bytes
+    B: Bytes = 0
+    W: Bytes = 0
+    BW: Bytes
+
+
+class CostsModel(_Model):
+    """Costs of one kind of layer, or of one stage.
+
+    ``B`` and ``W`` are null where the backward cannot be split; ``no_split`` says why.
+    ``held_after_F`` is what is alive after F and was not before, the output included, the input
+    not. ``held_after_B`` is the same after B.
+    """
+
+    F: Samples
+    B: Samples | None = None
+    W: Samples | None = None
+    BW: Samples
+    no_split: str = ""
+    held_after_F: Bytes
+    held_after_B: Bytes = 0
+    transient: TransientModel
+    input: TensorModel
+    output: TensorModel
+    parameters: list[ParametersModel] = []
+    buffers: Bytes = 0
+
+
+class LayerModel(_Model):
+    """One layer: its name, and the key of its costs in ``kinds``."""
+
+    name: str
+    kind: str
+
+
+class StageCostsModel(_Model):
+    """Layers ``layers[0]`` to ``layers[1] - 1``, measured together."""
+
+    layers: Slice
+    costs: CostsModel
+
+
+class TiedModel(_Model):
+    """One parameter that several layers share."""
+
+    name: str
+    layers: Annotated[list[Bytes], Field(min_length=2)]
+    parameter: ParametersModel
+
+
+class ModelModel(_Model):
+    """Where the model came from, enough to build it again.
+
+    ``source`` is ``decoder`` (then ``shape``, ``length`` and ``sequences`` are there), ``import``
+    (then ``path`` is, and ``dtype`` where it was changed) or ``call``.
+    """
+
+    source: Literal["decoder", "import", "call"]
+    path: str = ""
+    dtype: str = ""
+    shape: dict[str, int | str] = {}
+    length: Bytes = 0
+    sequences: Bytes = 0
+
+
+class EnvironmentModel(_Model):
+    """What was measured on."""
+
+    device: Literal["cpu", "cuda"]
+    device_name: str
+    dtype: str
+    threads: Count
+    torch: str
+    cuda: str | None = None
+    python: str
+    platform: str
+    pipesat: str
+
+
+class OptionsModel(_Model):
+    """How it was measured; ``compile`` is the backend, empty if nothing was compiled."""
+
+    checkpoint: bool = False
+    compile: str = ""
+    samples: Count
+    warmup: Bytes
+
+
+class MicrobatchModel(_Model):
+    """What one microbatch brings along."""
+
+    input: TensorModel
+    target: TensorModel | None = None
+
+
+class LinkModel(_Model):
+    """One-way delay of one size of message."""
+
+    bytes: Bytes
+    delay: Samples
+
+
+class LinksModel(_Model):
+    """Delays between two ranks: half of a message's way there and back."""
+
+    format: Literal["pipesat.risk.links/1"]
+    backend: str
+    torch: str
+    device_name: str
+    sizes: Annotated[list[LinkModel], Field(min_length=1)]
+
+
+class Profile(_Model):
+    """The whole document."""
+
+    format: Literal["pipesat.profile/1"]
+    name: str = ""
+    model: ModelModel
+    environment: EnvironmentModel
+    options: OptionsModel
+    microbatch: MicrobatchModel
+    layers: Annotated[list[LayerModel], Field(min_length=1)]
+    kinds: dict[str, CostsModel]
+    stages: list[StageCostsModel] = []
+    tied: list[TiedModel] = []
+    links: LinksModel | None = None
+
+    def costs_of(self, layer: int) -> CostsModel:
+        """Costs of one layer."""
+        return self.kinds[self.layers[layer].kind]
+
+
+def read_profile(path: str | Path) -> Profile:
+    """Read and validate a profile file.
+
+    Raises
+    ------
+    BadInput
+        With the file, the path of the value, the value and what would be right.
+    """
+    return parse_profile(read_json(Path(path), LARGEST_FILE), str(path))
+
+
+def parse_profile(document: object, source: str = "profile") -> Profile:
+    """Validate a profile document (what ``json.loads`` returns).
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_profile`.
+    """
+    if not isinstance(document, dict):
+        raise BadInput("expected a JSON object", source=source, value=document)
+    try:
+        profile = Profile.model_validate(document)
+    except ValidationError as error:
+        raise complaint(error, Profile, source) from None
+    for number, layer in enumerate(profile.layers):
+        if layer.kind not in profile.kinds:
+            raise BadInput(
+                f"expected a key of kinds: {', '.join(profile.kinds)}",
+                source=source, where=f"layers[{number}].kind", value=layer.kind,
+            )  # fmt: skip
+    most = len(profile.layers)
+    for number, stage in enumerate(profile.stages):
+        begin, end = stage.layers
+        if not begin < end <= most:
+            raise BadInput(
+                f"expected [begin, end] with begin < end <= {most}",
+                source=source, where=f"stages[{number}].layers", value=stage.layers,
+            )  # fmt: skip
+    for number, tied in enumerate(profile.tied):
+        if max(tied.layers) >= most:
+            raise BadInput(
+                f"expected layers from 0 to {most - 1}",
+                source=source, where=f"tied[{number}].layers", value=tied.layers,
+            )  # fmt: skip
+    return profile
+
+
+def read_links(path: str | Path) -> LinksModel:
+    """Read a file of link delays, as ``python -m pipesat.runtime.links`` writes it.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_profile`.
+    """
+    document = read_json(Path(path), LARGEST_FILE)
+    if not isinstance(document, dict):
+        raise BadInput("expected a JSON object", source=str(path), value=document)
+    try:
+        return LinksModel.model_validate(document)
+    except ValidationError as error:
+        raise complaint(error, LinksModel, str(path)) from None
+
+
+def write_document(path: Path, model: BaseModel) -> None:
+    """Write a profile, or links, all or nothing.
+
+    Raises
+    ------
+    BadInput
+        If the file cannot be written.
+    """
+    write_file(path, (json.dumps(model.model_dump(), indent=1) + "\n").encode())
+
+
+def samples_document(times: Sequence[float]) -> dict[str, Any]:
+    """Return median, 10th and 90th percentile (nearest rank) and all times, rounded to 1 ns."""
+    rounded = [round(time, 3) for time in times]
+    ordered = sorted(rounded)
+    count = len(ordered)
+    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    low, high = (ordered[max(0, -(-count * tenth // 10) - 1)] for tenth in (1, 9))
+    return {"median": round(middle, 3), "low": low, "high": high, "times": rounded}

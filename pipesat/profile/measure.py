@@ -1,0 +1,127 @@
+"""Measuring in processes of their own, so that the caller never imports torch; and in this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipesat.profile.file import Profile, parse_profile
+from pipesat.profile.options import MeasureOptions
+from pipesat.runtime.launch import run_processes
+from pipesat.runtime.plan import FOLDER_PREFIX, rank_name
+from pipesat.runtime.torch_api import require_torch
+
+if TYPE_CHECKING:
+    from torch import nn
+
+MEASURE = "profile"
+"""Name of the process that measures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a profile is wanted of.
+
+    ``model`` is what the profile file's ``model`` will be; ``dtype`` is torch's name of a type
+    (empty: the model's own, or float32); ``links`` also measures delays between two local ranks.
+    """
+
+    model: dict[str, Any]
+    options: MeasureOptions
+    dtype: str = ""
+    links: bool = False
+
+
+def measure_profile(
+    request: Request, *, timeout: float, stop: threading.Event | None = None
+) -> Profile:
+    """Measure in started processes; none is left when this returns.
+
+    Raises
+    ------
+    BadInput
+        If torch, the device or the model is not there, or the model is unfit for a pipeline.
+    RunFailed
+        If a process fails, the time is over, or ``stop`` was set.
+    """
+    require_torch()
+    ask = asdict(request) | {
+        "folder": str(Path.cwd()),
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+    document = _run(ask, [MEASURE], timeout, stop)
+    profile = parse_profile(document)
+    if not request.links:
+        return profile
+    sizes = {costs.output.bytes for costs in profile.kinds.values()} | {1 << 10, 1 << 20}
+    links = _run(ask | {"sizes": sorted(sizes)}, [rank_name(0), rank_name(1)], timeout, stop)
+    return parse_profile(profile.model_dump() | {"links": links})
+
+
+def _run(
+    ask: dict[str, Any], names: Sequence[str], timeout: float, stop: threading.Event | None
+) -> Any:
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
+        folder = Path(name)
+        ask_file(folder).write_text(json.dumps(ask))
+
+        def command(process: str) -> list[str]:
+            module = "pipesat.runtime.profile_child"
+            return [sys.executable, "-P", "-m", module, str(folder), process, str(timeout)]
+
+        run_processes(names, folder, command, timeout=timeout, stop=stop)
+        return json.loads(answer_of(folder, names[0]).read_text())
+
+
+def ask_file(folder: Path) -> Path:
+    """Where the processes find what they are asked."""
+    return folder / "ask.json"
+
+
+def answer_of(folder: Path, name: str) -> Path:
+    """Where a process leaves its answer."""
+    return folder / f"{name}.json"
+
+
+def profile_model(
+    layers: Sequence[nn.Module],
+    microbatch: Callable[[int], tuple[Any, Any]],
+    loss: Callable[[Any, Any], Any],
+    **options: Any,
+) -> Profile:
+    """Measure your own layers, in this process, which has torch anyway.
+
+    Parameters
+    ----------
+    layers
+        Modules that map one tensor to one tensor, in order; they are copied, not changed.
+    microbatch
+        Returns input and target of a microbatch of that number; all have the same shapes.
+    loss
+        Loss of output and target.
+    options
+        Fields of :class:`~pipesat.profile.options.MeasureOptions`: ``stages=[2, 4]``,
+        ``device="cuda"``, ``samples=20``, ...
+
+    Raises
+    ------
+    BadInput
+        If the layers cannot be a pipeline, a loss is not finite, or the device is not there.
+    """
+    require_torch()
+    import torch
+
+    from pipesat.runtime.layered import own_model
+    from pipesat.runtime.profiling import profile_layers, require_device
+
+    chosen = MeasureOptions(**options)
+    require_device(chosen.device)
+    model = own_model(layers, microbatch, loss, torch.device(chosen.device))
+    return profile_layers(model, {"source": "call"}, chosen, lambda _: None)

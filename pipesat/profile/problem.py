@@ -1,0 +1,250 @@
+"""A problem from a profile: layers cut into stages, stages placed on devices, memory added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, Final, Literal, TypeAlias
+
+from pipesat.errors import BadInput
+from pipesat.files.problem_file import FORMAT
+from pipesat.placements import stage_count
+from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
+from pipesat.profile.delays import delay_of
+from pipesat.profile.file import LinksModel, Profile
+from pipesat.profile.static import StaticMemory, Training, static_memory
+
+SPLIT_LIMIT: Final = 1.5
+"""Above this ratio of B + W to BW a split backward is not offered."""
+_LITTLE_EARLIER: Final = 0.95
+_FINE: Final = 200  # the smallest time or amount has this many units: rounding is below 0.25 %
+_MEMORY_UNITS: Final = (("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+_TIME_UNITS: Final = (("us", 1), ("ns", 1000))
+
+Capacity: TypeAlias = int | Sequence[int | None] | None
+BackwardChoice: TypeAlias = Literal["auto", "split", "fused", "either"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be made of a profile.
+
+    Attributes
+    ----------
+    placement, chunks
+        ``chain``, ``loop`` (``chunks`` stages per device) or ``vee``.
+    memory
+        Bytes per device, one number for all or one each; ``None``: unlimited.
+    links
+        Measured delays; else ``comm`` microseconds on every link.
+    backward
+        ``auto``: fused where splitting does not pay (see :func:`fused_because`), else either.
+    """
+
+    devices: int
+    microbatches: int
+    placement: Literal["chain", "loop", "vee"] = "chain"
+    chunks: int = 2
+    split: str = "even"
+    memory: Capacity = None
+    training: Training = field(default_factory=Training)
+    links: LinksModel | None = None
+    comm: float = 0.0
+    backward: BackwardChoice = "auto"
+    split_limit: float = SPLIT_LIMIT
+    statistic: Statistic = "median"
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The document, and what it was made of.
+
+    ``fused[s]`` says why stage s's backward is fused; empty if it may be split.
+    """
+
+    document: dict[str, Any]
+    stages: tuple[StageCosts, ...]
+    static: tuple[StaticMemory, ...]
+    fused: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def problem_of_profile(profile: Profile, plan: Plan) -> Derived:
+    """Turn a profile into a problem document, which is valid if its values are in range.
+
+    Raises
+    ------
+    BadInput
+        If there are more stages than layers, or a list has not one value per device.
+    """
+    homes = _homes(plan)
+    parts = layers_of_stages(profile, len(homes), plan.split)
+    stages = tuple(costs_of_stage(profile, part, plan.statistic) for part in parts)
+    fused = tuple(_fused(stage, plan) for stage in stages)
+    static = tuple(
+        _static(profile, plan, stages, fused, homes, device) for device in range(plan.devices)
+    )
+    delays = [_delay(plan, stage.output_bytes) for stage in stages[:-1]]
+    time_unit, per_us = _time_unit([stage.F for stage in stages])
+    held = [
+        _held(stage, plan, fused=bool(fused[number]), last=number == len(stages) - 1)
+        for number, stage in enumerate(stages)
+    ]
+    memory_unit, unit = _memory_unit([after_f for after_f, _ in held])
+
+    def time(us: float) -> int:
+        return round(us * per_us)
+
+    document: dict[str, Any] = {"format": FORMAT}
+    if name := plan.name or profile.name:
+        document["name"] = name
+    document |= {
+        "time_unit": time_unit,
+        "memory_unit": memory_unit,
+        "microbatches": plan.microbatches,
+        "devices": [
+            _device(capacity, taken, unit)
+            for capacity, taken in zip(_capacities(plan), static, strict=True)
+        ],
+        "stages": [
+            {"device": homes[number]}
+            | {kind: time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
+            | {"held_after_F": ceil(held[number][0] / unit)}
+            | {"held_after_B": ceil(held[number][1] / unit)}
+            | _backward(fused[number], plan)
+            for number, stage in enumerate(stages)
+        ],
+        "comm": _comm([time(delay) for delay in delays]),
+    }
+    return Derived(document, stages, static, fused, tuple(_remarks(profile, stages, homes)))
+
+
+def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
+    """Say why splitting a stage's backward does not pay; empty if it may.
+
+    It does not where torch cannot do it, where B + W is more than ``limit`` times BW, and where B
+    takes (to 5 %) as long as BW: then nothing that waits for the input gradient gets it earlier.
+    """
+    if stage.no_split:
+        return stage.no_split
+    apart = stage.B + stage.W
+    if apart > limit * stage.BW:
+        ratio = f"{apart / stage.BW:.2f}" if stage.BW else "any number of"
+        return f"B + W takes {ratio} times as long as BW, more than {limit:g}"
+    if stage.BW and stage.B >= _LITTLE_EARLIER * stage.BW:
+        return f"B takes {stage.B / stage.BW:.2f} of BW: the input gradient comes no earlier"
+    return ""
+
+
+def _fused(stage: StageCosts, plan: Plan) -> str:
+    if plan.backward == "fused":
+        return "as asked for"
+    if plan.backward == "auto":
+        return fused_because(stage, plan.split_limit)
+    return stage.no_split
+
+
+def _homes(plan: Plan) -> list[int]:
+    """Device of every stage."""
+    count = stage_count(plan.placement, plan.devices, plan.chunks)
+    there = [*range(plan.devices)]
+    if plan.placement == "vee":
+        return [*there, *reversed(there)]
+    return there * (count // plan.devices)
+
+
+def _static(
+    profile: Profile,
+    plan: Plan,
+    stages: Sequence[StageCosts],
+    fused: Sequence[str],
+    homes: Sequence[int],
+    device: int,
+) -> StaticMemory:
+    mine = [number for number, home in enumerate(homes) if home == device]
+    return static_memory(
+        profile,
+        [stages[number] for number in mine],
+        plan.training,
+        plan.microbatches,
+        [not fused[number] for number in mine],
+    )
+
+
+def _held(stage: StageCosts, plan: Plan, *, fused: bool, last: bool) -> tuple[int, int]:
+    """Bytes held after F and after B; with buffers that are not kept, the input is among them."""
+    first = stage.layers.start == 0
+    if plan.training.receive == "torch":
+        return stage.held_after_F, 0 if fused else stage.held_after_B
+    own = 0 if first else stage.input_bytes
+    gradient = 0 if last else stage.output_bytes  # of the output: W needs it too
+    return stage.held_after_F + own, 0 if fused else stage.held_after_B + own + gradient
+
+
+def _delay(plan: Plan, size: int) -> float:
+    return plan.comm if plan.links is None else delay_of(plan.links, size)
+
+
+def _device(capacity: int | None, taken: StaticMemory, unit: int) -> dict[str, Any]:
+    device = {} if capacity is None else {"memory": capacity // unit}
+    return device | {"static": ceil(taken.total / unit)}
+
+
+def _backward(reason: str, plan: Plan) -> dict[str, str]:
+    if reason:
+        return {"backward": "fused"}
+    return {"backward": "split"} if plan.backward == "split" else {}
+
+
+def _comm(delays: Sequence[int]) -> dict[str, Any]:
+    """One default where all delays are equal, else an edge per pair of stages."""
+    if len(set(delays)) <= 1:
+        return {"default": delays[0] if delays else 0}
+    edges = [{"src": s, "dst": s + 1, "F": d, "B": d} for s, d in enumerate(delays)]
+    return {"default": max(delays), "edges": edges}
+
+
+def _capacities(plan: Plan) -> Sequence[int | None]:
+    if plan.memory is None or isinstance(plan.memory, int):
+        return [plan.memory] * plan.devices
+    if len(plan.memory) != plan.devices:
+        raise BadInput(
+            f"{len(plan.memory)} values, expected {plan.devices}, one per device, or one for all",
+            where="--memory",
+        )
+    return plan.memory
+
+
+def _time_unit(times: Sequence[float]) -> tuple[str, int]:
+    shortest = min((time for time in times if time > 0), default=float(_FINE))
+    return next(((n, k) for n, k in _TIME_UNITS if shortest * k >= _FINE), _TIME_UNITS[-1])
+
+
+def _memory_unit(amounts: Sequence[int]) -> tuple[str, int]:
+    smallest = min((amount for amount in amounts if amount > 0), default=_FINE << 20)
+    return next(((n, k) for n, k in _MEMORY_UNITS if smallest >= _FINE * k), _MEMORY_UNITS[-1])
+
+
+def _remarks(profile: Profile, stages: Sequence[StageCosts], homes: Sequence[int]) -> list[str]:
+    remarks = []
+    summed = [number for number, stage in enumerate(stages) if not stage.measured]
+    if summed:
+        remarks.append(
+            f"{len(summed)} of {len(stages)} stages are sums of their layers; profile with "
+            f"--stages {len(stages)} to measure them as a whole"
+        )
+    where: Mapping[int, int] = {
+        layer: home for stage, home in zip(stages, homes, strict=True) for layer in stage.layers
+    }
+    for tied in profile.tied:
+        devices = sorted({where[layer] for layer in tied.layers})
+        if len(devices) > 1:
+            on = ", ".join(map(str, devices))
+            remarks.append(
+                f"{tied.name} is shared by layers on devices {on}: each has its own copy, counted "
+                "in its static memory, and your training loop has to sum their gradients after a "
+                "step; the time of that is in no schedule"
+            )
+    return remarks

@@ -1,0 +1,138 @@
+"""Shapes of decoder-only language models: the sizes that decide what a layer costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, TypeAlias
+
+from pipesat.errors import BadInput
+
+Style: TypeAlias = Literal["gpt", "llama"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderShape:
+    """Sizes of a decoder: embedding, ``layers`` blocks, norm and head.
+
+    ``gpt`` has learned positions, LayerNorm, a GELU feed-forward and biases; ``llama`` has rotary
+    positions, RMSNorm, a gated SiLU feed-forward and no biases. Embedding and head are not tied.
+
+    Attributes
+    ----------
+    width
+        Numbers per token between blocks.
+    heads, kv_heads
+        Query heads, and heads of keys and values (fewer: grouped-query attention).
+    feed_forward
+        Inner width of the feed-forward layer.
+    """
+
+    style: Style
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    feed_forward: int
+    vocabulary: int
+
+    def __post_init__(self) -> None:
+        if self.style not in ("gpt", "llama"):
+            raise BadInput("expected gpt or llama", where="style", value=self.style)
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                expected = "expected a whole number of at least 1"
+                raise BadInput(expected, where=field.name, value=value)
+        if self.width % self.heads:
+            raise BadInput(f"expected a divisor of width {self.width}", where="heads",
+                           value=self.heads)  # fmt: skip
+        if self.heads % self.kv_heads:
+            raise BadInput(f"expected a divisor of heads {self.heads}", where="kv_heads",
+                           value=self.kv_heads)  # fmt: skip
+        if self.style == "llama" and self.width // self.heads % 2:
+            raise BadInput(
+                "rotary positions need an even width per head",
+                where="width / heads", value=self.width // self.heads,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NamedShape:
+    """A published model's shape, the length it was trained with, and where these are stated."""
+
+    shape: DecoderShape
+    length: int
+    source: str
+
+
+def _gpt(layers: int, width: int, heads: int, vocabulary: int = 50257) -> DecoderShape:
+    return DecoderShape(
+        style="gpt", layers=layers, width=width, heads=heads, kv_heads=heads,
+        feed_forward=4 * width, vocabulary=vocabulary,
+    )  # fmt: skip
+
+
+def _llama(
+    layers: int, width: int, heads: int, feed_forward: int, vocabulary: int, kv_heads: int = 0
+) -> DecoderShape:
+    return DecoderShape(
+        style="llama", layers=layers, width=width, heads=heads, kv_heads=kv_heads or heads,
+        feed_forward=feed_forward, vocabulary=vocabulary,
+    )  # fmt: skip
+
+
+_GPT2 = "Radford et al. 2019, table 2; vocabulary 50257, section 2.3"
+_GPT3 = "Brown et al. 2020 (arXiv 2005.14165), table 2.1; GPT-2's vocabulary"
+_ZB = "Qi et al. 2024, Zero Bubble (arXiv 2401.10241), table 3; GPT-2's vocabulary"
+_LLAMA = "Touvron et al. 2023 (arXiv 2302.13971), table 2; feed-forward from the released weights"
+_LLAMA2 = "Touvron et al. 2023 (arXiv 2307.09288), section 2.2; sizes from the released weights"
+_LLAMA3 = "Llama team 2024 (arXiv 2407.21783), table 3"
+_MISTRAL = "Jiang et al. 2023 (arXiv 2310.06825), table 1; full instead of windowed attention"
+
+SHAPES: Final[Mapping[str, NamedShape]] = {
+    "tiny": NamedShape(
+        DecoderShape(
+            style="llama", layers=6, width=128, heads=4, kv_heads=4, feed_forward=352,
+            vocabulary=1024,
+        ),
+        128, "none: for a laptop",
+    ),
+    "gpt2": NamedShape(_gpt(12, 768, 12), 1024, _GPT2),
+    "gpt2-xl": NamedShape(_gpt(48, 1600, 25), 1024, _GPT2 + "; 25 heads from the released weights"),
+    "gpt3-6.7b": NamedShape(_gpt(32, 4096, 32), 2048, _GPT3),
+    "gpt3-175b": NamedShape(_gpt(96, 12288, 96), 2048, _GPT3),
+    "zb-1.5b": NamedShape(_gpt(22, 2304, 24), 1024, _ZB),
+    "zb-6.2b": NamedShape(_gpt(30, 4096, 32), 1024, _ZB),
+    "zb-14.6b": NamedShape(_gpt(46, 5120, 40), 1024, _ZB),
+    "zb-28.3b": NamedShape(_gpt(62, 6144, 48), 1024, _ZB),
+    "llama-7b": NamedShape(_llama(32, 4096, 32, 11008, 32000), 2048, _LLAMA),
+    "llama-13b": NamedShape(_llama(40, 5120, 40, 13824, 32000), 2048, _LLAMA),
+    "llama2-7b": NamedShape(_llama(32, 4096, 32, 11008, 32000), 4096, _LLAMA2),
+    "llama2-70b": NamedShape(_llama(80, 8192, 64, 28672, 32000, 8), 4096, _LLAMA2),
+    "llama3-8b": NamedShape(_llama(32, 4096, 32, 14336, 128256, 8), 8192, _LLAMA3),
+    "llama3-70b": NamedShape(_llama(80, 8192, 64, 28672, 128256, 8), 8192, _LLAMA3),
+    "llama3-405b": NamedShape(_llama(126, 16384, 128, 53248, 128256, 8), 8192, _LLAMA3),
+    "mistral-7b": NamedShape(_llama(32, 4096, 32, 14336, 32000, 8), 8192, _MISTRAL),
+}  # fmt: skip
+"""By the names that ``pipesat profile --config`` takes."""
+
+
+def named_shape(name: str) -> NamedShape:
+    """Look a shape up.
+
+    Raises
+    ------
+    BadInput
+        If there is none of that name.
+    """
+    try:
+        return SHAPES[name]
+    except KeyError:
+        known = ", ".join(SHAPES)
+        raise BadInput(f"expected one of {known}", where="--config", value=name) from None
+
+
+def shape_document(shape: DecoderShape) -> dict[str, Any]:
+    """Return a shape as a JSON object, for the profile file."""
+    return {field.name: getattr(shape, field.name) for field in fields(shape)}

@@ -1,0 +1,239 @@
+"""Whether a schedule's gain survives noise: fixed orders, re-timed under sampled costs.
+
+Every op's time is multiplied by ``n * s``: n drawn for each op on its own (``noise``), s once per
+device and sample (``skew``: a slow device is slow in the whole step). Both are lognormal with mean
+1 and the given coefficient of variation c,
+
+    n = exp(sigma z - sigma^2 / 2),  sigma^2 = ln(1 + c^2),  z standard normal,
+
+so no time is negative, and the load of a device is, on average, what the problem says. Delays stay
+as they are. An order is timed as early as possible under each sample: no rank waits for a clock.
+
+All orders of a problem are timed under the *same* samples (common random numbers): F, B and W of a
+(stage, microbatch) have a factor each, BW has that of its B, and an overlapped pair the average of
+its two members', weighted by their times. So differences between schedules are not those of luck.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pipesat.errors import BadInput
+from pipesat.ops import PHASE_OF, Item, Pair, Phase
+from pipesat.risk.links import Links, Transfer, network_of
+from pipesat.risk.sampled import makespans, spans
+from pipesat.rules import duration
+from pipesat.schedule import Objective, Order
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pipesat.problem import Problem
+
+    Floats = NDArray[np.float64]
+
+_PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
+_MOST_NUMBERS = 1 << 23  # of factors, or of path lengths, held at a time: 64 MiB
+_EXACT = 1 << 53
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How much times vary, as coefficients of variation (standard deviation / mean).
+
+    ``relative`` is that of every op on its own, ``by_op`` overrides it for (stage, phase) where
+    measured spreads are known (phase ``B`` is also BW's); ``skew`` is that of devices.
+    """
+
+    relative: float = 0.0
+    skew: float = 0.0
+    by_op: Mapping[tuple[int, Phase], float] | None = None
+
+    def __post_init__(self) -> None:
+        for where, value in (
+            ("noise", self.relative),
+            ("skew", self.skew),
+            *((f"noise of {kind} of stage {s}", v) for (s, kind), v in (self.by_op or {}).items()),
+        ):
+            if not 0 <= value <= 1:
+                raise BadInput("expected a share from 0 to 1", where=where, value=value)
+
+    def of(self, stage: int, phase: Phase) -> float:
+        """Coefficient of variation of one stage's ops of a phase."""
+        return (self.by_op or {}).get((stage, phase), self.relative)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What an order takes: with the problem's own costs, and the quantiles of its samples."""
+
+    nominal: float
+    p05: float
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What an order saves of a baseline's time, sample by sample: ``1 - ours / baseline's``.
+
+    ``ahead`` is the share of samples in which it is strictly faster.
+    """
+
+    nominal: float
+    p05: float
+    p50: float
+    ahead: float
+
+
+def spread_of(nominal: float, values: Floats) -> Spread:
+    """Summarise an order's samples; quantiles are interpolated linearly."""
+    import numpy as np
+
+    p05, p50, p95 = (float(q) for q in np.quantile(values, (0.05, 0.5, 0.95)))
+    return Spread(nominal, p05, p50, p95)
+
+
+def gain_of(nominal: float, values: Floats, baseline: float, others: Floats) -> Gain:
+    """Compare an order's samples with those of a baseline, drawn alike; 0 where both take none."""
+    import numpy as np
+
+    ones = np.ones(len(values))
+    ratios = np.divide(values, others, out=ones, where=others > 0)
+    p05, p50 = (float(q) for q in np.quantile(1 - ratios, (0.05, 0.5)))
+    at_rest = 1 - nominal / baseline if baseline else 0.0
+    return Gain(at_rest, p05, p50, float(np.mean(values < others)))
+
+
+def sample_orders(
+    problem: Problem,
+    orders: Sequence[Order],
+    noise: Noise,
+    *,
+    samples: int = 200,
+    seed: int = 0,
+    objective: Objective = "makespan",
+    links: Links = "independent",
+) -> list[Floats]:
+    """Makespans (or minimum spans, not rounded up) of orders under common samples.
+
+    Returns an array of length ``samples`` per order. O(ops * samples), for the span times the
+    number of devices. Sample i depends on seed and i alone: more samples only add some.
+
+    Raises
+    ------
+    BadInput
+        If there is no sample, or times are too long for floating point (from 2^53 units on).
+    Deadlock, ValueError
+        As :func:`pipesat.timing.time_order`.
+    """
+    import numpy as np
+
+    if samples < 1:
+        raise BadInput("expected at least 1", where="samples", value=samples)
+    networks = [network_of(problem, order, links) for order in orders]
+    for network in networks:
+        longest = sum(network.duration) + sum(d for w in network.waits for _, d in w)
+        if longest >= _EXACT:
+            raise BadInput("the times add up to 2^53 units or more: use a coarser unit")
+    table = _Table(problem, noise, seed)
+    per_sample = max(table.slots, len(problem.devices) ** 2 if objective == "span" else 0)
+    chunk = max(1, min(samples, _MOST_NUMBERS // max(1, per_sample)))
+    results = [np.empty(samples) for _ in networks]
+    for first in range(0, samples, chunk):
+        numbers = range(first, min(samples, first + chunk))
+        factors = table.draw(numbers)
+        for network, result in zip(networks, results, strict=True):
+            times = (
+                _time(problem, node, length, factors)
+                for node, length in zip(network.node, network.duration, strict=True)
+            )
+            value = makespans if objective == "makespan" else spans
+            result[first : numbers.stop] = value(network, times, len(numbers))
+    return results
+
+
+class _Factors:
+    """Factor of every (stage, phase, microbatch): an array with one number per sample."""
+
+    def __init__(self, rows: Floats, first: Sequence[int], microbatches: Sequence[int]) -> None:
+        self._rows = list(rows)
+        self._first = first
+        self._microbatches = microbatches
+
+    def of(self, stage: int, phase: Phase, microbatch: int) -> Floats:
+        block = _PHASES.index(phase) * self._microbatches[stage]
+        row: Floats = self._rows[self._first[stage] + block + microbatch]
+        return row
+
+
+class _Table:
+    """Draws factors; a sample's numbers come from a generator of its own."""
+
+    def __init__(self, problem: Problem, noise: Noise, seed: int) -> None:
+        import numpy as np
+
+        self._seed = seed
+        self._microbatches = problem.microbatches
+        self._first: list[int] = []
+        self._devices = len(problem.devices)
+        self.slots = 0
+        sigmas: list[float] = []
+        counts: list[int] = []
+        for stage, m in enumerate(problem.microbatches):
+            self._first.append(self.slots)
+            self.slots += m * len(_PHASES)
+            sigmas += [_sigma(noise.of(stage, phase)) for phase in _PHASES]
+            counts += [m] * len(_PHASES)
+        self._sigma = np.repeat(sigmas, counts)
+        self._home = np.repeat(
+            [stage.device for stage in problem.stages],
+            [m * len(_PHASES) for m in problem.microbatches],
+        )
+        self._skew = _sigma(noise.skew)
+
+    def draw(self, samples: range) -> _Factors:
+        import numpy as np
+
+        rows = np.empty((self.slots, len(samples)))
+        for column, sample in enumerate(samples):
+            generator = np.random.default_rng((self._seed, sample))
+            device = _lognormal(self._skew, generator.standard_normal(self._devices))
+            op = _lognormal(self._sigma, generator.standard_normal(self.slots))
+            rows[:, column] = op * device[self._home]
+        return _Factors(rows, self._first, self._microbatches)
+
+
+def _time(
+    problem: Problem, node: Item | Transfer, length: int, factors: _Factors
+) -> Floats | float:
+    if isinstance(node, Transfer):
+        return float(length)
+    if not isinstance(node, Pair):
+        times: Floats = length * factors.of(node.stage, PHASE_OF[node.kind], node.microbatch)
+        return times
+    forward, backward = node
+    f = duration(problem.stages[forward.stage], "F")
+    bw = duration(problem.stages[backward.stage], "BW")
+    if not f + bw:
+        return float(length)
+    share = f / (f + bw)
+    times = share * factors.of(forward.stage, "F", forward.microbatch)
+    times += (1 - share) * factors.of(backward.stage, "B", backward.microbatch)
+    return length * times
+
+
+def _sigma(variation: float) -> float:
+    """Standard deviation of the logarithm of a lognormal of mean 1."""
+    return math.sqrt(math.log1p(variation * variation))
+
+
+def _lognormal(sigma: Floats | float, normal: Floats) -> Floats:
+    import numpy as np
+
+    factors: Floats = np.exp(sigma * normal - sigma * sigma / 2)
+    return factors

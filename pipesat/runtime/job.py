@@ -1,0 +1,121 @@
+"""What the ranks of a measured run are asked to do, as a file that they read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pipesat.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of the built-in transformer; the defaults are as small as parity needs.
+
+    ``blocks`` has the number of transformer blocks of every stage, or one number for all;
+    ``sequences`` of ``length`` tokens are one microbatch.
+    """
+
+    vocabulary: int = 11
+    width: int = 16
+    heads: int = 2
+    length: int = 6
+    sequences: int = 2
+    blocks: tuple[int, ...] = (1,)
+    dtype: str = "float64"
+
+    def blocks_of(self, stage: int) -> int:
+        """Blocks of a stage."""
+        return self.blocks[0] if len(self.blocks) == 1 else self.blocks[stage]
+
+    def require(self, stages: int) -> None:
+        """Pass if the shape can be built for so many stages.
+
+        Raises
+        ------
+        BadInput
+            Naming the option that does not fit.
+        """
+        if len(self.blocks) not in {1, stages}:
+            raise BadInput(
+                f"{len(self.blocks)} numbers, expected {stages}, one per stage, or one for all",
+                where="--blocks",
+            )
+        if self.dtype not in {"float32", "float64"}:
+            raise BadInput("expected float32 or float64", where="--dtype", value=self.dtype)
+        if self.width % self.heads:
+            raise BadInput(
+                f"expected a multiple of the {self.heads} heads", where="--width", value=self.width
+            )
+
+
+@dataclass(frozen=True)
+class Virtual:
+    """Compute as timed waits, in seconds.
+
+    Attributes
+    ----------
+    durations
+        Of every action without its microbatch, as ``0F`` or ``2I``.
+    delays
+        From the end of a stage's action to the arrival of its result on another rank: ``0F`` of the
+        activation that stage 0 sends, ``1B`` of the gradient that stage 1 sends.
+    """
+
+    durations: Mapping[str, float]
+    delays: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A measured run: the order, how often it runs, and on what.
+
+    Attributes
+    ----------
+    csv
+        The order, in torch's ``compute_only`` CSV.
+    steps, warm_up
+        Steps that are measured, and those before them that are not.
+    shape, virtual, module
+        The built-in transformer, timed waits, or a profile, function or module as
+        :func:`pipesat.runtime.models.load_model` takes it.
+    folder
+        Where relative paths and imports of ``module`` are looked for.
+    split
+        How a profile's layers are cut into stages.
+    check
+        Whether losses and gradients are kept for a comparison.
+    device
+        ``cpu`` (gloo) or ``cuda`` (nccl).
+    """
+
+    csv: str
+    steps: int
+    warm_up: int
+    shape: Shape = field(default_factory=Shape)
+    virtual: Virtual | None = None
+    module: str = ""
+    folder: str = ""
+    split: str = "even"
+    check: bool = False
+    device: str = "cpu"
+
+
+def job_file(folder: Path) -> Path:
+    """Where the job of a measured run is."""
+    return folder / "job.json"
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """Write a job where :func:`read_job` finds it."""
+    job_file(folder).write_text(json.dumps(asdict(job)))
+
+
+def read_job(folder: Path) -> Job:
+    """Read the job of a run."""
+    data = json.loads(job_file(folder).read_text())
+    shape = data["shape"] | {"blocks": tuple(data["shape"]["blocks"])}
+    virtual = data["virtual"] and Virtual(**data["virtual"])
+    return Job(**(data | {"shape": Shape(**shape), "virtual": virtual}))

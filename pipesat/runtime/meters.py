@@ -1,0 +1,118 @@
+"""Clocks and memory meters: one pair for the CPU, one for CUDA, with the same interface.
+
+A clock hands out marks and, at the end, the microseconds between them. A meter tells, for the code
+inside ``with meter.op() as reading``, by how much more (or less) memory is taken at its end, and
+the most that was taken in between, both in bytes relative to its start.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import torch
+
+_LEAD_CYCLES = 20_000_000  # some 10 ms of a GPU: the host enqueues a microbatch in that time
+
+
+@dataclass
+class Reading:
+    """Bytes relative to the start of what was metered."""
+
+    change: int = 0
+    peak: int = 0
+
+
+class Clock(Protocol):
+    """Marks moments; durations are read off when everything is done."""
+
+    def lead(self) -> None:
+        """Prepare a sequence of marks."""
+
+    def mark(self) -> Any:
+        """Remember this moment of the device."""
+
+    def durations(self, marks: Sequence[Any]) -> list[float]:
+        """Microseconds between consecutive marks; waits for the device."""
+
+
+class Meter(Protocol):
+    """Counts the device's memory."""
+
+    def op(self) -> Any:
+        """Context manager that yields a :class:`Reading`, complete when it is left."""
+
+
+class HostClock:
+    """Wall clock of the CPU, on which ops end when they return."""
+
+    def lead(self) -> None:
+        """Nothing to prepare."""
+
+    def mark(self) -> int:
+        """Nanoseconds now."""
+        return time.perf_counter_ns()
+
+    def durations(self, marks: Sequence[int]) -> list[float]:
+        """Microseconds between consecutive marks."""
+        return [(b - a) / 1000 for a, b in pairwise(marks)]
+
+
+class CudaClock:
+    """CUDA events on the current stream.
+
+    A pipeline rank's host runs ahead of its GPU. ``lead`` occupies the GPU, so that the ops of one
+    microbatch are enqueued before the first starts, and no event waits for the host.
+    """
+
+    def lead(self) -> None:
+        """Occupy the GPU for a while."""
+        torch.cuda.synchronize()
+        if hasattr(torch.cuda, "_sleep"):  # private: without it, launch times count along
+            torch.cuda._sleep(_LEAD_CYCLES)
+
+    def mark(self) -> Any:
+        """Record an event."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def durations(self, marks: Sequence[Any]) -> list[float]:
+        """Microseconds between consecutive events."""
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) * 1000 for a, b in pairwise(marks)]
+
+
+class HostMeter:
+    """Every allocation that torch's CPU allocator reports to its profiler."""
+
+    @contextmanager
+    def op(self) -> Iterator[Reading]:
+        """Add up allocations and frees in the order of their times."""
+        reading = Reading()
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints a line per start otherwise
+        with torch.autograd.profiler.profile(profile_memory=True) as profile:
+            yield reading
+        events = [e for e in profile.kineto_results.events() if e.name() == "[memory]"]
+        for event in sorted(events, key=lambda e: e.start_ns()):
+            reading.change += event.nbytes()
+            reading.peak = max(reading.peak, reading.change)
+
+
+class CudaMeter:
+    """The caching allocator's counters, which the host changes as it enqueues: no waiting."""
+
+    @contextmanager
+    def op(self) -> Iterator[Reading]:
+        """Compare the counters before and after."""
+        reading = Reading()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        yield reading
+        reading.change = torch.cuda.memory_allocated() - before
+        reading.peak = max(torch.cuda.max_memory_allocated() - before, 0)

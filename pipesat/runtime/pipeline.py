@@ -1,0 +1,93 @@
+"""One rank's stages in torch's pipeline runtime: what parity and measured runs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from pipesat.runtime.models import Model
+from pipesat.runtime.plan import Plan, gradient_name, loss_name
+from pipesat.runtime.torch_api import TorchApi
+
+
+@contextmanager
+def connected(folder: Path, rank: int, ranks: int, timeout: float) -> Iterator[None]:
+    """Connect a local rank to the others by gloo, through a file in ``folder``.
+
+    ``timeout``, in seconds, also bounds each communication.
+    """
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo",
+        store=distributed.FileStore(str(folder / "rendezvous"), ranks),
+        rank=rank,
+        world_size=ranks,
+        timeout=timedelta(seconds=timeout),
+    )
+    yield  # after a failure nothing is left to be ended in order
+    distributed.destroy_process_group()
+
+
+class Pipeline:
+    """The stages of one rank with their batch, ready to train in the order of a CSV file.
+
+    The loss scales gradients, not the runtime, which would scale old ones or a shared weight's
+    twice.
+    """
+
+    def __init__(
+        self,
+        api: TorchApi,
+        plan: Plan,
+        rank: int,
+        order: Path,
+        model: Model,
+        stage_class: Any,
+        device: str = "cpu",
+    ) -> None:
+        self.plan = plan
+        on = torch.device(device)
+        self.modules = {
+            stage: model.build_stage(stage, plan.stages).to(on) for stage in plan.stages_on[rank]
+        }
+        stages = [
+            stage_class(submodule=m, stage_index=s, num_stages=plan.stages, device=on)
+            for s, m in self.modules.items()
+        ]
+        self.runtime = api.runtime(
+            stages,
+            plan.microbatches,
+            loss_fn=lambda output, target: model.loss_of(output, target) / plan.microbatches,
+            scale_grads=False,
+        )
+        self.runtime._load_csv(str(order))
+        inputs, targets = model.whole_batch(plan.microbatches)
+        self.inputs = [inputs.to(on)] if 0 in self.modules else []
+        self.targets = targets.to(on) if plan.stages - 1 in self.modules else None
+
+    def step(self) -> list[Any]:
+        """Run one training step; return the losses of the microbatches on the last stage's rank."""
+        losses: list[Any] = []
+        self.runtime.step(*self.inputs, target=self.targets, losses=losses, return_outputs=False)
+        return [loss.detach() * self.plan.microbatches for loss in losses]
+
+    def forget_gradients(self) -> None:
+        """Set gradients to zero; their memory stays, as in a training loop that measures well."""
+        for module in self.modules.values():
+            module.zero_grad(set_to_none=False)
+
+    def answer(self, losses: list[Any]) -> dict[str, Any]:
+        """Return losses and the gradients of the rank's parameters, named."""
+        answer = {loss_name(i): loss.cpu().numpy() for i, loss in enumerate(losses)}
+        return answer | {
+            gradient_name(stage, name): parameter.grad.cpu().numpy()
+            for stage, module in self.modules.items()
+            for name, parameter in module.named_parameters()
+            if parameter.grad is not None
+        }

@@ -1,0 +1,233 @@
+"""Profiling a model: its layers by kind, stages of it, and the environment, as a profile document.
+
+Only a child process of the command line, or a caller that has torch anyway, imports this.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from pipesat.errors import BadInput
+from pipesat.profile.cut import layers_of_stages
+from pipesat.profile.file import FORMAT, Profile, parse_profile
+from pipesat.profile.options import MeasureOptions
+from pipesat.runtime.layered import LayeredModel
+from pipesat.runtime.measuring import Subject, load_backward, measure, parameters_of
+from pipesat.runtime.meters import CudaClock, CudaMeter, HostClock, HostMeter
+from pipesat.runtime.walk import Boundary, spec, walk
+
+Say = Callable[[str], object]
+
+
+class Checkpointed(nn.Module):
+    """A layer that keeps only its input, and runs again when its backward comes."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        """Run the layer."""
+        return checkpoint(self.layer, x, use_reentrant=False)
+
+
+@dataclass
+class Profiler:
+    """Measures slices of a model; equal slices once."""
+
+    model: LayeredModel
+    options: MeasureOptions
+    say: Say
+    boundaries: Sequence[Boundary]
+    done: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.backward = load_backward()
+        cuda = self.options.device == "cuda"
+        self.clock = CudaClock() if cuda else HostClock()
+        self.meter = CudaMeter() if cuda else HostMeter()
+
+    def costs(self, layers: range) -> dict[str, Any]:
+        """Measure a slice, or return what an equal one had."""
+        key = tuple(self.boundaries[layer].kind for layer in layers)
+        if key not in self.done:
+            self.say(f"measuring {self._name(layers)}")
+            self.done[key] = self._measured(layers)
+        return self.done[key]
+
+    def _measured(self, layers: range) -> dict[str, Any]:
+        first, last = self.boundaries[layers.start], self.boundaries[layers.stop - 1]
+        modules = self.model.build(layers)
+        parameters = parameters_of(modules)
+        buffers = sum(b.numel() * b.element_size() for m in modules for b in m.buffers())
+        whole = nn.Sequential(*map(self._variant, modules, layers))
+        loss_of = None
+        if layers.stop == len(self.boundaries):
+            target = self.model.microbatch(0)[1]
+
+            def loss_of(output: Any) -> Any:
+                return self.model.loss(output, target)
+
+        subject = Subject(self._name(layers), whole, first.x, first.input_gradient, loss_of)
+        costs = measure(
+            subject, self.backward, self.clock, self.meter,
+            samples=self.options.samples, warmup=self.options.warmup,
+        )  # fmt: skip
+        return costs | {
+            "input": first.input,
+            "output": last.output,
+            "parameters": parameters,
+            "buffers": buffers,
+        }
+
+    def _variant(self, module: nn.Module, layer: int) -> nn.Module:
+        """Checkpoint and compile layers between the first and the last, as trainers usually do."""
+        if layer in (0, len(self.boundaries) - 1):
+            return module
+        if self.options.checkpoint:
+            module = Checkpointed(module)
+        if self.options.compile:
+            torch._dynamo.reset()
+            module = torch.compile(module, backend=self.options.compile)
+        return module
+
+    def _name(self, layers: range) -> str:
+        names = self.model.names
+        if len(layers) == 1:
+            return f"layer {names[layers.start]}"
+        return f"layers {names[layers.start]} to {names[layers.stop - 1]}"
+
+
+def profile_layers(
+    model: LayeredModel, source: dict[str, Any], options: MeasureOptions, say: Say
+) -> Profile:
+    """Measure a model's kinds of layers, and the stages of every number that is asked for.
+
+    Raises
+    ------
+    BadInput
+        If the model cannot be a pipeline of stages with one input and one output each, a loss is
+        not finite, or the device is not there.
+    """
+    require_device(options.device)
+    if options.stages and max(options.stages) > len(model.names):
+        raise BadInput(
+            f"the model has {len(model.names)} layers, expected at most as many stages",
+            where="--stages",
+            value=max(options.stages),
+        )
+    with _threads(options.threads):
+        boundaries = walk(model)
+        profiler = Profiler(model, options, say, boundaries)
+        kinds = {
+            boundary.kind: profiler.costs(range(number, number + 1))
+            for number, boundary in enumerate(boundaries)
+        }
+        document = {
+            "format": FORMAT,
+            "name": options.name,
+            "model": source,
+            "environment": _environment(options, boundaries, kinds),
+            "options": {
+                "checkpoint": options.checkpoint, "compile": options.compile,
+                "samples": options.samples, "warmup": options.warmup,
+            },
+            "microbatch": _microbatch(model),
+            "layers": [
+                {"name": name, "kind": boundary.kind}
+                for name, boundary in zip(model.names, boundaries, strict=True)
+            ],
+            "kinds": kinds,
+            "tied": [
+                {"name": name, "layers": layers, "parameter": parameters_of([_holder(p)])[0]}
+                for name, layers, p in model.shared
+            ],
+        }  # fmt: skip
+        profile = parse_profile(document)
+        stages = [
+            {"layers": [layers.start, layers.stop], "costs": profiler.costs(layers)}
+            for layers in _slices(profile, options)
+        ]
+    return parse_profile(document | {"stages": stages})
+
+
+def _slices(profile: Profile, options: MeasureOptions) -> list[range]:
+    """Slices of the asked cuts that are no single layers, each once."""
+    wanted = [
+        layers
+        for stages in options.stages
+        for split in options.splits
+        for layers in layers_of_stages(profile, stages, split)
+        if len(layers) > 1
+    ]
+    return list(dict.fromkeys(wanted))
+
+
+def _holder(parameter: Any) -> nn.Module:
+    holder = nn.Module()
+    holder.register_parameter("shared", parameter)
+    return holder
+
+
+def _microbatch(model: LayeredModel) -> dict[str, Any]:
+    value, target = model.microbatch(0)
+    tensor = target if isinstance(target, torch.Tensor) else None
+    return {"input": spec(value), "target": None if tensor is None else spec(tensor)}
+
+
+def require_device(device: str) -> None:
+    """Pass if the device is there.
+
+    Raises
+    ------
+    BadInput
+        If CUDA was asked for and this torch, or this machine, has none.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        built = "is built without CUDA" if torch.version.cuda is None else "finds no CUDA device"
+        raise BadInput(
+            f"torch {torch.__version__} {built}; take --device cpu, or run this on the GPU machine",
+            where="--device", value=device,
+        )  # fmt: skip
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _environment(
+    options: MeasureOptions, boundaries: Sequence[Boundary], kinds: dict[str, Any]
+) -> dict[str, Any]:
+    cuda = options.device == "cuda"
+    kept = [kinds[boundary.kind]["output"]["dtype"] for boundary in boundaries[:-1]]
+    return {
+        "device": options.device,
+        "device_name": torch.cuda.get_device_name() if cuda else _processor(),
+        "dtype": kept[0] if kept else boundaries[0].output["dtype"],
+        "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda if cuda else None,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "pipesat": importlib.metadata.version("pipesat"),
+    }
+
+
+def _processor() -> str:
+    return f"{platform.machine()}, {os.cpu_count()} cores"

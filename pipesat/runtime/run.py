@@ -1,0 +1,196 @@
+"""Running an order in torch, on local ranks that are started here, and collecting its timeline."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipesat.errors import BadInput
+from pipesat.export.torch.tokens import LETTER_OF
+from pipesat.problem import Problem
+from pipesat.rules import duration
+from pipesat.runtime.job import Job, Virtual, write_job
+from pipesat.runtime.launch import run_processes
+from pipesat.runtime.parity import Deviation, read_answer, worst_deviation
+from pipesat.runtime.plan import (
+    FOLDER_PREFIX,
+    REFERENCE,
+    answer_file,
+    measured_file,
+    plan_of_csv,
+    rank_name,
+    write_plans,
+)
+from pipesat.runtime.torch_api import require_torch
+from pipesat.timeline.assemble import assemble
+from pipesat.timeline.timeline import Timeline, us_per_unit
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TOLERANCES = {"float64": 1e-10, "float32": 1e-4}
+"""Largest relative error that counts as equal, by the type of the gradients."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The loss or gradient that is farthest from the reference's, of ``compared`` ones."""
+
+    worst: Deviation
+    compared: int
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything agrees within the tolerance."""
+        return self.worst.relative_error < self.tolerance
+
+    def document(self) -> dict[str, Any]:
+        """Return the check for ``--json``; an infinite error is ``None``."""
+        error = self.worst.relative_error
+        return {
+            "passed": self.passed,
+            "largest_relative_error": error if math.isfinite(error) else None,
+            "worst": self.worst.name,
+            "compared": self.compared,
+            "tolerance": self.tolerance,
+        }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came out of a run: its timeline, and the check if one was asked for."""
+
+    timeline: Timeline
+    check: Check | None
+
+
+def run_order(
+    problem: Problem,
+    job: Job,
+    *,
+    scale: float = 1.0,
+    timeout: float = 600.0,
+    stop: threading.Event | None = None,
+) -> Measured:
+    """Run a job on local gloo ranks, one process and one thread each.
+
+    Parameters
+    ----------
+    problem
+        Whose order the job's CSV is.
+    scale
+        Seconds of the run per second of the problem (virtual devices only).
+    timeout
+        Seconds for everything; then all processes are ended.
+    stop
+        Ends everything when set.
+
+    Raises
+    ------
+    BadInput
+        If torch is missing or lacks the pipeline runtime, or the order or model cannot be run.
+    RunFailed
+        If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
+    """
+    require_torch()
+    plan = plan_of_csv(job.csv)
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
+        folder = Path(name)
+        write_plans(folder, [plan])
+        write_job(folder, job)
+        names = [rank_name(rank) for rank in range(len(plan.rows))]
+        load = os.getloadavg()[0]
+        _run(names, folder, timeout, stop)
+        documents = [json.loads(measured_file(folder, name).read_text()) for name in names]
+        check = None
+        if job.check:
+            _run([REFERENCE], folder, timeout, stop)
+            got: dict[str, np.ndarray] = {}
+            for rank in names:
+                got |= read_answer(answer_file(folder, rank, 0))
+            check = check_of(read_answer(answer_file(folder, REFERENCE, 0)), got)
+    environment = {"ranks": f"{len(names)} local, gloo", "load before": f"{load:.2f}"}
+    return Measured(
+        timeline_of(problem, job, documents, scale=scale, environment=environment), check
+    )
+
+
+def _run(names: list[str], folder: Path, timeout: float, stop: threading.Event | None) -> None:
+    def command(process: str) -> list[str]:
+        module = "pipesat.runtime.child"
+        return [sys.executable, "-P", "-m", module, str(folder), process, str(timeout)]
+
+    run_processes(names, folder, command, timeout=timeout, stop=stop)
+
+
+def check_of(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> Check:
+    """Compare losses and gradients with the reference's."""
+    types = {str(value.dtype) for value in expected.values()}
+    tolerance = max(TOLERANCES.get(name, 1e-2) for name in types)
+    return Check(worst_deviation(expected, got), len(expected), tolerance)
+
+
+def timeline_of(
+    problem: Problem,
+    job: Job,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    scale: float = 1.0,
+    offsets: Sequence[int] = (),
+    clock_error: float = 0.0,
+    environment: Mapping[str, str],
+) -> Timeline:
+    """Put together what the ranks wrote; ``offsets`` of their clocks in ns."""
+    steps = assemble(
+        problem, [document["steps"] for document in documents], offsets or [0] * len(documents)
+    )
+    what = "timed waits" if job.virtual else job.module or f"transformer {job.shape}"
+    return Timeline(
+        problem.sha256,
+        steps,
+        us_per_unit(problem) * scale,
+        "pipesat run --virtual" if job.virtual else "pipesat run",
+        clock_error,
+        {
+            "torch": documents[0]["torch"],
+            "device": documents[0]["device"],
+            "model": what,
+            "warm-up steps": str(job.warm_up),
+            **environment,
+        },
+    )
+
+
+def virtual_times(problem: Problem, scale: float) -> Virtual:
+    """Return the problem's times as waits, in seconds, ``scale`` times as long.
+
+    Raises
+    ------
+    BadInput
+        If time stands still.
+    """
+    second = us_per_unit(problem) * scale / 1e6
+    route = problem.routes[0].stages
+    durations = {
+        f"{position}{letter}": second * duration(problem.stages[stage], kind)
+        for position, stage in enumerate(route)
+        for kind, letter in LETTER_OF.items()
+    }
+    if not any(durations.values()):
+        raise BadInput("all costs are 0: there is nothing to wait for", where="stages")
+    delays: dict[str, float] = {}
+    for position, (a, b) in enumerate(pairwise(route)):
+        link = problem.links.get((a, b))
+        delays[f"{position}F"] = second * link.F if link else 0.0
+        delays[f"{position + 1}B"] = second * link.B if link else 0.0
+    return Virtual(durations, delays)

@@ -1,0 +1,64 @@
+"""Virtual devices: every action takes exactly the problem's time, and so does every link.
+
+An action's own small computation is part of its time, torch's bookkeeping between actions is not.
+The ranks share one machine, so the end of every action stands in a file that all of them map; a
+rank that needs a result waits until its delay has passed since.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+
+from pipesat.runtime.job import Virtual
+from pipesat.runtime.plan import Plan
+
+_ACTION = re.compile(r"([0-9]+)([FIWB])([0-9]+)")
+
+
+class VirtualDevice:
+    """The waits of one rank."""
+
+    def __init__(self, virtual: Virtual, plan: Plan, rank: int, folder: Path) -> None:
+        self.durations, self.delays = virtual.durations, virtual.delays
+        self.last = plan.stages - 1
+        self.local = set(plan.stages_on[rank])
+        shape = (2, plan.stages, plan.microbatches)  # ends of forwards, of input gradients
+        path = folder / "ends"
+        with path.open("ab") as file:
+            file.truncate(8 * 2 * plan.stages * plan.microbatches)
+        self.ends = np.memmap(path, dtype=np.float64, mode="r+", shape=shape)
+
+    def await_input(self, action: str) -> None:
+        """Wait until the action's input would have arrived."""
+        stage, letter, microbatch = _parts(action)
+        if letter == "W":
+            return
+        forward = letter == "F"
+        source = stage - 1 if forward else stage + 1
+        if 0 <= source <= self.last and source not in self.local:
+            sent = float(self.ends[0 if forward else 1, source, microbatch])
+            _sleep_until(sent + self.delays[f"{source}{'F' if forward else 'B'}"])
+
+    def compute(self, action: str, begin: float) -> None:
+        """Wait until the action, begun at ``begin``, would end."""
+        stage, letter, microbatch = _parts(action)
+        _sleep_until(begin + self.durations[f"{stage}{letter}"])
+        if letter != "W":
+            self.ends[0 if letter == "F" else 1, stage, microbatch] = time.monotonic()
+
+
+def _parts(action: str) -> tuple[int, str, int]:
+    match = _ACTION.fullmatch(action)
+    if match is None:
+        raise ValueError(f"{action!r} is no action")
+    return int(match[1]), match[2], int(match[3])
+
+
+def _sleep_until(moment: float) -> None:
+    left = moment - time.monotonic()
+    if left > 0:
+        time.sleep(left)

@@ -1,0 +1,214 @@
+"""Predicted against measured, and which of the model's assumptions the difference comes from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from pipesat.ops import Kind
+from pipesat.problem import Problem
+from pipesat.timeline.replay import (
+    KINDS,
+    gaps_of,
+    measured_delays,
+    predicted_length,
+    replay_of,
+)
+from pipesat.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class KindRow:
+    """All ops of one kind on one device over all steps; times in us.
+
+    ``predicted`` and ``measured`` are means, ``low`` and ``high`` the 5th and 95th percentile of
+    what was measured, ``cpu`` the mean time on a core (``None`` if that is not known).
+    """
+
+    device: int
+    kind: Kind
+    count: int
+    predicted: float
+    measured: float
+    low: float
+    high: float
+    cpu: float | None
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """Where one device's time went in the typical step, in us.
+
+    ``calls`` starting sends and receives, ``overhead`` between ops without waiting; what is left of
+    the makespan, ``idle``, it waited for input or had nothing to do.
+    """
+
+    device: int
+    predicted_busy: float
+    predicted_idle: float
+    busy: float
+    calls: float
+    overhead: float
+    idle: float
+
+
+@dataclass(frozen=True)
+class LinkRow:
+    """The delay from one stage to another; ``measured`` is the median of ``count`` seen, in us."""
+
+    source: int
+    target: int
+    predicted: float
+    measured: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """One assumption and by how much it moves the makespan, in us, after those before it."""
+
+    assumption: str
+    makes: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Predicted against measured.
+
+    ``parts`` lead from the predicted makespan to the measured one: the order that ran is timed
+    again and again, each time with one more of its measured times. Their sum is the difference.
+    """
+
+    predicted: float
+    measured: float
+    shortest: float
+    longest: float
+    steps: int
+    kinds: tuple[KindRow, ...]
+    devices: tuple[DeviceRow, ...]
+    links: tuple[LinkRow, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def error(self) -> float:
+        """``(predicted - measured) / measured``: negative where the run was slower."""
+        return (self.predicted - self.measured) / self.measured if self.measured else 0.0
+
+    @property
+    def largest(self) -> Part:
+        """The assumption that moves the makespan most."""
+        return max(self.parts, key=lambda part: abs(part.makes))
+
+    def document(self) -> dict[str, Any]:
+        """Return everything for ``--json``, times in us."""
+        return {
+            "predicted": self.predicted,
+            "measured": self.measured,
+            "shortest": self.shortest,
+            "longest": self.longest,
+            "steps": self.steps,
+            "error": self.error,
+            "failed_assumption": self.largest.assumption,
+            "parts": {part.assumption: part.makes for part in self.parts},
+            "kinds": [asdict(row) for row in self.kinds],
+            "devices": [asdict(row) for row in self.devices],
+            "links": [asdict(row) for row in self.links],
+        }
+
+
+COSTS = "op costs"
+CORES = "cores shared with others"
+SPREAD = "op times that vary"
+CALLS = "send and receive calls that block"
+OVERHEAD = "overhead between ops"
+DELAYS = "link delays"
+REST = "not explained"
+
+
+def compare(problem: Problem, timeline: Timeline) -> Comparison:
+    """Compare the order that ran, timed with the problem's costs, with its typical step."""
+    replay = replay_of(problem, timeline)
+    calls = [gap.calls for gap in replay.gaps]
+    gaps = [gap.calls + gap.other for gap in replay.gaps]
+    seen = measured_delays(problem, timeline)
+    predicted = replay.makespan(replay.predicted_lengths)
+    ladder = [
+        ("", predicted),
+        (COSTS, replay.makespan(replay.core_lengths)),
+        (CORES, replay.makespan(replay.typical_lengths)),
+        (SPREAD, replay.makespan(replay.measured_lengths)),
+        (CALLS, replay.makespan(replay.measured_lengths, calls)),
+        (OVERHEAD, replay.makespan(replay.measured_lengths, gaps)),
+        (DELAYS, replay.makespan(replay.measured_lengths, gaps, delays_as_seen=True)),
+        (REST, replay.step.makespan),
+    ]
+    return Comparison(
+        predicted,
+        replay.step.makespan,
+        min(timeline.makespans),
+        max(timeline.makespans),
+        len(timeline.steps),
+        _kinds(problem, timeline),
+        _devices(problem, timeline, predicted),
+        _links(problem, timeline, seen),
+        tuple(Part(name, after - before) for (_, before), (name, after) in pairwise(ladder)),
+    )
+
+
+def _kinds(problem: Problem, timeline: Timeline) -> tuple[KindRow, ...]:
+    times: dict[tuple[int, Kind], list[tuple[float, float]]] = defaultdict(list)
+    cores: dict[tuple[int, Kind], list[float]] = defaultdict(list)
+    for step in timeline.steps:
+        for device, ran in step:
+            expected = predicted_length(problem, timeline, ran.op)
+            times[device, ran.op.kind].append((expected, ran.end - ran.start))
+            if ran.cpu is not None:
+                cores[device, ran.op.kind].append(ran.cpu)
+    rows = []
+    for (device, kind), pairs in sorted(
+        times.items(), key=lambda e: (e[0][0], KINDS.index(e[0][1]))
+    ):
+        predicted, measured = zip(*pairs, strict=True)
+        ordered = sorted(measured)
+        count = len(ordered)
+        low, high = (ordered[round(share * (count - 1))] for share in (0.05, 0.95))
+        mean = sum(predicted) / count, sum(measured) / count
+        known = cores[device, kind]
+        cpu = sum(known) / len(known) if known else None
+        rows.append(KindRow(device, kind, count, *mean, low, high, cpu))
+    return tuple(rows)
+
+
+def _devices(problem: Problem, timeline: Timeline, predicted: float) -> tuple[DeviceRow, ...]:
+    step = timeline.typical
+    rows = []
+    for device, row in enumerate(step.devices):
+        expected = sum(predicted_length(problem, timeline, ran.op) for ran in row.ops)
+        busy = sum(ran.end - ran.start for ran in row.ops)
+        gaps = gaps_of(row)
+        calls, overhead = sum(gap.calls for gap in gaps), sum(gap.other for gap in gaps)
+        idle = max(0.0, step.makespan - busy - calls - overhead)
+        rows.append(DeviceRow(device, expected, predicted - expected, busy, calls, overhead, idle))
+    return tuple(rows)
+
+
+def _links(
+    problem: Problem, timeline: Timeline, seen: dict[tuple[int, int], list[float]]
+) -> tuple[LinkRow, ...]:
+    rows = []
+    for (a, b), link in problem.links.items():
+        for source, target, delay in ((a, b, link.F), (b, a, link.B)):
+            values = seen.get((source, target), [])
+            rows.append(
+                LinkRow(
+                    source,
+                    target,
+                    timeline.us_per_unit * delay,
+                    median(values) if values else None,
+                    len(values),
+                )
+            )
+    return tuple(rows)

@@ -1,0 +1,35 @@
+"""The picture of a comparison: the typical step below what was predicted of it."""
+
+from __future__ import annotations
+
+from pipesat.ops import Op
+from pipesat.picture.two_timelines import two_timelines_png
+from pipesat.problem import Problem
+from pipesat.timeline.compare import Comparison
+from pipesat.timeline.timeline import Timeline
+from pipesat.timing import time_order
+
+
+def comparison_png(problem: Problem, timeline: Timeline, comparison: Comparison) -> bytes:
+    """Draw prediction and measurement of a timeline's typical step."""
+    step = timeline.typical
+    scale = timeline.us_per_unit
+    scheduled = time_order(problem, step.order)
+    predicted = tuple(
+        tuple(
+            (timed.item, timed.start * scale, timed.end * scale)
+            for timed in row
+            if isinstance(timed.item, Op)
+        )
+        for row in scheduled.devices
+    )
+    measured = tuple(tuple((r.op, r.start, r.end) for r in row.ops) for row in step.devices)
+    title = "\n".join(
+        (
+            f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
+            f"measured {comparison.measured / 1000:,.2f} ms ({100 * comparison.error:+.1f} %)",
+            f"largest part of the difference: {comparison.largest.assumption} "
+            f"({comparison.largest.makes / 1000:+,.2f} ms)",
+        )
+    )
+    return two_timelines_png(problem, predicted, measured, title=title)

@@ -1,0 +1,128 @@
+"""New costs from a measured timeline, so that a second solve uses what was seen."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from pipesat.errors import BadInput
+from pipesat.files.problem_file import MOST, parse_problem
+from pipesat.ops import Kind
+from pipesat.problem import Problem, Stage
+from pipesat.rules import duration
+from pipesat.timeline.replay import KINDS, CostKey, measured_delays
+from pipesat.timeline.timeline import Timeline
+
+_COARSE = 50  # units: below, rounding to whole ones changes a cost by more than 1 %
+
+
+@dataclass(frozen=True)
+class Refit:
+    """A problem with measured costs, and what the reader should know of it."""
+
+    problem: Problem
+    notes: tuple[str, ...]
+
+
+def refit(problem: Problem, timeline: Timeline) -> Refit:
+    """Return the problem with its times replaced by those of a timeline.
+
+    A cost becomes the median, over all steps, of the time from the start of such an op until its
+    device turned to the next: what the runtime needs after it (starting sends, say) blocks the
+    device as well. A delay becomes the median of those that an op waited for, less that part; a
+    link that no op waited for keeps its delay. Of a backward that did not run in both forms, the
+    other form changes in proportion.
+
+    Raises
+    ------
+    BadInput
+        If a time does not fit into a problem file.
+    """
+    costs, after = _occupied(timeline)
+    notes: list[str] = []
+    document: dict[str, Any] = json.loads(json.dumps(problem.document))
+    for number, stage in enumerate(problem.stages):
+        times = _costs_of(number, stage, costs, timeline.us_per_unit, notes)
+        document["stages"][number] |= times
+    document["comm"] = _comm(problem, timeline, after, notes)
+    document["name"] = f"{problem.name or 'problem'}, refit"
+    smallest = min(
+        (value for stage in document["stages"] for value in (stage["F"], stage["B"]) if value),
+        default=_COARSE,
+    )
+    if smallest < _COARSE:
+        unit = problem.time_unit or "units"
+        notes.append(f"costs of a few {unit} are rounded to whole {unit}: choose a finer time unit")
+    return Refit(parse_problem(document, "refit problem"), tuple(notes))
+
+
+def _occupied(timeline: Timeline) -> tuple[dict[CostKey, float], dict[CostKey, float]]:
+    """Median time that an op keeps its device busy, and the part of it after the op, in us."""
+    whole: dict[CostKey, list[float]] = defaultdict(list)
+    after: dict[CostKey, list[float]] = defaultdict(list)
+    for step in timeline.steps:
+        for row in step.devices:
+            for ran, following in pairwise(row.ops):
+                key = (ran.op.stage, ran.op.kind)
+                gap = max(0.0, following.turned_to - ran.end)
+                whole[key].append(ran.end - ran.start + gap)
+                after[key].append(gap)
+            for ran in row.ops[-1:]:  # nothing after it; without it, one op alone had no cost
+                whole[ran.op.stage, ran.op.kind].append(ran.end - ran.start)
+    return (
+        {key: median(values) for key, values in whole.items()},
+        {key: median(values) for key, values in after.items()},
+    )
+
+
+def _costs_of(
+    number: int, stage: Stage, costs: dict[CostKey, float], scale: float, notes: list[str]
+) -> dict[str, int]:
+    seen: dict[Kind, float] = {
+        kind: cost / scale for (of, kind), cost in costs.items() if of == number
+    }
+    new: dict[Kind, float] = {kind: duration(stage, kind) for kind in KINDS} | seen
+    if "BW" not in seen and stage.B + stage.W:
+        new["BW"] = stage.BW * (new["B"] + new["W"]) / (stage.B + stage.W)
+    if "B" not in seen:
+        ratio = new["BW"] / stage.BW if stage.BW else 1.0
+        new["B"], new["W"] = stage.B * ratio, stage.W * ratio
+        if stage.may_split:
+            notes.append(f"stage {number} ran no B and W apart: scaled like its BW")
+    elif "BW" not in seen and stage.may_fuse:
+        notes.append(f"stage {number} ran no BW: scaled like its B + W")
+    return {kind: _units(value, f"stages[{number}].{kind}") for kind, value in new.items()}
+
+
+def _comm(
+    problem: Problem, timeline: Timeline, after: dict[CostKey, float], notes: list[str]
+) -> dict[str, Any]:
+    seen = measured_delays(problem, timeline)
+    edges, unseen = [], []
+    for (a, b), link in problem.links.items():
+        edge: dict[str, int] = {"src": a, "dst": b, "F": link.F, "B": link.B}
+        directions: tuple[tuple[Kind, int, int], ...] = (("F", a, b), ("B", b, a))
+        for name, source, target in directions:
+            values = seen.get((source, target))
+            if values is None:
+                unseen.append(f"{source} -> {target}")
+                continue
+            kinds: tuple[Kind, ...] = ("F",) if name == "F" else ("B", "BW")
+            busy = max(after.get((source, kind), 0.0) for kind in kinds)
+            delay = max(0.0, median(values) - busy) / timeline.us_per_unit
+            edge[name] = _units(delay, f"comm {source} -> {target}")
+        edges.append(edge)
+    if unseen:
+        notes.append(f"no op waited for {', '.join(unseen)}: delays as they were")
+    default = dict(problem.document.get("comm", {})).get("default", 0)
+    return {"default": default, "edges": edges}
+
+
+def _units(value: float, where: str) -> int:
+    if value > MOST:
+        raise BadInput("more than 10^12 time units", where=where, value=value)
+    return round(value)

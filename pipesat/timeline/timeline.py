@@ -1,0 +1,180 @@
+"""What ran when: the ops of every device in every measured step, in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pipesat.errors import BadInput, Deadlock
+from pipesat.export.trace import MICROSECONDS
+from pipesat.ops import Item, Op, members
+from pipesat.problem import Problem
+from pipesat.schedule import Order
+from pipesat.timing import linearize
+
+
+class Ran(NamedTuple):
+    """One op: computed from ``start`` to ``end``, after ``waited`` for its input, all in us.
+
+    ``cpu`` of that its thread was on a core (the rest of it, others had the cores); ``None`` where
+    that is not known or says nothing.
+    """
+
+    op: Op
+    start: float
+    end: float
+    waited: float
+    cpu: float | None = None
+
+    @property
+    def turned_to(self) -> float:
+        """When the runtime turned to the op and began to wait for its input."""
+        return self.start - self.waited
+
+
+class Transfer(NamedTuple):
+    """One call that starts a send or a receive (``0SEND_F0``), from ``start`` to ``end`` in us."""
+
+    name: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One device in one step, in execution order."""
+
+    ops: tuple[Ran, ...]
+    transfers: tuple[Transfer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step; time 0 is the start of its first op."""
+
+    devices: tuple[Row, ...]
+
+    @property
+    def makespan(self) -> float:
+        """Largest end of any op, in us."""
+        return max((ran.end for row in self.devices for ran in row.ops), default=0.0)
+
+    @property
+    def order(self) -> Order:
+        """The ops that ran."""
+        return tuple(tuple(ran.op for ran in row.ops) for row in self.devices)
+
+    def __iter__(self) -> Iterator[tuple[int, Ran]]:
+        """Yield ``(device, op)`` device after device."""
+        for device, row in enumerate(self.devices):
+            for ran in row.ops:
+                yield device, ran
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The measured steps of one order.
+
+    Attributes
+    ----------
+    problem_sha256
+        Digest of the problem that the order is of.
+    us_per_unit
+        Microseconds of the run that one time unit of the problem stands for.
+    clock_error
+        By how much clocks of two devices may differ, in us; ``None`` if that is not known.
+    environment
+        Where it was measured, for the reader.
+    """
+
+    problem_sha256: str
+    steps: tuple[Step, ...]
+    us_per_unit: float
+    source: str = ""
+    clock_error: float | None = 0.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def typical(self) -> Step:
+        """The step of median makespan (the shorter of two)."""
+        return sorted(self.steps, key=lambda step: step.makespan)[(len(self.steps) - 1) // 2]
+
+    @property
+    def makespans(self) -> tuple[float, ...]:
+        """Of all steps in the order in which they ran, in us."""
+        return tuple(step.makespan for step in self.steps)
+
+
+def us_per_unit(problem: Problem) -> float:
+    """Microseconds per time unit of a problem; a unit that is no time counts as 1 us."""
+    numerator, denominator = MICROSECONDS.get(problem.time_unit, (1, 1))
+    return numerator / denominator
+
+
+def without_pairs(order: Order) -> Order:
+    """Return an order whose overlapped pairs are taken apart, F first, as torch runs them."""
+
+    def apart(row: Sequence[Item]) -> Iterator[Op]:
+        for item in row:
+            yield from members(item)
+
+    return tuple(tuple(apart(row)) for row in order)
+
+
+def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
+    """Pass if the timeline's steps are all of one order that the problem allows.
+
+    Raises
+    ------
+    BadInput
+        Naming the step and the op that do not fit.
+    """
+    first = timeline.steps[0].order
+    if len(first) != len(problem.devices):
+        raise BadInput(
+            f"{len(first)} devices, the problem has {len(problem.devices)}",
+            source=source, where="steps[0].devices",
+        )  # fmt: skip
+    for number, step in enumerate(timeline.steps):
+        if step.order != first:
+            raise BadInput(
+                "another order than step 0, expected the same in all",
+                source=source, where=f"steps[{number}]",
+            )  # fmt: skip
+    seen: set[Op] = set()
+    for device, row in enumerate(first):
+        for op in (op for item in row for op in members(item)):
+            _require_op(problem, op, device, source)
+            if op in seen:
+                raise BadInput(f"{op} stands there twice", source=source, where="steps[0]")
+            seen.add(op)
+    _require_complete(problem, seen, source)
+    try:
+        linearize(problem, first)
+    except Deadlock as error:
+        raise BadInput(f"not an order that can run: {error}", source=source) from None
+
+
+def _require_op(problem: Problem, op: Op, device: int, source: str) -> None:
+    where = f"steps[0].devices[{device}]"
+    if op.stage >= len(problem.stages) or op.microbatch >= problem.microbatches[op.stage]:
+        raise BadInput(f"{op} is no op of this problem", source=source, where=where)
+    home = problem.stages[op.stage].device
+    if home != device:
+        raise BadInput(
+            f"{op} ran here, the problem has stage {op.stage} on {problem.device_name(home)}",
+            source=source, where=where,
+        )  # fmt: skip
+
+
+def _require_complete(problem: Problem, seen: set[Op], source: str) -> None:
+    for stage, count in enumerate(problem.microbatches):
+        for microbatch in range(count):
+            f, b, w, bw = (Op(stage, kind, microbatch) in seen for kind in ("F", "B", "W", "BW"))
+            if not f or bw == b or b != w:
+                raise BadInput(
+                    f"expected F and either BW or B and W of stage {stage}, microbatch "
+                    f"{microbatch}; some are missing or too many",
+                    source=source, where="steps[0]",
+                )  # fmt: skip
