@@ -11,13 +11,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
-from pipesat.solver.steady.justify import justified
-from pipesat.solver.steady.model import build_cyclic_model
-from pipesat.solver.steady.pack import jobs_of, pack
-from pipesat.solver.steady.period import microbatches_per_period, period_bound, why_not
-from pipesat.solver.steady.repetend import Repetend, tightened, unroll
-from pipesat.solver.steady.schedules import steady_schedules
-from pipesat.solver.steady.search import Budget, shorter_and_shorter, solve
 
 from pipesat.bounds import closed_form_bound
 from pipesat.checker import check
@@ -27,6 +20,13 @@ from pipesat.ops import PHASE_OF, Op
 from pipesat.problem import Problem
 from pipesat.rules import awaited, duration
 from pipesat.schedule import Schedule, Timed
+from pipesat.solver.steady.justify import justified
+from pipesat.solver.steady.model import build_cyclic_model
+from pipesat.solver.steady.pack import jobs_of, pack
+from pipesat.solver.steady.period import microbatches_per_period, period_bound, why_not
+from pipesat.solver.steady.repetend import Repetend, tightened, unroll
+from pipesat.solver.steady.schedules import steady_schedules
+from pipesat.solver.steady.search import Budget, shorter_and_shorter, solve
 from pipesat.timing import time_order
 from tests.problems import chain, document, problems, vee
 

@@ -20,7 +20,7 @@ from pipesat.files.complaint import complaint
 from pipesat.files.strict_json import read_json
 
 FORMAT = "pipesat.profile/1"
-LINKS_FORMAT = "pipesat.risk.links/1"
+LINKS_FORMAT = "pipesat.links/1"
 LARGEST_FILE = 64 << 20
 
 Microseconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
@@ -167,7 +167,7 @@ class LinkModel(_Model):
 class LinksModel(_Model):
     """Delays between two ranks: half of a message's way there and back."""
 
-    format: Literal["pipesat.risk.links/1"]
+    format: Literal["pipesat.links/1"]
     backend: str
     torch: str
     device_name: str

@@ -29,7 +29,7 @@ _WARMUP = 5
 
 
 def measure_links(sizes: Sequence[int], device: Any) -> dict[str, Any]:
-    """Send messages between ranks 0 and 1 of the default group; a ``pipesat.risk.links/1`` document."""
+    """Send messages between ranks 0 and 1 of the default group: a ``pipesat.links/1`` document."""
     return {
         "format": LINKS_FORMAT,
         "backend": str(distributed.get_backend()),
