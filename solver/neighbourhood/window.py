@@ -1,10 +1,10 @@
 """Re-optimise the segments of some devices by CP-SAT, all else keeping its order.
 
 Free items may change places within their device's segment; with ``free_splits``, a backward may be
-split or fused where its stage has the choice and all of it is free. An item outside keeps its place; it is modelled only
-if it lies on a path between two free items. What comes before has fixed times, what comes after
-counts through the longest path that follows (``Graph.tail``), so the model is as small as the
-window, whatever the size of the schedule.
+split or fused where its stage has the choice and all of it is free. An item outside keeps its
+place; it is modelled only if it lies on a path between two free items. What comes before has fixed
+times, what comes after counts through the longest path that follows (``Graph.tail``), so the model
+is as small as the window, whatever the size of the schedule.
 """
 
 from __future__ import annotations
