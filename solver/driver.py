@@ -17,6 +17,7 @@ from pipesat.schedule import Objective, Schedule
 from pipesat.solver import portfolio
 from pipesat.solver.incumbent import Clock, Incumbent, Listener
 from pipesat.solver.parts import ALL_PARTS, Parts
+from pipesat.timing import time_order
 
 _SHARE_OF_SEARCH = 0.5  # of the time limit, where warm starts alone would take it all
 
@@ -75,12 +76,14 @@ def solve(
             closed_form_bound(problem, objective) if parts.closed_forms else nothing
         )
         reserved = time_limit * _SHARE_OF_SEARCH
-        baseline = _take_warm_starts(incumbent, warm_starts, stop, reserved)
+        starts = _take_warm_starts(incumbent, warm_starts, stop, reserved)
+        if starts:
+            baseline = Baseline(starts[0].source, starts[0].value(objective))
         if incumbent.schedule is None:
             notes.append("ended before any schedule that fits was made")
         elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
             notes += portfolio.search(
-                problem, incumbent, workers=workers, seed=seed, parts=parts, stop=stop
+                problem, incumbent, starts, workers=workers, seed=seed, parts=parts, stop=stop
             )
     return Result(
         problem=problem,
@@ -107,23 +110,25 @@ def usable_cores() -> int:
 
 def _take_warm_starts(
     incumbent: Incumbent, warm_starts: Iterable[Schedule], stop: threading.Event, reserved: float
-) -> Baseline | None:
-    """Offer schedules one by one and return the best valid one as the baseline.
+) -> list[Schedule]:
+    """Offer schedules one by one; return the best valid one of every source, the best first.
 
     Leaves ``reserved`` seconds of the clock once there is a valid one.
     """
-    best: Baseline | None = None
+    objective = incumbent.objective
+    best: dict[str, Schedule] = {}
     for schedule in warm_starts:
-        if incumbent.objective == "makespan":  # heuristics time as early as possible
-            value = incumbent.offer_timed(schedule)
-        else:
-            value = incumbent.offer(schedule.order, schedule.source)
-        if value is not None and (best is None or value < best.value):
-            best = Baseline(schedule.source, value)
-        enough = best is not None and incumbent.clock.left <= reserved
+        timed = schedule  # heuristics time as early as possible
+        if objective == "span":
+            timed = time_order(incumbent.problem, schedule.order, objective, schedule.source)
+        value = incumbent.offer_timed(timed)
+        known = best.get(timed.source)
+        if value is not None and (known is None or value < known.value(objective)):
+            best[timed.source] = timed
+        enough = best and incumbent.clock.left <= reserved
         if incumbent.proven or stop.is_set() or enough or not incumbent.clock.left:
             break
-    return best
+    return sorted(best.values(), key=lambda schedule: schedule.value(objective))
 
 
 def _status(incumbent: Incumbent) -> Status:

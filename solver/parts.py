@@ -21,12 +21,18 @@ class Parts:
         Large-neighbourhood search.
     relaxations
         Models of some devices; without, only the whole model is tried.
+    packing
+        Justification of the best warm start.
+    steady
+        Schedules from the steady state (not with a deterministic clock).
     """
 
     closed_forms: bool = True
     staircase: bool = True
     windows: bool = True
     relaxations: bool = True
+    packing: bool = True
+    steady: bool = True
 
 
 ALL_PARTS = Parts()

@@ -1,19 +1,23 @@
 """The search after the warm starts: one half improves the schedule, the other raises the bound.
 
-Every thread runs one single-threaded CP-SAT model at a time. With one thread the halves take turns.
-With more, window search has every other one, which it shares with proofs once it stops helping.
+Every thread is a lane that runs one single-threaded CP-SAT model at a time. With one thread the
+halves take turns. With more, every other lane searches windows, and shares its time with other ways
+to a schedule and with proofs once windows stop helping; the rest proves.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from pipesat.problem import Problem
+from pipesat.schedule import Schedule
 from pipesat.solver.cpsat import Runner
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
+from pipesat.solver.other_starts import other_starts
 from pipesat.solver.parts import Parts
 from pipesat.solver.proof import ProofSearch
 
@@ -24,6 +28,7 @@ _POLL = 0.05  # seconds between looks at the clock and the stop flag
 def search(
     problem: Problem,
     incumbent: Incumbent,
+    starts: Sequence[Schedule],
     *,
     workers: int,
     seed: int,
@@ -32,7 +37,7 @@ def search(
 ) -> list[str]:
     """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
 
-    Needs an incumbent with a schedule and a bound.
+    Needs an incumbent with a schedule and a bound. ``starts`` are other valid schedules to work on.
     """
     clock = incumbent.clock
     threads = 1 if clock.deterministic else workers
@@ -50,52 +55,64 @@ def search(
         return runners[-1]
 
     def lane(number: int) -> Callable[[], None]:
+        mine = parts if number % 2 == 0 else replace(parts, packing=False, steady=False)
+        others = other_starts(incumbent, starts, seed + number, mine, over)
         if number % 2 or not use_windows:
-            return _repeat(partial(proofs.step, runner()), lambda: over() or proofs.finished)
+            return partial(_prove, proofs, runner(), over, others)
         windows.append(WindowSearch(problem, incumbent, runner=runner(), seed=seed + number))
         patience = 0.0 if threads == 1 else _PATIENCE
-        return _turns(windows[-1], proofs, runner(), over, patience=patience)
+        return partial(_take_turns, windows[-1], proofs, runner(), over, others, patience)
 
-    lanes = [lane(number) for number in range(threads)]
-    _run(lanes, runners, over, failures)
+    _run([lane(number) for number in range(threads)], runners, over, failures)
     if failures:
         raise failures[0]
     return [*(search.report for search in windows), proofs.report]
 
 
-def _repeat(step: Callable[[], None], over: Callable[[], bool]) -> Callable[[], None]:
-    def lane() -> None:
-        while not over():
-            step()
-
-    return lane
+Others = Iterator[Callable[[], None]]
 
 
-def _turns(
+def _prove(proofs: ProofSearch, runner: Runner, over: Callable[[], bool], others: Others) -> None:
+    """Try relaxations, after all other ways to a schedule that this lane was given."""
+    for other in others:
+        if not over():
+            other()
+    while not (over() or proofs.finished):
+        proofs.step(runner)
+
+
+def _take_turns(
     windows: WindowSearch,
     proofs: ProofSearch,
     runner: Runner,
     over: Callable[[], bool],
-    *,
+    others: Others,
     patience: float,
-) -> Callable[[], None]:
-    """Search windows as long as that helps; after ``patience`` without success, half the time."""
+) -> None:
+    """Search windows as long as that helps, after the first of the other ways to a schedule.
 
-    def lane() -> None:
-        behind = (
-            0.0  # time that proofs have had less than windows, since these have stopped helping
-        )
-        while not over():
-            if proofs.finished or windows.idle < patience or behind <= 0:
-                spent = windows.runner.spent
-                windows.step()
-                behind = 0.0 if windows.idle < patience else behind + windows.runner.spent - spent
-            else:
-                spent = runner.spent
-                proofs.step(runner)
-                behind -= runner.spent - spent
+    After ``patience`` without success, try the next of these ways; when none is left, give proofs
+    half of the time.
+    """
+    next(others, _nothing)()
+    behind = 0.0  # what windows have spent beyond proofs, since they have stopped helping
+    while not over():
+        helping = windows.idle < patience
+        if not helping and (other := next(others, None)) is not None:
+            other()
+            windows.refresh()
+        elif helping or proofs.finished or behind <= 0:
+            spent = windows.runner.spent
+            windows.step()
+            behind = 0.0 if helping else behind + windows.runner.spent - spent
+        else:
+            spent = runner.spent
+            proofs.step(runner)
+            behind -= runner.spent - spent
 
-    return lane
+
+def _nothing() -> None:
+    pass
 
 
 def _run(

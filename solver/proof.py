@@ -28,11 +28,14 @@ SOURCE = "CP-SAT"
 LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
 MODEL_PER_SECOND = 8_000  # constraints that can be built and presolved in a part of each second
 LARGEST_TIME = 1 << 52  # CP-SAT reports bounds as doubles: exact up to here
-_FIRST_LIMIT = 1.5  # seconds for one device; the whole model gets twice that
+_FIRST_LIMIT = 1.0  # seconds for one device; the whole model gets twice that
 _MORE_TIME = 1.5  # from one round of attempts to the next
 _DRAWS = 3  # relaxations per round
 _MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
-_SHARE = 0.25  # of the gap that a relaxation is asked to close at a time
+_SHARE = 0.25  # of the gap that a relaxation is asked to close at a time, at first
+_SHARES = (0.03, 0.5)  # least and largest
+_MORE, _LESS = 1.4, 0.7  # its change after a proof, and after an attempt without an outcome
+_OPS_PER_ROUND = 400  # rounds between two attempts at the whole model, per so many ops
 
 Devices: TypeAlias = frozenset[int]
 
@@ -42,12 +45,12 @@ class Attempt:
     """A relaxation that is worth a try.
 
     It asks for a schedule of the kept devices whose objective is at most ``bound + share (value -
-    bound)``: if there is none, that is the new bound. With share 1 it looks for the optimum.
-    ``limit`` is in seconds.
+    bound)``: if there is none, that is the new bound. With share 1 it looks for the optimum,
+    with ``None`` it takes the share that has served so far. ``limit`` is in seconds.
     """
 
     devices: Devices
-    share: float
+    share: float | None
     limit: float
 
 
@@ -69,7 +72,7 @@ class ProofSearch:
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
         self.reach: dict[Devices, int] = {}  # value of a schedule of these devices: they prove less
         self.strongest: Devices = frozenset()
-        self.size, self.limit = 1, _FIRST_LIMIT
+        self.size, self.limit, self.share, self.rounds = 1, _FIRST_LIMIT, _SHARE, 0
         self.tried = self.skipped = 0
         self.notes: list[str] = []
         self.finished = incumbent.value is None or incumbent.value > LARGEST_TIME
@@ -118,8 +121,10 @@ class ProofSearch:
             if self.parts.relaxations and len(self.all) > 1
             else []
         )
-        self.queue.append(Attempt(self.all, 1.0, 2 * self.limit))
-        self.queue += [Attempt(d, _SHARE, self.limit) for d in dict.fromkeys(drawn)]
+        if self.rounds % (1 + self.problem.op_count // _OPS_PER_ROUND) == 0 or not drawn:
+            self.queue.append(Attempt(self.all, 1.0, 2 * self.limit))
+        self.rounds += 1
+        self.queue += [Attempt(d, None, self.limit) for d in dict.fromkeys(drawn)]
         if not any(self._fits(attempt.devices) for attempt in self.queue):
             self.notes.append(f"{self.problem.op_count} ops make too large a model for a proof")
             self.finished = True
@@ -151,7 +156,8 @@ class ProofSearch:
         if incumbent.bound is None or incumbent.value is None:
             return
         bound, value = incumbent.bound.value, incumbent.value
-        target = bound + round(attempt.share * (value - bound))
+        share = self.share if attempt.share is None else attempt.share
+        target = bound + round(share * (value - bound))
         whole = attempt.devices == self.all
         model = build_model(
             self.problem,
@@ -175,7 +181,7 @@ class ProofSearch:
         self._conclude(attempt, status, solver, model, target)
         if incumbent.bound.value > bound:
             self.strongest = attempt.devices
-            if not incumbent.proven and attempt.share < 1:
+            if not incumbent.proven and share < 1:
                 self.queue.appendleft(attempt)  # it may prove the next share as well
 
     def _conclude(
@@ -191,6 +197,9 @@ class ProofSearch:
         elif status in FOUND:
             self._raise(attempt, model.unit * round(solver.best_objective_bound))
             self.reach[attempt.devices] = model.unit * round(solver.objective_value)
+        if attempt.share is None and status not in FOUND:
+            factor = _MORE if status == cp_model.INFEASIBLE else _LESS
+            self.share = min(max(self.share * factor, _SHARES[0]), _SHARES[1])
 
     def _raise(self, attempt: Attempt, bound: int) -> None:
         if not self.exact:

@@ -292,7 +292,7 @@ def test_the_line_on_a_terminal() -> None:
 
 # Signals
 
-LONG = ROOT / "experiments/bench/problems/vee-6.2B-p8-m16-cap0.625.json"  # not proven in minutes
+LONG = ROOT / "experiments/bench/problems/lowcap-6.2B-p8-m32-cap0.5.json"  # not proven in minutes
 SIGNALS = [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 3.0)]  # at once, in the exact search
 
 

@@ -78,7 +78,7 @@ def test_the_proof_search_ends_with_a_proof(problem: Problem) -> None:
     incumbent.offer_timed(list_scheduling(problem))
     incumbent.raise_bound(Bound(0, "nothing"))
     proofs = ProofSearch(problem, incumbent, seed=0)
-    runner = Runner(incumbent.clock, 1)
+    runner = Runner(incumbent.clock)
     for _ in range(40):
         if not incumbent.proven:
             proofs.step(runner)
@@ -92,7 +92,7 @@ def test_a_share_of_the_gap_is_proven_at_a_time() -> None:
     incumbent.offer_timed(list_scheduling(problem))
     incumbent.raise_bound(Bound(0, "nothing"))
     proofs = ProofSearch(problem, incumbent, seed=0)
-    runner = Runner(incumbent.clock, 1)
+    runner = Runner(incumbent.clock)
     proofs.queue.clear()
     proofs.queue.append(Attempt(frozenset({0}), 0.5, 60.0))
     proofs.step(runner)

@@ -14,15 +14,16 @@ from ortools.sat.python import cp_model
 
 from pipesat.bounds import closed_form_bound
 from pipesat.checker import check
+from pipesat.feasibility import smallest_capacities
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.ops import PHASE_OF, Op
 from pipesat.problem import Problem
 from pipesat.rules import awaited, duration
 from pipesat.schedule import Schedule, Timed
-from pipesat.solver.steady.justify import justified
+from pipesat.solver.packing.justify import justified
+from pipesat.solver.packing.pack import jobs_of, pack
 from pipesat.solver.steady.model import build_cyclic_model
-from pipesat.solver.steady.pack import jobs_of, pack
 from pipesat.solver.steady.period import microbatches_per_period, period_bound, why_not
 from pipesat.solver.steady.repetend import Repetend, tightened, unroll
 from pipesat.solver.steady.schedules import steady_schedules
@@ -153,11 +154,42 @@ def test_two_microbatches_per_period_can_be_faster() -> None:
     assert two.period_per_microbatch <= shortest(problem).period_per_microbatch
 
 
-def feasible(problem: Problem, period: int) -> bool:
-    model = build_cyclic_model(problem, period, (1,) * len(problem.routes))
-    status, _ = solve(model, Budget(AMPLE))
+def feasible(problem: Problem, period: int, least: int = 1) -> bool:
+    model = build_cyclic_model(problem, period, microbatches_per_period(problem, least))
+    status, repetend = solve(model, Budget(AMPLE))
     assert status != cp_model.UNKNOWN
-    return status != cp_model.INFEASIBLE
+    if repetend is not None:
+        assert check(problem, as_it_stands(problem, repetend)) == []
+    return repetend is not None
+
+
+@pytest.mark.parametrize(
+    ("problem", "least", "expected"),
+    [
+        (chain(1, 4), 1, 3),
+        (chain(2, 4, cap=1), 1, 5),
+        (chain(2, 4, cap=2), 1, 3),
+        # Room for one microbatch: F B W F B W, the second F after the first one's W
+        (chain(1, 4, cap=1), 2, 6),
+        (chain(1, 6, cap=1), 3, 9),
+        (chain(1, 4, cap=1, BW=2, backward="fused"), 2, 6),  # F + BW = 3, twice
+        (chain(1, 4, cap=3, held=(1, 3), backward="split"), 2, 6),
+        # The same with half the memory after B; what F takes fits only when W has ended
+        (chain(1, 4, cap=2, held=(2, 1)), 2, 6),
+        (chain(1, 4, cap=1, held=(1, 3), B=2, W=2, BW=3, backward="either"), 2, 8),
+        (tessel("V", 4), 1, 4),
+        (tessel("X", 4), 1, 8),
+        # Two chunks on one device, room for one microbatch: 0F 1F 1B 1W 0B 0W
+        (vee(1, 4, cap=2), 1, 6),
+        (vee(1, 4, cap=2), 2, 12),
+    ],
+)
+def test_the_model_is_feasible_from_its_least_period_on(
+    problem: Problem, least: int, expected: int
+) -> None:
+    assert feasible(problem, expected, least)
+    assert feasible(problem, expected + 1, least)
+    assert not feasible(problem, expected - 1, least)
 
 
 def all_repetends(problem: Problem, period: int) -> Iterator[Repetend]:
@@ -210,20 +242,52 @@ def as_it_stands(problem: Problem, repetend: Repetend) -> Schedule:
     return Schedule(tuple(tuple(sorted(row, key=lambda t: t.start)) for row in rows))
 
 
-@given(problems(max_devices=2, max_stages=2, max_microbatches=1), st.integers(0, 2))
-@settings(max_examples=40)
+@st.composite
+def tiny_and_tight(draw: st.DrawFn) -> Problem:
+    """One or two stages on as many devices or on one, short ops, capacities just above the need."""
+    count = draw(st.integers(1, 2))
+    apart = draw(st.booleans())
+    stages: list[dict[str, Any]] = []
+    for number in range(count):
+        stage: dict[str, Any] = {"device": number if apart else 0, "F": 1}
+        stage |= {kind: draw(st.integers(1, 2)) for kind in ("B", "W")}
+        stage["backward"] = draw(st.sampled_from(["split", "split", "fused", "either"]))
+        stage["held_after_F"] = draw(st.integers(1, 2))
+        stage["held_after_B"] = draw(st.integers(0, 3))
+        stages.append(stage)
+    devices = count if apart else 1
+    doc = {"format": FORMAT, "microbatches": 8, "stages": stages, "devices": [{}] * devices}
+    needs = smallest_capacities(parse_problem(doc))
+    doc["devices"] = [{"memory": need.capacity + draw(st.integers(0, 2))} for need in needs]
+    return parse_problem(doc)
+
+
+@given(tiny_and_tight(), st.integers(0, 2))
+@settings(max_examples=120)
 def test_infeasible_periods_against_brute_force(problem: Problem, more: int) -> None:
     """K = 1: some choice of places passes the checker, if and only if the model is feasible.
 
     Every op as early as its place allows loses nothing: see ``_most_periods``.
     """
-    assume(len(problem.routes) == 1)
-    long = with_microbatches(problem, 8)
-    period = bound(long) + more
+    period = bound(problem) + more
     ops = sum(3 if stage.may_split else 2 for stage in problem.stages)
-    assume(period ** (ops - 1) <= 20_000)
-    exists = any(not check(long, as_it_stands(long, r)) for r in all_repetends(long, period))
-    assert feasible(long, period) is exists
+    assume(period ** (ops - 1) <= 8_000)
+    exists = any(
+        not check(problem, as_it_stands(problem, repetend))
+        for repetend in all_repetends(problem, period)
+        if disjoint(problem, repetend)
+    )
+    assert feasible(problem, period) is exists
+
+
+def disjoint(problem: Problem, repetend: Repetend) -> bool:
+    """Whether no two ops of a device share a moment of the period: quicker than the checker."""
+    moments = [
+        (problem.stages[op.stage].device, moment % repetend.period)
+        for op, time in repetend.times.items()
+        for moment in range(time, time + duration(problem.stages[op.stage], op.kind))
+    ]
+    return len(moments) == len(set(moments))
 
 
 @given(problems(), st.sampled_from([1, 2, 3]))

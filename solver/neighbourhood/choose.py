@@ -10,7 +10,9 @@ from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.window import Segments
 
 _FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
-_GROW, _SHRINK = 1.1, 0.85
+_LEAST_SIZE = 8.0
+_GROW, _GROW_FAST, _SHRINK = 1.1, 1.3, 0.85
+_QUICK, _VERY_QUICK = 0.4, 0.1  # of a window's limit
 
 
 @dataclass
@@ -24,16 +26,13 @@ class Kind:
     devices: int
     weight: float
     size: float = _FIRST_SIZE
-    tried: int = 0
-    gained: int = 0
 
-    def learn(self, *, settled: bool, quick: bool, most: int) -> None:
-        """Adapt the size after a window."""
-        self.tried += 1
+    def learn(self, *, settled: bool, share: float, most: int) -> None:
+        """Adapt the size after a window that took this share of its limit."""
         if not settled:
-            self.size = max(8.0, self.size * _SHRINK)
-        elif quick:
-            self.size = min(self.size * _GROW, most)
+            self.size = max(_LEAST_SIZE, self.size * _SHRINK)
+        elif share < _QUICK:
+            self.size = min(self.size * (_GROW_FAST if share < _VERY_QUICK else _GROW), most)
 
 
 @dataclass

@@ -19,7 +19,6 @@ LARGEST_NUMBER = 1 << 60
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
 _FREE_SPLITS = 0.5  # of the windows may change what is split and what fused: these are harder
 _LIMIT = 2.0  # seconds per window
-_QUICK = 0.4  # of the limit: a window settled in less may be larger
 
 
 def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
@@ -51,6 +50,10 @@ class WindowSearch:
         """Time spent since the last improvement."""
         return self.runner.spent - self.last_success
 
+    def refresh(self) -> None:
+        """Count idle time from now on."""
+        self.last_success = self.runner.spent
+
     def step(self) -> None:
         """Solve one window."""
         graph = self._current()
@@ -63,7 +66,7 @@ class WindowSearch:
             solver, status = self.runner.solve(window.cp, limit=_LIMIT, seed=seed)
             kind.learn(
                 settled=status == cp_model.OPTIMAL,
-                quick=self.runner.spent - spent < _QUICK * _LIMIT,
+                share=(self.runner.spent - spent) / _LIMIT,
                 most=len(graph.sequence.item),
             )
             if status in FOUND:

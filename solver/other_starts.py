@@ -1,0 +1,82 @@
+"""Ways to a schedule beside windows: packing good schedules, and the steady state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from pipesat.schedule import Schedule
+from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.packing.justify import justified
+from pipesat.solver.parts import Parts
+from pipesat.solver.steady.schedules import steady_schedules
+
+_STARTS = 3  # of different sources: chance and where one comes from decide where packing ends
+_FIRST_PACKING = 0.04, 2.5  # share of the time left; seconds at most
+_PACKING = 0.1, 8.0
+_STEADY = 0.15, 10.0
+_PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together: some 6 s
+
+
+def other_starts(
+    incumbent: Incumbent,
+    starts: Sequence[Schedule],
+    seed: int,
+    parts: Parts,
+    over: Callable[[], bool],
+) -> Iterator[Callable[[], None]]:
+    """Yield what to try, one after the other, when windows do not help; packing goes first.
+
+    ``starts`` are valid schedules of different sources, the best first.
+    """
+    if parts.packing:
+        yield partial(_take_packed_starts, incumbent, starts[:_STARTS], seed=seed, over=over)
+    if parts.steady and not incumbent.clock.deterministic:
+        yield partial(_take_steady, incumbent, seed=seed, over=over)
+    if parts.packing:
+        yield partial(_take_packed, incumbent, None, seed=seed + 1, limit=_PACKING, over=over)
+
+
+def _take_packed_starts(
+    incumbent: Incumbent, starts: Sequence[Schedule], *, seed: int, over: Callable[[], bool]
+) -> None:
+    for start in starts:
+        if not over():
+            _take_packed(incumbent, start, seed=seed, limit=_FIRST_PACKING, over=over)
+
+
+def _take_packed(
+    incumbent: Incumbent,
+    start: Schedule | None,
+    *,
+    seed: int,
+    limit: tuple[float, float],
+    over: Callable[[], bool],
+) -> None:
+    """Pack a schedule, by default the incumbent, forward and backward by turns."""
+    clock, problem = incumbent.clock, incumbent.problem
+    expires = clock.elapsed + _seconds(incumbent, limit)
+    schedule = start or incumbent.schedule
+    if schedule is None:
+        return
+    for packed in justified(
+        problem,
+        schedule.order,
+        seed=seed,
+        give_up=lambda: over() or clock.elapsed > expires,
+        passes=max(_FEWEST_PASSES, _PACKED_OPS // problem.op_count),
+        source=f"{schedule.source}, justified",
+    ):
+        incumbent.offer(packed.order, packed.source)
+
+
+def _take_steady(incumbent: Incumbent, *, seed: int, over: Callable[[], bool]) -> None:
+    """Offer what the steady state gives."""
+    seconds = _seconds(incumbent, _STEADY)
+    for found in steady_schedules(incumbent.problem, seconds=seconds, seed=seed, stop=over):
+        incumbent.offer(found.order, found.source)
+
+
+def _seconds(incumbent: Incumbent, limit: tuple[float, float]) -> float:
+    share, most = limit
+    return min(share * incumbent.clock.left, most)

@@ -1,0 +1,220 @@
+"""Packing: let ops of an order run earlier where a device idles and memory stays safe.
+
+The order is the guide. A device that falls idle may take any op whose input is there; it prefers
+the one that comes first in the guide, and takes a later one only if, with that op moved to the
+front, its remaining row in guide order still fits into memory. So the invariant holds that "what
+was done, then the rest in guide order" is a valid order: packing cannot deadlock and cannot exceed
+a capacity, and if nothing can be moved the result is the guide itself.
+
+Packing the time-reversed order moves ops later instead; alternating the two ("justification", as it
+is called for project schedules: Wiest 1964; Li and Willis 1992) shortens warm-up and cool-down by
+turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pipesat.ops import PHASE_OF, Item, members
+from pipesat.problem import Problem
+from pipesat.rules import item_memory
+from pipesat.schedule import Order
+from pipesat.timing import linearize
+
+_EVENTS_PER_LOOK = 2000  # between two questions whether to give up
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Items as numbers. Lists are indexed by item, ``rows`` and ``room`` by device.
+
+    ``inputs`` and ``outputs`` have ``(item, delay)``. ``taken`` is memory that an item takes at its
+    start, ``net`` what it leaves changed after its end. Items of one ``chain`` keep their order.
+    """
+
+    rows: list[list[int]]
+    room: list[int | None]
+    duration: list[int]
+    inputs: list[list[tuple[int, int]]]
+    outputs: list[list[tuple[int, int]]]
+    taken: list[int]
+    net: list[int]
+    chain: list[int]
+    device: list[int]
+
+    def reversed(self) -> Jobs:
+        """Same items with time running backwards: what was freed at an end is taken at a start."""
+        return Jobs(
+            rows=[row[::-1] for row in self.rows],
+            room=self.room,
+            duration=self.duration,
+            inputs=self.outputs,
+            outputs=self.inputs,
+            taken=[t - n for t, n in zip(self.taken, self.net, strict=True)],
+            net=[-n for n in self.net],
+            chain=self.chain,
+            device=self.device,
+        )
+
+
+def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, list[Item]]:
+    """Translate an order; the items come in the numbers' order."""
+    sequence = linearize(problem, order)
+    count = len(sequence.item)
+    outputs: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    rows: list[list[int]] = [[] for _ in problem.devices]
+    taken, net, chain = [], [], []
+    for number, item in enumerate(sequence.item):
+        for source, delay in sequence.inputs[number]:
+            outputs[source].append((number, delay))
+        rows[sequence.device[number]].append(number)
+        change = item_memory(problem, item)
+        taken.append(change.at_start)
+        net.append(change.at_start + change.at_end)
+        op = members(item)[-1]
+        chain.append(3 * op.stage + "FBW".index(PHASE_OF[op.kind]))
+    jobs = Jobs(
+        rows=rows,
+        room=[device.room for device in problem.devices],
+        duration=sequence.duration,
+        inputs=[list(pairs) for pairs in sequence.inputs],
+        outputs=outputs,
+        taken=taken,
+        net=net,
+        chain=chain,
+        device=sequence.device,
+    )
+    return jobs, sequence.item
+
+
+@dataclass(frozen=True)
+class Packed:
+    """New rows, and when everything is done if each item starts as soon as it can."""
+
+    rows: list[list[int]]
+    makespan: int
+
+
+def pack(
+    jobs: Jobs,
+    patience: float,
+    rank: Sequence[float] | None = None,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Packed | None:
+    """Run the items greedily in guide order; ``None`` if told to give up.
+
+    Parameters
+    ----------
+    patience
+        How long a device idles for a preferred item that is known to arrive, in parts of the time
+        that the other item would take.
+    rank
+        Per item, what to prefer (least first) instead of the place in the guide. Safety is judged
+        by the guide in any case.
+    """
+    return _Packing(jobs, patience, rank).run(give_up)
+
+
+class _Packing:
+    """One pass. Lists are indexed by item or by device; queues are stacks, next item last."""
+
+    def __init__(self, jobs: Jobs, patience: float, rank: Sequence[float] | None) -> None:
+        self.jobs, self.patience = jobs, patience
+        count = len(jobs.duration)
+        self.waits = [len(inputs) for inputs in jobs.inputs]
+        self.arrival = [0] * count
+        self.place = [0] * count
+        self.done = [False] * count
+        self.first = [0] * len(jobs.rows)
+        self.held = [0] * len(jobs.rows)
+        self.busy_until = [0] * len(jobs.rows)
+        self.rows: list[list[int]] = [[] for _ in jobs.rows]
+        self.queues: list[list[list[int]]] = []
+        for row in jobs.rows:
+            chains: dict[int, list[int]] = {}
+            for place, item in enumerate(row):
+                self.place[item] = place
+                chains.setdefault(jobs.chain[item], []).append(item)
+            self.queues.append([items[::-1] for items in chains.values()])
+        self.rank: Sequence[float] = self.place if rank is None else rank
+
+    def run(self, give_up: Callable[[], bool]) -> Packed | None:
+        events = [(0, device) for device, row in enumerate(self.jobs.rows) if row]
+        turn = 0
+        while events:
+            turn += 1
+            if turn % _EVENTS_PER_LOOK == 0 and give_up():
+                return None
+            now, device = heapq.heappop(events)
+            while events and events[0] == (now, device):
+                heapq.heappop(events)
+            while self.busy_until[device] <= now:
+                item = self._choose(device, now)
+                if item is None:
+                    break
+                self._start(item, device, now, events)
+        return Packed(self.rows, max(self.busy_until))
+
+    def _choose(self, device: int, now: int) -> int | None:
+        """The earliest item of the guide that is there and safe; ``None`` to wait."""
+        ready: list[tuple[float, int]] = []
+        coming: list[tuple[float, int]] = []
+        for queue in self.queues[device]:
+            if queue and not self.waits[queue[-1]]:
+                item = queue[-1]
+                (ready if self.arrival[item] <= now else coming).append((self.rank[item], item))
+        ready.sort()
+        for rank, item in ready:
+            if not self._is_safe(item, device):
+                continue
+            limit = now + self.patience * self.jobs.duration[item]
+            if any(r < rank and self.arrival[other] < limit for r, other in coming):
+                return None
+            return item
+        return None
+
+    def _is_safe(self, item: int, device: int) -> bool:
+        """Whether the rest of the row, in guide order, fits after this item; its first one does."""
+        room = self.jobs.room[device]
+        if room is None or self.place[item] == self.first[device]:
+            return True
+        jobs, held = self.jobs, self.held[device]
+        if held + jobs.taken[item] > room:
+            return False
+        extra = jobs.net[item]
+        if extra <= 0:
+            return True
+        row = jobs.rows[device]
+        limit = room - extra
+        for place in range(self.first[device], self.place[item]):
+            other = row[place]
+            if not self.done[other]:
+                if held + jobs.taken[other] > limit:
+                    return False
+                held += jobs.net[other]
+        return True
+
+    def _start(self, item: int, device: int, now: int, events: list[tuple[int, int]]) -> None:
+        jobs = self.jobs
+        end = now + jobs.duration[item]
+        self.busy_until[device] = end
+        self.held[device] += jobs.net[item]
+        self.done[item] = True
+        self.rows[device].append(item)
+        row = jobs.rows[device]
+        first = self.first[device]
+        while first < len(row) and self.done[row[first]]:
+            first += 1
+        self.first[device] = first
+        for queue in self.queues[device]:
+            if queue and queue[-1] == item:
+                queue.pop()
+                break
+        heapq.heappush(events, (end, device))
+        for other, delay in jobs.outputs[item]:
+            self.waits[other] -= 1
+            self.arrival[other] = max(self.arrival[other], end + delay)
+            if not self.waits[other]:
+                heapq.heappush(events, (self.arrival[other], jobs.device[other]))

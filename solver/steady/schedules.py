@@ -1,0 +1,124 @@
+"""Finite schedules from the steady state: the door to this package."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from pipesat.problem import Problem
+from pipesat.schedule import Order, Schedule
+from pipesat.solver.packing.justify import justified
+from pipesat.solver.steady.period import why_not
+from pipesat.solver.steady.repetend import Repetend, unroll
+from pipesat.solver.steady.search import Budget, shortened, shorter_and_shorter
+
+SOURCE = "steady state"
+LARGEST = 1 << 60  # of time x memory, summed up: CP-SAT's limit is 2^63
+_PERIODS = (1, 2, 3, 4)  # microbatches (or shares of all routes) per period, in this order
+_SHARES = (0.2, 0.25, 0.25, 0.3)  # of the time left, per entry of _PERIODS
+_PASSES = 20  # of justification per repetend, while the search goes on
+_SEARCH = 0.8  # of the search's time; the rest looks for a shorter repetend of the same period
+
+
+def steady_schedules(
+    problem: Problem,
+    *,
+    seconds: float,
+    workers: int = 1,
+    seed: int = 0,
+    stop: Callable[[], bool] = lambda: False,
+    deterministic: float | None = None,
+    improve: Callable[[Schedule], Schedule] | None = None,
+    last_passes: int | None = 500,
+) -> Iterator[Schedule]:
+    """Yield finite schedules, timed as early as possible, each of smaller makespan than all before.
+
+    For one to four microbatches per period: find shorter and shorter repetends, unroll each
+    over all microbatches, and shorten warm-up and cool-down by justification; last, justify the
+    best schedule once more. Ends when that is done, when ``seconds`` are over (the time of the
+    consumer included), or when ``stop`` says so.
+
+    Parameters
+    ----------
+    deterministic
+        Limit of every CP-SAT solve in its deterministic time.
+    improve
+        Applied to every schedule before it is yielded; must return a valid one, timed as early as
+        possible.
+    last_passes
+        Passes of the last justification; ``None``: until the time is over.
+    """
+    if not _representable(problem):
+        return
+    whole = Budget(seconds, workers, seed, deterministic, stop)
+    best: Schedule | None = None
+    for schedule in _from_all_periods(problem, whole):
+        if best is None or schedule.makespan < best.makespan:
+            best = schedule if improve is None else improve(schedule)
+            yield best
+    if best is None or whole.spent:
+        return
+    for schedule in _justified(problem, best.order, whole, last_passes, best.source):
+        if schedule.makespan < best.makespan:
+            best = schedule if improve is None else improve(schedule)
+            yield best
+
+
+def _from_all_periods(problem: Problem, whole: Budget) -> Iterator[Schedule]:
+    """For each number of microbatches: search, and complete the first and the last two repetends.
+
+    Completing takes as long as searching, at most.
+    """
+    for least, share in zip(_PERIODS, _SHARES, strict=True):
+        if why_not(problem, least) or whole.spent:
+            continue
+        part = whole.part(share * whole.left)
+        last: deque[Repetend] = deque(maxlen=2)
+        for number, repetend in enumerate(repetends(problem, least, part.part(part.left / 2))):
+            if number:
+                last.append(repetend)
+            else:
+                yield from completions(problem, repetend, whole.part(part.left / 4))
+        while last:
+            budget = whole.part(part.left / len(last))
+            yield from completions(problem, last.pop(), budget)
+
+
+def repetends(problem: Problem, least: int, budget: Budget) -> Iterator[Repetend]:
+    """Yield repetends of shorter and shorter periods, then a short one of the last period."""
+    last = None
+    for repetend in shorter_and_shorter(problem, least, budget.part(_SEARCH * budget.left)):
+        last = repetend
+        yield last
+    if last is not None:
+        shorter = shortened(problem, last, budget)
+        if shorter is not None:
+            yield shorter
+
+
+def completions(problem: Problem, repetend: Repetend, budget: Budget) -> Iterator[Schedule]:
+    """Yield the unrolled schedule and what justification makes of it, better and better."""
+    source = f"{SOURCE}, period of {'+'.join(map(str, repetend.microbatches))}"
+    return _justified(problem, unroll(problem, repetend), budget, _PASSES, source)
+
+
+def _justified(
+    problem: Problem, order: Order, budget: Budget, passes: int | None, source: str
+) -> Iterator[Schedule]:
+    return justified(
+        problem,
+        order,
+        seed=budget.seed,
+        give_up=lambda: budget.spent,
+        passes=passes,
+        source=source,
+    )
+
+
+def _representable(problem: Problem) -> bool:
+    """Whether the cyclic model's sums stay within 64 bits."""
+    longest = sum(s.F + s.B + s.W + s.BW for s in problem.stages)
+    longest += sum(link.F + link.B for link in problem.links.values())
+    largest = max((d.room or 0 for d in problem.devices), default=0)
+    held = sum(s.held_after_F + s.held_after_B for s in problem.stages)
+    return (longest + 1) * (largest + held + 1) * (len(problem.stages) + 1) < LARGEST
