@@ -541,6 +541,20 @@ def test_the_comparison_as_a_table_and_a_picture(cli, measured, tmp_path: Path) 
     assert height > 400
 
 
+def test_the_shortest_step_alone(cli, save, tmp_path: Path) -> None:
+    slow = step(
+        (("0F0", 0, 4, 0), ("0F1", 4, 8, 0), ("0BW0", 18, 26, 10), ("0BW1", 30, 38, 4)),
+        (("1F0", 5, 9, 5), ("1BW0", 9, 17, 0), ("1F1", 17, 21, 0), ("1BW1", 21, 29, 0)),
+    )
+    path = tmp_path / "timeline.json"
+    write_timeline(path, timeline(slow, AS_PREDICTED, slow))
+    arguments = ("timeline", "compare", save(problem()), path, "--json")
+    assert cli(*arguments).json["measured"] == 38_000
+    result = cli(*arguments, "--shortest").json
+    assert (result["measured"], result["steps"]) == (20_000, 1)
+    assert set(result["parts"].values()) == {0}  # costs are those of this step alone
+
+
 def test_the_comparison_as_json(cli, measured) -> None:
     result = cli("timeline", "compare", *measured, "--json").json
     assert result["failed_assumption"] == "op costs"

@@ -29,6 +29,10 @@ TimelineFile = Annotated[
 def compare(
     problem: ProblemFile,
     timeline: TimelineFile,
+    shortest: Annotated[
+        bool,
+        typer.Option("--shortest", help="Take the shortest step alone: for a machine in use."),
+    ] = False,
     png: Annotated[
         Path | None, typer.Option("--png", metavar="FILE", help="Draw both timelines.")
     ] = None,
@@ -45,6 +49,8 @@ def compare(
     from pipesat.timeline.compare import compare as compare_with
 
     data, measured = _read(problem, timeline)
+    if shortest:
+        measured = measured.shortest
     comparison = compare_with(data, measured)
     if png is not None:
         from pipesat.timeline.picture import comparison_png

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipesat.errors import BadInput, Deadlock
@@ -99,6 +99,11 @@ class Timeline:
     def typical(self) -> Step:
         """The step of median makespan (the shorter of two)."""
         return sorted(self.steps, key=lambda step: step.makespan)[(len(self.steps) - 1) // 2]
+
+    @property
+    def shortest(self) -> Timeline:
+        """The timeline of the shortest step alone: the one that others disturbed least."""
+        return replace(self, steps=(min(self.steps, key=lambda step: step.makespan),))
 
     @property
     def makespans(self) -> tuple[float, ...]:
