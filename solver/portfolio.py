@@ -57,7 +57,7 @@ def search(
     def lane(number: int) -> Callable[[], None]:
         mine = parts if number % 2 == 0 else replace(parts, packing=False, steady=False)
         others = other_starts(incumbent, starts, seed + number, mine, over)
-        if number % 2 or not use_windows:
+        if (number % 2 and not proofs.finished) or not use_windows:
             return partial(_prove, proofs, runner(), over, others)
         windows.append(WindowSearch(problem, incumbent, runner=runner(), seed=seed + number))
         patience = 0.0 if threads == 1 else _PATIENCE

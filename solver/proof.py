@@ -68,16 +68,17 @@ class ProofSearch:
         self.problem, self.incumbent = problem, incumbent
         self.rng = random.Random(seed)  # noqa: S311
         self.seed, self.parts = seed, parts
-        self.exact = model_is_exact(problem)
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
         self.reach: dict[Devices, int] = {}  # value of a schedule of these devices: they prove less
         self.strongest: Devices = frozenset()
         self.size, self.limit, self.share, self.rounds = 1, _FIRST_LIMIT, _SHARE, 0
         self.tried = self.skipped = 0
         self.notes: list[str] = []
-        self.finished = incumbent.value is None or incumbent.value > LARGEST_TIME
-        if self.finished:
+        if (incumbent.value or 0) > LARGEST_TIME:
             self.notes.append("times beyond 2^52 are not exact in CP-SAT's reports: no proof tried")
+        if not model_is_exact(problem):
+            self.notes.append("the model is stricter than the problem: no proof tried")
+        self.finished = bool(self.notes)
         singles = self._tightest_first() if parts.relaxations else []
         self.lock = threading.Lock()
         self.queue = deque(Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in singles)
@@ -89,6 +90,8 @@ class ProofSearch:
 
     def step(self, runner: Runner) -> None:
         """Try one relaxation."""
+        if self.finished:
+            return
         with self.lock:
             if not self.queue:
                 self._refill()
@@ -98,7 +101,7 @@ class ProofSearch:
             self._try(attempt, runner)
         else:
             self.skipped += 1
-            if self.skipped > _MOST_SKIPPED and not self.finished:
+            if self.skipped > _MOST_SKIPPED:
                 self.finished = True
                 self.notes.append("no relaxation left that could help")
 
@@ -126,7 +129,9 @@ class ProofSearch:
         self.rounds += 1
         self.queue += [Attempt(d, None, self.limit) for d in dict.fromkeys(drawn)]
         if not any(self._fits(attempt.devices) for attempt in self.queue):
-            self.notes.append(f"{self.problem.op_count} ops make too large a model for a proof")
+            self.notes.append(
+                f"{self.problem.op_count} ops make too large a model for the time left"
+            )
             self.finished = True
 
     def _draw(self) -> Devices:
@@ -202,8 +207,6 @@ class ProofSearch:
             self.share = min(max(self.share * factor, _SHARES[0]), _SHARES[1])
 
     def _raise(self, attempt: Attempt, bound: int) -> None:
-        if not self.exact:
-            return
         source = SOURCE
         if attempt.devices != self.all:
             names = ", ".join(self.problem.device_name(d) for d in sorted(attempt.devices))

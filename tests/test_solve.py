@@ -62,7 +62,7 @@ def test_known_optima_are_proven(name: str) -> None:
     assert result.lower_bound.value == REFERENCE[name]["best_bound_makespan"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems())
 def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> None:
     result = solve(problem, time_limit=60, workers=1)
@@ -147,12 +147,6 @@ def test_a_stop_keeps_the_best_schedule_so_far() -> None:
     assert check(problem, result.schedule) == []
     assert result.wall_s < 30
     assert seen[-1].value == result.value
-
-
-def test_one_worker_and_one_seed_give_one_result() -> None:
-    problem = bench("lowcap-6.2B-p4-m8-cap0.75")
-    first, second = (solve(problem, time_limit=60, workers=1, seed=5) for _ in range(2))
-    assert first.schedule == second.schedule
 
 
 def test_w_above_a_and_cheap_bw() -> None:
