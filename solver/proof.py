@@ -28,7 +28,8 @@ SOURCE = "CP-SAT"
 LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
 MODEL_PER_SECOND = 8_000  # constraints that can be built and presolved in a part of each second
 LARGEST_TIME = 1 << 52  # CP-SAT reports bounds as doubles: exact up to here
-_FIRST_LIMIT = 1.0  # seconds for one device; the whole model gets twice that
+_FIRST_LIMIT = 1.0  # seconds for one device
+_WHOLE = 4.0  # times as much for the whole model
 _MORE_TIME = 1.5  # from one round of attempts to the next
 _DRAWS = 3  # relaxations per round
 _MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
@@ -125,7 +126,7 @@ class ProofSearch:
             else []
         )
         if self.rounds % (1 + self.problem.op_count // _OPS_PER_ROUND) == 0 or not drawn:
-            self.queue.append(Attempt(self.all, 1.0, 2 * self.limit))
+            self.queue.append(Attempt(self.all, 1.0, _WHOLE * self.limit))
         self.rounds += 1
         self.queue += [Attempt(d, None, self.limit) for d in dict.fromkeys(drawn)]
         if not any(self._fits(attempt.devices) for attempt in self.queue):
