@@ -1,6 +1,7 @@
 """Write the tables of docs/benchmark.md and its pictures from results/.
 
-    python experiments/2026-11-21-benchmark/4_tables.py [--limit S] [--results DIR] [--docs DIR]
+    python experiments/2026-11-21-benchmark/4_tables.py [--limit S] [--reduced-limit S]
+        [--results DIR] [--docs DIR]
 
 What stands between `<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; the rest is not
 touched.
@@ -28,6 +29,7 @@ NOT_RUN = "Not run."
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--limit", type=float, default=60.0, help="rows of this time limit (60)")
+    parser.add_argument("--reduced-limit", type=float, help="of scripts 2 and 3 (the same)")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     options = parser.parse_args()
@@ -36,8 +38,9 @@ def main() -> int:
     )
     page = options.docs / "benchmark.md"
     text = page.read_text()
-    parts = sections(solved, ablated, others, options.limit)
-    parts |= draw(options.docs / "pictures", solved, ablated, options.limit)
+    limits = options.limit, options.reduced_limit or options.limit
+    parts = sections(solved, ablated, others, *limits)
+    parts |= draw(options.docs / "pictures", solved, ablated, *limits)
     for name, content in parts.items():
         text = replaced(text, name, content)
     page.write_text(text)
@@ -46,7 +49,7 @@ def main() -> int:
 
 
 def sections(
-    solved: list[Row], ablated: list[Row], others: list[Row], limit: float
+    solved: list[Row], ablated: list[Row], others: list[Row], limit: float, reduced: float
 ) -> dict[str, str]:
     """The generated parts by the name of their markers."""
     references = json.loads(REFERENCE.read_text())
@@ -55,11 +58,14 @@ def sections(
         for objective in ("makespan", "span")
     }
     parts = {
-        "setting": setting([r for r in (*solved, *ablated, *others) if r["limit"] == limit]),
+        "setting": setting(
+            [r for r in solved if r["limit"] == limit]
+            + [r for r in (*ablated, *others) if r["limit"] == reduced]
+        ),
         "goals": tables.goals_table(by_objective, references),
         "missed": tables.missed_table(by_objective, references, solved),
-        "ablation": tables.ablation_table(medians(ablated, "makespan", limit)),
-        "comparison": tables.comparison_table(medians(others, "makespan", limit)),
+        "ablation": tables.ablation_table(medians(ablated, "makespan", reduced)),
+        "comparison": tables.comparison_table(medians(others, "makespan", reduced)),
     }
     for objective, rows in by_objective.items():
         parts[f"groups {objective}"] = tables.group_table(rows) if rows else NOT_RUN
@@ -98,18 +104,20 @@ def replaced(text: str, name: str, content: str) -> str:
     return new
 
 
-def draw(folder: Path, solved: list[Row], ablated: list[Row], limit: float) -> dict[str, str]:
+def draw(
+    folder: Path, solved: list[Row], ablated: list[Row], limit: float, reduced: float
+) -> dict[str, str]:
     """Draw both pictures, where there are rows for them, and return what shows them on the page."""
     known = json.loads(REFERENCE.read_text())
     own = [r for r in medians(solved, "makespan", limit).values() if r["problem"] in known]
-    reduced = list(medians(ablated, "makespan", limit).values())
+    ablations = list(medians(ablated, "makespan", reduced).values())
     parts = {"quality picture": NOT_RUN, "ablation picture": NOT_RUN}
     if own:
         curves.draw_quality(folder / "benchmark-quality.png", own, limit)
         alt = "Number of problems solved to a gap, and mean gap per group, over time"
         parts["quality picture"] = f"![{alt}](pictures/benchmark-quality.png)"
-    if reduced:
-        curves.draw_variants(folder / "benchmark-ablation.png", reduced, limit)
+    if ablations:
+        curves.draw_variants(folder / "benchmark-ablation.png", ablations, reduced)
         alt = "Proofs and mean gap over time, without each part"
         parts["ablation picture"] = f"![{alt}](pictures/benchmark-ablation.png)"
     return parts
