@@ -79,7 +79,9 @@ def setting(rows: list[Row]) -> str:
     if not rows:
         return NOT_RUN
     versions = [row["versions"] for row in rows if row.get("versions")]
-    runs = Counter((r["problem"], r["variant"], r["objective"]) for r in rows if "history" in r)
+    runs = Counter(
+        (r["problem"], r["variant"], r["objective"], r["limit"]) for r in rows if "history" in r
+    )
     lines = {
         "machine": {row["machine"] for row in rows},
         "date": {row["date"] for row in rows},
