@@ -133,7 +133,7 @@ def profile(
 ) -> None:
     """Measure F, B, W, BW and memory of a real model's layers and stages.
 
-    Needs the extra: pip install 'pipesat[torch]'.
+    Needs the extra: pip install 'pipesat\\[torch]'.
     """
     del listed
     from pipesat.cli.console import print_json

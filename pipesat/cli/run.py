@@ -90,7 +90,7 @@ def run(
 
     Starts one local gloo process per rank; or, under torchrun, is one rank:
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
-    Needs the extra: pip install 'pipesat[torch]'.
+    Needs the extra: pip install 'pipesat\\[torch]'.
     """
     from pipesat.cli.valid import read_valid_schedule
     from pipesat.errors import BadInput
