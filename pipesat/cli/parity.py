@@ -21,10 +21,10 @@ def parity(
     timeout: Timeout = 120.0,
     as_json: AsJson = False,
 ) -> None:
-    """Run a schedule in torch and compare with one process: losses and every gradient.
+    r"""Run a schedule in torch and compare with one process: losses and every gradient.
 
     Starts one local process per rank on the CPU, with a small transformer cut into the problem's
-    stages. Needs the extra: pip install 'pipesat\\[torch]'.
+    stages. Needs the extra: pip install 'pipesat\[torch]'.
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts

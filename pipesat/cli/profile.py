@@ -131,9 +131,9 @@ def profile(
     timeout: Timeout = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure F, B, W, BW and memory of a real model's layers and stages.
+    r"""Measure F, B, W, BW and memory of a real model's layers and stages.
 
-    Needs the extra: pip install 'pipesat\\[torch]'.
+    Needs the extra: pip install 'pipesat\[torch]'.
     """
     del listed
     from pipesat.cli.console import print_json

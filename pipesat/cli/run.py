@@ -86,11 +86,11 @@ def run(
     timeout: Timeout = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Run a schedule in torch's pipeline runtime and write when every op really ran.
+    r"""Run a schedule in torch's pipeline runtime and write when every op really ran.
 
     Starts one local gloo process per rank; or, under torchrun, is one rank:
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
-    Needs the extra: pip install 'pipesat\\[torch]'.
+    Needs the extra: pip install 'pipesat\[torch]'.
     """
     from pipesat.cli.valid import read_valid_schedule
     from pipesat.errors import BadInput
