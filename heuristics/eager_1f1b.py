@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.alternate import alternate, whole
-from pipesat.heuristics.parts.rows import schedule_by_rank
-from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.parts.alternate import Pass, alternate, chain_schedule, whole
 from pipesat.heuristics.registry import published
 from pipesat.ops import Item
 from pipesat.problem import Problem
@@ -29,12 +27,9 @@ def eager_1f1b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
 
-    def row(rank: int) -> list[Item]:
-        (stage,) = ranks.stages[rank]
-        m = problem.microbatches[stage]
-        passes = [(stage, microbatch) for microbatch in range(m)]
-        return alternate(passes, whole(problem, passes), min(2 * (len(ranks) - 1 - rank), m))
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
+        del before
+        return alternate(passes, whole(problem, passes), 2 * after)
 
-    return schedule_by_rank(problem, ranks, row, "eager-1f1b")
+    return chain_schedule(problem, "eager-1f1b", row)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.rows import full_backward, schedule_by_rank
-from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.parts.alternate import Pass, alternate, chain_schedule, whole
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item, Op
+from pipesat.ops import Item
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
@@ -26,16 +25,9 @@ def gpipe(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
 
-    def row(rank: int) -> list[Item]:
-        (stage,) = ranks.stages[rank]
-        microbatches = range(problem.microbatches[stage])
-        # warm-up
-        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in microbatches]
-        # cool-down
-        for microbatch in microbatches:
-            items += full_backward(problem, stage, microbatch)
-        return items
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
+        del before, after  # all ranks alike
+        return alternate(passes, whole(problem, passes), len(passes))
 
-    return schedule_by_rank(problem, ranks, row, "gpipe")
+    return chain_schedule(problem, "gpipe", row)

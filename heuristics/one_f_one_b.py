@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.rows import full_backward, schedule_by_rank
-from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.parts.alternate import Pass, alternate, chain_schedule, whole
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item, Op
+from pipesat.ops import Item
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
@@ -27,21 +26,9 @@ def one_f_one_b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
 
-    def row(rank: int) -> list[Item]:
-        (stage,) = ranks.stages[rank]
-        m = problem.microbatches[stage]
-        warm_up = min(len(problem.devices) - 1 - rank, m)
-        # warm-up
-        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
-        # steady state
-        for microbatch in range(m - warm_up):
-            items.append(Op(stage, "F", warm_up + microbatch))
-            items += full_backward(problem, stage, microbatch)
-        # cool-down
-        for microbatch in range(m - warm_up, m):
-            items += full_backward(problem, stage, microbatch)
-        return items
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
+        del before
+        return alternate(passes, whole(problem, passes), after)
 
-    return schedule_by_rank(problem, ranks, row, "1f1b")
+    return chain_schedule(problem, "1f1b", row)

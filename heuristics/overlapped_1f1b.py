@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.alternate import alternate_in_pairs
-from pipesat.heuristics.parts.rows import schedule_by_rank
-from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.parts.alternate import Pass, alternate_in_pairs, chain_schedule
 from pipesat.heuristics.registry import published
 from pipesat.ops import Item
 from pipesat.problem import Problem
@@ -32,13 +30,9 @@ def overlapped_1f1b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
 
-    def row(rank: int) -> list[Item]:
-        (stage,) = ranks.stages[rank]
-        m = problem.microbatches[stage]
-        passes = [(stage, microbatch) for microbatch in range(m)]
-        warm_up = min(2 * (len(ranks) - 1 - rank) + 1, m)
-        return alternate_in_pairs(problem, passes, passes, warm_up)
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
+        del before
+        return alternate_in_pairs(problem, passes, passes, min(2 * after + 1, len(passes)))
 
-    return schedule_by_rank(problem, ranks, row, "1f1b-overlapped")
+    return chain_schedule(problem, "1f1b-overlapped", row)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.rows import schedule_by_rank, split_backward
-from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.parts.alternate import Pass, alternate, chain_schedule, with_late_weights
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item, Op
+from pipesat.ops import Item
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
@@ -29,23 +28,8 @@ def zb_h1(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
 
-    def row(rank: int) -> list[Item]:
-        (stage,) = ranks.stages[rank]
-        m = problem.microbatches[stage]
-        warm_up = min(len(problem.devices) - 1 - rank, m)
-        # warm-up
-        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
-        # steady state, then cool-down from the microbatch on that finds no forward left
-        for microbatch in range(m):
-            if warm_up + microbatch < m:
-                items.append(Op(stage, "F", warm_up + microbatch))
-            items += split_backward(problem, stage, microbatch)[0]
-            if microbatch >= rank:
-                items += split_backward(problem, stage, microbatch - rank)[1]
-        for microbatch in range(max(m - rank, 0), m):
-            items += split_backward(problem, stage, microbatch)[1]
-        return items
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
+        return alternate(passes, with_late_weights(problem, passes, before), after)
 
-    return schedule_by_rank(problem, ranks, row, "zb-h1")
+    return chain_schedule(problem, "zb-h1", row)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.alternate import alternate, with_late_weights
-from pipesat.heuristics.parts.rows import schedule_by_rank
-from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.parts.alternate import Pass, alternate, chain_schedule, with_late_weights
 from pipesat.heuristics.registry import published
 from pipesat.ops import Item
 from pipesat.problem import Problem
@@ -32,14 +30,9 @@ def zb_h2(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
 
-    def row(rank: int) -> list[Item]:
-        (stage,) = ranks.stages[rank]
-        m = problem.microbatches[stage]
-        passes = [(stage, microbatch) for microbatch in range(m)]
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
         # one forward less than stands before the first B: the steady state begins with one
-        warm_up = min(2 * (len(ranks) - 1 - rank), m)
-        return alternate(passes, with_late_weights(problem, passes, 2 * rank), warm_up)
+        return alternate(passes, with_late_weights(problem, passes, 2 * before), 2 * after)
 
-    return schedule_by_rank(problem, ranks, row, "zb-h2")
+    return chain_schedule(problem, "zb-h2", row)

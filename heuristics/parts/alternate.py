@@ -6,12 +6,19 @@ several chunks' in groups, a row is put together here from its two sequences of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from pipesat.heuristics.parts.rows import full_backward, overlapped, split_backward
+from pipesat.heuristics.parts.rows import (
+    full_backward,
+    overlapped,
+    schedule_by_rank,
+    split_backward,
+)
+from pipesat.heuristics.placement import chain_of
 from pipesat.ops import Item, Op
 from pipesat.problem import Problem
+from pipesat.schedule import Schedule
 
 Pass: TypeAlias = tuple[int, int]
 """(stage, microbatch)."""
@@ -61,3 +68,25 @@ def with_late_weights(problem: Problem, backwards: Sequence[Pass], delay: int) -
     for number, (_, weights) in enumerate(split):
         rows[min(number + delay, len(rows) - 1)] += weights
     return rows
+
+
+def chain_schedule(
+    problem: Problem, source: str, row: Callable[[list[Pass], int, int], list[Item]]
+) -> Schedule:
+    """Time the order whose rank runs ``row(passes, before, after)`` on a chain.
+
+    ``passes`` are the rank's, in microbatch order; so many ranks lie before and after it.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds exactly one stage of one route.
+    """
+    ranks = chain_of(problem)
+
+    def row_of(rank: int) -> list[Item]:
+        (stage,) = ranks.stages[rank]
+        passes = [(stage, microbatch) for microbatch in range(problem.microbatches[stage])]
+        return row(passes, rank, len(ranks) - 1 - rank)
+
+    return schedule_by_rank(problem, ranks, row_of, source)
