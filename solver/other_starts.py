@@ -67,14 +67,14 @@ def _take_packed(
         passes=max(_FEWEST_PASSES, _PACKED_OPS // problem.op_count),
         source=f"{schedule.source}, justified",
     ):
-        incumbent.offer(packed.order, packed.source)
+        incumbent.offer_earliest(packed)
 
 
 def _take_steady(incumbent: Incumbent, *, seed: int, over: Callable[[], bool]) -> None:
     """Offer what the steady state gives."""
     seconds = _seconds(incumbent, _STEADY)
     for found in steady_schedules(incumbent.problem, seconds=seconds, seed=seed, stop=over):
-        incumbent.offer(found.order, found.source)
+        incumbent.offer_earliest(found)
 
 
 def _seconds(incumbent: Incumbent, limit: tuple[float, float]) -> float:

@@ -22,7 +22,6 @@ class Model:
     """A model with its variables; values are in multiples of ``unit`` time units."""
 
     variables: Variables
-    objective: Objective
     value: cp_model.IntVar
 
     @property
@@ -86,7 +85,7 @@ def build_model(
     variables = add_variables(cp, problem, times, horizon, devices)
     add_constraints(variables, staircase=staircase)
     value = add_objective(variables, objective, -(-lower // times.unit), upper_bound)
-    return Model(variables, objective, value)
+    return Model(variables, value)
 
 
 def model_is_exact(problem: Problem) -> bool:

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from ortools.sat.python import cp_model
-
 from pipesat.problem import Problem
 from pipesat.rules import memory_change
+from pipesat.solver.model.literals import Sum, conjunction
 from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Literal, Task, Variables
-
-_LEAST = -(1 << 62)
 
 
 def add_memory_by_order(v: Variables, device: int) -> None:
@@ -54,7 +51,7 @@ def _bound_at(
     room = v.problem.devices[device].room
     if room is None:
         return
-    held = _Sum(taken)
+    held = Sum(taken)
     for stage in v.problem.stages_on[device]:
         data = v.problem.stages[stage]
         changes = {kind: sum(memory_change(data, kind)) for kind in KINDS}
@@ -68,48 +65,9 @@ def _bound_at(
             held.add(changes["BW"], b_before)
             if b_before is not False and split is not False:
                 # a finished B leaves behind what a finished BW would have freed
-                held.add(changes["B"] - changes["BW"], _conjunction(v, split, b_before))
+                held.add(changes["B"] - changes["BW"], conjunction(v.cp, split, b_before))
                 held.add(changes["W"], before(v.tasks["W"][stage][m], event))
     held.at_most(v.cp, room, condition)
-
-
-class _Sum:
-    """A constant plus literals with coefficients."""
-
-    def __init__(self, constant: int) -> None:
-        self.constant = constant
-        self.literals: list[cp_model.IntVar] = []
-        self.coefficients: list[int] = []
-
-    def add(self, coefficient: int, literal: Literal) -> None:
-        """Add a term."""
-        if isinstance(literal, bool):
-            self.constant += coefficient * literal
-        elif coefficient:
-            self.literals.append(literal)
-            self.coefficients.append(coefficient)
-
-    def at_most(self, cp: cp_model.CpModel, bound: int, condition: Literal) -> None:
-        """Require ``sum <= bound`` wherever ``condition`` holds."""
-        if sum(c for c in self.coefficients if c > 0) + self.constant <= bound:
-            return
-        terms = cp_model.LinearExpr.weighted_sum(self.literals, self.coefficients)
-        constraint = cp.add_linear_constraint(terms, _LEAST, bound - self.constant)
-        if not isinstance(condition, bool):
-            constraint.only_enforce_if(condition)
-
-
-def _conjunction(v: Variables, x: Literal, y: Literal) -> Literal:
-    """Literal for "x and y"."""
-    if x is False or y is False:
-        return False
-    if x is True or y is True:
-        return y if x is True else x
-    both = v.cp.new_bool_var("")
-    v.cp.add_implication(both, x)
-    v.cp.add_implication(both, y)
-    v.cp.add_bool_or([both, ~x, ~y])
-    return both
 
 
 class _Before:

@@ -89,6 +89,6 @@ class WindowSearch:
         self.graph = graph
         if self.incumbent.value is not None and graph.value < self.incumbent.value:
             self.improvements += 1
-            self.last_success = self.runner.spent
+            self.refresh()
             if self.incumbent.offer_timed(graph.schedule(SOURCE)) is None:
                 self.graph = None  # it breaks a rule: start again from what was checked

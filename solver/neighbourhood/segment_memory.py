@@ -15,6 +15,7 @@ from ortools.sat.python import cp_model
 from pipesat.ops import PHASE_OF, Op, Phase, members
 from pipesat.problem import Problem
 from pipesat.rules import MemoryChange, item_memory
+from pipesat.solver.model.literals import Sum, conjunction
 from pipesat.solver.model.variables import Literal
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.slots import Slot, chains_of
@@ -41,21 +42,12 @@ def add_memory(
     before = _Before(problem, cp, slots)
     for event in slots:
         for taken, condition in _events(problem, event):
-            literals: list[cp_model.IntVar] = []
-            coefficients: list[int] = []
-            constant = held + taken
+            total = Sum(held + taken)
             for slot in slots:
-                if slot is event:
-                    continue
-                for change, literal in _changes(problem, before, slot, event):
-                    if isinstance(literal, bool):
-                        constant += change * literal
-                    elif change:
-                        literals.append(literal)
-                        coefficients.append(change)
-            if constant + sum(c for c in coefficients if c > 0) > room:
-                terms = cp_model.LinearExpr.weighted_sum(literals, coefficients)
-                cp.add(terms <= room - constant).only_enforce_if(condition)
+                if slot is not event:
+                    for change, literal in _changes(problem, before, slot, event):
+                        total.add(change, literal)
+            total.at_most(cp, room, condition)
 
 
 def _as(kind: str, slot: Slot) -> Op:
@@ -90,7 +82,7 @@ def _changes(
         return [(change, before(slot, event))] if change else []
     fused, split = sum(_memory(problem, slot, "BW")), sum(_memory(problem, slot, "B"))
     literal = before(slot, event)
-    return [(fused, literal), (split - fused, before.both(literal, slot.split))]
+    return [(fused, literal), (split - fused, conjunction(before.cp, literal, slot.split))]
 
 
 class _Before:
@@ -117,18 +109,6 @@ class _Before:
         if key not in self.known:
             self._create(x, event)
         return self.known[key]
-
-    def both(self, x: Literal, y: Literal) -> Literal:
-        """Literal for "x and y"."""
-        if isinstance(x, bool):
-            return y if x else False
-        if isinstance(y, bool):
-            return x if y else False
-        both = self.cp.new_bool_var("")
-        self.cp.add_implication(both, x)
-        self.cp.add_implication(both, y)
-        self.cp.add_bool_or([both, ~x, ~y])
-        return both
 
     def _create(self, x: Slot, event: Slot) -> None:
         cp = self.cp

@@ -9,14 +9,14 @@ is as small as the window, whatever the size of the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import Item, Op
+from pipesat.ops import Item, Op, members
 from pipesat.problem import Problem
 from pipesat.schedule import Order
 from pipesat.solver.model.variables import Literal
@@ -163,12 +163,8 @@ def _item(solver: cp_model.CpSolver, slot: Slot) -> Item:
     """The op that a slot has become."""
     if slot.phase != "B" or isinstance(slot.split, bool):
         return slot.op
-    (op,) = (o for o in _ops(slot.op))
+    (op,) = members(slot.op)
     return Op(op.stage, "B" if _holds(solver, slot.split) else "BW", op.microbatch)
-
-
-def _ops(item: Item) -> Iterable[Op]:
-    return (item,) if isinstance(item, Op) else ()
 
 
 def _holds(solver: cp_model.CpSolver, literal: Literal) -> bool:
