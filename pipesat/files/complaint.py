@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from types import GenericAlias
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -22,35 +23,47 @@ _WANTED = {
 }
 
 
-def complaint(error: ValidationError, model: type[BaseModel], source: str) -> BadInput:
+Wanted: TypeAlias = Callable[[tuple[int | str, ...], str, dict[str, Any]], str | None]
+"""(path, kind of complaint, its context) -> what would be right, or ``None`` for our own words."""
+
+
+def complaint(
+    error: ValidationError,
+    model: type[BaseModel],
+    source: str,
+    wanted: Wanted = lambda *_: None,
+) -> BadInput:
     """Say what is wrong where in a document that ``model`` refused.
 
     A wrong ``format`` explains all other complaints, an unknown key explains a missing one.
     """
     first = min(error.errors(include_url=False), key=_weight)
-    path, kind = first["loc"], first["type"]
+    path, kind, context = first["loc"], first["type"], first.get("ctx", {})
     where = path_text(path)
     if kind == "extra_forbidden":
         return BadInput("unknown key" + _nearest_key(path, model), source=source, where=where)
     if kind == "missing":
         return BadInput("this key is required and missing", source=source, where=where)
-    context = first.get("ctx", {})
     if kind in ("too_short", "too_long"):
         least, most = context.get("min_length"), context.get("max_length")
         bound = f"at least {least}" if kind == "too_short" else f"at most {most}"
         count = context["actual_length"]
         return BadInput(f"{count} entries, expected {bound}", source=source, where=where)
+    right = wanted(path, kind, context) or _in_our_words(first)
+    return BadInput("expected " + right, source=source, where=where, value=first["input"])
+
+
+def _in_our_words(problem: ErrorDetails) -> str:
+    kind = problem["type"]
     if kind == "literal_error":
-        wanted = f"{context.get('expected')}"
-    elif kind.startswith("int"):
-        wanted = "a whole number"
-    elif kind.startswith(("float", "finite")):
-        wanted = "a finite number"
-    elif kind.startswith(("greater", "less")):
-        wanted = first["msg"].removeprefix("Input should be ")
-    else:
-        wanted = _WANTED.get(kind, first["msg"])
-    return BadInput("expected " + wanted, source=source, where=where, value=first["input"])
+        return f"{problem.get('ctx', {}).get('expected')}"
+    if kind.startswith("int"):
+        return "a whole number"
+    if kind.startswith(("float", "finite")):
+        return "a finite number"
+    if kind.startswith(("greater", "less")):
+        return problem["msg"].removeprefix("Input should be ")
+    return _WANTED.get(kind, problem["msg"])
 
 
 def _weight(problem: ErrorDetails) -> int:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import GenericAlias
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from pipesat.errors import BadInput
-from pipesat.files.strict_json import path_text, read_json
+from pipesat.files.complaint import complaint
+from pipesat.files.strict_json import read_json
 from pipesat.problem import Backward, Device, Link, Problem, Route, Stage
 
 FORMAT = "pipesat.problem/1"
@@ -120,7 +118,7 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
     try:
         model = ProblemModel.model_validate(document)
     except ValidationError as error:
-        raise _bad_value(error, source) from None
+        raise complaint(error, ProblemModel, source, _wanted) from None
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
@@ -222,63 +220,12 @@ def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[
     }
 
 
-def _bad_value(error: ValidationError, source: str) -> BadInput:
-    """Turn the complaint that explains most into ours.
-
-    A wrong format explains all others, an unknown key a missing one.
-    """
-    first = min(error.errors(include_url=False), key=_weight)
-    path, kind, context = first["loc"], first["type"], first.get("ctx", {})
-    where = path_text(path)
-    if kind == "extra_forbidden":
-        return BadInput("unknown key" + _nearest_key(path), source=source, where=where)
-    if kind == "missing":
-        return BadInput("this key is required and missing", source=source, where=where)
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    """What would be right, where this format can say more than any other."""
     if path == ("format",):
-        return BadInput(f'expected "{FORMAT}"', source=source, where=where, value=first["input"])
-    if kind in ("too_short", "too_long"):
-        least, most = context.get("min_length"), context.get("max_length")
-        bound = f"at least {least}" if kind == "too_short" else f"at most {most}"
-        return BadInput(
-            f"{context['actual_length']} entries, expected {bound}", source=source, where=where
-        )
-    return BadInput(
-        "expected " + _wanted(path, kind, context), source=source, where=where, value=first["input"]
-    )
-
-
-def _weight(complaint: ErrorDetails) -> int:
-    wrong_format = complaint["loc"] == ("format",) and complaint["type"] != "missing"
-    return 0 if wrong_format else 1 if complaint["type"] == "extra_forbidden" else 2
-
-
-def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str:
+        return f'"{FORMAT}"'
     if kind.startswith(("int", "greater", "less")):
         least = 1 if path[-1] == "microbatches" or "FB" in path else 0
         null = " or null" if path[-1] == "memory" else ""
         return f"an integer from {least} to 10^12{null}"
-    return {
-        "literal_error": f"one of {context.get('expected')}",
-        "string_type": "a string",
-        "list_type": "a list",
-        "model_type": "an object",
-        "model_attributes_type": "an object",
-    }.get(kind, kind)
-
-
-def _nearest_key(path: tuple[int | str, ...]) -> str:
-    """Suggest the known key nearest to the unknown one at the end of ``path``."""
-    model: Any = ProblemModel
-    for step in path[:-1]:
-        if isinstance(step, str):
-            model = _model_within(model.model_fields[step].annotation)
-    known = {name.lower(): name for name in model.model_fields}
-    near = difflib.get_close_matches(str(path[-1]).lower(), known, n=1, cutoff=0.0)
-    return f"; the nearest known key is {known[near[0]]}" if near else ""
-
-
-def _model_within(annotation: Any) -> Any:
-    """Return the model class inside ``Annotated[list[Model], ...]``, ``Model | None`` and so on."""
-    if isinstance(annotation, type) and not isinstance(annotation, GenericAlias):
-        return annotation if issubclass(annotation, BaseModel) else None
-    return next(filter(None, map(_model_within, get_args(annotation))), None)
+    return f"one of {context.get('expected')}" if kind == "literal_error" else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipesat.profile.file import Profile, parse_profile
 from pipesat.profile.options import MeasureOptions
-from pipesat.runtime.launch import run_processes
+from pipesat.runtime.launch import run_children
 from pipesat.runtime.plan import FOLDER_PREFIX, rank_name
 from pipesat.runtime.torch_api import require_torch
 
@@ -71,12 +70,8 @@ def _run(
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
         ask_file(folder).write_text(json.dumps(ask))
-
-        def command(process: str) -> list[str]:
-            module = "pipesat.runtime.profile_child"
-            return [sys.executable, "-P", "-m", module, str(folder), process, str(timeout)]
-
-        run_processes(names, folder, command, timeout=timeout, stop=stop)
+        module = "pipesat.runtime.profile_child"
+        run_children(names, folder, timeout=timeout, stop=stop, module=module)
         return json.loads(answer_of(folder, names[0]).read_text())
 
 

@@ -10,7 +10,7 @@ largest mean of a cycle of L (:mod:`pipesat.timing` has the proof), by Karp (Dis
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -31,21 +31,9 @@ def makespans(network: Network, durations: Durations, samples: int) -> Floats:
     """
     import numpy as np
 
-    kept: dict[int, Floats] = {}  # ends of nodes that some later node still waits for
-    uses = _uses(network)
     result = np.zeros(samples)
-    for number, (waits, length) in enumerate(zip(network.waits, durations, strict=True)):
-        end = np.zeros(samples)
-        for source, delay in waits:
-            earlier = kept[source]
-            np.maximum(end, earlier + delay if delay else earlier, out=end)
-            uses[source] -= 1
-            if not uses[source]:
-                del kept[source]
-        end += length
-        if uses[number]:
-            kept[number] = end
-        else:
+    for _, end, last in _ends(network, durations, lambda _: np.zeros(samples)):
+        if last:
             np.maximum(result, end, out=result)
     return result
 
@@ -68,31 +56,50 @@ def value_without_noise(network: Network, objective: Objective) -> int:
     return math.ceil(float(spans(network, map(float, network.duration), 1)[0]))
 
 
-def _longest_paths(network: Network, durations: Durations, samples: int) -> Floats:
-    """``L[sample, d, e]`` among the devices that have items; -inf where no path leads."""
+def _ends(
+    network: Network, durations: Durations, begin: Callable[[int], Floats]
+) -> Iterator[tuple[int, Floats, bool]]:
+    """Yield every node's number, its ends, and whether no later node waits for it.
+
+    ``begin(number)`` are the earliest starts of a node that waits for nothing. Ends are kept only
+    as long as some later node waits for them.
+    """
     import numpy as np
 
-    used = sorted({device for device in network.device if device >= 0})
-    index = {device: i for i, device in enumerate(used)}
-    uses = _uses(network)
     kept: dict[int, Floats] = {}
-    last: dict[int, Floats] = {}
-    for number, (device, waits, length) in enumerate(
-        zip(network.device, network.waits, durations, strict=True)
-    ):
-        end = np.full((samples, len(used)), -np.inf)
-        if device >= 0 and device not in last:
-            end[:, index[device]] = 0
+    uses = _uses(network)
+    for number, (waits, length) in enumerate(zip(network.waits, durations, strict=True)):
+        end = begin(number)
         for source, delay in waits:
             earlier = kept[source]
             np.maximum(end, earlier + delay if delay else earlier, out=end)
             uses[source] -= 1
             if not uses[source]:
                 del kept[source]
-        end += length if isinstance(length, float) else length[:, None]
+        end += length
         if uses[number]:
             kept[number] = end
-        if device >= 0:
+        yield number, end, not uses[number]
+
+
+def _longest_paths(network: Network, durations: Durations, samples: int) -> Floats:
+    """``L[sample, d, e]`` among the devices that have items; -inf where no path leads."""
+    import numpy as np
+
+    used = sorted({device for device in network.device if device >= 0})
+    index = {device: i for i, device in enumerate(used)}
+    last: dict[int, Floats] = {}
+
+    def begin(number: int) -> Floats:
+        device = network.device[number]
+        start = np.full((samples, len(used)), -np.inf)
+        if device >= 0 and device not in last:
+            start[:, index[device]] = 0
+        return start
+
+    columns = (x if isinstance(x, float) else x[:, None] for x in durations)
+    for number, end, _ in _ends(network, columns, begin):
+        if (device := network.device[number]) >= 0:
             last[device] = end
     paths = np.empty((samples, len(used), len(used)))
     for device, end in last.items():

@@ -39,6 +39,25 @@ class _Child:
     ended: float | None = None  # monotonic time at which its end was seen
 
 
+def run_children(
+    names: Sequence[str],
+    folder: Path,
+    *,
+    timeout: float,
+    stop: threading.Event | None = None,
+    module: str = "pipesat.runtime.child",
+) -> None:
+    """Run ``python -m module FOLDER NAME TIMEOUT`` for every name; else as :func:`run_processes`.
+
+    ``-P`` keeps the caller's folder out of their import path.
+    """
+
+    def command(process: str) -> list[str]:
+        return [sys.executable, "-P", "-m", module, str(folder), process, str(timeout)]
+
+    run_processes(names, folder, command, timeout=timeout, stop=stop)
+
+
 def run_processes(
     names: Sequence[str],
     folder: Path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 import threading
 from collections import Counter
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.errors import BadInput
-from pipesat.runtime.launch import run_processes
+from pipesat.runtime.launch import run_children
 from pipesat.runtime.plan import (
     FOLDER_PREFIX,
     REFERENCE,
@@ -134,11 +133,7 @@ def check_parity(
         folder = Path(name)
         write_plans(folder, plans)
 
-        def command(process: str) -> list[str]:
-            module = "pipesat.runtime.child"
-            return [sys.executable, "-P", "-m", module, str(folder), process, str(timeout)]
-
-        run_processes(names, folder, command, timeout=timeout, stop=stop)
+        run_children(names, folder, timeout=timeout, stop=stop)
         return [_report(folder, number, plan) for number, plan in enumerate(plans)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from pipesat.export.torch.tokens import LETTER_OF
 from pipesat.problem import Problem
 from pipesat.rules import duration
 from pipesat.runtime.job import Job, Virtual, write_job
-from pipesat.runtime.launch import run_processes
+from pipesat.runtime.launch import run_children
 from pipesat.runtime.parity import Deviation, read_answer, worst_deviation
 from pipesat.runtime.plan import (
     FOLDER_PREFIX,
@@ -110,11 +109,11 @@ def run_order(
         write_job(folder, job)
         names = [rank_name(rank) for rank in range(len(plan.rows))]
         load = os.getloadavg()[0]
-        _run(names, folder, timeout, stop)
+        run_children(names, folder, timeout=timeout, stop=stop)
         documents = [json.loads(measured_file(folder, name).read_text()) for name in names]
         check = None
         if job.check:
-            _run([REFERENCE], folder, timeout, stop)
+            run_children([REFERENCE], folder, timeout=timeout, stop=stop)
             got: dict[str, np.ndarray] = {}
             for rank in names:
                 got |= read_answer(answer_file(folder, rank, 0))
@@ -123,14 +122,6 @@ def run_order(
     return Measured(
         timeline_of(problem, job, documents, scale=scale, environment=environment), check
     )
-
-
-def _run(names: list[str], folder: Path, timeout: float, stop: threading.Event | None) -> None:
-    def command(process: str) -> list[str]:
-        module = "pipesat.runtime.child"
-        return [sys.executable, "-P", "-m", module, str(folder), process, str(timeout)]
-
-    run_processes(names, folder, command, timeout=timeout, stop=stop)
 
 
 def check_of(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> Check:
