@@ -20,7 +20,7 @@ from pipesat.timing import time_order
 
 if TYPE_CHECKING:
     from pipesat.problem import Problem
-    from pipesat.result import Improvement, Result
+    from pipesat.result import Bound, Improvement, Result
     from pipesat.schedule import Objective, Schedule
 
 SOLVER_ROW = "solver"
@@ -35,6 +35,8 @@ def solve(
     seed: int = 0,
     deterministic: bool = False,
     target: str | None = None,
+    schedules: Iterable[Schedule] = (),
+    known_bound: Bound | None = None,
     listener: Callable[[Improvement], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Result:
@@ -51,6 +53,12 @@ def solve(
     target
         ``"torch"`` makes what torch cannot do part of the problem (its first stage's backward is
         whole), so that value and bound are those of orders that run there.
+    schedules
+        Schedules to start from besides the hand-written ones, for example those of the same
+        problem with less memory. What breaks a rule of this problem is passed over.
+    known_bound
+        A bound of the objective that is proven already, for example that of the same problem with
+        more memory.
 
     Raises
     ------
@@ -74,6 +82,8 @@ def solve(
         seed=seed,
         deterministic=deterministic,
         warm_starts=_starts(searched, lambda: not deterministic and time.monotonic() > expires),
+        schedules=schedules,
+        known_bound=known_bound,
         listener=listener,
         stop=stop,
     )

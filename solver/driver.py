@@ -17,7 +17,6 @@ from pipesat.schedule import Objective, Schedule
 from pipesat.solver import portfolio
 from pipesat.solver.incumbent import Clock, Incumbent, Listener
 from pipesat.solver.parts import ALL_PARTS, Parts
-from pipesat.timing import time_order
 
 _SHARE_OF_SEARCH = 0.5  # of the time limit, where warm starts alone would take it all
 
@@ -32,6 +31,8 @@ def solve(
     deterministic: bool = False,
     parts: Parts = ALL_PARTS,
     warm_starts: Iterable[Schedule] = (),
+    schedules: Iterable[Schedule] = (),
+    known_bound: Bound | None = None,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Result:
@@ -40,8 +41,12 @@ def solve(
     Parameters
     ----------
     warm_starts
-        Schedules to start from, taken one by one (a generator may make them lazily) until one meets
-        the bound. The result is never worse than the best of them that is valid.
+        Hand-written schedules to start from, taken one by one (a generator may make them lazily)
+        until one meets the bound. The result is never worse than the best of them that is valid.
+    schedules
+        Other schedules to start from, none of them a baseline.
+    known_bound
+        A bound of the objective that is proven already, for example with more memory.
     workers
         Threads of CP-SAT; by default as many as there are cores this process may use.
     deterministic
@@ -75,10 +80,14 @@ def solve(
         incumbent.raise_bound(
             closed_form_bound(problem, objective) if parts.closed_forms else nothing
         )
+        if known_bound is not None:
+            incumbent.raise_bound(known_bound)
         reserved = time_limit * _SHARE_OF_SEARCH
-        starts = _take_warm_starts(incumbent, warm_starts, stop, reserved)
-        if starts:
-            baseline = Baseline(starts[0].source, starts[0].value(objective))
+        given = _take_starts(incumbent, schedules, stop, 0)
+        written = _take_starts(incumbent, warm_starts, stop, reserved)
+        if written:
+            baseline = Baseline(written[0].source, written[0].value(objective))
+        starts = sorted(given + written, key=lambda start: start.value(objective))
         if incumbent.schedule is None:
             notes.append("ended before any schedule that fits was made")
         elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
@@ -108,25 +117,23 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _take_warm_starts(
-    incumbent: Incumbent, warm_starts: Iterable[Schedule], stop: threading.Event, reserved: float
+def _take_starts(
+    incumbent: Incumbent, starts: Iterable[Schedule], stop: threading.Event, reserved: float
 ) -> list[Schedule]:
-    """Offer schedules one by one; return the best valid one of every source, the best first.
+    """Offer schedules until one meets the bound; return every source's best valid one, best first.
 
     Leaves ``reserved`` seconds of the clock once there is a valid one.
     """
     objective = incumbent.objective
     best: dict[str, Schedule] = {}
-    for schedule in warm_starts:
-        timed = schedule  # heuristics time as early as possible
-        if objective == "span":
-            timed = time_order(incumbent.problem, schedule.order, objective, schedule.source)
-        value = incumbent.offer_timed(timed)
-        known = best.get(timed.source)
-        if value is not None and (known is None or value < known.value(objective)):
-            best[timed.source] = timed
+    for schedule in starts:
+        timed = incumbent.offer_earliest(schedule)
+        known = best.get(schedule.source)
+        if timed is not None and (known is None or timed.value(objective) < known.value(objective)):
+            best[schedule.source] = timed
+        meets_bound = timed is not None and timed.value(objective) == incumbent.bound_value
         enough = best and incumbent.clock.left <= reserved
-        if incumbent.proven or stop.is_set() or enough or not incumbent.clock.left:
+        if meets_bound or stop.is_set() or enough or not incumbent.clock.left:
             break
     return sorted(best.values(), key=lambda schedule: schedule.value(objective))
 

@@ -73,6 +73,11 @@ class Incumbent:
         return None if self.schedule is None else self.schedule.value(self.objective)
 
     @property
+    def bound_value(self) -> int | None:
+        """The best bound."""
+        return None if self.bound is None else self.bound.value
+
+    @property
     def proven(self) -> bool:
         """Whether value = bound."""
         return self.bound is not None and self.value == self.bound.value
@@ -83,6 +88,16 @@ class Incumbent:
         Returns its value, or ``None`` if it breaks a rule.
         """
         return self.offer_timed(time_order(self.problem, order, self.objective, source))
+
+    def offer_earliest(self, schedule: Schedule) -> Schedule | None:
+        """Offer a schedule that is timed as early as possible, and return it as it was offered.
+
+        Only the span needs another timing. ``None`` if it breaks a rule.
+        """
+        timed = schedule
+        if self.objective == "span":
+            timed = time_order(self.problem, schedule.order, "span", schedule.source)
+        return None if self.offer_timed(timed) is None else timed
 
     def offer_timed(self, timed: Schedule) -> int | None:
         """Check a schedule as it is timed, and keep it if it is the best; see :meth:`offer`."""
@@ -120,8 +135,7 @@ class Incumbent:
                 raise Fault(self.faults[-1])
 
     def _note(self, source: str) -> None:
-        bound = None if self.bound is None else self.bound.value
-        step = Improvement(self.clock.elapsed, self.value, bound, source)
+        step = Improvement(self.clock.elapsed, self.value, self.bound_value, source)
         self.history.append(step)
         if self.listener is not None:
             self.listener(step)
