@@ -5,7 +5,7 @@ The only package that imports ortools.
 
 from __future__ import annotations
 
-from pipesat.solver.driver import solve, usable_cores
+from pipesat.solver.driver import solve
 from pipesat.solver.parts import Parts
 
-__all__ = ["Parts", "solve", "usable_cores"]
+__all__ = ["Parts", "solve"]

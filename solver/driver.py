@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import threading
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from collections.abc import Iterable
 from pipesat.bounds import closed_form_bound
 from pipesat.errors import Infeasible
 from pipesat.feasibility import preflight
+from pipesat.machine import usable_cores
 from pipesat.problem import Problem
 from pipesat.result import Baseline, Bound, Result, Status
 from pipesat.schedule import Objective, Schedule
@@ -108,13 +108,6 @@ def solve(
         history=tuple(incumbent.history),
         explanation="; ".join(notes + incumbent.faults),
     )
-
-
-def usable_cores() -> int:
-    """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _take_starts(

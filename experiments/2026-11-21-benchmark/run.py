@@ -11,7 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runner import HERE, RESULTS, usable_cores
+from runner import HERE, RESULTS
+
+from pipesat.machine import usable_cores
 
 SPAN = ("--objective", "span")
 AGAIN = ("--repeat", "2", "--first-seed", "1")

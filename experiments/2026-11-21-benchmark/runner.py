@@ -22,6 +22,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from pipesat.machine import usable_cores
+
 Row = dict[str, Any]
 
 HERE = Path(__file__).resolve().parent
@@ -106,13 +108,6 @@ def _options(description: str, out: Path, repeat: int) -> argparse.Namespace:
     add("--out", type=Path, default=out, help="file to append to, one JSON object per line")
     add("--plan", action="store_true", help="only say how long it would take")
     return parser.parse_args()
-
-
-def usable_cores() -> int:
-    """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def chosen_files(folders: Iterable[Path], globs: Iterable[str]) -> list[Path]:

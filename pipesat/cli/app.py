@@ -9,6 +9,7 @@ import typer
 from pipesat.cli.baseline import baseline
 from pipesat.cli.check import check
 from pipesat.cli.compare import compare
+from pipesat.cli.doctor import doctor
 from pipesat.cli.export import export
 from pipesat.cli.from_profile import app as problem_app
 from pipesat.cli.import_ import import_
@@ -51,6 +52,7 @@ def _root(
 for command in (solve, compare, baseline, check, export, show, steps, risk, profile, parity):
     app.command()(command)
 app.command()(run)
+app.command()(doctor)
 app.command("import")(import_)
 app.add_typer(problem_app, name="problem")
 app.add_typer(timeline_app, name="timeline")

@@ -1,0 +1,47 @@
+"""``pipesat doctor``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.arguments import AsJson
+from pipesat.cli.exits import CHECK_FAILED, one_line
+
+if TYPE_CHECKING:
+    from pipesat.doctor import Line, Report
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Say whether pipesat works here: versions, extras, cores, memory and a short self-check.
+
+    The self-check solves a small problem, checks the answer, exports it and parses it back. Exit
+    code 1 if anything fails; an extra that is missing is no failure.
+    """
+    from pipesat.cli.console import print_json
+    from pipesat.doctor import examine
+
+    report = examine()
+    if as_json:
+        print_json(report.document())
+    else:
+        _print(report)
+    raise typer.Exit(0 if report.ok else CHECK_FAILED)
+
+
+def _print(report: Report) -> None:
+    from pipesat.cli.console import stdout
+    from pipesat.cli.table import Column, table_lines
+
+    columns = (Column("", number=False), Column("", number=False), Column("", number=False))
+    cells = [(line.name, line.status, one_line(_text(line))) for line in report.lines]
+    for text in table_lines(columns, cells, stdout().width, wrap_last=True):
+        if text:
+            typer.echo(text)
+    failed = sum(line.status == "FAILED" for line in report.lines)
+    typer.echo("pipesat works here" if report.ok else f"{failed} of {len(cells)} FAILED")
+
+
+def _text(line: Line) -> str:
+    return line.detail if line.command is None else f"{line.detail}; run: {line.command}"
