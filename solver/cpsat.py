@@ -38,6 +38,8 @@ class Runner:
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
         solver.parameters.catch_sigint_signal = False
+        # off by default; proves chains at tight memory many times faster and slows nothing else
+        solver.parameters.use_dynamic_precedence_in_disjunctive = True
         limit = max(0.01, min(limit, self.clock.left))
         if self.clock.deterministic:
             solver.parameters.max_deterministic_time = limit

@@ -12,8 +12,10 @@ from pipesat.solver.parts import Parts
 from pipesat.solver.steady.schedules import steady_schedules
 
 _STARTS = 3  # of different sources: chance and where one comes from decide where packing ends
+_ROUNDS = 4  # of packing them, each with other chances
 _FIRST_PACKING = 0.04, 2.5  # share of the time left; seconds at most
 _PACKING = 0.1, 8.0
+_FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _STEADY = 0.15, 10.0
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together: some 6 s
 
@@ -35,6 +37,9 @@ def other_starts(
         yield partial(_take_steady, incumbent, seed=seed, over=over)
     if parts.packing:
         yield partial(_take_packed, incumbent, None, seed=seed + 1, limit=_PACKING, over=over)
+        for turn in range(1, _ROUNDS):
+            chances = seed + turn * _FAR
+            yield partial(_take_packed_starts, incumbent, starts[:_STARTS], seed=chances, over=over)
 
 
 def _take_packed_starts(
