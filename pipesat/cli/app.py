@@ -13,6 +13,7 @@ from pipesat.cli.doctor import doctor
 from pipesat.cli.export import export
 from pipesat.cli.from_profile import app as problem_app
 from pipesat.cli.import_ import import_
+from pipesat.cli.layers import app as layers_app
 from pipesat.cli.parity import parity
 from pipesat.cli.profile import profile
 from pipesat.cli.risk import risk
@@ -54,5 +55,6 @@ for command in (solve, compare, baseline, check, export, show, steps, risk, prof
 app.command()(run)
 app.command()(doctor)
 app.command("import")(import_)
+app.add_typer(layers_app, name="layers")
 app.add_typer(problem_app, name="problem")
 app.add_typer(timeline_app, name="timeline")

@@ -87,12 +87,12 @@ def problem_of_profile(profile: Profile, plan: Plan) -> Derived:
         _static(profile, plan, stages, fused, homes, device) for device in range(plan.devices)
     )
     delays = [_delay(plan, stage.output_bytes) for stage in stages[:-1]]
-    time_unit, per_us = _time_unit([stage.F for stage in stages])
+    time_unit, per_us = time_unit_of([stage.F for stage in stages])
     held = [
         _held(stage, plan, fused=bool(fused[number]), last=number == len(stages) - 1)
         for number, stage in enumerate(stages)
     ]
-    memory_unit, unit = _memory_unit([after_f for after_f, _ in held])
+    memory_unit, unit = memory_unit_of([after_f for after_f, _ in held])
 
     def time(us: float) -> int:
         return round(us * per_us)
@@ -217,12 +217,14 @@ def _capacities(plan: Plan) -> Sequence[int | None]:
     return plan.memory
 
 
-def _time_unit(times: Sequence[float]) -> tuple[str, int]:
+def time_unit_of(times: Sequence[float]) -> tuple[str, int]:
+    """Coarsest unit that rounds times of microseconds finely enough, and how many are 1 us."""
     shortest = min((time for time in times if time > 0), default=float(_FINE))
     return next(((n, k) for n, k in _TIME_UNITS if shortest * k >= _FINE), _TIME_UNITS[-1])
 
 
-def _memory_unit(amounts: Sequence[int]) -> tuple[str, int]:
+def memory_unit_of(amounts: Sequence[int]) -> tuple[str, int]:
+    """Coarsest unit that rounds amounts of bytes finely enough, and its bytes."""
     smallest = min((amount for amount in amounts if amount > 0), default=_FINE << 20)
     return next(((n, k) for n, k in _MEMORY_UNITS if smallest >= _FINE * k), _MEMORY_UNITS[-1])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pipesat.errors import NotApplicable
 from pipesat.export.frameworks.options import Options
 from pipesat.export.torch.loaders import loader_for
+from pipesat.layers.layout import Layout
 from pipesat.problem import Problem
 
 WARNING = (
@@ -44,13 +45,8 @@ def megatron_arguments(problem: Problem, options: Options) -> str:
     stages = ["t" * count for count in layers]
     stages[0] = "E" + stages[0]
     stages[-1] += "L"
+    layout = Layout(tuple(stages)).text
     return (
         f"--pipeline-model-parallel-size={len(problem.devices)}\n"
-        f"--pipeline-model-parallel-layout={'|'.join(map(_short, stages))}\n"
+        f"--pipeline-model-parallel-layout={layout}\n"
     )
-
-
-def _short(stage: str) -> str:
-    """Write ``Ettt`` as ``Et*3``, as Megatron's documentation does."""
-    count = stage.count("t")
-    return stage.replace("t" * count, f"t*{count}") if count > 2 else stage

@@ -1,0 +1,156 @@
+"""``pipesat layers``: show a layers file, make one from a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.cli.from_profile import StatisticName
+
+if TYPE_CHECKING:
+    from pipesat.layers.layer import Layer, Layers
+
+app = typer.Typer(
+    help="Layers of a model, to be cut into stages: show a file, make one from a profile.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+LayersFile = Annotated[
+    Path, typer.Argument(metavar="LAYERS", help="Layers file (JSON).", show_default=False)
+]
+_Dtype = Annotated[
+    str | None, typer.Option(metavar="TYPE", show_default="the parameters' own, as in torch")
+]
+
+
+@app.command()
+def show(layers: LayersFile) -> None:
+    """Show layers as a table, equal ones in a row on one line."""
+    from pipesat.cli.console import stdout
+    from pipesat.cli.table import Column, table_lines, wrapped
+    from pipesat.layers.file import read_layers
+
+    data = read_layers(layers)
+    heads = ("F", "B", "W", "BW", "held\nafter F", "held\nafter B", "static", "output")
+    columns = [
+        Column("layers", number=False),
+        Column("", number=False),
+        Column("role", number=False, spare=2),
+        *(Column(head, spare={"output": 4, "held\nafter B": 3}.get(head, 0)) for head in heads),
+        Column("flags", number=False, spare=1),
+    ]
+    rows = [_row(data, begin, end) for begin, end in _runs(data)]
+    for line in table_lines(columns, rows, stdout().width):
+        typer.echo(one_line(line))
+    typer.echo("")
+    for line in _summary(data):
+        typer.echo(wrapped(one_line(line), stdout().width))
+
+
+@app.command("from-profile")
+def from_profile(
+    profile: Annotated[
+        Path, typer.Argument(metavar="PROFILE", help="Profile file (JSON).", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="File to write.", show_default=False),
+    ],
+    optimizer: Annotated[
+        str, typer.Option(metavar="NAME", help="adamw, sgd, sgd-momentum, muon, none, ...")
+    ] = "adamw",
+    grad_dtype: _Dtype = None,
+    state_dtype: _Dtype = None,
+    master_dtype: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="A second copy of the weights.", show_default="none"),
+    ] = None,
+    reserve: Annotated[
+        str, typer.Option(metavar="AMOUNT", help="Memory per device for everything else.")
+    ] = "0B",
+    cost: Annotated[
+        StatisticName, typer.Option(help="Of an op's times: 10th percentile, median or 90th.")
+    ] = StatisticName.median,
+) -> None:
+    """Write a layers file from a measured profile."""
+    from pipesat.cli.amounts import amount
+    from pipesat.layers.file import layers_document, parse_layers, write_layers
+    from pipesat.layers.from_profile import layers_of_profile
+    from pipesat.profile.file import read_profile
+    from pipesat.profile.static import Training
+
+    training = Training(
+        optimizer=optimizer,
+        grad_dtype=grad_dtype,
+        state_dtype=state_dtype,
+        master_dtype=master_dtype,
+        reserve=amount("--reserve", reserve),
+    )
+    layers = layers_of_profile(read_profile(profile), training, statistic=cost.value)
+    parse_layers(layers_document(layers), "layers from-profile")
+    write_layers(output, layers)
+    typer.echo(one_line(f"{len(layers)} layers, written to {output}"))
+
+
+def _runs(layers: Layers) -> list[tuple[int, int]]:
+    """Layers (begin, end) that differ in their names alone, and are not tied."""
+    runs: list[tuple[int, int]] = []
+    for number, layer in enumerate(layers.layers):
+        if runs and not layer.tied_to and _nameless(layer) == _nameless(layers.layers[number - 1]):
+            runs[-1] = (runs[-1][0], number + 1)
+        else:
+            runs.append((number, number + 1))
+    return runs
+
+
+def _nameless(layer: Layer) -> Layer:
+    from dataclasses import replace
+
+    return replace(layer, name="")
+
+
+def _row(layers: Layers, begin: int, end: int) -> list[str]:
+    layer = layers.layers[begin]
+    last = f" to {layers.layers[end - 1].name}" if end - begin > 1 else ""
+    flags = [flag for flag in ("first", "last", "with_next", "fused") if getattr(layer, flag)]
+    if layer.tied_to:
+        flags.append(f"tied to {layer.tied_to}, {layer.tie.replace('_', ' ')}")
+    if layer.recomputed is not None:
+        flags.append("recompute")
+    times = (str(layer.amount(kind)) for kind in ("F", "B", "W", "BW"))
+    held = (str(layer.amount(kind)) for kind in ("held_after_F", "held_after_B"))
+    where = f"{begin} to {end - 1}" if last else str(begin)
+    return [
+        where, layer.name + last, layer.role, *times, *held,
+        str(layers.static[begin]), str(layer.output), ", ".join(flags),
+    ]  # fmt: skip
+
+
+def _summary(layers: Layers) -> list[str]:
+    def total(kind: str) -> int:
+        return sum(layers.amounts(kind))
+
+    def unit(text: str) -> str:
+        return f" {text}" if text else ""
+
+    held, static = total("held_after_F"), sum(layers.static)
+    memory = unit(layers.memory_unit)
+    lines = [
+        f"{len(layers)} layers{': ' if layers.name else ''}{layers.name}; a microbatch takes "
+        f"F {total('F')} + BW {total('BW')}{unit(layers.time_unit)} in all and holds "
+        f"{held}{memory}; weights, gradients and optimizer take {static}{memory}, every device "
+        f"keeps {layers.reserve}{memory} besides",
+    ]
+    if layers.recipe is not None:
+        recipe = layers.recipe
+        per_weight = recipe.parts(1)
+        lines.append(
+            f"one weight takes {sum(per_weight)} bytes: {per_weight.weights} itself "
+            f"({recipe.dtype}), {per_weight.gradients} its gradient, {per_weight.optimizer} in "
+            f"{recipe.optimizer}"
+        )
+    return lines

@@ -1,0 +1,252 @@
+"""Splits whose most loaded device has least to do, within memory: exact where it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import comb
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from pipesat.errors import BadInput, Infeasible, NotApplicable
+from pipesat.layers.layer import Layers
+from pipesat.layers.lines import LineMaker, cost_of, loads
+from pipesat.layers.misfit import check_cuttable, why_no_split_fits
+from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.rules import cut_masks, cuts_of, partition_of, same_stage
+from pipesat.layers.split import LARGEST_COST, Ints, Split, best_split
+from pipesat.layers.task import Task, make_task
+from pipesat.layers.two_tracks import Tracks, loop_tracks, vee_tracks
+from pipesat.layers.windows import broken_ties, improved
+
+Recompute: TypeAlias = Literal["never", "always", "where_needed"]
+
+EXACT_VEE: Final = 200
+"""Up to so many layers, a split on a V is exact."""
+EXACT_LOOP: Final = 100
+"""Up to so many layers, a split on a loop of two is exact."""
+EXACT_CUTS: Final = 20_000
+"""Up to so many ways to cut, all of them are looked at."""
+_SLACK: Final = 3  # stages of so many times the mean length are tried first
+_KICKS: Final = 600  # of a local search, divided by the number of layers
+
+
+def smallest_largest(
+    layers: Layers,
+    pipeline: Pipeline,
+    *,
+    lines: LineMaker | None = None,
+    in_flight: Sequence[int] | None = None,
+    recompute: Recompute | Sequence[bool] = "never",
+) -> Split:
+    """Split layers so that the most loaded device has least to do, within every device's memory.
+
+    Parameters
+    ----------
+    lines
+        What counts as load: :func:`~pipesat.layers.lines.loads` (the default: F + BW), or
+        :func:`~pipesat.layers.lines.makespan_lines`.
+    in_flight
+        Microbatches whose activations every stage holds when its device holds most; ``None``: one.
+    recompute
+        Which stages compute activations again; ``where_needed``: those that do not fit without. In
+        a chain that choice is part of the exact programme; elsewhere, all do if no split without
+        fits, and then those that need not are taken back.
+
+    Returns
+    -------
+    Split
+        Proven best in a chain, in a V of up to 200 layers, in a loop of two of up to 100, and where
+        there are at most 20,000 ways to cut; else the best that a local search found, with a bound
+        from below.
+
+    Raises
+    ------
+    BadInput
+        If there are fewer layers than stages, or flags and ties cannot be kept.
+    Infeasible
+        If no split fits into memory: names the layer that fits on no device, or what is lacking.
+    NotApplicable
+        If the local search found no split that fits, though one may exist.
+    """
+    check_cuttable(layers, pipeline)
+
+    def task(flags: Sequence[bool]) -> Task:
+        return make_task(layers, pipeline, lines or loads(), flags, in_flight)
+
+    never, always = ([flag] * pipeline.stages for flag in (False, True))
+    if not isinstance(recompute, str):
+        choices = [task(recompute)]
+    elif recompute == "where_needed" and layers.recomputable:
+        choices = [task(never), task(always)]
+    else:
+        choices = [task(always if recompute == "always" else never)]
+    if pipeline.stages == pipeline.devices:
+        return _chain(choices)
+    return _several_per_device(choices, task)
+
+
+def _chain(choices: Sequence[Task]) -> Split:
+    """One stage per device; a stage takes the first choice in which it fits."""
+    first, last = choices[0], choices[-1]
+
+    def cost(a: Ints, b: Ints, stage: int) -> Ints:
+        line, over = last.memory[stage], LARGEST_COST - last.room[stage]
+        costs = (line.at_end[b] + over) - line.at_begin[a]
+        for task in reversed(choices):
+            load, memory = task.load[stage], task.memory[stage]
+            fits = memory.at_end[b] - memory.at_begin[a] <= task.room[stage]
+            np.copyto(costs, load.at_end[b] - load.at_begin[a], where=fits)
+        return costs
+
+    layers, stages = first.layers, first.pipeline.stages
+    masks = same_stage(layers, cut_masks(layers, stages))
+    longest = _SLACK * -(-len(layers) // stages)
+    while True:
+        found = best_split(cost, len(layers), stages, masks=masks, longest=longest)
+        needed = len(layers) if found is None else _longest_within(choices, found.value)
+        if needed <= longest:
+            break
+        longest = max(needed, 2 * longest)
+    if found is None:
+        raise BadInput(f"flags and ties leave no way to cut {len(layers)} layers into {stages}")
+    if found.value > LARGEST_COST:
+        raise Infeasible(why_no_split_fits(last, found.value - LARGEST_COST))
+    lacking = first.on_devices(first.memories, cuts_of(found.partition)) > first.room
+    again = last.recompute if len(choices) == 1 else tuple(map(bool, lacking))
+    return replace(found, recompute=again if any(again) else ())
+
+
+def _longest_within(choices: Sequence[Task], most: int) -> int:
+    """Most layers that a stage can have without costing more than ``most``."""
+    if most >= LARGEST_COST:
+        return len(choices[0].layers)
+    longest = 0
+    for line in {line for task in choices for line in task.load}:
+        ends = np.searchsorted(line.at_end, line.at_begin + most, side="right") - 1
+        longest = max(longest, int((ends - np.arange(len(ends))).max()))
+    return longest
+
+
+def _several_per_device(
+    choices: Sequence[Task], task_of: Callable[[Sequence[bool]], Task]
+) -> Split:
+    """The first choice in which a split fits; stages that need not recompute are taken back."""
+    for number, task in enumerate(choices):
+        cuts, exact = _least(task)
+        if cuts is None:
+            continue
+        proven = exact and number == 0
+        chosen = _taken_back(task, cuts, task_of) if number else task
+        value = chosen.value(cuts)
+        bound = value if proven else min(choices[0].lower_bound(), value)
+        again = chosen.recompute if any(chosen.recompute) else ()
+        return Split(partition_of(cuts), value, bound, again)
+    reason = why_no_split_fits(choices[-1])
+    if reason or exact:
+        raise Infeasible(reason or "no split fits into the devices' memory, flags and ties kept")
+    raise NotApplicable("no split was found that fits into memory; none was proven impossible")
+
+
+def _least(task: Task) -> tuple[tuple[int, ...] | None, bool]:
+    """The best cuts, ``None`` if none fits; and whether both are certain."""
+    layers, stages = len(task.layers), task.pipeline.stages
+    if comb(layers - 1, stages - 1) <= EXACT_CUTS:
+        return _enumerated(task), True
+    tracks = _tracks(task)
+    if tracks is None:
+        return _searched(task, _KICKS // layers), False
+    return _exact(task, tracks), True
+
+
+def _enumerated(task: Task) -> tuple[int, ...] | None:
+    """Look at all ways to cut."""
+    layers, stages = len(task.layers), task.pipeline.stages
+    inner = np.array([*combinations(range(1, layers), stages - 1)], dtype=np.int64)
+    ends = np.full((len(inner), 1), layers)
+    cuts = np.hstack([np.zeros_like(ends), inner.reshape(len(ends), stages - 1), ends])
+    rows = np.arange(stages)
+    allowed = cut_masks(task.layers, stages)[np.arange(stages + 1), cuts].all(axis=1)
+    homes = np.array(task.pipeline.homes)
+    for tie in task.layers.ties:
+        if not tie.copies:
+            one, other = (homes[(cuts[:, 1:] <= k).sum(axis=1)] for k in (tie.one, tie.other))
+            allowed &= one == other
+    costs = [
+        (ends_at[rows, cuts[:, 1:]] - begins[rows, cuts[:, :-1]]) @ task.on.T
+        for ends_at, begins in (task.memories, task.loads)
+    ]
+    fits = (costs[0] <= np.array(task.room)).all(axis=1) & allowed
+    if not fits.any():
+        return None
+    best = int(np.where(fits, costs[1].max(axis=1), LARGEST_COST).argmin())
+    return tuple(map(int, cuts[best]))
+
+
+def _tracks(task: Task) -> list[Tracks] | None:
+    """Tracks among which the best split is, or ``None`` if they are too many or too long."""
+    layers, pipeline = task.layers, task.pipeline
+    count, p = len(layers), pipeline.devices
+    if pipeline.placement == "vee" and count <= EXACT_VEE:
+        return [vee_tracks(layers, pipeline)]
+    if pipeline.stages == 2 * p and count <= EXACT_LOOP:
+        # the most even second rounds first: a good value early makes the others short
+        seconds = sorted(range(p, count - p + 1), key=lambda x: abs(2 * x - count))
+        return [loop_tracks(layers, pipeline, second) for second in seconds]
+    return None
+
+
+def _exact(task: Task, tracks: Sequence[Tracks]) -> tuple[int, ...] | None:
+    """Cuts of the least value; ``None`` if no split fits."""
+
+    def within(track: Tracks, most: int) -> tuple[int, ...] | None:
+        limits = [(task.load, [most] * task.pipeline.devices), (task.memory, task.room)]
+        return track.cuts(limits)
+
+    best, low = _searched(task, 0), task.lower_bound()
+    value = LARGEST_COST if best is None else task.value(best)
+    for track in tracks:
+        if value == low:
+            break
+        found = within(track, value - 1)
+        floor = low
+        while found is not None:
+            best, value = found, task.value(found)
+            while floor < value and (found := within(track, (floor + value) // 2)) is None:
+                floor = (floor + value) // 2 + 1
+            if floor >= value:
+                break
+    return best
+
+
+def _searched(task: Task, kicks: int) -> tuple[int, ...] | None:
+    """Cuts that a local search finds; ``None`` if none of them fits or ties are broken."""
+    layers, stages = task.layers, task.pipeline.stages
+    masks, starts = cut_masks(layers, stages), []
+    for lines in (task.load, task.memory):
+        found = best_split(cost_of(lines), len(layers), stages, masks=masks)
+        if found is not None:
+            starts.append(improved(task, cuts_of(found.partition), kicks))
+    fit = [cuts for cuts in starts if not broken_ties(task, cuts)]
+    best = min(fit, key=task.value, default=None)
+    return None if best is None or task.value(best) >= LARGEST_COST else best
+
+
+def _taken_back(task: Task, cuts: Sequence[int], task_of: Callable[[Sequence[bool]], Task]) -> Task:
+    """The same split, recomputing on fewer stages: those that save most are taken back first."""
+    plain = task_of([False] * task.pipeline.stages)
+
+    def saved(stage: int) -> int:
+        begin, end = cuts[stage], cuts[stage + 1]
+        costs = [x.load[stage].at_end[end] - x.load[stage].at_begin[begin] for x in (task, plain)]
+        return int(costs[0] - costs[1])
+
+    for stage in sorted(range(task.pipeline.stages), key=saved, reverse=True):
+        flags = list(task.recompute)
+        flags[stage] = False
+        less = task_of(flags)
+        if less.value(cuts) <= task.value(cuts):
+            task = less
+    return task

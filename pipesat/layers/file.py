@@ -1,0 +1,278 @@
+"""Layers files, ``pipesat.layers/1``: every value checked, every complaint with its path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipesat.errors import BadInput
+from pipesat.files.atomic import write_file
+from pipesat.files.complaint import complaint
+from pipesat.files.problem_file import Amount
+from pipesat.files.strict_json import read_json
+from pipesat.layers.layer import AMOUNTS, Layer, Layers, Role, TieKind
+from pipesat.layers.recipe import Recipe
+from pipesat.placements import Costs
+
+FORMAT: Final = "pipesat.layers/1"
+LARGEST_FILE: Final = 64 << 20
+MOST_LAYERS: Final = 4096
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class CostsModel(_Model):
+    """Costs of a layer, or of its variant with recomputation; ``BW`` defaults to ``B + W``."""
+
+    F: Amount
+    B: Amount
+    W: Amount
+    BW: Amount | None = None
+    held_after_F: Amount = 0
+    held_after_B: Amount = 0
+
+
+class LayerModel(CostsModel):
+    """One entry of ``layers``; ``repeat`` of them in a row are named ``<name> <i>``."""
+
+    name: _Name | None = None
+    repeat: Annotated[int, Field(ge=1, le=MOST_LAYERS)] = 1
+    weights: Amount = 0
+    output: Amount = 0
+    role: Role = "block"
+    first: bool = False
+    last: bool = False
+    with_next: bool = False
+    fused: bool = False
+    tied_to: _Name | None = None
+    tie: TieKind = "same_device"
+    tied_weights: Amount | None = None
+    recompute: CostsModel | None = None
+
+
+class RecipeModel(_Model):
+    """``static``: what memory a weight takes."""
+
+    unit_bytes: Annotated[int, Field(ge=1, le=10**12)]
+    dtype: str = "bfloat16"
+    grad_dtype: str | None = None
+    optimizer: str = "adamw"
+    state_dtype: str | None = None
+    master_dtype: str | None = None
+
+
+class LayersModel(_Model):
+    """The whole document."""
+
+    format: Literal["pipesat.layers/1"]
+    name: str = ""
+    time_unit: str = ""
+    memory_unit: str = ""
+    size_unit: str = ""
+    reserve: Amount = 0
+    static: RecipeModel | None = None
+    layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
+
+
+def read_layers(path: str | Path) -> Layers:
+    """Read and validate a layers file.
+
+    Raises
+    ------
+    BadInput
+        With the file, the path of the value, the value and what would be right.
+    """
+    return parse_layers(read_json(Path(path), LARGEST_FILE), str(path))
+
+
+def parse_layers(document: object, source: str = "layers") -> Layers:
+    """Validate a layers document (what ``json.loads`` returns).
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_layers`.
+    """
+    if not isinstance(document, dict):
+        raise BadInput("expected a JSON object", source=source, value=document)
+    try:
+        model = LayersModel.model_validate(document)
+    except ValidationError as error:
+        raise complaint(error, LayersModel, source, _wanted) from None
+    found: list[Layer] = []
+    entry_of: dict[str, int] = {}
+    for number, entry in enumerate(model.layers):
+        if len(found) + entry.repeat > MOST_LAYERS:
+            expected = f"expected at most {MOST_LAYERS} layers in all"
+            where = f"layers[{number}].repeat"
+            raise BadInput(expected, source=source, where=where, value=entry.repeat)
+        for layer in _layers_of(entry, len(found)):
+            if layer.name in entry_of:
+                raise BadInput(
+                    f"expected another name, layers[{entry_of[layer.name]}] has this one",
+                    source=source, where=f"layers[{number}].name", value=layer.name,
+                )  # fmt: skip
+            entry_of[layer.name] = number
+            found.append(layer)
+    _check_ties(model, entry_of, source)
+    layers = Layers(
+        tuple(found), model.name, model.time_unit, model.memory_unit, model.size_unit,
+        model.reserve, _recipe(model, source),
+    )  # fmt: skip
+    _check_flags(layers, entry_of, source)
+    return layers
+
+
+def layers_document(layers: Layers) -> dict[str, Any]:
+    """Return a document that reads back as the same layers; defaults are left out."""
+    document: dict[str, Any] = {"format": FORMAT}
+    for key in ("name", "time_unit", "memory_unit", "size_unit", "reserve"):
+        if value := getattr(layers, key):
+            document[key] = value
+    if layers.recipe is not None:
+        recipe = layers.recipe
+        document["static"] = {
+            key: value
+            for key in RecipeModel.model_fields
+            if (value := getattr(recipe, key)) is not None
+        }
+    document["layers"] = [_entry(layer) for layer in layers.layers]
+    return document
+
+
+def write_layers(path: str | Path, layers: Layers) -> None:
+    """Write a layers file, one line per layer, all or nothing.
+
+    Raises
+    ------
+    BadInput
+        If the file cannot be written.
+    """
+    document = layers_document(layers)
+    rows = ",\n  ".join(json.dumps(entry) for entry in document.pop("layers"))
+    entries = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
+    text = "{\n" + ",\n".join([*entries, f' "layers": [\n  {rows}\n ]']) + "\n}\n"
+    write_file(Path(path), text.encode())
+
+
+def _layers_of(entry: LayerModel, begin: int) -> list[Layer]:
+    """Layers of one entry, the first of them number ``begin``."""
+    tied = entry.tied_weights if entry.tied_weights is not None else entry.weights
+    return [
+        Layer(
+            name=_name(entry, begin, i),
+            costs=_costs(entry),
+            weights=entry.weights,
+            output=entry.output,
+            role=entry.role,
+            first=entry.first,
+            last=entry.last,
+            with_next=entry.with_next,
+            fused=entry.fused,
+            tied_to=entry.tied_to or "",
+            tie=entry.tie,
+            tied_weights=tied if entry.tied_to is not None else 0,
+            recomputed=None if entry.recompute is None else _costs(entry.recompute),
+        )
+        for i in range(entry.repeat)
+    ]
+
+
+def _name(entry: LayerModel, begin: int, i: int) -> str:
+    if entry.name is None:
+        return f"layer {begin + i}"
+    return entry.name if "repeat" not in entry.model_fields_set else f"{entry.name} {i}"
+
+
+def _costs(model: CostsModel) -> Costs:
+    return Costs(model.F, model.B, model.W, model.BW, model.held_after_F, model.held_after_B)
+
+
+def _recipe(model: LayersModel, source: str) -> Recipe | None:
+    if model.static is None:
+        return None
+    try:
+        return Recipe(**model.static.model_dump())
+    except BadInput as error:
+        raise BadInput(
+            error.expected, source=source, where=error.where, value=error.value
+        ) from None
+
+
+def _check_ties(model: LayersModel, entry_of: dict[str, int], source: str) -> None:
+    for number, entry in enumerate(model.layers):
+        where = f"layers[{number}]"
+        given = entry.model_fields_set
+        if entry.tied_to is None:
+            for key in ("tie", "tied_weights"):
+                if key in given:
+                    raise BadInput("needs tied_to", source=source, where=f"{where}.{key}")
+            continue
+        if entry_of.get(entry.tied_to) in (None, number):
+            raise BadInput(
+                "expected the name of another layer",
+                source=source, where=f"{where}.tied_to", value=entry.tied_to,
+            )  # fmt: skip
+        if entry.tied_weights is not None and entry.tied_weights > entry.weights:
+            raise BadInput(
+                f"expected at most the layer's weights, {entry.weights}",
+                source=source, where=f"{where}.tied_weights", value=entry.tied_weights,
+            )  # fmt: skip
+
+
+def _check_flags(layers: Layers, entry_of: dict[str, int], source: str) -> None:
+    """Refuse flags that leave a single stage for all layers, or say nothing."""
+    first, last = layers.first_stage_until - 1, layers.last_stage_from
+    if first >= last:
+        which = "the same layer" if first == last else f"{layers.label(last)}, before it,"
+        raise BadInput(
+            f"{layers.label(first)} must be on the first stage but {which} on the last",
+            source=source, where=f"layers[{entry_of[layers.layers[first].name]}].first",
+        )  # fmt: skip
+    if layers.layers[-1].with_next:
+        where = f"layers[{entry_of[layers.layers[-1].name]}].with_next"
+        raise BadInput("the last layer has no next one", source=source, where=where)
+
+
+def _entry(layer: Layer) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": layer.name} | _costs_entry(layer.costs)
+    defaults = LayerModel.model_fields
+    for key in ("weights", "output", "role", "first", "last", "with_next", "fused"):
+        if (value := getattr(layer, key)) != defaults[key].default:
+            entry[key] = value
+    if layer.tied_to:
+        entry |= {
+            "tied_to": layer.tied_to, "tie": layer.tie, "tied_weights": layer.tied_weights,
+        }  # fmt: skip
+    if layer.recomputed is not None:
+        entry["recompute"] = _costs_entry(layer.recomputed)
+    return entry
+
+
+def _costs_entry(costs: Costs) -> dict[str, int]:
+    entry: dict[str, int] = {}
+    for key in AMOUNTS:
+        value = getattr(costs, key)
+        if value is not None and (value or key in ("F", "B", "W", "BW")):
+            entry[key] = value
+    return entry
+
+
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    """What would be right, where this format can say more than any other."""
+    if path == ("format",):
+        return f'"{FORMAT}"'
+    if kind.startswith(("int", "greater", "less")):
+        least = 1 if path[-1] in ("repeat", "unit_bytes") else 0
+        most = str(MOST_LAYERS) if path[-1] == "repeat" else "10^12"
+        return f"an integer from {least} to {most}"
+    if kind == "string_too_short":
+        return "a name"
+    return f"one of {context.get('expected')}" if kind == "literal_error" else None

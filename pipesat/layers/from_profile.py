@@ -1,0 +1,108 @@
+"""Layers from a measured profile: one layer each, its weights as the memory that training takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
+
+from pipesat.layers.layer import Layer, Layers, Role
+from pipesat.layers.pipeline import Delay
+from pipesat.placements import Costs
+from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
+from pipesat.profile.delays import delay_of
+from pipesat.profile.file import LinksModel, ParametersModel, Profile
+from pipesat.profile.problem import SPLIT_LIMIT, fused_because, memory_unit_of, time_unit_of
+from pipesat.profile.static import Training, static_memory
+
+
+def layers_of_profile(
+    profile: Profile,
+    training: Training | None = None,
+    *,
+    statistic: Statistic = "median",
+    split_limit: float = SPLIT_LIMIT,
+) -> Layers:
+    """Turn a profile's layers into layers.
+
+    ``weights`` is the memory of weights, gradients, optimizer and buffers. ``reserve`` is the
+    training's and the largest transient of any op of any layer: every device keeps that much. A
+    layer is ``fused`` where :func:`pipesat.profile.problem.fused_because` has a reason. Shared
+    parameters may have a copy on each device. Receive buffers are in nothing here: they depend on
+    where stages begin (``problem from-profile`` counts them).
+    """
+    run = training or Training()
+    parts = [
+        costs_of_stage(profile, range(k, k + 1), statistic) for k in range(len(profile.layers))
+    ]
+    time_unit, per_us = time_unit_of([part.F for part in parts])
+    memory_unit, unit = memory_unit_of([part.held_after_F for part in parts])
+    tied: dict[int, tuple[int, ParametersModel]] = {}
+    for shared in profile.tied:
+        first, *others = sorted(shared.layers)
+        for other in others:
+            tied.setdefault(other, (first, shared.parameter))
+
+    def weights(part: StageCosts) -> int:
+        taken = static_memory(profile, [part], replace(run, receive="torch"), 0, [False])
+        whole = taken.weights + taken.gradients + taken.optimizer + taken.buffers
+        return ceil(whole / unit)
+
+    def layer(number: int, part: StageCosts, label: str) -> Layer:
+        first, shared = tied.get(number, (None, None))
+        shares = None if shared is None else replace(part, parameters=(shared,), buffers=0)
+        return Layer(
+            name=label,
+            costs=_costs(part, per_us, unit),
+            weights=weights(part),
+            output=part.output_bytes,
+            role=_role(number, profile, part),
+            fused=bool(fused_because(part, split_limit)),
+            tied_to="" if first is None else labels[first],
+            tie="same_device" if first is None else "copies",
+            tied_weights=0 if shares is None else min(weights(shares), weights(part)),
+        )
+
+    labels = _different([layer.name for layer in profile.layers])
+    transient = max(
+        max(part.transient.F, part.transient.B, part.transient.W, part.transient.BW)
+        for part in parts
+    )
+    return Layers(
+        tuple(layer(k, part, labels[k]) for k, part in enumerate(parts)),
+        name=profile.name, time_unit=time_unit, memory_unit=memory_unit, size_unit="B",
+        reserve=ceil((transient + run.reserve) / unit),
+    )  # fmt: skip
+
+
+def measured_delay(links: LinksModel, per_us: int = 1) -> Delay:
+    """Delay of a link by size in bytes, from measured ones; ``per_us`` time units are 1 us."""
+    return lambda size: round(delay_of(links, size) * per_us)
+
+
+def _costs(part: StageCosts, per_us: int, unit: int) -> Costs:
+    times = {kind: round(getattr(part, kind) * per_us) for kind in ("F", "B", "W", "BW")}
+    held = {kind: ceil(getattr(part, kind) / unit) for kind in ("held_after_F", "held_after_B")}
+    return Costs(**times, **held)
+
+
+def _role(number: int, profile: Profile, part: StageCosts) -> Role:
+    """The ends that are no block: an embedding is fed with integers, a head is of its own kind."""
+    kinds = [layer.kind for layer in profile.layers]
+    if kinds.count(kinds[number]) > 1 or len(kinds) < 3:
+        return "block"
+    if number == 0 and part.no_split:
+        return "embedding"
+    return "head" if number == len(kinds) - 1 else "block"
+
+
+def _different(names: Iterable[str]) -> list[str]:
+    """The same names, a number added where one stands twice."""
+    found: list[str] = []
+    for name in names:
+        again, text = 1, name or "layer"
+        while text in found:
+            again += 1
+            text = f"{name or 'layer'} {again}"
+        found.append(text)
+    return found

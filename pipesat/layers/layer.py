@@ -1,0 +1,146 @@
+"""Layers of a model: costs, weights, outputs, and what ties them to a stage. Pure data.
+
+Layers come from :func:`pipesat.layers.file.parse_layers`, which checks every value, or from a
+profile (:mod:`pipesat.layers.from_profile`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
+
+from pipesat.layers.recipe import Recipe
+from pipesat.placements import Costs
+
+Role: TypeAlias = Literal["embedding", "block", "mtp", "head"]
+TieKind: TypeAlias = Literal["same_device", "copies"]
+
+AMOUNTS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
+"""What a layer costs: four times, two amounts of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: what it costs, and where it may lie.
+
+    Attributes
+    ----------
+    costs, recomputed
+        Costs as it is, and with its activations computed again in the backward (``None``: it has
+        no such variant, and costs the same on a stage that recomputes).
+    weights
+        Amount of weights; what memory it takes, the recipe of :class:`Layers` says.
+    output
+        Size of what it hands to the next layer, in size units: what a link transfers.
+    role
+        What frameworks call it: layout strings tell these four apart.
+    first, last
+        It must lie on the first, on the last stage.
+    with_next
+        It must lie on the same stage as the layer after it.
+    fused
+        Its backward cannot be split, so that of its stage neither.
+    tied_to, tie, tied_weights
+        Name of an earlier or later layer that shares ``tied_weights`` of its weights; and whether
+        both must lie on one device, or may each have a copy.
+    """
+
+    name: str
+    costs: Costs
+    weights: int = 0
+    output: int = 0
+    role: Role = "block"
+    first: bool = False
+    last: bool = False
+    with_next: bool = False
+    fused: bool = False
+    tied_to: str = ""
+    tie: TieKind = "same_device"
+    tied_weights: int = 0
+    recomputed: Costs | None = None
+
+    def amount(self, kind: str, *, recompute: bool = False) -> int:
+        """One of :data:`AMOUNTS`; BW defaults to B + W."""
+        costs = self.recomputed if recompute and self.recomputed is not None else self.costs
+        value = getattr(costs, kind)
+        return int(costs.B + costs.W if value is None else value)
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Layers ``one`` and ``other`` share weights of ``memory`` memory units, gradients included."""
+
+    one: int
+    other: int
+    copies: bool
+    memory: int
+
+
+@dataclass(frozen=True)
+class Layers:
+    """All layers of a model, in order.
+
+    Times are in ``time_unit``, held amounts and ``reserve`` (what every device keeps besides) in
+    ``memory_unit``, outputs in ``size_unit``. Without a ``recipe``, weights are memory units that
+    weights, gradients and optimizer take together.
+    """
+
+    layers: tuple[Layer, ...]
+    name: str = ""
+    time_unit: str = ""
+    memory_unit: str = ""
+    size_unit: str = ""
+    reserve: int = 0
+    recipe: Recipe | None = None
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def label(self, layer: int) -> str:
+        """Name of a layer for messages: ``layer 17 (head)``."""
+        name = self.layers[layer].name
+        return f"layer {layer}" if name == f"layer {layer}" else f"layer {layer} ({name})"
+
+    def amounts(self, kind: str, *, recompute: bool = False) -> tuple[int, ...]:
+        """One of :data:`AMOUNTS` of every layer."""
+        return tuple(layer.amount(kind, recompute=recompute) for layer in self.layers)
+
+    @property
+    def recomputable(self) -> bool:
+        """Whether any layer has a variant with recomputation."""
+        return any(layer.recomputed is not None for layer in self.layers)
+
+    @cached_property
+    def static(self) -> tuple[int, ...]:
+        """Memory that every layer's weights, gradients and optimizer take, in memory units."""
+        return tuple(self._memory_of(layer.weights) for layer in self.layers)
+
+    @cached_property
+    def ties(self) -> tuple[Tie, ...]:
+        """Pairs of layers that share weights."""
+        number = {layer.name: i for i, layer in enumerate(self.layers)}
+        return tuple(
+            Tie(number[x.tied_to], i, x.tie == "copies", self._memory_of(x.tied_weights))
+            for i, x in enumerate(self.layers)
+            if x.tied_to
+        )
+
+    @cached_property
+    def may_cut(self) -> tuple[bool, ...]:
+        """Whether a stage may begin with layer k, k from 0 to L (the end)."""
+        inside = (not layer.with_next for layer in self.layers[:-1])
+        return (True, *inside, True)
+
+    @cached_property
+    def first_stage_until(self) -> int:
+        """The first stage has at least this many layers."""
+        return max((i + 1 for i, layer in enumerate(self.layers) if layer.first), default=0)
+
+    @cached_property
+    def last_stage_from(self) -> int:
+        """The last stage begins with this layer or an earlier one."""
+        return min((i for i, x in enumerate(self.layers) if x.last), default=len(self.layers))
+
+    def _memory_of(self, weights: int) -> int:
+        return weights if self.recipe is None else self.recipe.memory(weights)

@@ -1,0 +1,138 @@
+"""What layers are cut for: a placement on devices, their memory, their links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+from typing import Literal, TypeAlias
+
+from pipesat.errors import BadInput, NotApplicable
+from pipesat.placements import per_device, stage_count
+from pipesat.problem import Backward
+
+Delay: TypeAlias = Callable[[int], int]
+"""Size units of a transfer -> time units."""
+PlacementName: TypeAlias = Literal["chain", "loop", "vee"]
+
+
+def no_delay(size: int) -> int:
+    """Every transfer takes no time."""
+    del size
+    return 0
+
+
+def link_delay(latency: int, bandwidth: int | Fraction | None = None) -> Delay:
+    """Delay of ``latency + ceil(size / bandwidth)``; bandwidth in size units per time unit.
+
+    Raises
+    ------
+    BadInput
+        If the latency is negative or the bandwidth not above 0.
+    """
+    if latency < 0:
+        raise BadInput("expected at least 0", where="latency", value=latency)
+    if bandwidth is not None and bandwidth <= 0:
+        raise BadInput("expected more than 0", where="bandwidth", value=bandwidth)
+    return lambda size: latency + (0 if bandwidth is None else ceil(Fraction(size) / bandwidth))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Devices and how S stages lie on p of them (:mod:`pipesat.placements` has the formulas).
+
+    Attributes
+    ----------
+    placement, chunks
+        ``chain`` (S = p), ``loop`` (S = p ``chunks``) or ``vee`` (S = 2 p).
+    memory
+        Capacity, one for all devices or one each; ``None``: unlimited.
+    delay
+        Delay of a link by the size of what it transfers.
+    """
+
+    devices: int
+    microbatches: int
+    placement: PlacementName = "chain"
+    chunks: int = 2
+    memory: int | Sequence[int | None] | None = None
+    delay: Delay = no_delay
+    backward: Backward = "either"
+    overlap: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("devices", "microbatches", "chunks"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise BadInput("expected a whole number of at least 1", where=field, value=value)
+        if self.placement not in ("chain", "loop", "vee"):
+            raise BadInput("expected chain, loop or vee", where="placement", value=self.placement)
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+        return stage_count(self.placement, self.devices, self.chunks)
+
+    @cached_property
+    def homes(self) -> tuple[int, ...]:
+        """Device of every stage."""
+        there = range(self.devices)
+        if self.placement == "vee":
+            return (*there, *reversed(there))
+        return (*there,) * (self.stages // self.devices)
+
+    @cached_property
+    def stages_on(self) -> tuple[tuple[int, ...], ...]:
+        """Stages of every device."""
+        return tuple(
+            tuple(s for s, home in enumerate(self.homes) if home == device)
+            for device in range(self.devices)
+        )
+
+    @cached_property
+    def capacities(self) -> tuple[int | None, ...]:
+        """Capacity of every device.
+
+        Raises
+        ------
+        BadInput
+            If ``memory`` has not one value per device.
+        """
+        return tuple(per_device(self.memory, self.devices, "memory"))
+
+
+def one_in_flight(pipeline: Pipeline) -> tuple[int, ...]:
+    """One microbatch per stage: what no schedule can do without."""
+    return (1,) * pipeline.stages
+
+
+def in_flight_1f1b(pipeline: Pipeline) -> tuple[int, ...]:
+    """Microbatches per stage between F and the end of the backward when a device holds most.
+
+    Chain: ``min(m, p - s)`` (Narayanan et al., SC 2021, section 2.2). Loop: of the ``2 (p - 1 - d)
+    + (v - 1) p + 1`` chunks that interleaved 1F1B runs ahead on device d, in groups of p
+    microbatches (section 2.2.2), those of each stage.
+
+    Raises
+    ------
+    NotApplicable
+        In a V, which 1F1B does not run on.
+    """
+    p, m = pipeline.devices, pipeline.microbatches
+    if pipeline.placement == "vee":
+        raise NotApplicable("1F1B does not run in a V")
+    v = pipeline.stages // p
+    if v == 1:
+        return tuple(min(m, p - s) for s in range(p))
+    ahead = [[0] * v for _ in range(p)]
+    for device, held in enumerate(ahead):
+        left = 2 * (p - 1 - device) + (v - 1) * p + 1
+        for begin in range(0, m, p):
+            group = min(p, m - begin)
+            for chunk in range(v):
+                taken = min(group, left)
+                held[chunk] += taken
+                left -= taken
+    return tuple(ahead[s % p][s // p] for s in range(p * v))

@@ -1,0 +1,179 @@
+"""Where stages may begin and end: flags, ties and the number of layers; broken rules explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipesat.errors import BadInput
+from pipesat.layers.layer import Layers, Tie
+from pipesat.layers.pipeline import Pipeline
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+def check_partition(
+    layers: Layers, partition: Sequence[range], homes: Sequence[int], source: str = ""
+) -> None:
+    """Pass if the stages hold every layer once, in order, and keep flags and ties.
+
+    Parameters
+    ----------
+    partition
+        Layers of every stage; a stage may be empty, as in hand-written layouts.
+    homes
+        Device of every stage.
+
+    Raises
+    ------
+    BadInput
+        Naming the layer and the stage.
+    """
+    if len(partition) != len(homes):
+        raise BadInput(
+            f"{len(partition)} stages, expected {len(homes)}", source=source, where="stages"
+        )
+    stage_of: dict[int, int] = {}
+    for stage, part in enumerate(partition):
+        for layer in part:
+            if not 0 <= layer < len(layers):
+                raise BadInput(
+                    f"there is no layer {layer}, expected 0 to {len(layers) - 1}",
+                    source=source, where=f"stage {stage}",
+                )  # fmt: skip
+            if layer in stage_of:
+                raise BadInput(
+                    f"{layers.label(layer)} is on stage {stage_of[layer]} too, expected once",
+                    source=source, where=f"stage {stage}",
+                )  # fmt: skip
+            stage_of[layer] = stage
+    for layer in range(len(layers)):
+        if layer not in stage_of:
+            raise BadInput(f"{layers.label(layer)} is on no stage", source=source)
+        if layer and stage_of[layer - 1] > stage_of[layer]:
+            raise BadInput(
+                f"{layers.label(layer)} is on stage {stage_of[layer]}, {layers.label(layer - 1)} "
+                f"before it on stage {stage_of[layer - 1]}: expected layers in order",
+                source=source,
+            )  # fmt: skip
+    for broken in _broken_flags(layers, [stage_of[k] for k in range(len(layers))], len(partition)):
+        raise BadInput(broken, source=source)
+    for tie in layers.ties:
+        devices = homes[stage_of[tie.one]], homes[stage_of[tie.other]]
+        if devices[0] != devices[1] and not tie.copies:
+            raise BadInput(tie_explained(layers, tie, devices), source=source)
+
+
+def _broken_flags(layers: Layers, stage_of: Sequence[int], stages: int) -> Iterator[str]:
+    for number, (layer, stage) in enumerate(zip(layers.layers, stage_of, strict=True)):
+        name = layers.label(number)
+        if layer.first and stage != 0:
+            yield f"{name} must be on the first stage, it is on stage {stage}"
+        if layer.last and stage != stages - 1:
+            yield f"{name} must be on the last stage ({stages - 1}), it is on stage {stage}"
+        if layer.with_next and stage != stage_of[number + 1]:
+            after = layers.label(number + 1)
+            yield f"{name} must be with {after}, they are on stages {stage}, {stage_of[number + 1]}"
+
+
+def tie_explained(layers: Layers, tie: Tie, devices: tuple[int, int]) -> str:
+    """Why tied layers on two devices are refused, and what can be done."""
+    return (
+        f"{layers.label(tie.one)} and {layers.label(tie.other)} share weights, but lie on devices "
+        f"{devices[0]} and {devices[1]}: put them on one device (a vee has the first and the last "
+        'stage together), or say "tie": "copies" if each may have a copy whose gradients your '
+        "training loop sums"
+    )
+
+
+def check_counts(layers: Layers, stages: int) -> None:
+    """Pass if there are layers, and places to cut between them, for so many stages.
+
+    Raises
+    ------
+    BadInput
+        With both numbers.
+    """
+    if len(layers) < stages:
+        raise BadInput(
+            f"{stages} stages, but only {len(layers)} layers: expected at most one stage per layer",
+            where="stages",
+        )
+    first, last = max(layers.first_stage_until, 1), min(layers.last_stage_from, len(layers) - 1)
+    places = [k for k in range(first, last + 1) if layers.may_cut[k]]
+    if len(places) < stages - 1:
+        raise BadInput(
+            f"{stages} stages need {stages - 1} cuts, but first, last and with_next leave "
+            f"{len(places)} places for them",
+            where="stages",
+        )
+
+
+def cut_masks(layers: Layers, stages: int) -> Mask:
+    """Where cut c (the begin of stage c, the end of stage c - 1) may lie: bool (S + 1, L + 1).
+
+    It knows flags, not ties: :func:`tie_masks`.
+    """
+    count = len(layers)
+    masks = np.tile(np.array(layers.may_cut), (stages + 1, 1))
+    masks[0] = np.arange(count + 1) == 0
+    masks[stages] = np.arange(count + 1) == count
+    if stages > 1:
+        masks[1, : layers.first_stage_until] = False
+        masks[stages - 1, layers.last_stage_from + 1 :] = False
+    return masks
+
+
+def same_stage(layers: Layers, masks: Mask) -> Mask:
+    """Masks for one stage per device: tied layers on one device are on one stage."""
+    masks = masks.copy()
+    for tie in layers.ties:
+        if not tie.copies:
+            low, high = sorted((tie.one, tie.other))
+            masks[:, low + 1 : high + 1] = False
+    return masks
+
+
+def cuts_of(partition: Sequence[range]) -> tuple[int, ...]:
+    """Begin of every stage, and the end of the last.
+
+    Raises
+    ------
+    ValueError
+        If a stage does not begin where the one before it ends.
+    """
+    cuts = (0, *(part.stop for part in partition))
+    if any(part.start != begin for part, begin in zip(partition, cuts, strict=False)):
+        raise ValueError("the stages are not contiguous")
+    return cuts
+
+
+def partition_of(cuts: Sequence[int]) -> tuple[range, ...]:
+    """Stages between cuts."""
+    return tuple(range(begin, end) for begin, end in pairwise(cuts))
+
+
+def neighbours(
+    layers: Layers, partition: Sequence[range], pipeline: Pipeline
+) -> Iterator[tuple[range, ...]]:
+    """Partitions with one layer moved across one boundary: at most 2 (S - 1), all rules kept.
+
+    Layers that must stay together move together. Memory is not looked at.
+    """
+    cuts = cuts_of(partition)
+    for number in range(1, len(cuts) - 1):
+        for step in (-1, 1):
+            place = cuts[number] + step
+            while 0 < place < len(layers) and not layers.may_cut[place]:
+                place += step
+            if cuts[number - 1] < place < cuts[number + 1]:
+                moved = partition_of((*cuts[:number], place, *cuts[number + 1 :]))
+                try:
+                    check_partition(layers, moved, pipeline.homes)
+                except BadInput:
+                    continue
+                yield moved

@@ -1,0 +1,130 @@
+"""The best contiguous split under any cost of a stage: an exact dynamic programme.
+
+``best[s][b] = min over a < b of combine(best[s - 1][a], cost(a, b, s - 1))`` with combine max or
+sum; all stages have a layer. O(S L^2) elementary steps, as numpy arrays of at most L x L.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipesat.errors import BadInput
+from pipesat.layers.rules import Mask, partition_of
+
+Ints: TypeAlias = NDArray[np.int64]
+StageCost: TypeAlias = Callable[[Ints, Ints, int], NDArray[Any]]
+"""(a, b, s) -> cost of layers a to b - 1 as stage s; a is an array (n, 1), b one of (1, k)."""
+Combine: TypeAlias = Literal["max", "sum"]
+
+FORBIDDEN: Final = 1 << 61
+"""What a stage costs that must not be; a split that has such a stage is none."""
+LARGEST_COST: Final = 1 << 60
+MOST_LAYERS: Final = 4096
+_NARROWEST: Final = 64  # below, numpy's calls take longer than what they compute
+
+
+@dataclass(frozen=True)
+class Split:
+    """A partition and its cost.
+
+    Attributes
+    ----------
+    value, lower_bound
+        Its cost in the terms that were asked for, and what no partition can be below. It is proven
+        best where they are equal.
+    recompute
+        Which stages compute activations again; empty: none.
+    """
+
+    partition: tuple[range, ...]
+    value: int
+    lower_bound: int
+    recompute: tuple[bool, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether no partition costs less."""
+        return self.value == self.lower_bound
+
+
+def best_split(
+    cost: StageCost | NDArray[Any],
+    layers: int,
+    stages: int,
+    *,
+    combine: Combine = "max",
+    masks: Mask | None = None,
+    longest: int | None = None,
+) -> Split | None:
+    """Return a split of least cost, or ``None`` if every split has a forbidden stage.
+
+    Parameters
+    ----------
+    cost
+        A function (see :data:`StageCost`), or an array (L + 1, L + 1) for all stages. Integers from
+        0; :data:`FORBIDDEN` or more for what must not be.
+    combine
+        Whether the largest stage counts or the sum of all.
+    masks
+        Where cut c may lie, bool (S + 1, L + 1), as :func:`pipesat.layers.rules.cut_masks` gives
+        it; ``None``: anywhere.
+    longest
+        Longer stages need not be looked at, if that is known: takes O(S L longest) then.
+
+    Raises
+    ------
+    BadInput
+        If there are fewer layers than stages, or more than 4096 layers.
+
+    Notes
+    -----
+    Of several best splits, the last stages are as large as they can be.
+    """
+    if not 1 <= stages <= layers:
+        expected = f"expected from 1 to {layers}, the number of layers"
+        raise BadInput(expected, where="stages", value=stages)
+    if layers > MOST_LAYERS:
+        raise BadInput(f"expected at most {MOST_LAYERS}", where="layers", value=layers)
+    of = _function(cost) if isinstance(cost, np.ndarray) else cost
+    allowed = np.ones((stages + 1, layers + 1), dtype=bool) if masks is None else masks
+    empty = np.where(np.tri(layers + 1, dtype=bool), FORBIDDEN, 0)  # a stage has a layer: a < b
+    width = layers if longest is None else max(longest, _NARROWEST)
+    best = [np.where(np.arange(layers + 1) == 0, 0, FORBIDDEN)]
+    for stage in range(stages):
+        # a stage must leave a layer for each one before and after it
+        ends = np.full(layers + 1, FORBIDDEN)
+        for left in range(stage + 1, layers - stages + stage + 2, width):
+            columns = slice(left, min(left + width, layers - stages + stage + 2))
+            rows = slice(max(stage, left - width), columns.stop - 1)
+            table = _joined(of, best[-1], rows, columns, stage, combine)
+            np.maximum(table, empty[rows, columns], out=table)
+            ends[columns] = table.min(axis=0)
+        best.append(np.where(allowed[stage + 1], np.minimum(ends, FORBIDDEN), FORBIDDEN))
+    value = int(best[-1][layers])
+    if value >= FORBIDDEN:
+        return None
+    cuts = [layers]
+    for stage in reversed(range(stages)):
+        rows, column = slice(stage, cuts[-1]), slice(cuts[-1], cuts[-1] + 1)
+        cuts.append(stage + int(_joined(of, best[stage], rows, column, stage, combine).argmin()))
+    return Split(partition_of(cuts[::-1]), value, value)
+
+
+def _joined(
+    cost: StageCost, best: Ints, rows: slice, columns: slice, stage: int, combine: Combine
+) -> Ints:
+    """Cost up to b (columns) if the stage begins with a (rows)."""
+    a = np.arange(rows.start, rows.stop)[:, None]
+    b = np.arange(columns.start, columns.stop)[None, :]
+    costs = np.asarray(cost(a, b, stage), dtype=np.int64)
+    before = best[rows, None]
+    return np.maximum(before, costs) if combine == "max" else before + costs
+
+
+def _function(costs: NDArray[Any]) -> StageCost:
+    return lambda a, b, _: costs[a, b]

@@ -1,0 +1,140 @@
+"""A problem from layers and a partition: costs added up, links and static memory from the layers.
+
+Every stage's amounts are the sums over its layers; a stage without layers costs nothing and passes
+on what it gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from pipesat.errors import BadInput
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.layers.layer import AMOUNTS, Layers
+from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.rules import check_partition
+from pipesat.problem import Problem
+
+
+def problem_of_split(
+    layers: Layers,
+    partition: Sequence[range],
+    pipeline: Pipeline,
+    *,
+    recompute: Sequence[bool] = (),
+    name: str | None = None,
+) -> Problem:
+    """Return the problem of a partition.
+
+    Parameters
+    ----------
+    recompute
+        Which stages compute their activations again; empty: none.
+    name
+        The problem's name; the layers' own unless given.
+
+    Raises
+    ------
+    BadInput
+        If the partition loses or doubles layers, or breaks a flag or a tie; if a stage's amount is
+        beyond what a problem can hold.
+    """
+    document = problem_document(layers, partition, pipeline, recompute=recompute, name=name)
+    return parse_problem(document, "problem of layers")
+
+
+def problem_document(
+    layers: Layers,
+    partition: Sequence[range],
+    pipeline: Pipeline,
+    *,
+    recompute: Sequence[bool] = (),
+    name: str | None = None,
+) -> dict[str, Any]:
+    """Return the problem's document; see :func:`problem_of_split`."""
+    check_partition(layers, partition, pipeline.homes)
+    again = tuple(recompute) or (False,) * len(partition)
+    if len(again) != len(partition):
+        raise BadInput(
+            f"{len(again)} values, expected {len(partition)}, one per stage", where="recompute"
+        )
+    document: dict[str, Any] = {"format": FORMAT}
+    texts = {
+        "name": layers.name if name is None else name,
+        "time_unit": layers.time_unit,
+        "memory_unit": layers.memory_unit,
+    }
+    document |= {key: text for key, text in texts.items() if text}
+    static = static_of_devices(layers, partition, pipeline)
+    document |= {
+        "microbatches": pipeline.microbatches,
+        "devices": [
+            ({} if capacity is None else {"memory": capacity}) | {"static": taken}
+            for capacity, taken in zip(pipeline.capacities, static, strict=True)
+        ],
+        "stages": [
+            {"device": home}
+            | {
+                kind: sum(layers.layers[k].amount(kind, recompute=flag) for k in part)
+                for kind in AMOUNTS
+            }
+            | _backward(layers, part, pipeline)
+            for part, home, flag in zip(partition, pipeline.homes, again, strict=True)
+        ],
+        "comm": _comm(layers, partition, pipeline),
+    }
+    if pipeline.overlap is not None:
+        document["overlap"] = {"FB": list(pipeline.overlap)}
+    return document
+
+
+def static_of_devices(
+    layers: Layers, partition: Sequence[range], pipeline: Pipeline
+) -> tuple[int, ...]:
+    """Static memory of every device: its layers' weights, shared ones once, and the reserve."""
+    device_of = _device_of(partition, pipeline)
+    static = [layers.reserve] * pipeline.devices
+    for layer, home in device_of.items():
+        static[home] += layers.static[layer]
+    for tie in layers.ties:
+        if device_of[tie.one] == device_of[tie.other]:
+            static[device_of[tie.one]] -= tie.memory
+    return tuple(static)
+
+
+def remarks(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> tuple[str, ...]:
+    """What the numbers do not say: shared weights with a copy on several devices."""
+    device_of = _device_of(partition, pipeline)
+    return tuple(
+        f"{layers.label(tie.one)} and {layers.label(tie.other)} share weights and lie on devices "
+        f"{device_of[tie.one]} and {device_of[tie.other]}: each has a copy, counted in its static "
+        "memory; the time to sum their gradients is in no schedule"
+        for tie in layers.ties
+        if device_of[tie.one] != device_of[tie.other]
+    )
+
+
+def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]:
+    return {
+        layer: home for part, home in zip(partition, pipeline.homes, strict=True) for layer in part
+    }
+
+
+def _backward(layers: Layers, part: range, pipeline: Pipeline) -> dict[str, str]:
+    if any(layers.layers[k].fused for k in part):
+        return {"backward": "fused"}
+    return {} if pipeline.backward == "either" else {"backward": pipeline.backward}
+
+
+def _comm(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> dict[str, Any]:
+    """One default where all delays are equal, else an edge per pair of stages."""
+    delays = []
+    for before, _ in pairwise(partition):
+        size = layers.layers[before.stop - 1].output if before.stop else 0
+        delays.append(pipeline.delay(size))
+    if len(set(delays)) <= 1:
+        return {"default": delays[0] if delays else 0}
+    edges = [{"src": s, "dst": s + 1, "F": delay, "B": delay} for s, delay in enumerate(delays)]
+    return {"default": max(delays), "edges": edges}
