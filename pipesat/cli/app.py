@@ -21,6 +21,7 @@ from pipesat.cli.run import run
 from pipesat.cli.show import show
 from pipesat.cli.solve import solve
 from pipesat.cli.steps import steps
+from pipesat.cli.sweep import sweep
 from pipesat.cli.timeline import app as timeline_app
 
 app = typer.Typer(
@@ -53,6 +54,7 @@ def _root(
 for command in (solve, compare, baseline, check, export, show, steps, risk, profile, parity):
     app.command()(command)
 app.command()(run)
+app.command()(sweep)
 app.command()(doctor)
 app.command("import")(import_)
 app.add_typer(layers_app, name="layers")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 
 from pipesat.errors import BadInput
+from pipesat.new_problem import costs_of as from_numbers
+from pipesat.new_problem import share_of_1f1b
 from pipesat.placements import Costs
+
+__all__ = ["costs_of", "numbers", "ratio", "share_of_1f1b"]
 
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _RATIO = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
-_SHARE_OF_1F1B = re.compile(r"1f1b(?:\*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
 
 def numbers(option: str, text: str) -> int | list[int]:
@@ -45,12 +47,6 @@ def ratio(option: str, text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def share_of_1f1b(text: str) -> Fraction | None:
-    """Read ``1f1b*0.75`` (``1f1b`` is all of it); ``None`` if it is something else."""
-    match = _SHARE_OF_1F1B.fullmatch(text.lower().replace(" ", ""))
-    return None if match is None else Fraction(match[1] or 1)
-
-
 def costs_of(options: Mapping[str, str | None], layers: int | None, stages: int) -> list[Costs]:
     """Return the costs of layers, or of ``stages`` stages where nothing speaks of layers.
 
@@ -63,24 +59,7 @@ def costs_of(options: Mapping[str, str | None], layers: int | None, stages: int)
         If a text is unreadable, or lists differ in length.
     """
     given = {field: numbers(_option(field), text) for field, text in options.items() if text}
-    count, because = layers, "--layers"
-    for field, values in given.items():
-        if isinstance(values, list):
-            if count is not None and len(values) != count:
-                raise BadInput(
-                    f"{len(values)} numbers, expected {count} as {because} says, or one for all",
-                    where=_option(field),
-                )
-            count, because = len(values), _option(field) if layers is None else because
-    entries = stages if count is None else count
-    columns = {
-        field: values if isinstance(values, list) else [values] * entries
-        for field, values in given.items()
-    }
-    return [
-        Costs(**{field: column[entry] for field, column in columns.items()})
-        for entry in range(entries)
-    ]
+    return from_numbers(given, layers, stages, _option)
 
 
 def _option(field: str) -> str:

@@ -12,9 +12,7 @@ import typer
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pipesat.placements import Costs, Setting
+    from pipesat.new_problem import CapacityChoice
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -140,7 +138,8 @@ def new(
     Lists that are longer than there are stages are of layers.
     """
     from pipesat.cli.costs import costs_of, numbers, ratio
-    from pipesat.placements import PLACEMENTS, Setting
+    from pipesat.new_problem import problem_document, stages_of
+    from pipesat.placements import Setting
 
     setting = Setting(
         devices=devices,
@@ -162,10 +161,11 @@ def new(
         "held_after_F": held_after_f,
         "held_after_B": held_after_b,
     }
-    costs = costs_of(texts, layers, _stages(placement, devices, v))
-    document = PLACEMENTS[placement.value](costs, setting, v, split.value)
-    if memory is not None:
-        _set_memory(document, memory, costs, setting, split)
+    stages = stages_of(placement.value, devices, v, "--chunks")
+    document = problem_document(
+        costs_of(texts, layers, stages), setting, placement.value, v, split.value,
+        _memory(memory), "--memory",
+    )  # fmt: skip
     write_problem(document, output, "problem new")
 
 
@@ -177,35 +177,13 @@ def _chunks(placement: PlacementName, chunks: int | None) -> int:
     return chunks or 2
 
 
-def _stages(placement: PlacementName, devices: int, chunks: int) -> int:
-    """How many stages the layers are cut into."""
-    from pipesat.errors import BadInput
-    from pipesat.files.problem_file import MOST_STAGES
-    from pipesat.placements import stage_count
-
-    stages = stage_count(placement.value, devices, chunks)
-    if stages > MOST_STAGES:
-        raise BadInput(f"{stages} stages, expected at most {MOST_STAGES}", where="--chunks")
-    return stages
-
-
-def _set_memory(
-    document: dict[str, Any], text: str, costs: Sequence[Costs], setting: Setting, split: SplitName
-) -> None:
-    """Give every device its capacity; a share of 1F1B's peak comes on top of its static memory."""
+def _memory(text: str | None) -> CapacityChoice:
     from pipesat.cli.costs import numbers, share_of_1f1b
-    from pipesat.placements import peak_of_1f1b, per_device
 
+    if text is None:
+        return None
     share = share_of_1f1b(text)
-    if share is None:
-        capacities = per_device(numbers("--memory", text), setting.devices, "--memory")
-    else:
-        peak = round(share * peak_of_1f1b(costs, setting, split.value))
-        capacities = [device.get("static", 0) + peak for device in document["devices"]]
-    document["devices"] = [
-        {"memory": capacity} | device
-        for capacity, device in zip(capacities, document["devices"], strict=True)
-    ]
+    return numbers("--memory", text) if share is None else share
 
 
 def write_problem(document: dict[str, Any], output: Path | None, source: str) -> None:

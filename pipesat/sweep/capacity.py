@@ -1,0 +1,96 @@
+"""Capacities as a sweep's ``memory`` axis has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pipesat.amounts import amount
+from pipesat.errors import BadInput
+from pipesat.files.problem_file import MOST, parse_problem
+from pipesat.new_problem import share_of_1f1b
+from pipesat.placements import Costs, Setting, peak_of_1f1b, per_device
+
+if TYPE_CHECKING:
+    from pipesat.problem import Problem
+
+UNLIMITED: Final = "unlimited"
+_EXPECTED: Final = (
+    'expected an integer, a list with one per device, "unlimited", a share as "1f1b*0.75", '
+    'or for profiles an amount as "40GiB"'
+)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """An amount that was given with its unit."""
+
+    count: int
+
+
+Capacity: TypeAlias = int | list[int] | Fraction | Bytes | None
+"""In the problem's unit, one or one per device; a share of 1F1B's peak; bytes; unlimited."""
+
+
+def read_capacity(value: object, where: str = "memory", source: str = "") -> Capacity:
+    """Read one value of the ``memory`` axis.
+
+    Raises
+    ------
+    BadInput
+        If it is no capacity.
+    """
+    if _is_amount(value):
+        return value  # type: ignore[return-value]
+    if isinstance(value, list) and value and all(map(_is_amount, value)):
+        return value
+    if isinstance(value, str):
+        if value == UNLIMITED:
+            return None
+        if (share := share_of_1f1b(value)) is not None:
+            return share
+        try:
+            return Bytes(amount(where, value))
+        except BadInput:
+            pass
+    raise BadInput(_EXPECTED, source=source, where=where, value=value)
+
+
+def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any]:
+    """Return a problem document with other capacities; a share comes on top of static memory.
+
+    1F1B's peak is that of the first route's stages, joined to one per device.
+
+    Raises
+    ------
+    BadInput
+        If there are fewer stages than devices, a list has not one value per device, or it is an
+        amount with a unit: problem documents have units of their own.
+    """
+    if isinstance(capacity, Bytes):
+        raise BadInput("expected a number in the problem's own memory unit", where="memory")
+    problem = parse_problem(document)
+    count = len(problem.devices)
+    if isinstance(capacity, Fraction):
+        peak = round(capacity * _peak_of_1f1b(problem))
+        capacity = [device.static + peak for device in problem.devices]
+    devices = [
+        {key: value for key, value in device.items() if key != "memory"}
+        | ({} if memory is None else {"memory": memory})
+        for device, memory in zip(
+            document["devices"], per_device(capacity, count, "memory"), strict=True
+        )
+    ]
+    return document | {"devices": devices}
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def _peak_of_1f1b(problem: Problem) -> int:
+    stages = [problem.stages[stage] for stage in problem.routes[0].stages]
+    layers = [Costs(s.F, s.B, s.W, s.BW, s.held_after_F, s.held_after_B) for s in stages]
+    microbatches = sum(route.microbatches for route in problem.routes)
+    return peak_of_1f1b(layers, Setting(devices=len(problem.devices), microbatches=microbatches))

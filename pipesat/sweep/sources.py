@@ -1,0 +1,210 @@
+"""Where the problems of a sweep come from: numbers, a measured profile, or problem files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from pipesat.amounts import amount
+from pipesat.errors import BadInput
+from pipesat.files.problem_file import Amount, Count, read_problem
+from pipesat.new_problem import costs_of, problem_document, stages_of
+from pipesat.placements import Setting, Split
+from pipesat.problem import Backward
+from pipesat.profile.cut import Statistic
+from pipesat.profile.file import LinksModel, Profile, read_links, read_profile
+from pipesat.profile.problem import SPLIT_LIMIT, Plan, problem_of_profile
+from pipesat.profile.static import Receive, Training
+from pipesat.sweep.capacity import Bytes, read_capacity, with_capacity
+
+Axes: TypeAlias = Mapping[str, Any]
+"""Values of the axes that shape a problem; ``None`` where the grid has no such axis."""
+
+_Amounts = Annotated[
+    list[Amount],
+    Field(min_length=1),
+    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+]
+_FIELDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
+_PROFILE_PLACEMENTS: Final = ("chain", "loop", "vee")
+_CHUNKS: Final = 2  # of a loop
+
+
+class Source(Protocol):
+    """Makes the document of a problem."""
+
+    def document(self, axes: Axes) -> dict[str, Any]:
+        """Return the document for these values; BadInput if there can be none."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class NumbersModel(_Model):
+    """A table ``[costs.NAME]`` of numbers, as ``pipesat problem new`` takes them."""
+
+    F: _Amounts
+    B: _Amounts
+    W: _Amounts
+    BW: _Amounts | None = None
+    held_after_F: _Amounts = [0]
+    held_after_B: _Amounts = [0]
+    layers: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    static: _Amounts = [0]
+    overlap: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    time_unit: str = ""
+    memory_unit: str = ""
+
+
+class ProfileModel(_Model):
+    """A table ``[costs.NAME]`` that names a profile, as ``problem from-profile`` takes it."""
+
+    profile: str
+    links: str | None = None
+    optimizer: str = "adamw"
+    grad_dtype: str | None = None
+    state_dtype: str | None = None
+    master_dtype: str | None = None
+    receive: Receive = "torch"
+    reserve: str = "0B"
+    split_limit: Annotated[float, Field(ge=1, allow_inf_nan=False)] = SPLIT_LIMIT
+    cost: Statistic = "median"
+
+
+@dataclass(frozen=True)
+class NumbersSource:
+    """Problems from costs per stage or layer."""
+
+    name: str
+    model: NumbersModel
+
+    def document(self, axes: Axes) -> dict[str, Any]:
+        """Return the document of these costs in a placement."""
+        model = self.model
+        placement, chunks = axes["placement"] or "chain", axes["chunks"] or _CHUNKS
+        backward: Backward = axes["backward"] or "either"
+        if axes["backward"] == "auto":
+            raise BadInput("only a profile can tell", where="backward", value="auto")
+        capacity = read_capacity(axes["memory"]) if axes["memory"] is not None else None
+        if isinstance(capacity, Bytes):
+            raise BadInput(
+                "expected a number in the costs' own unit", where="memory", value=axes["memory"]
+            )
+        stages = stages_of(placement, axes["devices"], chunks)
+        given = {key: _one_or_all(getattr(model, key)) for key in _FIELDS if getattr(model, key)}
+        setting = Setting(
+            devices=axes["devices"],
+            microbatches=axes["microbatches"],
+            comm=axes["comm"] or 0,
+            static=_one_or_all(model.static),
+            backward=backward,
+            overlap=None if model.overlap is None else (model.overlap[0], model.overlap[1]),
+            time_unit=model.time_unit,
+            memory_unit=model.memory_unit,
+        )
+        costs = costs_of(given, model.layers, stages, lambda field: f"costs.{self.name}.{field}")
+        split: Split = axes["split"] or "even"
+        return problem_document(costs, setting, placement, chunks, split, capacity)
+
+
+@dataclass(frozen=True)
+class ProfileSource:
+    """Problems from a measured profile."""
+
+    model: ProfileModel
+    profile: Profile
+    training: Training
+    links: LinksModel | None
+
+    @classmethod
+    def read(cls, model: ProfileModel, folder: Path, source: str) -> Self:
+        """Read the files that the table names, relative to the sweep file's folder.
+
+        Raises
+        ------
+        BadInput
+            If one of them, or a value of the table, is wrong.
+        """
+        training = Training(
+            optimizer=model.optimizer,
+            grad_dtype=model.grad_dtype,
+            state_dtype=model.state_dtype,
+            master_dtype=model.master_dtype,
+            receive=model.receive,
+            reserve=amount(f"{source}: reserve", model.reserve),
+        )
+        profile = read_profile(folder / model.profile)
+        links = profile.links if model.links is None else read_links(folder / model.links)
+        return cls(model, profile, training, links)
+
+    def document(self, axes: Axes) -> dict[str, Any]:
+        """Return the document of the profile's layers in a placement."""
+        placement: Any = axes["placement"] or "chain"
+        if placement not in _PROFILE_PLACEMENTS:
+            known = ", ".join(_PROFILE_PLACEMENTS)
+            raise BadInput(
+                f"expected one of {known} for a profile", where="placement", value=placement
+            )
+        capacity = None if axes["memory"] is None else read_capacity(axes["memory"])
+        if isinstance(capacity, int | list):
+            raise BadInput(
+                "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
+            )
+        stages_of(placement, axes["devices"], axes["chunks"] or _CHUNKS)
+        plan = Plan(
+            devices=axes["devices"],
+            microbatches=axes["microbatches"],
+            placement=placement,
+            chunks=axes["chunks"] or _CHUNKS,
+            split=axes["split"] or "even",
+            memory=capacity.count if isinstance(capacity, Bytes) else None,
+            training=self.training,
+            links=self.links if axes["comm"] is None else None,
+            comm=axes["comm"] or 0,
+            backward=axes["backward"] or "auto",
+            split_limit=self.model.split_limit,
+            statistic=self.model.cost,
+        )
+        document = problem_of_profile(self.profile, plan).document
+        if capacity is None or isinstance(capacity, Bytes):
+            return document
+        return with_capacity(document, capacity)
+
+
+@dataclass(frozen=True)
+class ProblemSource:
+    """A problem file, as it is or with other microbatches or capacities."""
+
+    given: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a problem file.
+
+        Raises
+        ------
+        BadInput
+            As :func:`pipesat.files.problem_file.read_problem`.
+        """
+        return cls(read_problem(path).document)
+
+    def document(self, axes: Axes) -> dict[str, Any]:
+        """Return the file's document with the values that are given."""
+        document = dict(self.given)
+        if axes["microbatches"] is not None:
+            if "routes" in document:
+                raise BadInput("the problem's routes say how many", where="microbatches")
+            document["microbatches"] = axes["microbatches"]
+        if axes["memory"] is None:
+            return document
+        return with_capacity(document, read_capacity(axes["memory"]))
+
+
+def _one_or_all(values: list[int]) -> int | list[int]:
+    """One number stands for every layer, stage or device."""
+    return values[0] if len(values) == 1 else values

@@ -1,0 +1,260 @@
+"""Sweep files, ``pipesat.sweep/1`` (TOML): every value checked, every complaint with its path."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from pipesat.amounts import amount
+from pipesat.errors import BadInput
+from pipesat.files.complaint import complaint
+from pipesat.files.problem_file import MOST_DEVICES, Amount, Count
+from pipesat.sweep.capacity import read_capacity
+from pipesat.sweep.sources import (
+    NumbersModel,
+    NumbersSource,
+    ProblemSource,
+    ProfileModel,
+    ProfileSource,
+    Source,
+)
+
+FORMAT: Final = "pipesat.sweep/1"
+LARGEST_FILE: Final = 16 << 20
+_MOST_SEED: Final = 2**31 - 1
+_MOST_SECONDS: Final = 10**7
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+_T = TypeVar("_T")
+_Seconds = Annotated[float, Field(gt=0, le=_MOST_SECONDS, allow_inf_nan=False)]
+_Axis: TypeAlias = Annotated[
+    list[_T],
+    Field(min_length=1),
+    BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
+]
+"""A list of values; one value alone is an axis of length 1."""
+
+
+class RunModel(_Model):
+    """``[run]``: what holds for every case."""
+
+    workers: Annotated[int, Field(ge=1, le=1024)] = 1
+    deterministic: bool = False
+    kill_after: _Seconds | None = None
+    memory_limit: str | None = None
+
+
+class GridModel(_Model):
+    """``[grid]`` or an entry of ``[[grid]]``: axes in the order in which they vary, slowest first.
+
+    The first ten shape the problem, the others say how it is solved.
+    """
+
+    problem: _Axis[str] | None = None
+    costs: _Axis[str] | None = None
+    devices: _Axis[Annotated[int, Field(ge=1, le=MOST_DEVICES)]] | None = None
+    microbatches: _Axis[Count] | None = None
+    placement: _Axis[Literal["chain", "loop", "vee", "bidirectional"]] | None = None
+    chunks: _Axis[Annotated[int, Field(ge=1)]] | None = None
+    split: _Axis[Literal["even", "balanced"]] | None = None
+    memory: _Axis[Any] | None = None
+    comm: _Axis[Amount] | None = None
+    backward: _Axis[Literal["auto", "split", "fused", "either"]] | None = None
+    objective: _Axis[Literal["makespan", "span"]] = ["makespan"]
+    target: _Axis[Literal["any", "torch"]] = ["any"]
+    time_limit: _Axis[_Seconds] = [60.0]
+    seed: _Axis[Annotated[int, Field(ge=0, le=_MOST_SEED)]] = [0]
+
+
+class SpecModel(_Model):
+    """The whole document; tables of costs and grids are checked one by one."""
+
+    format: Literal["pipesat.sweep/1"]
+    name: str = ""
+    run: RunModel = RunModel()
+    costs: dict[str, dict[str, Any]] = {}
+    grid: _Axis[dict[str, Any]]
+
+
+SHAPING: Final = tuple(GridModel.model_fields)[:10]
+SOLVING: Final = tuple(GridModel.model_fields)[10:]
+_OF_COSTS: Final = ("devices", "placement", "chunks", "split", "comm", "backward")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Axes by name, each with its values; an axis that is not given has the value ``None``."""
+
+    axes: Mapping[str, list[Any]]
+
+    @property
+    def most_cases(self) -> int:
+        """How many combinations there are; cases that come out equal run once."""
+        return prod(len(values) for values in self.axes.values())
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A sweep: its grids, the costs or problem files that they name, and limits.
+
+    ``memory_limit`` is in bytes and ``kill_after`` in seconds; ``None`` leaves them to the run.
+    """
+
+    name: str
+    grids: tuple[Grid, ...]
+    sources: Mapping[str, Source]
+    workers: int
+    deterministic: bool
+    kill_after: float | None
+    memory_limit: int | None
+
+    @property
+    def most_cases(self) -> int:
+        """How many cases there are at most, by the axes' lengths."""
+        return sum(grid.most_cases for grid in self.grids)
+
+    def with_time_limit(self, seconds: float) -> Self:
+        """Return the same with another time limit for every case."""
+        grids = (Grid({**grid.axes, "time_limit": [seconds]}) for grid in self.grids)
+        return replace(self, grids=tuple(grids))
+
+
+def read_spec(path: Path) -> Spec:
+    """Read a sweep file and every file that it names.
+
+    Raises
+    ------
+    BadInput
+        With the file, the path of the value, the value and what would be right.
+    """
+    source = str(path)
+    model: SpecModel = _validated(SpecModel, _read_toml(path), source)
+    sources: dict[str, Source] = {
+        name: _costs(name, table, path.parent, f"{source}: costs.{name}")
+        for name, table in model.costs.items()
+    }
+    grids = []
+    for number, table in enumerate(model.grid):
+        where = f"{source}: grid" if len(model.grid) == 1 else f"{source}: grid[{number}]"
+        grid: GridModel = _validated(GridModel, table, where)
+        grids.append(_grid(grid, [*model.costs], path.parent, where, sources))
+    run = model.run
+    limit = run.memory_limit
+    return Spec(
+        name=model.name,
+        grids=tuple(grids),
+        sources=sources,
+        workers=run.workers,
+        deterministic=run.deterministic,
+        kill_after=run.kill_after,
+        memory_limit=None if limit is None else amount(f"{source}: run.memory_limit", limit),
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    source = str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read: {error.strerror or error}", source=source) from None
+    if len(data) > LARGEST_FILE:
+        raise BadInput(f"larger than the limit of {LARGEST_FILE >> 20} MiB", source=source)
+    try:
+        document = tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise BadInput(f"not UTF-8 text (byte {error.start})", source=source) from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"not TOML: {error}", source=source) from None
+    if not document.get("grid"):
+        raise BadInput("an empty sweep, expected a table [grid] with axes", source=source)
+    return document
+
+
+def _validated(model: type[Any], document: Mapping[str, Any], source: str) -> Any:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise complaint(error, model, source, _wanted) from None
+
+
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    if path == ("format",):
+        return f'"{FORMAT}"'
+    return f"one of {context.get('expected')}" if kind == "literal_error" else None
+
+
+def _costs(name: str, table: Mapping[str, Any], folder: Path, source: str) -> Source:
+    if "profile" in table:
+        model: ProfileModel = _validated(ProfileModel, table, source)
+        return ProfileSource.read(model, folder, source)
+    return NumbersSource(name, _validated(NumbersModel, table, source))
+
+
+def _grid(
+    model: GridModel, costs: list[str], folder: Path, where: str, sources: dict[str, Source]
+) -> Grid:
+    """Check what axes have to do with each other; read the problem files into ``sources``."""
+    axes = {name: getattr(model, name) for name in GridModel.model_fields}
+    if model.problem is None:
+        _check_grid_of_costs(model, costs, where)
+        axes["costs"] = model.costs or costs
+    else:
+        alien = next((name for name in ("costs", *_OF_COSTS) if axes[name] is not None), None)
+        if alien is not None:
+            raise BadInput("a problem file has its own", source=where, where=alien)
+        axes["problem"] = _problem_files(model.problem, folder, where, sources)
+    for number, value in enumerate(model.memory or []):
+        read_capacity(value, f"memory[{number}]", where)
+    return Grid({name: [None] if values is None else values for name, values in axes.items()})
+
+
+def _check_grid_of_costs(model: GridModel, costs: list[str], where: str) -> None:
+    if not costs:
+        raise BadInput("expected a table [costs.NAME], or an axis problem", source=where)
+    for number, name in enumerate(model.costs or []):
+        if name not in costs:
+            raise BadInput(
+                f"expected one of {', '.join(costs)}", source=where,
+                where=f"costs[{number}]", value=name,
+            )  # fmt: skip
+    for name in ("devices", "microbatches"):
+        if getattr(model, name) is None:
+            raise BadInput("this axis is required and missing", source=where, where=name)
+    if model.chunks is not None and "loop" not in (model.placement or []):
+        raise BadInput('only a loop has a choice: placement = "loop"', source=where, where="chunks")
+
+
+def _problem_files(
+    patterns: list[str], folder: Path, where: str, sources: dict[str, Source]
+) -> list[str]:
+    """Names of the problem files, relative to the sweep file's folder as the patterns are."""
+    names: dict[str, None] = {}
+    for number, pattern in enumerate(patterns):
+        found = _matches(pattern, folder)
+        if not found:
+            raise BadInput(
+                "no such problem file", source=where, where=f"problem[{number}]", value=pattern
+            )
+        names |= dict.fromkeys(found)
+    for name in names:
+        sources[name] = ProblemSource.read(folder / name)
+    return list(names)
+
+
+def _matches(pattern: str, folder: Path) -> list[str]:
+    import glob
+
+    if (folder / pattern).is_file():
+        return [pattern]
+    return sorted(glob.glob(pattern, root_dir=folder, recursive=True))
