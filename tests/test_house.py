@@ -217,7 +217,10 @@ def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
         for path in MODULES.values()
         if path.is_relative_to(ROOT / folder)
     }
-    assert files == on_disk | {"pipesat/py.typed"}
+    report = ROOT / "pipesat" / "report"
+    page = {path for path in report.iterdir() if path.suffix in (".css", ".html", ".js")}
+    assert len(page) > 2
+    assert files == on_disk | {f"pipesat/report/{p.name}" for p in page} | {"pipesat/py.typed"}
 
 
 def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:

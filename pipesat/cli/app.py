@@ -16,6 +16,7 @@ from pipesat.cli.import_ import import_
 from pipesat.cli.layers import app as layers_app
 from pipesat.cli.parity import parity
 from pipesat.cli.profile import profile
+from pipesat.cli.report import report
 from pipesat.cli.risk import risk
 from pipesat.cli.run import run
 from pipesat.cli.show import show
@@ -56,6 +57,7 @@ for command in (solve, compare, baseline, check, export, show, steps, risk, prof
 app.command()(run)
 app.command()(sweep)
 app.command()(doctor)
+app.command()(report)
 app.command("import")(import_)
 app.add_typer(layers_app, name="layers")
 app.add_typer(problem_app, name="problem")

@@ -135,3 +135,16 @@ class Canvas:
             stream, metadata={"Software": None}, pil_kwargs=options
         )
         return stream.getvalue()
+
+    def svg(self) -> bytes:
+        """Return the sheet as an SVG file whose texts are paths, the same on every machine."""
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        stream = io.BytesIO()
+        fixed = {"svg.hashsalt": "pipesat", "svg.fonttype": "path", "path.simplify": False}
+        with rc_context(fixed):  # type: ignore[arg-type]
+            FigureCanvasSVG(self.figure).print_svg(  # type: ignore[no-untyped-call]
+                stream, metadata={"Date": None, "Creator": None}
+            )
+        return stream.getvalue()

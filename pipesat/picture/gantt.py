@@ -1,13 +1,17 @@
-"""A schedule as a Gantt chart (PNG): true time scale, one row per device, memory below its ops."""
+"""A schedule as a Gantt chart: true time scale, one row per device, memory below its ops."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pipesat.memory import memory_profiles
 from pipesat.picture.boxes import boxes_of
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
+
+if TYPE_CHECKING:
+    from pipesat.picture.canvas import Canvas
 
 
 def gantt_png(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
@@ -28,6 +32,21 @@ def gantt_png(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
     ValueError
         If an item of the schedule is unreadable.
     """
+    return _drawn(problem, schedule, title, vector=False).png()
+
+
+def gantt_svg(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
+    """Draw a schedule as :func:`gantt_png` does; return the SVG file's bytes, ops as shapes.
+
+    Raises
+    ------
+    ValueError
+        As :func:`gantt_png`.
+    """
+    return _drawn(problem, schedule, title, vector=True).svg()
+
+
+def _drawn(problem: Problem, schedule: Schedule, title: str, *, vector: bool) -> Canvas:
     # matplotlib is slow to import, and importing pipesat stays fast
     from pipesat.picture.axis import draw_axis
     from pipesat.picture.canvas import Canvas
@@ -52,7 +71,7 @@ def gantt_png(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
     canvas = Canvas(layout.width, layout.height)
     draw_header(canvas, title, legend, layout)
     draw_axis(canvas, layout, makespan, problem.time_unit)
-    draw_rows(canvas, problem, boxes, profiles, layout, makespan)
+    draw_rows(canvas, problem, boxes, profiles, layout, makespan, vector=vector)
     if labels is not None:
         draw_labels(canvas, labels, (layout.left, layout.top))
-    return canvas.png()
+    return canvas

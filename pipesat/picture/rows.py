@@ -28,8 +28,30 @@ def draw_rows(
     profiles: Sequence[Profile],
     layout: Layout,
     makespan: int,
+    *,
+    vector: bool = False,
 ) -> None:
-    """Draw all rows."""
+    """Draw all rows, the plot as pixels or as paths."""
+    if vector:
+        from pipesat.picture.vector import draw_plot
+
+        draw_plot(canvas, problem, boxes, profiles, layout, makespan)
+    else:
+        _paint_plot(canvas, problem, boxes, profiles, layout, makespan)
+    _draw_names(canvas, layout)
+    if layout.track:
+        _draw_capacities(canvas, problem, layout)
+        _draw_peaks(canvas, problem, profiles, layout, makespan)
+
+
+def _paint_plot(
+    canvas: Canvas,
+    problem: Problem,
+    boxes: Sequence[Boxes],
+    profiles: Sequence[Profile],
+    layout: Layout,
+    makespan: int,
+) -> None:
     top = layout.memory_top
     width = layout.right - layout.left
     plot = np.full((layout.bottom - layout.top, width, 3), 255, dtype=np.uint8)
@@ -48,10 +70,6 @@ def draw_rows(
                 plot[track : track + layout.track], profiles[device], makespan, (*limits, top)
             )
     canvas.image(plot, (layout.left, layout.top))
-    _draw_names(canvas, layout)
-    if layout.track:
-        _draw_capacities(canvas, problem, layout)
-        _draw_peaks(canvas, problem, profiles, layout, makespan)
 
 
 def _shade(problem: Problem, device: int, most: int) -> NDArray[np.float64] | None:

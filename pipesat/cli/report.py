@@ -1,0 +1,135 @@
+"""``pipesat report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.errors import BadInput, NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipesat.problem import Problem
+    from pipesat.report.shown import Case, Shown
+    from pipesat.schedule import Objective
+
+MANY_OPS = 20_000  # from here on the hand-written schedules take more than a few seconds
+
+
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="What solve or compare -o DIR wrote.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The HTML file.", show_default="DIR/report.html"
+        ),
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also the schedule as a PNG picture.")
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also the schedule as an SVG picture.")
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option(help="With the hand-written schedules of the same problem.")
+    ] = True,
+) -> None:
+    """Make one HTML file of a result: timeline, memory, baselines, idle time, assumptions.
+
+    It opens in any browser and loads nothing. Of compare --placements, all placements are in it.
+    """  # fmt: skip
+    from pipesat.files.atomic import write_file
+    from pipesat.report.page import page
+
+    output = folder / "report.html" if output is None else output
+    cases = [_case(place, name, baselines) for name, place in _places(folder)]
+    files = {output: page(cases, str(folder)), **_pictures(cases, png, svg)}
+    _refuse_inputs(folder, files)
+    for path, data in files.items():
+        write_file(path, data)
+        typer.echo(f"written: {one_line(str(path))} ({_size(len(data))})")
+
+
+def _places(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the result folders: the folder itself, or its placements' by name."""
+    if (folder / "problem.json").is_file():
+        yield "", folder
+        return
+    inner = sorted(path.parent for path in folder.glob("*/problem.json")) if folder.is_dir() else []
+    if not inner:
+        raise BadInput(
+            "no problem.json here: expected a folder that pipesat solve -o or compare -o wrote",
+            source=str(folder),
+        )
+    for place in sorted(inner, key=lambda place: (place.name != "chain", place.name)):
+        yield place.name, place
+
+
+def _case(folder: Path, name: str, baselines: bool) -> Case:
+    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.files.problem_file import read_problem
+    from pipesat.report.result_file import read_result
+    from pipesat.report.shown import case_of
+
+    problem = read_problem(folder / "problem.json")
+    path = folder / "schedule.json"
+    schedule = read_valid_schedule(path, problem) if path.exists() else None
+    result = read_result(folder / "result.json", problem, schedule)
+    if baselines and problem.op_count > MANY_OPS:
+        typer.echo("pipesat: making the hand-written schedules, up to a minute", err=True)
+    return case_of(name, result, list(_baselines(problem, result.objective)) if baselines else [])
+
+
+def _baselines(problem: Problem, objective: Objective) -> Iterator[Shown]:
+    from pipesat.heuristics import BASELINES
+    from pipesat.report.shown import Shown
+    from pipesat.timing import time_order
+    from pipesat.workflows import Row, row_of
+
+    for name, published in BASELINES.items():
+        try:
+            schedule = published(problem)
+        except NotApplicable as error:
+            yield Shown(Row(name, why_not=str(error)), None, published.source)
+            continue
+        timed = time_order(problem, schedule.order, objective, name)
+        yield Shown(row_of(name, problem, timed), timed, published.source)
+
+
+def _pictures(cases: list[Case], png: Path | None, svg: Path | None) -> dict[Path, bytes]:
+    from pipesat.export.result_folder import title_of
+    from pipesat.picture.gantt import gantt_png, gantt_svg
+
+    files: dict[Path, bytes] = {}
+    for option, path, draw in (("--png", png, gantt_png), ("--svg", svg, gantt_svg)):
+        if path is None:
+            continue
+        result = cases[0].result
+        if len(cases) > 1:
+            names = ", ".join(case.name for case in cases)
+            raise BadInput(f"one picture of {len(cases)} placements: give one of DIR's folders "
+                           f"({names})", where=option, value=str(path))  # fmt: skip
+        if result.schedule is None:
+            raise BadInput("there is no schedule to draw", where=option, value=str(path))
+        files[path] = draw(result.problem, result.schedule, title=title_of(result))
+    return files
+
+
+def _refuse_inputs(folder: Path, files: dict[Path, bytes]) -> None:
+    read = {"problem.json", "schedule.json", "result.json"}
+    for path in files:
+        if path.name in read and path.parent.resolve() == folder.resolve():
+            raise BadInput("expected another file: this one is read", source=str(path))
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -1,0 +1,137 @@
+"""What a report's figures rest on, and how to make them again."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+
+from pipesat.problem import Problem
+from pipesat.report.markup import Markup, element, joined, plain
+from pipesat.report.tables import counted, number
+from pipesat.result import Result
+
+_EXACT = 1 << 53  # integers up to here are exact in a browser
+
+
+def assumptions(problem: Problem) -> Markup:
+    """Return what the model holds to be true of this problem, and what it leaves out."""
+    return joined(
+        [
+            element("h4", "Modelled"),
+            element("ul", [element("li", line) for line in _modelled(problem)]),
+            element("h4", "Not modelled"),
+            element("ul", [element("li", line) for line in _not_modelled(problem)]),
+        ]
+    )
+
+
+def _modelled(problem: Problem) -> Iterator[str]:
+    times = plain(problem.time_unit, 20) or "a unit that the problem does not name"
+    amounts = plain(problem.memory_unit, 40) or "a unit that the problem does not name"
+    yield f"Times are whole numbers in {times}, memory in {amounts}."
+    routes = " and ".join(
+        f"{counted(route.microbatches, 'microbatch', 'es')} through "
+        f"{counted(len(route.stages), 'stage')}"
+        for route in problem.routes
+    )
+    ranks = counted(len(problem.devices), "rank")
+    ways = "" if len(problem.routes) == 1 else f"; {len(problem.routes)} routes"
+    yield f"{routes}, on {ranks}{ways}."
+    yield "A rank runs one op at a time, and every op lasts exactly as long as its stage says."
+    if problem.overlap is not None:
+        num, den = problem.overlap
+        yield (
+            f"An F and a BW on one rank may overlap; the pair lasts {num}/{den} of their sum, "
+            "and at least as long as the longer of them."
+        )
+    yield _transfers(problem)
+    yield (
+        "Memory of a rank: its static part, what each F holds until its backward ends, and what "
+        "each B holds until its W ends. What ends at an instant is free for what starts then."
+    )
+    yield _caps(problem)
+    yield (
+        "Makespan: end of the last op, time starting at 0. Span: the longest time from a rank's "
+        "first op to the end of its last. The bubble of the makespan is 1 − compute time / "
+        "(ranks × makespan), of the span 1 − largest load of a rank / span."
+    )
+
+
+def _transfers(problem: Problem) -> str:
+    delays = [delay for link in problem.links.values() for delay in (link.F, link.B)]
+    if not any(delays):
+        return "Transfers between ranks take no time."
+    low, high = min(delays), max(delays)
+    unit = plain(problem.time_unit, 20)
+    amount = number(low, unit) if low == high else f"{low:,} to {number(high, unit)}"
+    return (
+        f"A result reaches another rank {amount} after its op has ended; transfers neither occupy "
+        "a rank's compute nor wait for each other."
+    )
+
+
+def _caps(problem: Problem) -> str:
+    caps = {device.memory for device in problem.devices}
+    if caps == {None}:
+        return "No rank has a memory limit."
+    if len(caps) == 1:
+        return f"Every rank's memory is limited to {number(caps.pop())}."
+    low = min(cap for cap in caps if cap is not None)
+    high = max(cap for cap in caps if cap is not None)
+    some = ", and some have no limit" if None in caps else ""
+    return f"Memory limits lie between {low:,} and {high:,}{some}."
+
+
+def _not_modelled(problem: Problem) -> Iterator[str]:
+    yield "Variation of op times from step to step, and transfers that queue (see pipesat risk)."
+    yield "Launch overhead of each op, recompilation, and a slowdown of compute by transfers."
+    yield "Data loading, the gradient reduction across replicas, and the optimizer's step."
+    yield "Fragmentation and caches of the memory allocator; buffers that the problem leaves out."
+    if _longest(problem) > _EXACT:
+        yield "Times beyond 2^53 are rounded in the timeline; the tables are exact."
+
+
+def _longest(problem: Problem) -> int:
+    """At least the makespan of every sensible schedule: all ops, and all delays, in a row."""
+    work = sum(
+        count * (stage.F + max(stage.B + stage.W, stage.BW))
+        for stage, count in zip(problem.stages, problem.microbatches, strict=True)
+    )
+    return work + 2 * sum(link.F + link.B for link in problem.links.values()) * max(
+        problem.microbatches
+    )
+
+
+def reproduce(result: Result, folder: str) -> Markup:
+    """Return the commands that make the result and its report again, and the versions used."""
+    place = shlex.quote(folder)
+    inside = shlex.quote(f"{folder.rstrip('/')}/problem.json")
+    words = [
+        "pipesat solve", inside, "-o", "again",
+        "--objective", result.objective,
+        "--time-limit", str(max(1, math.ceil(result.wall_s))),
+        "--workers", str(result.workers), "--seed", str(result.seed),
+    ]  # fmt: skip
+    if result.target is not None:
+        words += ["--for", shlex.quote(result.target)]
+    lines = [" ".join(words)]
+    if result.schedule is not None:
+        schedule = shlex.quote(f"{folder.rstrip('/')}/schedule.json")
+        lines.append(f"pipesat check {inside} {schedule}")
+    lines.append(f"pipesat report {place}")
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
+    text = "\n".join(plain(line, 1000) for line in lines)
+    return joined(
+        [
+            Markup(f"<pre tabindex='0'><code>{_lines(text)}</code></pre>"),
+            element("p", f"Found in {result.wall_s:.1f} s with {versions or 'unknown versions'}. "
+                    "The search is limited by time, so another machine may stop with another "
+                    "schedule; pipesat check verifies this one without the solver. "
+                    f"Problem's digest: {result.problem.sha256}."),
+        ]
+    )  # fmt: skip
+
+
+def _lines(text: str) -> Markup:
+    return Markup("\n".join(str(element("span", line)) for line in text.splitlines()))

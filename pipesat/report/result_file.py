@@ -1,0 +1,92 @@
+"""Reading what ``solve -o DIR`` wrote: problem, result and schedule, which have to agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+
+from pipesat.errors import BadInput
+from pipesat.files.complaint import complaint
+from pipesat.files.strict_json import read_json
+from pipesat.problem import Problem
+from pipesat.result import Bound, Result
+from pipesat.schedule import Schedule
+
+LARGEST_FILE = 16 << 20
+
+Value = Annotated[StrictInt, Field(ge=0)]
+
+
+class ResultModel(BaseModel):
+    """The keys of a result object that a report shows; others may stand beside them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    objective: Literal["makespan", "span"]
+    value: Value | None
+    lower_bound: Value | None
+    lower_bound_source: StrictStr | None
+    wall_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    seed: Value
+    workers: Value
+    versions: dict[StrictStr, StrictStr]
+    explanation: StrictStr | None = None
+    target: Annotated[StrictStr | None, Field(alias="for")] = None
+
+
+def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Result:
+    """Read a result object and join it with the problem and the schedule it speaks of.
+
+    Raises
+    ------
+    BadInput
+        If it is no result object, or its value is not the schedule's, or status, value and bound
+        contradict each other.
+    """
+    source = str(path)
+    try:
+        model = ResultModel.model_validate(read_json(path, LARGEST_FILE))
+    except ValidationError as error:
+        raise complaint(error, ResultModel, source) from None
+    value = None if schedule is None else schedule.value(model.objective)
+    if model.value != value:
+        theirs = "there is no schedule.json" if value is None else f"schedule.json has {value}"
+        raise BadInput(
+            f"expected the schedule's {model.objective}: {theirs}",
+            source=source, where="value", value=model.value,
+        )  # fmt: skip
+    bound = model.lower_bound
+    if value is not None and bound is not None and bound > value:
+        raise BadInput(
+            f"expected at most the value {value}", source=source, where="lower_bound", value=bound
+        )
+    _refuse_false_status(model, source)
+    return Result(
+        problem=problem,
+        status=model.status,
+        objective=model.objective,
+        schedule=schedule,
+        lower_bound=None if bound is None else Bound(bound, model.lower_bound_source or "unknown"),
+        baseline=None,
+        wall_s=model.wall_s,
+        seed=model.seed,
+        workers=model.workers,
+        versions=model.versions,
+        explanation=model.explanation or "",
+        target=model.target,
+    )
+
+
+def _refuse_false_status(model: ResultModel, source: str) -> None:
+    if model.status == "optimal":
+        expected = "value = lower_bound where the status is optimal"
+        wrong = model.value is None or model.value != model.lower_bound
+    else:
+        has = model.status == "feasible"
+        expected = "feasible or optimal where there is a value, infeasible or unknown without one"
+        wrong = (model.value is not None) != has
+    if wrong:
+        raise BadInput("expected " + expected, source=source, where="status", value=model.status)

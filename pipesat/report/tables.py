@@ -1,0 +1,216 @@
+"""The report's tables and lists, as HTML: the result, the baselines, the problem's costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pipesat.problem import Problem, Stage
+from pipesat.report.markup import Markup, element, joined, plain, table
+from pipesat.report.shown import Case, Shown
+from pipesat.result import Result
+from pipesat.schedule import Objective
+from pipesat.workflows import SOLVER_ROW
+
+MOST_STAGES = 256  # lines of the table of stages
+
+
+def number(value: int | None, unit: str = "") -> str:
+    """Show an integer with separators; ``unknown`` if there is none."""
+    if value is None:
+        return "unknown"
+    return f"{value:,} {unit}" if unit else f"{value:,}"
+
+
+def counted(count: int, word: str, ending: str = "s") -> str:
+    """Show a number of things: ``1 rank``, ``2 ranks``."""
+    return f"{count:,} {word}{'' if count == 1 else ending}"
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """Show a share as a percentage; ``0 %`` only if it is exactly 0."""
+    if share is None:
+        return "unknown"
+    return "0 %" if share == 0 else f"{100 * share:.{digits}f} %"
+
+
+def ratio(value: float | None) -> str:
+    """Show a ratio; ``1`` only if it is exactly 1."""
+    return "–" if value is None else "1" if value == 1 else f"{value:.4f}"
+
+
+def verdict(result: Result) -> str:
+    """Say in a few words what the solve has proven."""
+    if result.status == "optimal":
+        return "proven optimal"
+    if result.status == "infeasible":
+        return "proven infeasible"
+    if result.schedule is None:
+        return "no schedule found"
+    return "no bound known" if result.gap is None else f"gap {percent(result.gap)}"
+
+
+def summary(case: Case) -> Markup:
+    """Return the result's figures, one term and value each."""
+    return element("dl", _facts(case), class_="facts")
+
+
+def _facts(case: Case) -> Iterator[Markup]:
+    result, row = case.result, case.shown[0].row
+    time = plain(result.problem.time_unit, 20)
+    if result.schedule is not None:
+        yield _fact(result.objective, number(result.value, time), verdict(result))
+    else:
+        yield _fact("status", verdict(result), "" if row.why_not is None else plain(row.why_not))
+    bound = result.lower_bound
+    if bound is not None:
+        yield _fact("lower bound", number(bound.value, time), f"by {plain(bound.source)}")
+    if result.schedule is not None:
+        yield _fact("gap", percent(result.gap), "(value − bound) / value")
+    if row.bubble is not None:
+        other = "span" if result.objective == "makespan" else "makespan"
+        note = f"of the {result.objective}; of the {other} {percent(row.bubble[other])}"
+        yield _fact("bubble", percent(row.bubble[result.objective]), note)
+    if row.peak_memory:
+        yield _fact("peak memory", *_peak(result.problem, row.peak_memory))
+    best = next((s for s in case.shown[1:] if s.row.valid), None)
+    if best is not None:
+        yield _fact("best baseline that fits", number(best.row.value(result.objective), time),
+                    _saved(best, result))  # fmt: skip
+    elif len(case.shown) > 1:
+        yield _fact("best baseline that fits", "none", "see the table below")
+
+
+def _saved(best: Shown, result: Result) -> str:
+    theirs, ours = best.row.value(result.objective), result.value
+    if not theirs or ours is None:
+        return best.name
+    saved = (theirs - ours) / theirs
+    return f"{best.name}: ours is {percent(saved)} shorter" if saved else f"{best.name}: equal"
+
+
+def _peak(problem: Problem, peaks: Sequence[int]) -> tuple[str, str]:
+    """Peak of the device that is nearest to its capacity, and which one that is."""
+
+    def share(device: int) -> tuple[float, int]:
+        memory = problem.devices[device].memory
+        return (peaks[device] / memory if memory else 0.0), peaks[device]
+
+    worst = max(range(len(peaks)), key=share)
+    memory = problem.devices[worst].memory
+    unit = f" {plain(problem.memory_unit, 40)}" if problem.memory_unit else ""
+    cap = "unlimited" if memory is None else f"{percent(share(worst)[0], 1)} of the cap"
+    name = plain(problem.device_name(worst), 40)
+    return number(peaks[worst]), f"{name}: {cap}{';' if unit else ''}{unit}"
+
+
+def _fact(term: str, value: str, note: str) -> Markup:
+    parts = [element("dt", term), element("dd", value), element("dd", note, class_="note")]
+    return element("div", parts)
+
+
+def baselines(case: Case, identifier: str, drawn: Sequence[str]) -> Markup:
+    """Return the table of all schedules, the best that fit first, and what does not apply."""
+    objective, problem = case.result.objective, case.result.problem
+    lines = [s for s in case.shown if s.schedule is not None]
+    rows = [_line(s, problem, identifier, drawn, objective) for s in lines]
+    head = [
+        "schedule", "fits", "#makespan", "#bubble", "#span", "#bubble of span",
+        "#peak memory", "#to best", "#to bound", "timeline",
+    ]  # fmt: skip
+    units = [f"times in {problem.time_unit}"] * bool(problem.time_unit)
+    units += [f"memory in {problem.memory_unit}"] * bool(problem.memory_unit)
+    caption = "; ".join(["All schedules of this problem", *units, f"ratios by {objective}"])
+    parts = [table(caption, head, rows)]
+    left_out = [s for s in case.shown if s.schedule is None and s.name != SOLVER_ROW]
+    if left_out:
+        parts.append(_left_out(left_out))
+    return joined(parts)
+
+
+def _line(
+    shown: Shown, problem: Problem, identifier: str, drawn: Sequence[str], objective: Objective
+) -> list[object]:
+    row = shown.row
+    bubble = row.bubble or {}
+    name = element("span", shown.name, title=shown.source) if shown.source else shown.name
+    peak = _peak(problem, row.peak_memory)[0] if row.peak_memory else "unknown"
+    over = [
+        number
+        for number, (device, peak) in enumerate(
+            zip(problem.devices, row.peak_memory or (), strict=False)
+        )
+        if device.memory is not None and peak > device.memory
+    ]
+    if row.valid:
+        fits = element("span", "fits", class_="badge good")
+    elif over:
+        everywhere = len(over) == len(problem.devices)
+        ranks = "all ranks" if everywhere else counted(len(over), "rank")
+        fits = element("span", f"over the cap: {ranks}", class_="badge bad",
+                       title=plain(row.why_not or ""))  # fmt: skip
+    else:
+        fits = element("span", "not valid", class_="badge bad", title=plain(row.why_not or ""))
+    best = element("strong", number(row.value(objective)))
+    return [
+        name, fits,
+        best if objective == "makespan" else number(row.makespan), percent(bubble.get("makespan")),
+        best if objective == "span" else number(row.span), percent(bubble.get("span")),
+        peak, ratio(row.ratio_to_best), ratio(row.ratio_to_bound),
+        _buttons(shown.name, identifier) if shown.name in drawn else "left out, to keep this small",
+    ]  # fmt: skip
+
+
+def _buttons(name: str, identifier: str) -> Markup:
+    buttons = [element("button", "show", type="button", data_show=name, data_case=identifier,
+                       aria_label=f"show {name} in the timeline")]  # fmt: skip
+    if name != SOLVER_ROW:
+        buttons.append(element("button", "beside", type="button", data_beside=name,
+                               data_case=identifier, aria_label=f"show {name} beside"))  # fmt: skip
+    return element("span", buttons, class_="buttons")
+
+
+def _left_out(left_out: Sequence[Shown]) -> Markup:
+    groups: dict[str, list[str]] = {}
+    for shown in left_out:
+        groups.setdefault(plain(shown.row.why_not or ""), []).append(shown.name)
+    items = [
+        element("li", [element("b", ", ".join(names)), f": {reason}"])
+        for reason, names in sorted(groups.items(), key=lambda group: -len(group[1]))
+    ]
+    title = element("summary", f"{len(left_out)} schedules do not apply to this placement")
+    return element("details", [title, element("ul", items)])
+
+
+def stages(problem: Problem) -> Markup:
+    """Return the table of costs, equal stages together."""
+    head = ["stage", "rank", "#F", "#B", "#W", "#BW", "backward", "#held after F", "#held after B"]
+    groups: dict[Stage, list[int]] = {}
+    for index, stage in enumerate(problem.stages):
+        groups.setdefault(stage, []).append(index)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for stage, members in groups.items():
+        alike.setdefault(_costs(stage), []).extend(members)
+    rows = [
+        [ranges(members), ranges(sorted({problem.stages[s].device for s in members})), *costs]
+        for costs, members in alike.items()
+    ]
+    caption = "Costs per stage and microbatch, and memory held"
+    if len(rows) > MOST_STAGES:
+        caption += f" (the first {MOST_STAGES} of {len(rows)} different stages)"
+    return table(caption, head, rows[:MOST_STAGES])
+
+
+def _costs(s: Stage) -> tuple[object, ...]:
+    times = tuple(map(number, (s.F, s.B, s.W, s.BW)))
+    return (*times, s.backward, number(s.held_after_F), number(s.held_after_B))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Show ascending numbers: ``0–3, 5``."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return plain(", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs))
