@@ -12,8 +12,10 @@ from pipesat.cli.compare import compare
 from pipesat.cli.doctor import doctor
 from pipesat.cli.export import export
 from pipesat.cli.from_profile import app as problem_app
+from pipesat.cli.frontier import frontier
 from pipesat.cli.import_ import import_
 from pipesat.cli.layers import app as layers_app
+from pipesat.cli.min_memory import min_memory
 from pipesat.cli.parity import parity
 from pipesat.cli.profile import profile
 from pipesat.cli.report import report
@@ -56,6 +58,8 @@ for command in (solve, compare, baseline, check, export, show, steps, risk, prof
     app.command()(command)
 app.command()(run)
 app.command()(sweep)
+app.command()(frontier)
+app.command("min-memory")(min_memory)
 app.command()(doctor)
 app.command()(report)
 app.command("import")(import_)

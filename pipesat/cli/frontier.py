@@ -1,0 +1,160 @@
+"""``pipesat frontier``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.arguments import (
+    AsJson,
+    ObjectiveName,
+    OutputFolder,
+    ProblemFile,
+    Seed,
+    TimeLimit,
+    Workers,
+)
+
+if TYPE_CHECKING:
+    import threading
+
+    from pipesat.frontier.trace import Frontier
+    from pipesat.problem import Problem
+
+_PLACEMENTS = {
+    "chain": "chain", "loop": "loop v=2", "vee": "vee", "bidirectional": "bidirectional",
+}  # fmt: skip
+
+
+def frontier(
+    problem: ProblemFile,
+    output: OutputFolder = None,
+    caps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CAP[,CAP...]",
+            help="Capacities of every device, static memory included; 1f1b*0.75: that share of "
+            "1F1B's activations.",
+            show_default="where steps are likely",
+        ),
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--points", metavar="N", min=2, max=200, help="How many, if not given.")
+    ] = 12,
+    placements: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME...]",
+            help="A curve each for the same layers as chain, loop, vee, bidirectional.",
+            show_default="as in the file",
+        ),
+    ] = None,
+    time_limit: TimeLimit = 600.0,
+    workers: Workers = None,
+    seed: Seed = 0,
+    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
+        ObjectiveName.makespan
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Show what memory buys: the best value, with its bound, at each capacity of the devices.
+
+    The file's own capacities play no part: every device gets the same, from the smallest with which
+    a schedule exists to where more buys nothing. Hand-written schedules stand beside the curve, as
+    if memory were unlimited. Writes frontier.json, .csv, .png, .svg and a problem and a schedule
+    per cap into DIR. Ctrl-C keeps the curve so far.
+    """
+    from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.frontier_report import print_frontier
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.progress import Progress
+    from pipesat.cli.study import caps_of, hand_written, solver_of, versions
+
+    with Interrupts() as interrupts:
+        from pipesat.files.atomic import prepare_folder
+        from pipesat.files.problem_file import read_problem
+        from pipesat.frontier.caps import readable_caps
+        from pipesat.frontier.files import document, write_frontier
+        from pipesat.frontier.trace import trace
+
+        data = read_problem(problem)
+        placed = _placed(data, placements)
+        given = None if caps is None else caps_of("--caps", caps)
+        chosen = {
+            name: None if given is None else readable_caps(layers, given, "--caps")
+            for name, layers in placed.items()
+        }
+        if output is not None:
+            prepare_folder(output)
+        with Progress(stderr()) as progress:
+            one = partial(
+                trace,
+                solve=solver_of(objective.value, workers, seed),
+                objective=objective.value,
+                count=count,
+                baselines=hand_written(),
+                listener=progress,
+                stop=interrupts.stop,
+            )
+            curves = _curves(placed, chosen, one, time_limit, interrupts.stop)
+        about = {"seed": seed, "workers": workers, "versions": versions()}
+        if output is not None:
+            write_frontier(output, curves, **about)
+    if as_json:
+        print_json(document(curves, output, **about))
+    else:
+        print_frontier(curves, output)
+    raise typer.Exit(interrupts.exit_code)
+
+
+def _curves(
+    placed: Mapping[str | None, Problem],
+    caps: Mapping[str | None, Sequence[int] | None],
+    one: Callable[..., Frontier],
+    time_limit: float,
+    stop: threading.Event,
+) -> dict[str | None, Frontier]:
+    """Trace one problem after the other; each gets its share of the time that is left."""
+    expires = time.monotonic() + time_limit
+    curves: dict[str | None, Frontier] = {}
+    for number, (name, layers) in enumerate(placed.items()):
+        if curves and stop.is_set():
+            break
+        seconds = (expires - time.monotonic()) / (len(placed) - number)
+        curves[name] = one(layers, caps=caps[name], time_limit=seconds)
+    return curves
+
+
+def _placed(problem: Problem, names: str | None) -> dict[str | None, Problem]:
+    """The problem, or its layers in the placements asked for."""
+    from pipesat.errors import BadInput
+    from pipesat.other_placements import same_layers_elsewhere
+
+    if names is None:
+        return {None: problem}
+    words = list(dict.fromkeys(word.strip() for word in names.split(",")))
+    _known(words, names)
+    found = same_layers_elsewhere(problem)
+    placed: dict[str | None, Problem] = {}
+    for word in words:
+        if _PLACEMENTS[word] not in found:
+            raise BadInput(
+                f"{word} is not possible with these devices and microbatches",
+                where="--placements", value=names,
+            )  # fmt: skip
+        placed[_PLACEMENTS[word]] = found[_PLACEMENTS[word]]
+    return placed
+
+
+def _known(words: Sequence[str], given: str) -> None:
+    from pipesat.errors import BadInput
+
+    if not set(words) <= _PLACEMENTS.keys():
+        raise BadInput(
+            f"expected some of {', '.join(_PLACEMENTS)}, parted by commas",
+            where="--placements", value=given,
+        )  # fmt: skip

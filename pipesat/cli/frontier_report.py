@@ -1,0 +1,199 @@
+"""The text of ``pipesat frontier`` and ``pipesat min-memory``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.cli.table import Column, table_lines, wrapped
+
+if TYPE_CHECKING:
+    from pipesat.frontier.curve import Curve
+    from pipesat.frontier.sufficient import Sufficient
+    from pipesat.frontier.trace import Frontier, Row
+
+
+def print_frontier(curves: Mapping[str | None, Frontier], folder: Path | None) -> None:
+    """Print a table per curve, what was found, and the hand-written schedules beside it."""
+    from pipesat.cli.console import stdout
+
+    width = stdout().width
+    for placement, frontier in curves.items():
+        typer.echo(wrapped(_title(frontier.curve, placement), width))
+        typer.echo("")
+        for line in table_lines(_columns(frontier), [_cells(r) for r in frontier.rows], width):
+            typer.echo(line)
+        typer.echo("")
+        for line in _published(frontier, width):
+            typer.echo(line)
+        for text in _notes(frontier):
+            typer.echo(wrapped(text, width))
+        typer.echo("")
+    if folder is not None:
+        typer.echo(one_line(f"picture: {folder / 'frontier.png'}"))
+
+
+def _title(curve: Curve, placement: str | None) -> str:
+    problem = curve.problem
+    units = [f"times in {problem.time_unit}"] * bool(problem.time_unit)
+    units += [f"memory in {problem.memory_unit}"] * bool(problem.memory_unit)
+    name = problem.name or "problem"
+    if placement is not None and not name.endswith(placement):
+        name = f"{name}, {placement}"
+    heading = "; ".join([*units, "a cap is the capacity of every device, static memory included"])
+    return one_line(f"{name}: {heading}")
+
+
+def _columns(frontier: Frontier) -> list[Column]:
+    return [
+        Column("cap"),
+        Column("x 1F1B"),
+        Column(frontier.curve.objective),
+        Column("bound", spare=1),
+        Column("gap"),
+        Column("status", number=False),
+        Column("over\nbest"),
+        Column("largest\npeak", spare=2),
+        Column("best\nhand-written", spare=3),
+        Column("found by", number=False, spare=5),
+        Column("seconds", spare=4),
+    ]
+
+
+def _cells(row: Row) -> list[str]:
+    from pipesat.cli.console import number, percent
+
+    known, bound, baseline = row.known, row.bound, row.baseline
+    return [
+        "unlimited" if row.cap is None else str(row.cap),
+        "-" if row.share is None else f"{row.share:.3f}",
+        number(None if known is None else known.value),
+        number(None if bound is None else bound.value),
+        percent(row.gap),
+        row.status,
+        percent(row.over_best, 1),
+        number(None if known is None else known.peak),
+        "-" if baseline is None else f"{baseline.value} {baseline.name:<12}",
+        "" if known is None else known.schedule.source,
+        f"{row.seconds:.1f}",
+    ]
+
+
+def _published(frontier: Frontier, width: int) -> Iterator[str]:
+    """Hand-written schedules by peak, with what the curve has at the same memory."""
+    from pipesat.cli.console import number, percent
+
+    points = sorted(frontier.points, key=lambda point: (point.known.peak, point.known.value))
+    if not points:
+        return
+    columns = [
+        Column("hand-written", number=False),
+        Column("peak"),
+        Column("x 1F1B"),
+        Column(frontier.curve.objective),
+        Column("the curve there"),
+        Column("above it"),
+    ]
+    lines = []
+    for point in points:
+        at_peak = frontier.curve.value(point.known.peak)
+        above = point.known.value / at_peak - 1 if at_peak else None
+        scale = frontier.scale
+        share = "-" if scale is None else f"{scale.share(point.known.peak):.3f}"
+        cells = [point.name, str(point.known.peak), share, str(point.known.value)]
+        lines.append([*cells, number(at_peak), percent(above)])
+    yield from table_lines(columns, lines, width)
+    yield ""
+
+
+def _notes(frontier: Frontier) -> Iterator[str]:
+    best = frontier.curve.best(None)
+    if best is not None:
+        more = f"the best {frontier.curve.objective} found, {best.value}, needs {best.peak}"
+        if frontier.scale is not None:
+            more += f" ({frontier.scale.share(best.peak):.3f} x 1F1B)"
+        if frontier.curve.status(None) == "optimal":
+            more += "; it is optimal even with unlimited memory"
+        yield more
+    if frontier.scale is not None:
+        scale = frontier.scale
+        yield (
+            f"x 1F1B: (cap - {scale.static} static) / {scale.activations}, what 1F1B holds of "
+            "these layers on one stage per device"
+        )
+    gaps = [row.gap for row in frontier.rows if row.gap is not None]
+    if gaps:
+        proven = sum(row.status == "optimal" for row in frontier.rows)
+        yield (
+            f"{proven} of {len(frontier.rows)} points proven optimal, largest gap "
+            f"{100 * max(gaps):.2f} %, {frontier.wall_s:.1f} s"
+        )
+
+
+def print_sufficient(found: Sufficient, within: Fraction, folder: Path | None) -> None:
+    """Print what the question was, and each answer with what is proven of it."""
+    from pipesat.cli.console import stdout
+
+    width = stdout().width
+    for name, text in _answers(found, within):
+        typer.echo(wrapped(f"{name:<22}{one_line(text)}", width))
+    if found.known is not None:
+        typer.echo("")
+        for line in _devices(found, width):
+            typer.echo(line)
+    if folder is not None:
+        typer.echo("\n" + one_line(f"written to {folder}"))
+
+
+def _answers(found: Sufficient, within: Fraction) -> Iterator[tuple[str, str]]:
+    curve, best, cap, sums = found.curve, found.best, found.cap, found.lightest
+    unit = f" {curve.problem.time_unit}" if curve.problem.time_unit else ""
+    of = "unlimited memory" if best.memory == "unlimited" else "the file's capacities"
+    if best.value is None or cap is None:
+        yield "best", f"no schedule found in time with {of}"
+        return
+    proof = "proven optimal"
+    if best.status != "optimal":
+        proof = "no bound" if best.bound is None else f"bound {best.bound.value}"
+    yield f"best {curve.objective}", f"{best.value}{unit} with {of} ({proof})"
+    yield "target", f"{cap.target}{unit}, at most {float(100 * within):g} % longer"
+    yield "smallest cap", _cap_text(found)
+    if cap.undecided:
+        below = "no smaller cap is proven to be too little"
+        if cap.too_little is not None:
+            below = f"{cap.too_little} is proven to be too little"
+        many = f"{cap.undecided} cap{'s' * (cap.undecided > 1)}"
+        yield "not decided", f"{below}; {many} between them might do"
+    if sums is not None:
+        proof = "proven smallest" if sums.value == sums.bound else f"bound {sums.bound}"
+        yield "sum of peaks", f"{sums.value} within that cap ({proof})"
+        yield curve.objective, f"{sums.known.value}{unit}, found by {sums.known.schedule.source}"
+    yield "time", f"{found.wall_s:.1f} s"
+
+
+def _cap_text(found: Sufficient) -> str:
+    cap, scale = found.cap, found.scale
+    if cap is None or cap.enough is None:
+        return "none found in time"
+    unit = f" {found.curve.problem.memory_unit}" if found.curve.problem.memory_unit else ""
+    text = f"{cap.enough}{unit} on every device"
+    if scale is not None:
+        text += f", {scale.share(cap.enough):.3f} x 1F1B"
+    return f"{text} ({'proven' if cap.proven else 'not proven'} smallest)"
+
+
+def _devices(found: Sufficient, width: int) -> Iterator[str]:
+    sums, problem = found.lightest, found.curve.problem
+    if sums is None:
+        return
+    columns = [Column("device", number=False), Column("peak"), Column("at least")]
+    lines = [
+        [one_line(problem.device_name(device)), str(peak), str(least)]
+        for device, (peak, least) in enumerate(zip(sums.known.peaks, sums.least, strict=True))
+    ]
+    yield from table_lines(columns, lines, width)

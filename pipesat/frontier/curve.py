@@ -1,0 +1,144 @@
+"""What is known about all caps at once: schedules by their peaks, bounds by their caps.
+
+A schedule holds what it holds: it is valid for every cap from its largest peak on. A bound that is
+proven for a cap holds for every smaller one, because what fits into less fits into more. So each
+solve tells something about all caps: values and bounds are two staircases that fall with the cap,
+and the truth lies between them everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+
+from pipesat.checker import check
+from pipesat.errors import Fault
+from pipesat.frontier.caps import Cap, at_cap
+from pipesat.memory import peak_memory
+from pipesat.problem import Problem
+from pipesat.result import Bound, Status
+from pipesat.schedule import Objective, Schedule
+from pipesat.timing import time_order
+
+
+@dataclass(frozen=True)
+class Known:
+    """A checked schedule, timed for the objective, with its value and its peak on every device."""
+
+    schedule: Schedule
+    value: int
+    peaks: tuple[int, ...]
+
+    @property
+    def peak(self) -> int:
+        """The smallest cap with which it is valid."""
+        return max(self.peaks)
+
+
+def size(cap: Cap) -> float:
+    """A cap as a number to compare: unlimited is infinite."""
+    return math.inf if cap is None else cap
+
+
+@dataclass
+class Curve:
+    """The best schedule and the best bound of every cap, from all that was found for any."""
+
+    problem: Problem
+    objective: Objective
+    schedules: list[Known] = field(default_factory=list)
+    bounds: list[tuple[Cap, Bound]] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    def know(self, schedule: Schedule) -> Known:
+        """Take a schedule as it is timed; it counts from its largest peak on.
+
+        Raises
+        ------
+        Fault
+            If it breaks a rule, or is better than a bound allows: a bug in pipesat.
+        """
+        peaks = tuple(peak_memory(self.problem, schedule))
+        known = Known(schedule, schedule.value(self.objective), peaks)
+        if violations := check(at_cap(self.problem, known.peak), schedule):
+            raise Fault(f"{schedule.source} at its own peak: {violations[0].message}")
+        with self.lock:
+            beaten = (
+                other.value <= known.value
+                and other.peak <= known.peak
+                and sum(other.peaks) <= sum(peaks)
+                for other in self.schedules
+            )
+            if not any(beaten):
+                self.schedules.append(known)
+                self._compare(known.peak)
+        return known
+
+    def know_order(self, schedule: Schedule) -> Known:
+        """Take a schedule that is timed as early as possible: the span wants another timing."""
+        if self.objective == "span":
+            schedule = time_order(self.problem, schedule.order, "span", schedule.source)
+        return self.know(schedule)
+
+    def prove(self, cap: Cap, bound: Bound) -> None:
+        """Take a bound that is proven for a cap, and with it for all smaller ones."""
+        with self.lock:
+            known = self.bound(cap)
+            if known is None or bound.value > known.value:
+                self.bounds.append((cap, bound))
+                self._compare(cap)
+
+    def best(self, cap: Cap) -> Known | None:
+        """The best schedule that fits: least value, then least peak, then least sum of peaks."""
+        with self.lock:
+            return min(self.fitting(cap), key=_rank, default=None)
+
+    def fitting(self, cap: Cap) -> list[Known]:
+        """Every known schedule that fits, the best first."""
+        with self.lock:
+            found = (known for known in self.schedules if known.peak <= size(cap))
+            return sorted(found, key=_rank)
+
+    def value(self, cap: Cap) -> int | None:
+        """Value of the best schedule that fits."""
+        known = self.best(cap)
+        return None if known is None else known.value
+
+    def bound(self, cap: Cap) -> Bound | None:
+        """The best bound; where it was proven for a larger cap, its source says so."""
+        with self.lock:
+            holding = [(c, b) for c, b in self.bounds if size(c) >= size(cap)]
+        if not holding:
+            return None
+        where, bound = max(holding, key=lambda entry: (entry[1].value, -size(entry[0])))
+        if size(where) == size(cap):
+            return bound
+        words = "with unlimited memory" if where is None else f"with cap {where}"
+        return Bound(bound.value, f"{bound.source}, {words}")
+
+    def gap(self, cap: Cap) -> float | None:
+        """``(value - bound) / value``; ``None`` where either is unknown."""
+        value, bound = self.value(cap), self.bound(cap)
+        if value is None or bound is None:
+            return None
+        return (value - bound.value) / value if value else 0.0
+
+    def status(self, cap: Cap) -> Status:
+        """``optimal`` only if value and bound agree."""
+        value, bound = self.value(cap), self.bound(cap)
+        if value is None:
+            return "unknown"
+        return "optimal" if bound is not None and bound.value == value else "feasible"
+
+    def _compare(self, cap: Cap) -> None:
+        """A bound above a checked value is a bug in one of them: never hide it."""
+        value, bound = self.value(cap), self.bound(cap)
+        if value is not None and bound is not None and bound.value > value:
+            raise Fault(
+                f"{bound.source} says at least {bound.value}, but a checked schedule has {value}"
+            )
+
+
+def _rank(known: Known) -> tuple[int, int, int]:
+    return known.value, known.peak, sum(known.peaks)

@@ -1,0 +1,190 @@
+"""What ``frontier -o DIR`` writes: one document, one table, two pictures, a folder per cap."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pipesat.files.atomic import prepare_folder, write_files
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.frontier.caps import Cap, at_cap
+from pipesat.frontier.published import Point
+from pipesat.frontier.trace import Frontier, Row
+from pipesat.picture.frontier import Staircase, frontier_pictures
+
+FORMAT: Final = "pipesat.frontier/1"
+_COLUMNS: Final = (
+    "placement", "kind", "name", "cap", "share_of_1f1b", "value", "lower_bound", "gap", "status",
+    "source", "largest_peak", "baseline", "baseline_value", "seconds",
+)  # fmt: skip
+
+Curves = Mapping[str | None, Frontier]
+"""By placement; ``None`` for the problem as it is."""
+
+
+def document(curves: Curves, folder: Path | None, **about: object) -> dict[str, Any]:
+    """Return everything as one JSON document; paths are those within ``folder``, if there is one.
+
+    ``about`` are further entries of the document, such as the seed.
+    """
+    first = next(iter(curves.values())).curve
+    return {
+        "format": FORMAT,
+        "problem": first.problem.name,
+        "objective": first.objective,
+        "time_unit": first.problem.time_unit,
+        "memory_unit": first.problem.memory_unit,
+        "curves": [
+            {
+                "placement": placement,
+                "scale": None if frontier.scale is None else vars(frontier.scale),
+                "points": [_point(placement, row, folder) for row in frontier.rows],
+                "published": [_published(frontier, point) for point in frontier.points],
+                "wall_s": round(frontier.wall_s, 3),
+            }
+            for placement, frontier in curves.items()
+        ],
+        **about,
+    }
+
+
+def _point(placement: str | None, row: Row, folder: Path | None) -> dict[str, Any]:
+    known, bound = row.known, row.bound
+    home = None if folder is None else folder / folder_of(placement, row.cap)
+    return {
+        "cap": row.cap,
+        "share_of_1f1b": row.share,
+        "status": row.status,
+        "value": None if known is None else known.value,
+        "lower_bound": None if bound is None else bound.value,
+        "lower_bound_source": None if bound is None else bound.source,
+        "gap": row.gap,
+        "source": None if known is None else known.schedule.source,
+        "peak_memory": None if known is None else list(known.peaks),
+        "baseline": None if row.baseline is None else row.baseline._asdict(),
+        "seconds": round(row.seconds, 3),
+        "problem": None if home is None else str(home / "problem.json"),
+        "schedule": None if home is None or known is None else str(home / "schedule.json"),
+    }
+
+
+def _published(frontier: Frontier, point: Point) -> dict[str, Any]:
+    """A hand-written schedule, and the curve at its peak: never above it."""
+    bound = frontier.curve.bound(point.known.peak)
+    return {
+        "name": point.name,
+        "value": point.known.value,
+        "peak_memory": list(point.known.peaks),
+        "value_at_its_peak": frontier.curve.value(point.known.peak),
+        "lower_bound_at_its_peak": None if bound is None else bound.value,
+    }
+
+
+def folder_of(placement: str | None, cap: Cap) -> Path:
+    """Where a cap's problem and schedule lie: ``caps/40000``, ``vee/caps/unlimited``."""
+    home = Path() if placement is None else Path(placement.replace(" ", "-").replace("=", ""))
+    return home / "caps" / ("unlimited" if cap is None else str(cap))
+
+
+def csv_bytes(curves: Curves) -> bytes:
+    """Return the table: a line per cap, then one per hand-written schedule."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n", restval="")
+    writer.writeheader()
+    for placement, frontier in curves.items():
+        for row in frontier.rows:
+            writer.writerow({"placement": placement or "", "kind": "cap"} | _cells(row))
+        for point in frontier.points:
+            cells = {"name": point.name, "value": point.known.value}
+            cells |= {"largest_peak": point.known.peak}
+            writer.writerow({"placement": placement or "", "kind": "published"} | cells)
+    return text.getvalue().encode()
+
+
+def _cells(row: Row) -> dict[str, Any]:
+    known, bound, baseline = row.known, row.bound, row.baseline
+    cells: dict[str, Any] = {
+        "cap": "unlimited" if row.cap is None else row.cap,
+        "share_of_1f1b": row.share,
+        "gap": row.gap,
+        "status": row.status,
+        "seconds": round(row.seconds, 3),
+        "lower_bound": None if bound is None else bound.value,
+    }
+    if known is not None:
+        cells |= {"value": known.value, "source": known.schedule.source, "largest_peak": known.peak}
+    if baseline is not None:
+        cells |= {"baseline": baseline.name, "baseline_value": baseline.value}
+    return cells
+
+
+def staircases(curves: Curves) -> list[Staircase]:
+    """Return what the picture shows of each curve."""
+    return [_staircase(placement, frontier) for placement, frontier in curves.items()]
+
+
+def _staircase(placement: str | None, frontier: Frontier) -> Staircase:
+    curve = frontier.curve
+    lowest = min(row.cap for row in frontier.rows if row.cap is not None)
+    caps = {row.cap for row in frontier.rows} | {known.peak for known in curve.schedules}
+    caps |= {cap for cap, _ in curve.bounds}
+    steps = sorted(cap for cap in caps if cap is not None and cap >= lowest)
+    bounds = [curve.bound(cap) for cap in [*steps, None]]
+    return Staircase(
+        name=placement or "",
+        caps=steps,
+        values=[curve.value(cap) for cap in steps],
+        bounds=[None if bound is None else bound.value for bound in bounds],
+        marks=[row.cap for row in frontier.rows if row.cap is not None],
+        published=[(p.name, p.known.peak, p.known.value) for p in frontier.points],
+    )
+
+
+def write_frontier(folder: Path, curves: Curves, **about: object) -> None:
+    """Write ``frontier.json``, ``.csv``, ``.png``, ``.svg``, and a problem and schedule per cap.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    """
+    first = next(iter(curves.values()))
+    pictures = frontier_pictures(
+        first.curve.problem, first.curve.objective, staircases(curves), first.scale
+    )
+    files = {
+        "frontier.json": _json_bytes(document(curves, folder, **about)),
+        "frontier.csv": csv_bytes(curves),
+    } | {f"frontier.{kind}": data for kind, data in pictures.items()}
+    homes: list[Path] = []
+    for placement, frontier in curves.items():
+        for row in frontier.rows:
+            home = folder_of(placement, row.cap)
+            homes.append(home)
+            at = at_cap(frontier.curve.problem, row.cap)
+            files[str(home / "problem.json")] = _json_bytes(at.document)
+            if row.known is not None:
+                files[str(home / "schedule.json")] = schedule_bytes(at, row.known.schedule)
+    for home in homes:
+        prepare_folder(folder / home)
+    write_files(folder, files)
+    _remove_stale(folder, homes, files)
+
+
+def _remove_stale(folder: Path, homes: Sequence[Path], files: Mapping[str, bytes]) -> None:
+    """Remove schedules that an earlier run wrote for a cap that has none now, or for other caps."""
+    for beside in {home.parent for home in homes}:
+        for home in (folder / beside).iterdir():
+            for name in ("problem.json", "schedule.json"):
+                if str((home / name).relative_to(folder)) not in files:
+                    (home / name).unlink(missing_ok=True)
+            if home.is_dir() and not any(home.iterdir()):
+                home.rmdir()
+
+
+def _json_bytes(content: object) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()

@@ -1,0 +1,195 @@
+"""The frontier: value and bound at every cap, within one time limit.
+
+First a schedule with unlimited memory, whose peak says up to where memory can matter. Then every
+cap gets a share of the time, from the largest down, so that bounds are handed to smaller caps. What
+is left goes to the cap with the largest gap per second spent on it, twice as long each time.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipesat.bounds import closed_form_bound
+from pipesat.frontier.caps import (
+    Cap,
+    Scale,
+    at_cap,
+    attainable,
+    choose_caps,
+    scale_of,
+    smallest_cap,
+)
+from pipesat.frontier.curve import Curve, Known, size
+from pipesat.frontier.least_memory import meeting, narrow
+from pipesat.frontier.published import Build, Point, published_points
+from pipesat.frontier.study import Listener, Solve, Study
+from pipesat.problem import Problem
+from pipesat.result import Baseline, Bound, Status
+from pipesat.schedule import Objective
+
+_FIRST_ROUND = 0.35  # of the time
+_UNLIMITED = 3  # times as much for unlimited memory, which the choice of caps rests on
+_SHARE_OF_HIGHEST = 0.1  # of the time left, to find where memory stops to matter
+_SHARE_BETWEEN, _MOST_BETWEEN = 0.03, 500  # of the time left, and caps, for bounds between points
+_GLANCE = 1.0  # second, for a schedule at all
+_UNKNOWN_GAP = 1.0  # where there is no schedule yet
+_LEAST_SPENT = 0.1  # seconds
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known about one cap: the best schedule that fits and the bound.
+
+    ``over_best`` is what its value is more than the best of all, as a share; ``baseline`` the best
+    hand-written schedule that fits; ``seconds`` those of its own solves.
+    """
+
+    cap: Cap
+    share: float | None
+    known: Known | None
+    bound: Bound | None
+    gap: float | None
+    status: Status
+    over_best: float | None
+    baseline: Baseline | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """A curve at its caps, ascending, unlimited last, and the hand-written schedules."""
+
+    curve: Curve
+    rows: tuple[Row, ...]
+    points: tuple[Point, ...]
+    scale: Scale | None
+    wall_s: float
+
+
+def trace(
+    problem: Problem,
+    *,
+    solve: Solve,
+    objective: Objective = "makespan",
+    caps: Sequence[int] | None = None,
+    count: int = 12,
+    time_limit: float = 600.0,
+    baselines: Mapping[str, Build] | None = None,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Frontier:
+    """Return the best value and bound at each of some caps, and with unlimited memory.
+
+    Parameters
+    ----------
+    caps
+        Caps to look at; by default ``count`` of them, see
+        :func:`pipesat.frontier.caps.choose_caps`.
+    baselines
+        Hand-written schedules by name: points to compare with, and schedules to start from.
+    time_limit
+        Seconds for everything. Ends early once every cap is proven.
+
+    Raises
+    ------
+    Fault
+        If a bound contradicts a checked schedule: a bug in pipesat.
+    """
+    study = Study(Curve(problem, objective), solve, time_limit, listener, stop or threading.Event())
+    curve = study.curve
+    curve.prove(None, closed_form_bound(at_cap(problem, None), objective))
+    points = tuple(published_points(curve, baselines or {}, lambda: study.over))
+    study.hand_written_s = study.seconds
+    rounds = _UNLIMITED + (len(caps) if caps is not None else count)
+    share = _FIRST_ROUND * study.left / rounds
+    if not study.over:
+        study.work(None, _UNLIMITED * share)
+    if caps is None:
+        caps = choose_caps(problem, _highest(study, share), count)
+    every: list[Cap] = [*caps, None]
+    for cap in caps:
+        curve.prove(cap, closed_form_bound(at_cap(problem, cap), objective))
+    if not study.over and curve.best(min(caps)) is None:
+        study.work(min(caps), min(share, _GLANCE))  # what fits there fits everywhere
+    for cap in sorted(caps, reverse=True):
+        if not study.over and curve.status(cap) != "optimal":
+            study.work(cap, share)
+    _refuse_between(study, caps, study.seconds + _SHARE_BETWEEN * study.left)
+    _refine(study, every, share)
+    scale = scale_of(problem)
+    rows = tuple(_row(study, cap, points, scale) for cap in every)
+    return Frontier(curve, rows, points, scale, study.seconds)
+
+
+def _highest(study: Study, share: float) -> int:
+    """The smallest cap found at which the best value of all is reached: more buys nothing."""
+    problem, curve = study.curve.problem, study.curve
+    best = curve.best(None)
+    if best is None:
+        return _ample(problem)
+    amounts = attainable(problem, best.peak)
+    amounts = amounts[bisect_left(amounts, smallest_cap(problem)) :]
+    expires = study.seconds + _SHARE_OF_HIGHEST * study.left
+    narrow(study, amounts, best.value, share / 4, expires, fall_only=True)
+    return meeting(curve, best.value)[0].peak
+
+
+def _ample(problem: Problem) -> int:
+    """A cap that no schedule exceeds: all microbatches held at once."""
+    return max(
+        device.static
+        + sum(
+            problem.microbatches[s]
+            * max(problem.stages[s].held_after_F, problem.stages[s].held_after_B)
+            for s in stages
+        )
+        for device, stages in zip(problem.devices, problem.stages_on, strict=True)
+    )
+
+
+def _refuse_between(study: Study, caps: Sequence[int], expires: float) -> None:
+    """Bound the caps between those that are solved, by arithmetic: the picture shows them all."""
+    curve = study.curve
+    between = [cap for cap in attainable(curve.problem, max(caps)) if cap > min(caps)]
+    for cap in between[:: 1 + len(between) // _MOST_BETWEEN]:
+        if study.over or study.seconds >= expires:
+            return
+        curve.prove(cap, closed_form_bound(at_cap(curve.problem, cap), curve.objective))
+
+
+def _refine(study: Study, caps: Sequence[Cap], share: float) -> None:
+    """Spend the rest of the time where it promises most."""
+    curve = study.curve
+
+    def promise(cap: Cap) -> float:
+        gap = curve.gap(cap)
+        return (_UNKNOWN_GAP if gap is None else gap) / max(study.spent.get(cap, 0.0), _LEAST_SPENT)
+
+    while not study.over:
+        cap = max(caps, key=lambda cap: (promise(cap), size(cap)))
+        if promise(cap) == 0:
+            return
+        study.work(cap, max(share, study.spent.get(cap, 0.0)))
+
+
+def _row(study: Study, cap: Cap, points: Sequence[Point], scale: Scale | None) -> Row:
+    curve = study.curve
+    known, best = curve.best(cap), curve.value(None)
+    fitting = [
+        Baseline(point.name, point.known.value) for point in points if point.known.peak <= size(cap)
+    ]
+    fitting += [best for where, best in study.baselines.items() if size(where) <= size(cap)]
+    return Row(
+        cap=cap,
+        share=None if cap is None or scale is None else scale.share(cap),
+        known=known,
+        bound=curve.bound(cap),
+        gap=curve.gap(cap),
+        status=curve.status(cap),
+        over_best=known.value / best - 1 if known is not None and best else None,
+        baseline=min(fitting, key=lambda baseline: baseline.value, default=None),
+        seconds=study.spent.get(cap, 0.0),
+    )
