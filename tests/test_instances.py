@@ -328,6 +328,16 @@ def test_a_row_is_a_claim_until_there_is_a_schedule(script: Script, desk: Desk) 
     assert list(desk.known["makespan"]["value"]["backed_by"]) == ["schedule"]
 
 
+def test_a_schedule_that_a_solve_left_backs_its_row(script: Script, desk: Desk) -> None:
+    left = desk.folder / "benchmark" / "schedules"
+    left.mkdir(parents=True)
+    desk.schedule(GOOD, str(left / "tiny-p2-m2.makespan.7.json"))
+    (left / "unknown.makespan.7.json").write_text("{}")
+    assert script("collect", "--results", left.parent / "results", *desk.place) == 0
+    assert desk.amounts()["value"] == 7
+    assert list(desk.known["makespan"]["value"]["backed_by"]) == ["schedule"]
+
+
 def test_a_hand_written_schedule_backs_its_row(
     script: Script, desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from runner import Case, Row, since
+from runner import HERE, Case, Row, since
 
 if TYPE_CHECKING:
     from pipesat.result import Result
     from pipesat.schedule import Schedule
 
 POINTS_PER_DECADE = 50  # of the history that a row keeps
+SCHEDULES = HERE / "schedules"  # not in git: ../bench/collect.py keeps the best
 
 
 def measure(case: Case, launched: float) -> Row:
@@ -27,6 +28,10 @@ def measure(case: Case, launched: float) -> Row:
         workers=case.workers,
         seed=case.seed,
     )
+    if result.schedule is not None:
+        SCHEDULES.mkdir(exist_ok=True)
+        name = f"{case.problem}.{case.objective}.{result.value}.json"
+        pipesat.write_schedule(SCHEDULES / name, problem, result.schedule)
     return row_of(result, began)
 
 

@@ -5,13 +5,15 @@
 What is known already stays, as long as its problem is the same and its backing still holds: every
 schedule is read and checked again, every hand-written one made again, every formula calculated
 again. Rows of the benchmark add to it; a row counts if git has the problem as it is now at the
-row's commit. Where a row claims a value that no schedule has, `--back S` solves the problem again,
-for at most S seconds, until there is one. Exit status: 1 if a value is below a bound.
+row's commit, and so do the schedules that its solves left beside them. Where a row claims a value
+that no schedule has, `--back S` solves the problem again, for at most S seconds, until there is
+one. Exit status: 1 if a value is below a bound.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import lzma
 import subprocess
@@ -50,6 +52,7 @@ def main() -> int:
         confirm(library, options.from_scratch)
         for folder in options.results or sorted(HERE.parent.glob("*-benchmark/results")):
             add_rows(library, folder)
+            add_schedules(library, folder.parent / "schedules")
         for name in library.names:
             for objective in OBJECTIVES:
                 if library.record(name, objective, "value"):
@@ -193,6 +196,22 @@ def offer_value(library: Library, row: dict[str, Any]) -> None:
             best = record
     if best is None or row["value"] < best.amount:
         library.offer(name, objective, "claim", rerun(row, "value"))
+
+
+def add_schedules(library: Library, folder: Path) -> None:
+    """Offer what the benchmark's solves wrote, ``<problem>.<objective>.<value>.json``."""
+    for path in sorted(folder.glob("*.json")):
+        name, objective, value = path.stem.rsplit(".", 2)
+        if name not in library.names or objective not in OBJECTIVES:
+            continue
+        best = library.record(name, objective, "value")
+        if best is None or int(value) < best.amount:
+            schedule = read_schedule(path, library.problem(name))
+            if violations := pipesat.check(library.problem(name), schedule):
+                library.dropped.append(f"{path.name}: {violations[0]}")
+                continue
+            by = f"pipesat {importlib.metadata.version('pipesat')}"
+            print("\n".join(library.offer_schedule(name, schedule, by, today(), [objective])))
 
 
 # ---- schedules for claims ----
