@@ -29,6 +29,7 @@ import pipesat
 from pipesat.cli.app import app
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import ScheduleModel
+from pipesat.layers.file import parse_layers
 from pipesat.timeline.file import write_timeline
 from pipesat.timeline.timeline import Ran, Row, Step, Timeline
 from tests.conftest import Run
@@ -215,6 +216,7 @@ class Reader:
         self.page = page
         self.cli = cli
         self.ran: list[str] = []
+        self.names: dict[str, Any] = {}  # of the page's Python
 
     def pipesat(self, words: list[str], *, given: bool = False) -> None:
         text = shlex.join(["pipesat", *words])
@@ -282,12 +284,15 @@ class Reader:
     def python(self, block: Block) -> None:
         code = compile(re.sub(*FEWER, block.text), self.page, "exec")
         if not listed(NEEDS_TORCH, self.page, block.text):
-            exec(code, {})  # our own page
+            exec(code, self.names)  # our own page
 
     def json(self, block: Block) -> None:
         document = json.loads(block.text)
-        if document["format"].startswith("pipesat.schedule"):
+        kind = document["format"].partition("/")[0]
+        if kind == "pipesat.schedule":
             ScheduleModel.model_validate_json(block.text)
+        elif kind == "pipesat.layers":
+            parse_layers(document)
         else:
             parse_problem(document)
 

@@ -31,7 +31,7 @@ CLUSTER = """
 import sys
 from ray.cluster_utils import Cluster
 node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
-cluster = Cluster(initialize_head=True, head_node_args=node | {"temp_dir": sys.argv[1]})
+cluster = Cluster(initialize_head=True, head_node_args=node)
 try:
     cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
     print(cluster.address, flush=True)
@@ -44,10 +44,11 @@ finally:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # paths of its sockets have to be short
+    os.mkdir(os.path.join(folder, "ray"))  # Ray writes the cluster's address there
     process = subprocess.Popen(
-        [sys.executable, "-c", CLUSTER, folder],
+        [sys.executable, "-c", CLUSTER],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
+        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder},
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
