@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Literal, TypeAlias
@@ -105,11 +105,14 @@ def _all_policies(problem: Problem) -> Iterator[Policy]:
 
 
 def list_schedules(
-    problem: Problem, give_up: Callable[[], bool] = lambda: False
+    problem: Problem,
+    give_up: Callable[[], bool] = lambda: False,
+    chosen: Iterable[Policy] | None = None,
 ) -> Iterator[Schedule]:
     """Yield one schedule per policy, as it is made; each fits into memory.
 
-    ``give_up`` is asked now and then; once it says yes, nothing more is yielded.
+    ``give_up`` is asked now and then; once it says yes, nothing more is yielded. ``chosen`` are the
+    policies, all that differ unless given.
 
     Where one microbatch alone exceeds a capacity, a schedule can only exist if ops of length zero
     let it pass in an instant; then the one schedule is that of one microbatch after the other, and
@@ -119,7 +122,7 @@ def list_schedules(
         if device.memory is not None and need.capacity > device.memory:
             yield time_order(problem, _one_at_a_time(problem), source=NAME)
             return
-    for policy in policies(problem):
+    for policy in policies(problem) if chosen is None else chosen:
         order = _Simulation(problem, policy).run(give_up)
         if order is None:
             return

@@ -17,6 +17,7 @@ from pipesat.cli.import_ import import_
 from pipesat.cli.layers import app as layers_app
 from pipesat.cli.min_memory import min_memory
 from pipesat.cli.parity import parity
+from pipesat.cli.plan import plan
 from pipesat.cli.profile import profile
 from pipesat.cli.report import report
 from pipesat.cli.risk import risk
@@ -59,6 +60,7 @@ for command in (solve, compare, baseline, check, export, show, steps, risk, prof
 app.command()(run)
 app.command()(sweep)
 app.command()(frontier)
+app.command()(plan)
 app.command("min-memory")(min_memory)
 app.command()(doctor)
 app.command()(report)

@@ -1,0 +1,266 @@
+"""``pipesat plan``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipesat.cli.arguments import AsJson, ObjectiveName, OutputFolder, Seed, TimeLimit, Workers
+from pipesat.cli.layers import LayersFile
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from pipesat.layers.layer import Layers
+    from pipesat.layers.pipeline import Delay
+    from pipesat.plan.answer import Plan
+    from pipesat.plan.plan import Hand
+    from pipesat.plan.shapes import Shapes
+
+
+class PlacementChoiceName(StrEnum):
+    """Where stages may lie."""
+
+    chain = "chain"
+    loop = "loop"
+    vee = "vee"
+    any = "any"
+
+
+class RecomputeName(StrEnum):
+    """Which stages may compute activations again."""
+
+    never = "never"
+    where_needed = "where-needed"
+    choose = "choose"
+
+
+def plan(
+    layers: LayersFile,
+    devices: Annotated[
+        int, typer.Option(metavar="P", min=1, max=4096, help="Pipeline ranks.", show_default=False)
+    ],
+    microbatches: Annotated[
+        int, typer.Option(metavar="M", min=1, help="Microbatches.", show_default=False)
+    ],
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CAP[,CAP...]",
+            help="Capacity of every device, static memory included, one for all or one each; in "
+            "the file's memory unit, or as 80GiB.",
+            show_default="unlimited",
+        ),
+    ] = None,
+    placement: Annotated[
+        PlacementChoiceName, typer.Option(help="Where stages may lie; any: all three are tried.")
+    ] = PlacementChoiceName.chain,
+    chunks: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="V",
+            min=1,
+            help="Stages per device of a loop; repeat it to try several.",
+            show_default="2",
+        ),
+    ] = None,
+    latency: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Delay of every link, in time units.")
+    ] = 0,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X",
+            help="Size units per time unit that links carry: 50, 0.5 or 1/3.",
+            show_default="unlimited",
+        ),
+    ] = None,
+    recompute: Annotated[
+        RecomputeName, typer.Option(help="Which stages may compute activations again.")
+    ] = RecomputeName.never,
+    layout: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="A split to compare with, repeatable: Megatron-LM's string, or a .json file of "
+            "module names per stage.",
+            show_default="none",
+        ),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option(help="Compare with the even and the balanced split.")
+    ] = True,
+    output: OutputFolder = None,
+    time_limit: TimeLimit = 120.0,
+    workers: Workers = None,
+    seed: Seed = 0,
+    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
+        ObjectiveName.makespan
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Cut uneven layers into stages, place and order them: all three together, with a bound.
+
+    Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR.
+    Ends early when nothing better can exist. Ctrl-C keeps the best plan so far.
+    """
+    from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.progress import Progress
+
+    with Interrupts() as interrupts, Progress(stderr()) as progress:
+        from pipesat.files.atomic import prepare_folder
+        from pipesat.layers.file import read_layers
+        from pipesat.plan.answer import plan_document
+        from pipesat.plan.shapes import shapes_to_try
+
+        data = read_layers(layers)
+        _require_choice(data, recompute, str(layers))
+        shapes = shapes_to_try(
+            data, devices=devices, microbatches=microbatches, placement=placement.value,
+            chunks=chunks or (), memory=_memory(memory, data), delay=_delay(latency, bandwidth),
+        )  # fmt: skip
+        hand = [_hand(text, data, shapes) for text in layout or ()]
+        if output is not None:
+            prepare_folder(output)
+        found = _found(
+            data, shapes, hand, compare=compare, objective=objective.value, workers=workers,
+            seed=seed, recompute=recompute.value, time_limit=time_limit,
+            listener=progress, stop=interrupts.stop,
+        )  # fmt: skip
+        written = None
+        if output is not None:
+            from pipesat.plan.files import write_plan
+
+            written = write_plan(output, found, progress.lines)
+    if as_json:
+        print_json(plan_document(found, written))
+    else:
+        from pipesat.cli.plan_report import print_plan
+
+        print_plan(found, output)
+    raise typer.Exit(interrupts.exit_code)
+
+
+def _found(
+    layers: Layers,
+    shapes: Shapes,
+    hand: list[Hand],
+    *,
+    compare: bool,
+    objective: Any,
+    workers: int | None,
+    seed: int,
+    **options: Any,
+) -> Plan:
+    from pipesat.cli.plan_orders import columns, quick_orders
+    from pipesat.cli.study import solver_of, versions
+    from pipesat.machine import usable_cores
+    from pipesat.plan.plan import run_plan
+    from pipesat.plan.search import Search
+
+    search = Search(
+        layers, shapes.pipelines, objective, quick_orders, solver_of(objective, workers, seed),
+        **options,
+    )  # fmt: skip
+    return run_plan(
+        search, hand=hand, written=columns() if compare else None, left_out=shapes.left_out,
+        seed=seed, workers=workers or usable_cores(), versions=versions(),
+    )  # fmt: skip
+
+
+def _require_choice(layers: Layers, recompute: RecomputeName, source: str) -> None:
+    from pipesat.errors import BadInput
+
+    if recompute is not RecomputeName.never and not layers.recomputable:
+        raise BadInput(
+            f"no layer has costs with recomputation, which --recompute {recompute.value} needs: "
+            'give some layers the key "recompute"',
+            source=source, where="layers",
+        )  # fmt: skip
+
+
+def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
+    """Numbers in the file's unit, or amounts such as 80GiB where that unit is one of bytes."""
+    from pipesat.amounts import amount
+    from pipesat.cli.costs import numbers
+    from pipesat.errors import BadInput
+
+    if text is None:
+        return None
+    words = text.split(",")
+    if all(word.strip().isascii() and word.strip().isdecimal() for word in words):
+        return numbers("--memory", text)
+    unit = layers.memory_unit
+    try:
+        of_one = amount("memory_unit", f"1{unit}")
+        values = [amount("--memory", word) // of_one for word in words]
+    except BadInput:
+        raise BadInput(
+            "expected whole numbers, parted by commas, in the file's unit"
+            + (f" ({unit})" if unit else "")
+            + ", or amounts as 40GiB if that is one of bytes",
+            where="--memory", value=text,
+        ) from None  # fmt: skip
+    return values[0] if len(values) == 1 else values
+
+
+def _delay(latency: int, bandwidth: str | None) -> Delay:
+    from fractions import Fraction
+
+    from pipesat.errors import BadInput
+    from pipesat.layers.pipeline import link_delay
+
+    rate: Fraction | None = None
+    if bandwidth is not None:
+        try:
+            rate = Fraction(bandwidth)
+        except (ValueError, ZeroDivisionError):
+            rate = Fraction(0)
+        if rate <= 0 or len(bandwidth) > 40:
+            raise BadInput(
+                "expected a number above 0, as 50, 0.5 or 1/3", where="--bandwidth", value=bandwidth
+            )
+    return link_delay(latency, rate)
+
+
+def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
+    """A layout as a partition; its number of stages says in which shape."""
+    from dataclasses import replace
+
+    from pipesat.files.strict_json import read_json
+    from pipesat.layers.layout import partition_of_layout
+    from pipesat.layers.layout_text import parse_layout
+    from pipesat.layers.module_names import layout_of_module_names
+    from pipesat.layers.rules import check_partition
+
+    source, some = "--layout", shapes.pipelines[0]
+    devices = some.devices
+    if text.endswith(".json"):
+        source = text
+        found = layout_of_module_names(read_json(Path(text), 64 << 20), text)
+    else:
+        roles = [layer.role for layer in layers.layers]
+        found = parse_layout(
+            text, blocks=roles.count("block"), mtp=roles.count("mtp"), devices=devices,
+            source=source,
+        )  # fmt: skip
+    _require_multiple(len(found.stages), devices, source, text)
+    chunks = len(found.stages) // devices
+    shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
+    partition = partition_of_layout(found, layers, source)
+    check_partition(layers, partition, shape.homes, source)
+    return f"layout {found.text}", shape, partition
+
+
+def _require_multiple(stages: int, devices: int, source: str, text: str) -> None:
+    from pipesat.errors import BadInput
+
+    if stages % devices:
+        raise BadInput(
+            f"{stages} stages, expected a multiple of {devices}, the devices",
+            source=source, value=text,
+        )  # fmt: skip

@@ -1,0 +1,241 @@
+"""The plan: the best partition with its schedule, and what is proven about both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from pipesat.layers.layout import layout_of_partition
+from pipesat.layers.stages import remarks
+from pipesat.memory import peak_memory
+from pipesat.plan.candidate import Candidate
+from pipesat.plan.comparison import Row, comparison_document, gains
+from pipesat.plan.search import Search
+from pipesat.plan.shapes import shape_name
+from pipesat.problem import Problem
+from pipesat.result import Bound, Result
+
+FORMAT: Final = "pipesat.plan/1"
+KINDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
+
+PlanStatus: TypeAlias = Literal["optimal", "feasible", "unknown"]
+
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a search found.
+
+    Attributes
+    ----------
+    result
+        Of the best partition's problem: its ``status`` speaks of the orders of this partition.
+    status
+        ``optimal``: no schedule of any partition of any shape that was considered is better.
+    bound
+        What none of them is below.
+    complete
+        Whether, in every shape, every partition was solved, bounded by itself or left out because
+        of its stages' closed forms; else the bound is that of a simpler question.
+    """
+
+    search: Search
+    chosen: Candidate | None
+    result: Result | None
+    bound: Bound | None
+    rows: tuple[Row, ...]
+    left_out: tuple[tuple[str, str], ...]
+    seconds: float
+
+    @property
+    def value(self) -> int | None:
+        """Value of the best schedule."""
+        return None if self.chosen is None else self.chosen.value(self.search.objective)
+
+    @property
+    def status(self) -> PlanStatus:
+        """What is proven over all partitions."""
+        if self.value is None:
+            return "unknown"
+        return (
+            "optimal" if self.bound is not None and self.bound.value == self.value else "feasible"
+        )
+
+    @property
+    def gap(self) -> float | None:
+        """``(value - bound) / value``; 0 where both are 0."""
+        if self.value is None or self.bound is None:
+            return None
+        return (self.value - self.bound.value) / self.value if self.value else 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every partition of every shape is accounted for."""
+        return all(map(self.search.accounted_for, range(len(self.search.states))))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the numbers do not say."""
+        if self.chosen is None:
+            return ()
+        return remarks(self.search.layers, self.chosen.partition, self.chosen.shape)
+
+    @property
+    def gains(self) -> tuple[str, ...]:
+        """Which part of the gain comes from the partition, and which from the order."""
+        return tuple(gains(self.rows, self.search.objective)) if len(self.rows) > 1 else ()
+
+
+def answer(
+    search: Search,
+    rows: Sequence[Row],
+    left_out: Sequence[tuple[str, str]],
+    *,
+    seed: int,
+    workers: int,
+    versions: Mapping[str, str],
+) -> Plan:
+    """Put together what a search has found."""
+    chosen, bound = search.best, search.bound
+    result = None
+    if chosen is not None:
+        own = chosen.bound if bound is None else max(chosen.bound, bound, key=lambda b: b.value)
+        value = chosen.value(search.objective)
+        result = Result(
+            problem=chosen.problem,
+            status="optimal" if value == own.value else "feasible",
+            objective=search.objective,
+            schedule=chosen.schedules[0],
+            lower_bound=own,
+            baseline=chosen.baseline,
+            wall_s=search.seconds,
+            seed=seed,
+            workers=workers,
+            versions=dict(versions),
+            history=chosen.history,
+        )
+    return Plan(search, chosen, result, bound, tuple(rows), tuple(left_out), search.seconds)
+
+
+def stages_of(plan: Plan) -> list[dict[str, Any]]:
+    """Every stage: device, layers, costs."""
+    chosen, layers = plan.chosen, plan.search.layers
+    if chosen is None:
+        return []
+    again = chosen.recompute or (False,) * len(chosen.partition)
+    return [
+        {
+            "stage": number,
+            "device": stage.device,
+            "layers": [layers.layers[k].name for k in part],
+            "first_layer": part.start,
+            "recompute": flag,
+        }
+        | {kind: getattr(stage, kind) for kind in KINDS}
+        for number, (part, stage, flag) in enumerate(
+            zip(chosen.partition, chosen.problem.stages, again, strict=True)
+        )
+    ]
+
+
+def devices_of(plan: Plan) -> list[dict[str, Any]]:
+    """Every device: load, memory by kind, capacity."""
+    if plan.chosen is None:
+        return []
+    problem = plan.chosen.problem
+    peaks = peak_memory(problem, plan.chosen.schedules[0])
+    return [
+        {
+            "device": number,
+            "load": load_of(problem, number),
+            "static": device.static,
+            "activations": peaks[number] - device.static,
+            "peak": peaks[number],
+            "memory": device.memory,
+        }
+        for number, device in enumerate(problem.devices)
+    ]
+
+
+def load_of(problem: Problem, device: int) -> int:
+    """Least compute time of a device."""
+    return sum(
+        (problem.stages[s].F + problem.stages[s].least_backward_work) * problem.microbatches[s]
+        for s in problem.stages_on[device]
+    )
+
+
+def layout_text(plan: Plan) -> str | None:
+    """Megatron-LM's layout string; ``None`` in a V, which Megatron-LM does not have."""
+    if plan.chosen is None or plan.chosen.shape.placement == "vee":
+        return None
+    return layout_of_partition(plan.search.layers, plan.chosen.partition).text
+
+
+def module_names(plan: Plan) -> list[list[str]] | None:
+    """Module names per stage, if the layers are named as modules are: at least one with a dot."""
+    if plan.chosen is None:
+        return None
+    names = [[plan.search.layers.layers[k].name for k in part] for part in plan.chosen.partition]
+    flat = [name for stage in names for name in stage]
+    if all(map(_DOTTED.fullmatch, flat)) and any("." in name for name in flat):
+        return names
+    return None
+
+
+def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any]:
+    """Return ``pipesat.plan/1``, ready for JSON."""
+    chosen, search = plan.chosen, plan.search
+    shape = None if chosen is None else chosen.shape
+    return {
+        "format": FORMAT,
+        "name": search.layers.name,
+        "status": plan.status,
+        "objective": search.objective,
+        "value": plan.value,
+        "lower_bound": None if plan.bound is None else plan.bound.value,
+        "lower_bound_source": None if plan.bound is None else plan.bound.source,
+        "every_partition_accounted_for": plan.complete,
+        "gap": plan.gap,
+        "shape": None
+        if shape is None
+        else {
+            "placement": shape.placement,
+            "stages": shape.stages,
+            "devices": shape.devices,
+            "microbatches": shape.microbatches,
+        },
+        "proposed_by": None if chosen is None else chosen.proposed_by,
+        "recompute": search.recompute,
+        "stages": stages_of(plan),
+        "devices": devices_of(plan),
+        "layout": layout_text(plan),
+        "module_fqns_per_model_part": module_names(plan),
+        "considered": [
+            {
+                "shape": shape_name(state.shape),
+                "lower_bound": None if bound is None else bound.value,
+                "lower_bound_source": None if bound is None else bound.source,
+                "partitions": sum(c.shape_number == number for c in search.candidates),
+                "every_partition_accounted_for": search.accounted_for(number),
+                "why_not": state.why_not or None,
+            }
+            for number, state in enumerate(search.states)
+            for bound in [search.bound_of(number)]
+        ]
+        + [
+            {
+                "shape": name, "lower_bound": None, "lower_bound_source": None, "partitions": 0,
+                "every_partition_accounted_for": True, "why_not": why,
+            }
+            for name, why in plan.left_out
+        ],
+        "comparison": comparison_document(plan.rows, search.objective),
+        "gains": [*plan.gains],
+        "remarks": [*plan.remarks],
+        "result": None if plan.result is None else plan.result.document(schedule_path),
+        "wall_s": round(plan.seconds, 3),
+    }  # fmt: skip

@@ -1,0 +1,202 @@
+"""The plan beside splits that users have today: what the partition gains, and what the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from pipesat.checker import check
+from pipesat.errors import BadInput, Infeasible, NotApplicable
+from pipesat.layers.pipeline import Pipeline
+from pipesat.plan.candidate import Candidate
+from pipesat.plan.even import even_partition
+from pipesat.plan.proposals import balanced_partition
+from pipesat.plan.recompute import first_choices
+from pipesat.plan.search import Search
+from pipesat.plan.shapes import shape_name
+from pipesat.problem import Problem
+from pipesat.schedule import Objective, Schedule
+from pipesat.timing import time_order
+
+HandWritten: TypeAlias = Mapping[str, Callable[[Problem], Schedule]]
+"""Column of the table -> what makes its schedule; it may not apply."""
+
+PLAN = "plan"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The value of one order on one split.
+
+    ``fits`` is False where the schedule needs more memory than there is; then the value is what it
+    would be with more. No value: it does not apply, ``why_not`` says why.
+    """
+
+    value: int | None = None
+    fits: bool = False
+    why_not: str = ""
+
+    @property
+    def valid(self) -> int | None:
+        """The value, if the schedule fits."""
+        return self.value if self.fits else None
+
+
+@dataclass
+class Row:
+    """One split: its hand-written schedules, the best order found, and the bound for this split."""
+
+    name: str
+    candidate: Candidate | None
+    cells: dict[str, Cell] = field(default_factory=dict)
+    why_not: str = ""
+
+    def best(self, objective: Objective) -> int | None:
+        """Value of the best order found."""
+        return None if self.candidate is None else self.candidate.value(objective)
+
+
+def rows_to_compare(
+    search: Search, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
+) -> list[Row]:
+    """Return rows of the even and the balanced split of a chain, and of splits given by hand.
+
+    Those that are partitions of a shape of the search become its candidates, the others stand for
+    comparison alone. Where recomputation may be chosen, stages recompute that 1F1B needs it for.
+    """
+    chain = _chain_of(search.shapes[0])
+    rows = []
+    for name, split in (
+        ("even split", even_partition),
+        ("cost-balanced split", balanced_partition),
+    ):
+        try:
+            partition = split(search.layers, chain)
+        except (BadInput, Infeasible, NotApplicable) as error:
+            rows.append(Row(name, None, why_not=str(error)))
+        else:
+            rows.append(_row(search, name, chain, partition))
+    rows += [_row(search, name, shape, partition) for name, shape, partition in hand]
+    return rows
+
+
+def _chain_of(shape: Pipeline) -> Pipeline:
+    return replace(shape, placement="chain")
+
+
+def _row(search: Search, name: str, shape: Pipeline, partition: tuple[range, ...]) -> Row:
+    flags = next(first_choices(search.layers, shape, partition, search.recompute))
+    number = next((n for n, own in enumerate(search.shapes) if _same(own, shape)), -1)
+    if number >= 0 and all(partition) and not search.states[number].why_not:
+        known = search.consider(number, partition, flags, name)
+        if known is not None:
+            return Row(name, known)
+    try:
+        return Row(name, search.made(shape, partition, flags, name))
+    except BadInput as error:
+        return Row(name, None, why_not=str(error))
+
+
+def _same(one: Pipeline, other: Pipeline) -> bool:
+    return one.placement == other.placement and one.stages == other.stages
+
+
+def fill(search: Search, rows: Sequence[Row], written: HandWritten, seconds: float) -> None:
+    """Make the hand-written schedules of every row, and let the solver order each for a while."""
+    for row in rows:
+        if row.candidate is not None:
+            for name, build in written.items():
+                row.cells[name] = _cell(search, row.candidate, build)
+    solved = [row.candidate for row in rows if row.candidate is not None]
+    for candidate in solved:
+        share = seconds / len(solved)
+        if search.stop.is_set() or candidate.proven(search.objective):
+            continue
+        search.evaluate(candidate, 1, share)
+        if not candidate.proven(search.objective) and search.left:
+            search.solve(candidate, share, drop=False)
+
+
+def row_of_plan(search: Search, written: HandWritten) -> Row:
+    """The best candidate's row."""
+    row = Row(PLAN, search.best)
+    if search.best is not None:
+        for name, build in written.items():
+            row.cells[name] = _cell(search, search.best, build)
+    return row
+
+
+def _cell(search: Search, candidate: Candidate, build: Callable[[Problem], Schedule]) -> Cell:
+    problem = candidate.problem
+    try:
+        schedule = build(problem)
+    except NotApplicable as error:
+        return Cell(why_not=str(error))
+    if search.objective == "span":
+        schedule = time_order(problem, schedule.order, "span", schedule.source)
+    violations = check(problem, schedule)
+    if violations:
+        return Cell(schedule.value(search.objective), why_not=violations[0].message)
+    search.offer(candidate, schedule)
+    return Cell(schedule.value(search.objective), fits=True)
+
+
+def gains(rows: Sequence[Row], objective: Objective) -> Iterator[str]:
+    """Say how much of the gain comes from the partition, and how much from the order.
+
+    The columns' first hand-written schedule (1F1B) is the common ground.
+    """
+    even, plan = rows[0], rows[-1]
+    start, end = _first(even), plan.best(objective)
+    if not start or end is None:
+        return
+    (column, value), fits = start
+    beyond = "" if fits else ", which needs more memory than there is,"
+    yield (
+        f"from {even.name} with {column}{beyond} to the plan: {value} to {end}, "
+        f"{_change(value, end)}"
+    )
+    order = even.best(objective)
+    if order is not None:
+        yield f"the order alone (even split, best order found): {_change(value, order)}"
+    moved = plan.cells.get(column)
+    if moved is not None and moved.value is not None:
+        more = "" if moved.fits else ", with more memory than there is"
+        same = plan.candidate is None or plan.candidate.shape.placement == "chain"
+        what = "the partition" if same else "partition and placement"
+        yield (f"{what} alone (the plan's, with {column}{more}): {_change(value, moved.value)}")
+
+
+def _first(row: Row) -> tuple[tuple[str, int], bool] | None:
+    for name, cell in row.cells.items():
+        if cell.value is not None:
+            return (name, cell.value), cell.fits
+    return None
+
+
+def _change(before: int, after: int) -> str:
+    if not before:
+        return "0 %"
+    return f"{100 * (after / before - 1):+.1f} %"
+
+
+def comparison_document(rows: Sequence[Row], objective: Objective) -> list[dict[str, object]]:
+    """The rows, ready for JSON; what is unknown is ``None``."""
+    return [
+        {
+            "name": row.name,
+            "placement": None if row.candidate is None else shape_name(row.candidate.shape),
+            "layers_per_stage": (
+                None if row.candidate is None else [len(p) for p in row.candidate.partition]
+            ),
+            "schedules": {
+                name: {"value": cell.value, "fits": cell.fits, "why_not": cell.why_not or None}
+                for name, cell in row.cells.items()
+            },
+            "best_order": row.best(objective),
+            "lower_bound": None if row.candidate is None else row.candidate.bound.value,
+            "why_not": row.why_not or None,
+        }
+        for row in rows
+    ]

@@ -1,0 +1,43 @@
+"""The folder of a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipesat.export.result_folder import write_result_folder
+from pipesat.files.atomic import write_files
+from pipesat.picture.plan import plan_pictures
+from pipesat.plan.answer import Plan, layout_text, module_names, plan_document
+
+_OF_A_PLAN = ("plan.png", "plan.svg", "layout.txt", "module_fqns.json")
+
+
+def write_plan(folder: Path, plan: Plan, log: Sequence[str]) -> str | None:
+    """Write every file of a plan and return the path of its schedule, if there is one.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    """
+    path = None
+    files: dict[str, bytes] = {}
+    if plan.result is not None:
+        path = write_result_folder(folder, plan.result, log)
+        files |= {f"plan.{kind}": data for kind, data in plan_pictures(plan).items()}
+    text, names = layout_text(plan), module_names(plan)
+    if text is not None:
+        files["layout.txt"] = f"{text}\n".encode()
+    if names is not None:
+        files["module_fqns.json"] = _json_bytes(names)
+    files["plan.json"] = _json_bytes(plan_document(plan, path))
+    write_files(folder, files)
+    for stale in set(_OF_A_PLAN) - files.keys():
+        (folder / stale).unlink(missing_ok=True)  # of an earlier plan in the same folder
+    return path
+
+
+def _json_bytes(document: object) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()
