@@ -22,6 +22,7 @@ from pipesat.solver.cpsat import FOUND, Runner
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.model import Model, build_model, model_is_exact
 from pipesat.solver.model.size import model_size
+from pipesat.solver.model.staircase import staircase_applies
 from pipesat.solver.parts import ALL_PARTS, Parts
 
 SOURCE = "CP-SAT"
@@ -178,6 +179,7 @@ class ProofSearch:
             model.cp,
             limit=attempt.limit,
             seed=self.seed,
+            strong=all(staircase_applies(self.problem, device) for device in attempt.devices),
             on_solution=solutions,
             on_bound=lambda value: self._raise(attempt, model.unit * round(value)),
         )
