@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from types import GenericAlias
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -23,8 +23,30 @@ _WANTED = {
 }
 
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 Wanted: TypeAlias = Callable[[tuple[int | str, ...], str, dict[str, Any]], str | None]
 """(path, kind of complaint, its context) -> what would be right, or ``None`` for our own words."""
+
+
+def validated(
+    document: object,
+    model: type[ModelT],
+    source: str,
+    wanted: Wanted = lambda *_: None,
+) -> ModelT:
+    """Return a document (what ``json.loads`` returns) as its model.
+
+    Raises
+    ------
+    BadInput
+        With ``source`` (the file), the path of the value, the value and what would be right.
+    """
+    if not isinstance(document, dict):
+        raise BadInput("expected a JSON object", source=source, value=document)
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise complaint(error, model, source, wanted) from None
 
 
 def complaint(

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipesat.errors import BadInput
-from pipesat.files.complaint import complaint
+from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
 from pipesat.problem import Backward, Device, Link, Problem, Route, Stage
 
@@ -113,12 +113,7 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
     BadInput
         As :func:`read_problem`.
     """
-    if not isinstance(document, dict):
-        raise BadInput("expected a JSON object", source=source, value=document)
-    try:
-        model = ProblemModel.model_validate(document)
-    except ValidationError as error:
-        raise complaint(error, ProblemModel, source, _wanted) from None
+    model = validated(document, ProblemModel, source, _wanted)
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
@@ -137,7 +132,7 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
     return problem
 
 
-def _own_copy(document: dict[str, Any], source: str) -> dict[str, Any]:
+def _own_copy(document: object, source: str) -> dict[str, Any]:
     """Copy a document, so that its digest stays what it is whatever the caller does next."""
     try:
         text = json.dumps(document, ensure_ascii=False).encode()

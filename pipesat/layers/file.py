@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipesat.errors import BadInput
 from pipesat.files.atomic import write_file
-from pipesat.files.complaint import complaint
+from pipesat.files.complaint import validated
 from pipesat.files.problem_file import Amount
 from pipesat.files.strict_json import read_json
 from pipesat.layers.layer import AMOUNTS, Layer, Layers, Role, TieKind
@@ -100,12 +100,7 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
     BadInput
         As :func:`read_layers`.
     """
-    if not isinstance(document, dict):
-        raise BadInput("expected a JSON object", source=source, value=document)
-    try:
-        model = LayersModel.model_validate(document)
-    except ValidationError as error:
-        raise complaint(error, LayersModel, source, _wanted) from None
+    model = validated(document, LayersModel, source, _wanted)
     found: list[Layer] = []
     entry_of: dict[str, int] = {}
     for number, entry in enumerate(model.layers):

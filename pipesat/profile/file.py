@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipesat.errors import BadInput
 from pipesat.files.atomic import write_file
-from pipesat.files.complaint import complaint
+from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
 
 FORMAT = "pipesat.profile/1"
@@ -213,12 +213,7 @@ def parse_profile(document: object, source: str = "profile") -> Profile:
     BadInput
         As :func:`read_profile`.
     """
-    if not isinstance(document, dict):
-        raise BadInput("expected a JSON object", source=source, value=document)
-    try:
-        profile = Profile.model_validate(document)
-    except ValidationError as error:
-        raise complaint(error, Profile, source) from None
+    profile = validated(document, Profile, source)
     for number, layer in enumerate(profile.layers):
         if layer.kind not in profile.kinds:
             raise BadInput(
@@ -251,12 +246,7 @@ def read_links(path: str | Path) -> LinksModel:
         As :func:`read_profile`.
     """
     document = read_json(Path(path), LARGEST_FILE)
-    if not isinstance(document, dict):
-        raise BadInput("expected a JSON object", source=str(path), value=document)
-    try:
-        return LinksModel.model_validate(document)
-    except ValidationError as error:
-        raise complaint(error, LinksModel, str(path)) from None
+    return validated(document, LinksModel, str(path))
 
 
 def write_document(path: Path, model: BaseModel) -> None:

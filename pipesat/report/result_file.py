@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.errors import BadInput
-from pipesat.files.complaint import complaint
+from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
 from pipesat.problem import Problem
 from pipesat.result import Bound, Result
@@ -47,10 +47,7 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         contradict each other.
     """
     source = str(path)
-    try:
-        model = ResultModel.model_validate(read_json(path, LARGEST_FILE))
-    except ValidationError as error:
-        raise complaint(error, ResultModel, source) from None
+    model = validated(read_json(path, LARGEST_FILE), ResultModel, source)
     value = None if schedule is None else schedule.value(model.objective)
     if model.value != value:
         theirs = "there is no schedule.json" if value is None else f"schedule.json has {value}"

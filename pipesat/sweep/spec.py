@@ -9,11 +9,11 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pipesat.amounts import amount
 from pipesat.errors import BadInput
-from pipesat.files.complaint import complaint
+from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES, Amount, Count
 from pipesat.sweep.capacity import read_capacity
 from pipesat.sweep.sources import (
@@ -138,7 +138,7 @@ def read_spec(path: Path) -> Spec:
         With the file, the path of the value, the value and what would be right.
     """
     source = str(path)
-    model: SpecModel = _validated(SpecModel, _read_toml(path), source)
+    model = validated(_read_toml(path), SpecModel, source, _wanted)
     sources: dict[str, Source] = {
         name: _costs(name, table, path.parent, f"{source}: costs.{name}")
         for name, table in model.costs.items()
@@ -146,7 +146,7 @@ def read_spec(path: Path) -> Spec:
     grids = []
     for number, table in enumerate(model.grid):
         where = f"{source}: grid" if len(model.grid) == 1 else f"{source}: grid[{number}]"
-        grid: GridModel = _validated(GridModel, table, where)
+        grid = validated(table, GridModel, where, _wanted)
         grids.append(_grid(grid, [*model.costs], path.parent, where, sources))
     run = model.run
     limit = run.memory_limit
@@ -181,13 +181,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
     return document
 
 
-def _validated(model: type[Any], document: Mapping[str, Any], source: str) -> Any:
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise complaint(error, model, source, _wanted) from None
-
-
 def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
     if path == ("format",):
         return f'"{FORMAT}"'
@@ -196,9 +189,9 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
 
 def _costs(name: str, table: Mapping[str, Any], folder: Path, source: str) -> Source:
     if "profile" in table:
-        model: ProfileModel = _validated(ProfileModel, table, source)
+        model = validated(table, ProfileModel, source, _wanted)
         return ProfileSource.read(model, folder, source)
-    return NumbersSource(name, _validated(NumbersModel, table, source))
+    return NumbersSource(name, validated(table, NumbersModel, source, _wanted))
 
 
 def _grid(
