@@ -111,7 +111,7 @@ def plan(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts, Progress(stderr()) as progress:
+    with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.layers.file import read_layers
         from pipesat.plan.answer import plan_document
@@ -126,11 +126,12 @@ def plan(
         hand = [_hand(text, data, shapes) for text in layout or ()]
         if output is not None:
             prepare_folder(output)
-        found = _found(
-            data, shapes, hand, compare=compare, objective=objective.value, workers=workers,
-            seed=seed, recompute=recompute.value, time_limit=time_limit,
-            listener=progress, stop=interrupts.stop,
-        )  # fmt: skip
+        with Progress(stderr()) as progress:
+            found = _found(
+                data, shapes, hand, compare=compare, objective=objective.value, workers=workers,
+                seed=seed, recompute=recompute.value, time_limit=time_limit,
+                listener=progress, stop=interrupts.stop,
+            )  # fmt: skip
         written = None
         if output is not None:
             from pipesat.plan.files import write_plan
