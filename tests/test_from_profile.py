@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pipesat.cli.amounts import amount, amounts, readable
+from pipesat.amounts import amount, amounts, readable
 from pipesat.errors import BadInput
 from pipesat.files.problem_file import parse_problem
 from pipesat.profile.cut import costs_of_stage, layers_of_stages

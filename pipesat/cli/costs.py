@@ -7,10 +7,7 @@ from collections.abc import Mapping
 
 from pipesat.errors import BadInput
 from pipesat.new_problem import costs_of as from_numbers
-from pipesat.new_problem import share_of_1f1b
 from pipesat.placements import Costs
-
-__all__ = ["costs_of", "numbers", "ratio", "share_of_1f1b"]
 
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _RATIO = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")

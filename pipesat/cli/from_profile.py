@@ -115,7 +115,7 @@ def from_profile(
     output: Output = None,
 ) -> None:
     """Write a problem from a measured profile: layers cut into stages, memory added up."""
-    from pipesat.cli.amounts import amount, amounts
+    from pipesat.amounts import amount, amounts
     from pipesat.cli.problem import write_problem
     from pipesat.errors import BadInput
     from pipesat.profile.file import read_profile
@@ -166,7 +166,7 @@ def _links(profile: Profile, comm: int | None, path: Path | None) -> LinksModel 
 
 def _print_summary(derived: Derived) -> None:
     """Say on stderr what the numbers consist of: the problem itself may be on stdout."""
-    from pipesat.cli.amounts import readable
+    from pipesat.amounts import readable
     from pipesat.cli.console import stderr
     from pipesat.cli.table import Column, table_lines
 

@@ -178,7 +178,8 @@ def _chunks(placement: PlacementName, chunks: int | None) -> int:
 
 
 def _memory(text: str | None) -> CapacityChoice:
-    from pipesat.cli.costs import numbers, share_of_1f1b
+    from pipesat.cli.costs import numbers
+    from pipesat.new_problem import share_of_1f1b
 
     if text is None:
         return None

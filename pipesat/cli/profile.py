@@ -255,7 +255,7 @@ def _print_table(measured: Profile) -> None:
 
 
 def _row(name: str, costs: CostsModel) -> tuple[str, ...]:
-    from pipesat.cli.amounts import readable
+    from pipesat.amounts import readable
 
     split = costs.B is not None and costs.W is not None
     b = costs.B.median if costs.B else 0.0

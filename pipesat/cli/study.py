@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pipesat.cli.costs import share_of_1f1b
 from pipesat.errors import BadInput, NotApplicable
+from pipesat.new_problem import share_of_1f1b
 
 if TYPE_CHECKING:
     import threading
