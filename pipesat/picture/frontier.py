@@ -6,12 +6,12 @@ left of it; the truth lies in the shaded area between them.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pipesat.picture.both_formats import DPI, png_and_svg
 from pipesat.picture.lettering import fitted
 from pipesat.picture.style import FAINT_INK, GRID, INK
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _COLOURS: Final = ("#1b6ca8", "#c1440e", "#187f5e", "#6a3d9a")
 _MARKERS: Final = ("o", "s", "D", "^")
 _ZOOM: Final = 1.45  # times the best value: as far up as the second panel shows
-_DPI: Final = 130
 
 
 class Scale(Protocol):
@@ -74,21 +73,14 @@ def frontier_pictures(
 
     The problem gives units, and its name if there is no title.
     """
-    import matplotlib as mpl
-    import matplotlib.style
 
-    files = {}
-    same_everywhere = mpl.style.context("default", after_reset=True)
-    with same_everywhere, mpl.rc_context({"svg.hashsalt": "pipesat"}):
+    def draw() -> Figure:
         figure = _figure(problem, objective, curves, scale)
         _entitle(figure, title or f"{problem.name or 'problem'}: what memory buys")
         _label(figure, curves)
-        metadata: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None}}
-        for kind, about in metadata.items():
-            stream = io.BytesIO()
-            figure.savefig(stream, format=kind, dpi=_DPI, metadata=about)
-            files[kind] = stream.getvalue()
-    return files
+        return figure
+
+    return png_and_svg(draw)
 
 
 def _figure(
@@ -97,7 +89,7 @@ def _figure(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 7), layout="constrained", dpi=_DPI)
+    figure = Figure(figsize=(13, 7), layout="constrained", dpi=DPI)
     FigureCanvasAgg(figure)
     values = [v for curve in curves for v in curve.values if v is not None]
     best = min([v for v in values if v], default=1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.picture.both_formats import DPI, png_and_svg
 from pipesat.picture.lettering import fitted
 from pipesat.picture.style import (
     CAPACITY,
@@ -24,26 +24,13 @@ if TYPE_CHECKING:
 
     from pipesat.plan.answer import Plan
 
-_DPI: Final = 130
 _MOST_NAMED: Final = 40  # stages; more only have numbers
 _CHUNKS: Final = (STATIC, HELD)
 
 
 def plan_pictures(plan: Plan) -> dict[str, bytes]:
     """Draw the chosen partition; return its files: ``png``, and ``svg``."""
-    import matplotlib as mpl
-    import matplotlib.style
-
-    files = {}
-    same_everywhere = mpl.style.context("default", after_reset=True)
-    with same_everywhere, mpl.rc_context({"svg.hashsalt": "pipesat"}):
-        figure = _figure(plan)
-        metadata: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None}}
-        for kind, about in metadata.items():
-            stream = io.BytesIO()
-            figure.savefig(stream, format=kind, dpi=_DPI, metadata=about)
-            files[kind] = stream.getvalue()
-    return files
+    return png_and_svg(lambda: _figure(plan))
 
 
 def _figure(plan: Plan) -> Figure:
@@ -54,7 +41,7 @@ def _figure(plan: Plan) -> Figure:
 
     stages, devices = stages_of(plan), devices_of(plan)
     width = max(8.0, min(24.0, 3.0 + 0.55 * max(len(stages), len(devices))))
-    figure = Figure(figsize=(width, 8), layout="constrained", dpi=_DPI)
+    figure = Figure(figsize=(width, 8), layout="constrained", dpi=DPI)
     FigureCanvasAgg(figure)
     times, memory = figure.subplots(2, 1)
     _draw_times(times, stages, len(devices), plan)
