@@ -18,7 +18,9 @@ from pipesat.solver import portfolio
 from pipesat.solver.incumbent import Clock, Incumbent, Listener
 from pipesat.solver.parts import ALL_PARTS, Parts
 
-_SHARE_OF_SEARCH = 0.5  # of the time limit, where warm starts alone would take it all
+# Most of the time limit that warm starts may take: this share, and no more than these seconds or
+# that smaller share, whichever is more.
+_STARTS, _STARTS_SECONDS, _STARTS_OF_LONG = 0.5, 15.0, 0.1
 
 
 def solve(
@@ -82,9 +84,9 @@ def solve(
         )
         if known_bound is not None:
             incumbent.raise_bound(known_bound)
-        reserved = time_limit * _SHARE_OF_SEARCH
+        longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
         given = _take_starts(incumbent, schedules, stop, 0)
-        written = _take_starts(incumbent, warm_starts, stop, reserved)
+        written = _take_starts(incumbent, warm_starts, stop, time_limit - longest)
         if written:
             baseline = Baseline(written[0].source, written[0].value(objective))
         starts = sorted(given + written, key=lambda start: start.value(objective))

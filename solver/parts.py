@@ -21,18 +21,24 @@ class Parts:
         Large-neighbourhood search.
     relaxations
         Models of some devices; without, only the whole model is tried.
+    short_runs
+        Bounds of long runs from models of fewer microbatches (makespan only).
     packing
         Justification of the best warm start.
     steady
         Schedules from the steady state (not with a deterministic clock).
+    growth
+        Schedules grown from few microbatches (not with a deterministic clock).
     """
 
     closed_forms: bool = True
     staircase: bool = True
     windows: bool = True
     relaxations: bool = True
+    short_runs: bool = True
     packing: bool = True
     steady: bool = True
+    growth: bool = True
 
 
 ALL_PARTS = Parts()

@@ -55,7 +55,9 @@ def search(
         return runners[-1]
 
     def lane(number: int) -> Callable[[], None]:
-        mine = parts if number % 2 == 0 else replace(parts, packing=False, steady=False)
+        mine = parts
+        if number % 2:
+            mine = replace(parts, packing=False, steady=False, growth=False)
         others = other_starts(incumbent, starts, seed + number, mine, over)
         if (number % 2 and not proofs.finished) or not use_windows:
             return partial(_prove, proofs, runner(), over, others)

@@ -1,4 +1,4 @@
-"""The proving half of the search: relaxations of growing size, up to the whole model.
+"""The proving half of the search: relaxations of growing size, up to the whole model; short runs.
 
 A relaxation keeps the ops and the memory of some devices and lets all others never be busy. Its
 optimum, and any bound CP-SAT proves for it, bounds the whole problem. Relaxations of few devices
@@ -21,13 +21,13 @@ from pipesat.result import Bound
 from pipesat.solver.cpsat import FOUND, Runner
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.model import Model, build_model, model_is_exact
-from pipesat.solver.model.size import model_size
+from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.staircase import staircase_applies
 from pipesat.solver.parts import ALL_PARTS, Parts
+from pipesat.solver.short_runs.search import ShortRuns, is_long
 
 SOURCE = "CP-SAT"
 LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
-MODEL_PER_SECOND = 8_000  # constraints that can be built and presolved in a part of each second
 LARGEST_TIME = 1 << 52  # CP-SAT reports bounds as doubles: exact up to here
 _FIRST_LIMIT = 1.0  # seconds for one device
 _WHOLE = 4.0  # times as much for the whole model
@@ -37,6 +37,7 @@ _MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
 _SHARE = 0.25  # of the gap that a relaxation is asked to close at a time, at first
 _SHARES = (0.03, 0.5)  # least and largest
 _MORE, _LESS = 1.4, 0.7  # its change after a proof, and after an attempt without an outcome
+_WAIT = 0.1  # seconds for another thread's short run, if there is nothing else to do
 _OPS_PER_ROUND = 400  # rounds between two attempts at the whole model, per so many ops
 
 Devices: TypeAlias = frozenset[int]
@@ -80,20 +81,53 @@ class ProofSearch:
             self.notes.append("times beyond 2^52 are not exact in CP-SAT's reports: no proof tried")
         if not model_is_exact(problem):
             self.notes.append("the model is stricter than the problem: no proof tried")
-        self.finished = bool(self.notes)
+        self.exhausted = bool(self.notes)
         singles = self._tightest_first() if parts.relaxations else []
         self.lock = threading.Lock()
+        self.short_runs = self._short_runs()
+        self.one_short_run = threading.Lock()
+        self.spent = 0.0  # on relaxations
         self.queue = deque(Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in singles)
 
     @property
     def report(self) -> str:
         """What it did, in a few words."""
-        return ", ".join([f"proofs: {self.tried} relaxations", *self.notes])
+        tried = [f"proofs: {self.tried} relaxations"]
+        if self.short_runs is not None:
+            tried.append(f"{self.short_runs.tried} short runs")
+        return ", ".join(tried + self.notes)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to try."""
+        return self.exhausted and (self.short_runs is None or self.short_runs.finished)
 
     def step(self, runner: Runner) -> None:
+        """Solve one model, of a short run or of a relaxation: both get as much time."""
+        short = self.short_runs
+        if short is not None and not short.finished:
+            its_turn = self.exhausted or short.spent <= self.spent
+            if its_turn and self.one_short_run.acquire(timeout=_WAIT if self.exhausted else 0):
+                try:
+                    short.step(runner)
+                finally:
+                    self.one_short_run.release()
+                return
+        if not self.exhausted:
+            before = runner.spent
+            self._relax(runner)
+            self.spent += runner.spent - before
+
+    def _short_runs(self) -> ShortRuns | None:
+        makespan = self.incumbent.objective == "makespan"
+        if self.exhausted or not makespan or not self.parts.short_runs or not is_long(self.problem):
+            return None
+        return ShortRuns(
+            self.problem, self.incumbent, seed=self.seed, staircase=self.parts.staircase
+        )
+
+    def _relax(self, runner: Runner) -> None:
         """Try one relaxation."""
-        if self.finished:
-            return
         with self.lock:
             if not self.queue:
                 self._refill()
@@ -104,7 +138,7 @@ class ProofSearch:
         else:
             self.skipped += 1
             if self.skipped > _MOST_SKIPPED:
-                self.finished = True
+                self.exhausted = True
                 self.notes.append("no relaxation left that could help")
 
     def _tightest_first(self) -> list[int]:
@@ -134,7 +168,7 @@ class ProofSearch:
             self.notes.append(
                 f"{self.problem.op_count} ops make too large a model for the time left"
             )
-            self.finished = True
+            self.exhausted = True
 
     def _draw(self) -> Devices:
         """Draw some of the strongest relaxation so far, and others that lie apart from it."""
@@ -156,7 +190,7 @@ class ProofSearch:
 
     def _fits(self, devices: Devices) -> bool:
         size = model_size(self.problem, devices)
-        return size <= min(LARGEST_MODEL, MODEL_PER_SECOND * self.incumbent.clock.left)
+        return size <= min(LARGEST_MODEL, CONSTRAINTS_PER_SECOND * self.incumbent.clock.left)
 
     def _try(self, attempt: Attempt, runner: Runner) -> None:
         incumbent = self.incumbent

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from pipesat.problem import Problem
 from pipesat.solver.model.staircase import staircase_applies
 
+CONSTRAINTS_PER_SECOND = 8_000  # that can be built and presolved in a part of each second
+
 
 def model_size(problem: Problem, devices: Collection[int] | None = None) -> int:
     """Estimate the number of constraints, within a factor of about two.

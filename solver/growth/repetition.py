@@ -1,0 +1,101 @@
+"""Schedules of more microbatches: a part between two cuts of the same state, repeated.
+
+Why every rule still holds, device by device in the order given here:
+
+- *Every op once.* Each repetition finds the state it needs, of microbatches that are later by as
+  many as one repetition adds, and leaves the same one; what comes after the part finds it, too.
+  So every F and every backward is there once. For weight gradients see below.
+- *No deadlock.* What an op waits for starts before it: before the part, and then the state says
+  that it has, or earlier within the same repetition. So there is one sequence of all ops,
+  repetition after repetition, in which everything stands after what it waits for.
+- *Memory.* What a device holds when an op starts depends on what stands before it on that device
+  alone. F's and backwards there are the same as the first time, with other numbers. Of the weight
+  gradients that are pending at the second cut, those that were not at the first cut come first in
+  every repetition; and what has been done is left out. So those that are pending are always among
+  those of the first time, and the device holds no more. Coming first is safe, as a W only frees;
+  also where a B takes more than its F, since the B's stand where they stood.
+- *Too many microbatches.* The last ones of every route are left out with all their ops. No other op
+  waits for them, and what a microbatch holds is never negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pipesat.ops import Op
+from pipesat.problem import Problem
+from pipesat.schedule import Order, Schedule
+from pipesat.solver.growth.cuts import Cut, Name, Repeat
+
+
+def grown(few: Problem, schedule: Schedule, part: Repeat, problem: Problem) -> Order:
+    """Return an order for ``problem``: a part is repeated until there are enough microbatches."""
+    missing = problem.routes[0].microbatches - few.routes[0].microbatches
+    return repeated(few, schedule, part, problem, -(-missing // part.microbatches[0]))
+
+
+def with_other_end(few: Problem, schedule: Schedule, part: Repeat) -> Order:
+    """Return an order of as many microbatches in which repetitions replace what follows the part.
+
+    Only microbatches that have started are completed as they were.
+    """
+    missing = few.routes[0].microbatches - part.end.started[0]
+    return repeated(few, schedule, part, few, -(-missing // part.microbatches[0]))
+
+
+def repeated(few: Problem, schedule: Schedule, part: Repeat, problem: Problem, times: int) -> Order:
+    """Return an order for ``problem`` with ``times`` more repetitions of a part of a schedule.
+
+    Both problems differ in their numbers of microbatches only. Microbatches beyond those of
+    ``problem`` are left out.
+
+    Raises
+    ------
+    ValueError
+        If these are too few repetitions.
+    """
+    routes = zip(few.routes, part.microbatches, problem.routes, strict=True)
+    if times < 0 or any(a.microbatches + times * k < b.microbatches for a, k, b in routes):
+        raise ValueError(f"{times} repetitions do not make enough microbatches")
+    return tuple(
+        tuple(_without_repetition(_row(few, schedule, part, problem, times, device)))
+        for device in range(len(schedule.devices))
+    )
+
+
+def _row(
+    few: Problem, schedule: Schedule, part: Repeat, problem: Problem, times: int, device: int
+) -> Iterator[Op]:
+    """Yield a device's ops; a W may be there a second time."""
+    begin, end = part.begin, part.end
+    timed = [(t.start, t.item) for t in schedule.devices[device] if isinstance(t.item, Op)]
+    owed = [_op(few, name, begin) for name in sorted(end.weights - begin.weights)]
+    again = [op for op in owed if few.stages[op.stage].device == device]
+    again += [op for start, op in timed if begin.time <= start < end.time]
+
+    def later(ops: Iterable[Op], turn: int) -> Iterator[Op]:
+        for op in ops:
+            number = op.microbatch + turn * part.microbatches[few.route_of[op.stage]]
+            if number < problem.microbatches[op.stage]:
+                yield op._replace(microbatch=number)
+
+    yield from later((op for start, op in timed if start < end.time), 0)
+    for turn in range(1, times + 1):
+        yield from later(again, turn)
+    yield from later((op for start, op in timed if start >= end.time), times)
+
+
+def _without_repetition(row: Iterable[Op]) -> Iterator[Op]:
+    """Leave out every W that has been done."""
+    done: set[tuple[int, int]] = set()
+    for op in row:
+        if op.kind in ("W", "BW"):
+            if (op.stage, op.microbatch) in done:
+                continue
+            done.add((op.stage, op.microbatch))
+        yield op
+
+
+def _op(problem: Problem, name: Name, cut: Cut) -> Op:
+    stage, phase, ago = name
+    return Op(stage, phase, cut.started[problem.route_of[stage]] - ago)

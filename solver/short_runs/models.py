@@ -1,0 +1,61 @@
+"""The models of short runs: those of few microbatches, with what is known of shorter runs."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from pipesat.problem import Problem
+from pipesat.solver.model.constraints import add_constraints
+from pipesat.solver.model.model import Model, build_model
+from pipesat.solver.model.times import Times, model_times
+from pipesat.solver.model.variables import Variables, add_variables
+from pipesat.solver.short_runs.known import Known
+
+
+def makespan_model(few: Problem, known: Known, upper: int, *, staircase: bool = True) -> Model:
+    """Model f(n) for the n microbatches of ``few``, at most ``upper``.
+
+    After the start of microbatch k, the n - k last ones take at least f(n - k).
+    """
+    n = few.routes[0].microbatches
+    model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
+    starts = _starts_with_known_steps(model.variables, known)
+    for k in range(1, n):
+        model.cp.add(model.value - starts[k] >= -(-known.makespan(n - k) // model.unit))
+    return model
+
+
+def step_model(few: Problem, known: Known, upper: int, *, staircase: bool = True) -> Variables:
+    """Model e(n) for the n + 1 microbatches of ``few``, at most ``upper``.
+
+    The horizon leaves time to run everything one op after the other once microbatch n has started,
+    in the order of whatever schedule attains e(n): it cuts off none.
+    """
+    n = few.routes[0].microbatches - 1
+    times = model_times(few)
+    horizon = upper // times.unit + _one_by_one(few, times)
+    v = add_variables(cp_model.CpModel(), few, times, horizon)
+    add_constraints(v, staircase=staircase)
+    starts = _starts_with_known_steps(v, known)
+    v.cp.add(starts[0] == 0)
+    v.cp.add_linear_constraint(starts[n], -(-known.step(n) // times.unit), upper // times.unit)
+    v.cp.minimize(starts[n])
+    return v
+
+
+def _starts_with_known_steps(v: Variables, known: Known) -> list[cp_model.IntVar]:
+    """Add the known steps; return the starts of the route's first forwards."""
+    starts = [task.start for task in v.tasks["F"][v.problem.routes[0].stages[0]]]
+    for n, step in known.sharp_steps(len(starts) - 1):
+        for earlier, later in zip(starts, starts[n:], strict=False):
+            v.cp.add(later - earlier >= -(-step // v.times.unit))
+    return starts
+
+
+def _one_by_one(few: Problem, times: Times) -> int:
+    """Model time that all ops take one after the other, each with its delay."""
+    length = times.duration
+    one = sum(times.forward_delay) + sum(times.backward_delay)
+    for s in range(len(few.stages)):
+        one += length["F"][s] + max(length["B"][s] + length["W"][s], length["BW"][s])
+    return few.routes[0].microbatches * one

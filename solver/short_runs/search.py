@@ -1,0 +1,177 @@
+"""Longer and longer runs, each with what the shorter ones have proven."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final, Literal, TypeAlias
+
+from ortools.sat.python import cp_model
+
+from pipesat.errors import Fault
+from pipesat.ops import members
+from pipesat.problem import Problem
+from pipesat.result import Bound
+from pipesat.schedule import Schedule
+from pipesat.solver.cpsat import FOUND, Runner
+from pipesat.solver.few import first_microbatches, with_microbatches
+from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
+from pipesat.solver.model.staircase import staircase_applies
+from pipesat.solver.model.times import KINDS, model_times
+from pipesat.solver.short_runs.known import Known
+from pipesat.solver.short_runs.models import makespan_model, step_model
+from pipesat.timing import time_order
+
+SOURCE = "CP-SAT on fewer microbatches"
+_PER_DEVICE = 2  # a run is long if it has more microbatches per device
+_FIRST_LIMIT = 1.0  # seconds for one model
+_MORE_TIME = 3.0  # times as much from one round to the next
+_PATIENCE = 3  # models of a kind in a row without an outcome that end it for this round
+
+Kind: TypeAlias = Literal["step", "makespan"]
+_KINDS: Final[tuple[Kind, ...]] = ("makespan", "step")
+
+
+def is_long(problem: Problem) -> bool:
+    """Whether a single route has many microbatches, whose memory may slow them down."""
+    if len(problem.routes) > 1 or all(device.room is None for device in problem.devices):
+        return False
+    return problem.routes[0].microbatches > _PER_DEVICE * len(problem.devices)
+
+
+class ShortRuns:
+    """Raises the makespan's bound of a long run; see :func:`is_long`. Needs a schedule."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, seed: int, staircase: bool = True
+    ) -> None:
+        self.problem, self.incumbent, self.seed = problem, incumbent, seed
+        self.staircase = staircase
+        self.microbatches = problem.routes[0].microbatches
+        devices = range(len(problem.devices))
+        self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
+        self.dynamic = self.stairs and _no_zero_length(problem)
+        self.known = Known(problem)
+        self.settled: set[tuple[Kind, int]] = set()
+        self.limit = _FIRST_LIMIT
+        self.spent = 0.0
+        self.tried = 0
+        self.finished = False
+        self._attempts = self._longer_and_longer()
+
+    def step(self, runner: Runner) -> None:
+        """Solve the model of one short run, and raise the bound by what follows."""
+        attempt = next(self._attempts, None)
+        if attempt is None:
+            self.finished = True
+            return
+        kind, n = attempt
+        before = runner.spent
+        settle = self._settle_step if kind == "step" else self._settle_makespan
+        if settle(n, runner):
+            self.settled.add(attempt)
+        self.spent += runner.spent - before
+        self.incumbent.raise_bound(Bound(self.known.makespan(self.microbatches), SOURCE))
+
+    def _longer_and_longer(self) -> Iterator[tuple[Kind, int]]:
+        """Yield runs of more and more microbatches; then what is not settled, with more time."""
+        while ("makespan", self.microbatches) not in self.settled:
+            before = self.tried, len(self.settled)
+            patience = dict.fromkeys(_KINDS, _PATIENCE)
+            for n in range(1, self.microbatches + 1):
+                for kind in _KINDS:
+                    longest = self.microbatches - (kind == "step")
+                    if (kind, n) in self.settled or not patience[kind] or n > longest:
+                        continue
+                    yield kind, n
+                    settled = (kind, n) in self.settled
+                    patience[kind] = _PATIENCE if settled else patience[kind] - 1
+                if not any(patience.values()):
+                    break
+            if before == (self.tried, len(self.settled)) and self.limit > self._left:
+                return  # all models are too large for the time that is left
+            self.limit *= _MORE_TIME
+
+    def _settle_makespan(self, n: int, runner: Runner) -> bool:
+        few = with_microbatches(self.problem, [n])
+        if not self._fits(few):
+            return False
+        order = first_microbatches(self._schedule(), few)
+        upper = time_order(few, order).makespan
+        if self._meets(self.known.makespan(n), upper, f"the makespan of {n} microbatches"):
+            return True
+        model = makespan_model(few, self.known, upper, staircase=self.staircase)
+        solver, status = self._solve(model.cp, runner)
+        self.known.learn_makespan(n, model.unit * _bound(solver))
+        if status in FOUND and n == self.microbatches:
+            self.incumbent.offer(model.order(solver.value), SOURCE)
+        return status == cp_model.OPTIMAL
+
+    def _settle_step(self, n: int, runner: Runner) -> bool:
+        upper = _least_step(self.problem, self._schedule(), n)
+        if self._meets(self.known.step(n), upper, f"the step of {n} microbatches"):
+            return True
+        few = with_microbatches(self.problem, [n + 1])
+        if not self._fits(few):
+            return False
+        v = step_model(few, self.known, upper, staircase=self.staircase)
+        solver, status = self._solve(v.cp, runner)
+        self.known.learn_step(n, v.times.unit * _bound(solver))
+        return status == cp_model.OPTIMAL
+
+    def _fits(self, few: Problem) -> bool:
+        """Whether a model can be built in the time that it may take."""
+        return model_size(few) <= CONSTRAINTS_PER_SECOND * min(self.limit, self._left)
+
+    @property
+    def _left(self) -> float:
+        return self.incumbent.clock.left
+
+    def _schedule(self) -> Schedule:
+        if self.incumbent.schedule is None:
+            raise ValueError("short runs need a schedule to start from")
+        return self.incumbent.schedule
+
+    def _meets(self, bound: int, value: int, what: str) -> bool:
+        if bound > value:
+            raise Fault(f"{SOURCE} says at least {bound} for {what}, but a schedule has {value}")
+        return bound == value
+
+    def _solve(
+        self, cp: cp_model.CpModel, runner: Runner
+    ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        solver, status = runner.solve(
+            cp,
+            limit=self.limit,
+            seed=self.seed,
+            strong=self.stairs and not self.dynamic,
+            dynamic=self.dynamic,
+        )
+        self.tried += 1
+        if status == cp_model.INFEASIBLE:
+            raise Fault(f"{SOURCE} says infeasible, but a checked schedule holds such a run")
+        return solver, status
+
+
+def _no_zero_length(problem: Problem) -> bool:
+    lengths = (model_times(problem).duration[kind] for kind in KINDS)
+    return all(min(length) > 0 for length in lengths)
+
+
+def _bound(solver: cp_model.CpSolver) -> int:
+    """Return the proven bound, 0 if there is none yet."""
+    bound = solver.best_objective_bound
+    return round(bound) if math.isfinite(bound) and bound > 0 else 0
+
+
+def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
+    """Return the least step of n + 1 microbatches in a schedule."""
+    first = problem.routes[0].stages[0]
+    starts = sorted(
+        timed.start
+        for timed, item in zip(chain(*schedule.devices), chain(*schedule.order), strict=True)
+        if any(op.stage == first and op.kind == "F" for op in members(item))
+    )
+    return min(later - earlier for earlier, later in zip(starts, starts[n:], strict=False))
