@@ -38,6 +38,7 @@ _SHARE = 0.25  # of the gap that a relaxation is asked to close at a time, at fi
 _SHARES = (0.03, 0.5)  # least and largest
 _MORE, _LESS = 1.4, 0.7  # its change after a proof, and after an attempt without an outcome
 _WAIT = 0.1  # seconds for another thread's short run, if there is nothing else to do
+_SHORT_RUNS = 3.0  # their time, as a multiple of that for relaxations, which prove less there
 _OPS_PER_ROUND = 400  # rounds between two attempts at the whole model, per so many ops
 
 Devices: TypeAlias = frozenset[int]
@@ -103,10 +104,10 @@ class ProofSearch:
         return self.exhausted and (self.short_runs is None or self.short_runs.finished)
 
     def step(self, runner: Runner) -> None:
-        """Solve one model, of a short run or of a relaxation: both get as much time."""
+        """Solve one model, of a short run or of a relaxation."""
         short = self.short_runs
         if short is not None and not short.finished:
-            its_turn = self.exhausted or short.spent <= self.spent
+            its_turn = self.exhausted or short.spent <= _SHORT_RUNS * self.spent
             if its_turn and self.one_short_run.acquire(timeout=_WAIT if self.exhausted else 0):
                 try:
                     short.step(runner)

@@ -71,7 +71,6 @@ def test_a_solve_writes_a_row_once(folder: Path) -> None:
     assert 0 < row["first_s"] <= row["best_s"] <= row["proof_s"] <= row["wall_s"]
     assert row["history"][-1][1:] == [10, 10]
     assert row["peak_mib"] > 10
-    assert row["longest_without_idle"] == 1  # only the second device's W beside the first's B
     out = folder.parent / "rows.jsonl"
     before = out.read_bytes()
     rows("1_solve.py", folder)
@@ -106,10 +105,16 @@ def test_the_other_methods_find_the_optimum(folder: Path) -> None:
     assert {(r["status"], r["value"], r["bound"]) for r in made.values()} == {("optimal", 10, 10)}
 
 
+def test_the_steady_state_alone(folder: Path) -> None:
+    row = rows("4_steady.py", folder)["steady"]  # 5 per microbatch, for ever
+    assert (row["status"], row["value"], row["bound"]) == ("optimal", 5, 5)
+    assert 0 < row["best_s"] == row["proof_s"] <= row["wall_s"]
+
+
 def test_the_page_has_every_marker(tmp_path: Path) -> None:
     page = ROOT / "docs" / "benchmark.md"
     copy = Path(shutil.copy(page, tmp_path))
-    script("4_tables.py", "--results", str(tmp_path), "--docs", str(tmp_path))
+    script("5_tables.py", "--results", str(tmp_path), "--docs", str(tmp_path))
     markers = [line for line in page.read_text().splitlines() if line.startswith("<!--")]
     assert [x for x in copy.read_text().splitlines() if x.startswith("<!--")] == markers
     assert copy.read_text().count("Not run.") >= len(markers) // 2 - 2  # goals, missed
@@ -154,15 +159,3 @@ def test_against_peers(module: Any) -> None:
     assert not goals.beats_peers({"value": 100, "bound": 96}, reference)
     assert goals.beats_peers({"value": 100, "bound": 100}, reference)
     assert not goals.beats_peers({"value": 101, "bound": 96}, reference)
-
-
-def test_longest_time_without_idling(module: Any) -> None:
-    from pipesat.ops import Op
-    from pipesat.schedule import Schedule, Timed
-
-    def device(*times: tuple[int, int]) -> tuple[Timed, ...]:
-        return tuple(Timed(Op(0, "F", k), start, end) for k, (start, end) in enumerate(times))
-
-    # idle: 0-1 and 9-10 on the second, 3-4 on the first: 1-3 and 4-9 are left
-    schedule = Schedule((device((0, 3), (4, 10)), device((1, 6), (6, 9))))
-    assert module("ours").busy(schedule) == 5

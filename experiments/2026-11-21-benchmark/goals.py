@@ -1,4 +1,4 @@
-"""The goals that the project set itself, one object each; 4_tables.py holds the rows against them.
+"""The goals that the project set itself, one object each; 5_tables.py holds the rows against them.
 
 All seconds count from the start of the process, Python's start-up included.
 """
@@ -90,17 +90,6 @@ def in_a_minute(gap: float) -> Callable[[Row, Reference], bool]:
     return lambda row, _: reached(row, gap + SLACK) <= 60 and row["peak_mib"] <= GIB_4
 
 
-def no_bubble_inside(row: Row, _: Reference) -> bool:
-    """A schedule with p periods on end in which no device idles, found within 2 s.
-
-    A period is what a device computes per microbatch (of each route): 4 time units per stage.
-    """
-    p, _m = sizes(row["problem"])
-    period = 4 if "-V-" in row["problem"] else 8
-    busy = row.get("longest_without_idle") or 0
-    return bool(row["value"] is not None and row["best_s"] <= 2 and busy >= p * period)
-
-
 def is_44(row: Row, _: Reference) -> bool:
     """Tessel's V on 4 devices with 8 microbatches: (p - 1) (F + BW) + m (F + BW) = 44."""
     return proven(row) and row["value"] == 44
@@ -142,8 +131,8 @@ GOALS = (
         lambda problem: problem == "tessel-V-p4-m8-cap4", is_44,
     ),
     Goal(
-        "Tessel's V and X", "p periods without idling, in 2 s",
-        in_groups("tessel"), no_bubble_inside,
+        "Tessel's V and X", "a period without idling in 2 s",
+        in_groups("tessel"), proven_in(2), "steady",
     ),
     Goal("m = 1024, uneven, cap 0.75", "gap <= 0.5 %", lambda n: n == EXTRA, within(0.005)),
 )  # fmt: skip

@@ -48,10 +48,9 @@ def row_of(result: Result, began: float) -> Row:
         "gap": result.gap,
         "bound_source": None if result.lower_bound is None else result.lower_bound.source,
         "baseline": None if result.baseline is None else list(result.baseline),
-        "first_s": _first(history, lambda v, _: v is not None),
-        "best_s": _first(history, lambda v, _: v is not None and v == value),
-        "proof_s": _first(history, lambda v, b: v == b is not None) if proven else None,
-        "longest_without_idle": None if result.schedule is None else busy(result.schedule),
+        "first_s": first(history, lambda v, _: v is not None),
+        "best_s": first(history, lambda v, _: v is not None and v == value),
+        "proof_s": first(history, lambda v, b: v == b is not None) if proven else None,
         "history": thinned(history),
         "explanation": result.explanation,
         "versions": result.versions,
@@ -61,7 +60,8 @@ def row_of(result: Result, began: float) -> Row:
 History = list[tuple[float, int | None, int | None]]
 
 
-def _first(history: History, holds: Any) -> float | None:
+def first(history: History, holds: Any) -> float | None:
+    """Seconds until ``holds(value, bound)``, ``None`` if it never does."""
     return next((round(s, 3) for s, value, bound in history if holds(value, bound)), None)
 
 
@@ -72,17 +72,3 @@ def thinned(history: History) -> list[list[float | int | None]]:
         for seconds, value, bound in history
     }
     return list(slices.values())
-
-
-def busy(schedule: Schedule) -> int:
-    """Longest time, in time units, during which no device is idle."""
-    end = schedule.makespan
-    idle = [(0, 0), (end, end)]
-    for row in schedule.devices:
-        times = [0, *(time for timed in row for time in (timed.start, timed.end)), end]
-        idle += [(a, b) for a, b in zip(times[::2], times[1::2], strict=True) if a < b]
-    longest = reached = 0
-    for start, stop in sorted(idle):
-        longest = max(longest, start - reached)
-        reached = max(reached, stop)
-    return longest

@@ -23,6 +23,7 @@ SOLVES = (
     ("1_solve.py", *SPAN, "--repeat", "1"),
     ("2_ablate.py",),
     ("3_others.py",),
+    ("4_steady.py",),
     ("1_solve.py", *AGAIN),
     ("1_solve.py", *SPAN, *AGAIN, "--only", "table5-*"),
 )
@@ -48,7 +49,7 @@ def main() -> int:
         return plan(commands)
     commands.insert(0, [sys.executable, str(HERE / "0_generate.py"), "--check"])
     places = ["--results", str(options.results), "--docs", str(options.docs)]
-    commands.append([sys.executable, str(HERE / "4_tables.py"), "--limit", limit, *places])
+    commands.append([sys.executable, str(HERE / "5_tables.py"), "--limit", limit, *places])
     failed = [subprocess.run(command, check=False).returncode for command in commands]
     return 1 if any(failed) else 0
 

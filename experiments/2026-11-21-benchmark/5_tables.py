@@ -1,6 +1,6 @@
 """Write the tables of docs/benchmark.md and its pictures from results/.
 
-    python experiments/2026-11-21-benchmark/4_tables.py [--limit S] [--reduced-limit S]
+    python experiments/2026-11-21-benchmark/5_tables.py [--limit S] [--reduced-limit S]
         [--results DIR] [--docs DIR]
 
 What stands between `<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; the rest is not
@@ -47,13 +47,14 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     options = parser.parse_args()
-    solved, ablated, others = (
-        read_rows(options.results / f"{name}.jsonl") for name in ("solve", "ablate", "others")
+    solved, ablated, others, steady = (
+        read_rows(options.results / f"{name}.jsonl")
+        for name in ("solve", "ablate", "others", "steady")
     )
     page = options.docs / "benchmark.md"
     text = page.read_text()
     limits = options.limit, options.reduced_limit or options.limit
-    parts = sections(solved, ablated, others, *limits)
+    parts = sections(solved, ablated, others, steady, *limits)
     parts |= draw(options.docs / "pictures", solved, ablated, *limits)
     for name, content in parts.items():
         text = replaced(text, name, content)
@@ -69,13 +70,21 @@ def main() -> int:
 
 
 def sections(
-    solved: list[Row], ablated: list[Row], others: list[Row], limit: float, reduced: float
+    solved: list[Row],
+    ablated: list[Row],
+    others: list[Row],
+    steady: list[Row],
+    limit: float,
+    reduced: float,
 ) -> dict[str, str]:
     """The generated parts by the name of their markers."""
     references = json.loads(REFERENCE.read_text())
     by_objective = {
         objective: {name: row for (name, _), row in medians(solved, objective, limit).items()}
         for objective in ("makespan", "span")
+    }
+    by_objective["steady"] = {
+        name: row for (name, _), row in medians(steady, "steady", limit).items()
     }
     parts = {
         "setting": setting(
@@ -87,7 +96,8 @@ def sections(
         "ablation": tables.ablation_table(medians(ablated, "makespan", reduced)),
         "comparison": tables.comparison_table(medians(others, "makespan", reduced)),
     }
-    for objective, rows in by_objective.items():
+    for objective in ("makespan", "span"):
+        rows = by_objective[objective]
         parts[f"groups {objective}"] = tables.group_table(rows) if rows else NOT_RUN
         each = tables.problems_table(rows, references) if rows else NOT_RUN
         parts[f"problems {objective}"] = each
