@@ -38,8 +38,8 @@ def measure(case: Case, launched: float) -> Row:
     bound = period_bound(problem, microbatches_per_period(problem, MICROBATCHES))
     history: list[tuple[float, int | None, int | None]] = [(since(launched), None, bound)]
     budget = Budget(case.limit, case.workers, case.seed)
-    for repetend in shorter_and_shorter(problem, MICROBATCHES, budget):
-        history.append((since(launched), repetend.period, bound))
+    found = shorter_and_shorter(problem, MICROBATCHES, budget)
+    history += ((since(launched), repetend.period, bound) for repetend in found)
     *_, (_, period, _) = history
     return {
         "status": "unknown" if period is None else "optimal" if period == bound else "feasible",

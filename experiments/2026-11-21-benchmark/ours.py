@@ -9,7 +9,6 @@ from runner import HERE, Case, Row, since
 
 if TYPE_CHECKING:
     from pipesat.result import Result
-    from pipesat.schedule import Schedule
 
 POINTS_PER_DECADE = 50  # of the history that a row keeps
 SCHEDULES = HERE / "schedules"  # not in git: ../bench/collect.py keeps the best
