@@ -15,7 +15,7 @@ from pipesat.bounds import closed_form_bound
 from pipesat.checker import check
 from pipesat.errors import Deadlock, Fault
 from pipesat.heuristics.list_scheduling import list_scheduling
-from pipesat.ops import members
+from pipesat.ops import Op
 from pipesat.problem import Problem
 from pipesat.result import Bound
 from pipesat.schedule import Schedule
@@ -41,13 +41,8 @@ def search_of(problem: Problem) -> ShortRuns:
 def first_starts(problem: Problem, schedule: Schedule) -> list[int]:
     """When the microbatches of the first route start, sorted."""
     first = problem.routes[0].stages[0]
-    items = zip(schedule.devices, schedule.order, strict=True)
-    ops = [
-        (t.start, op)
-        for row, i in items
-        for t, it in zip(row, i, strict=True)
-        for op in members(it)
-    ]
+    items = [(t.start, t.item) for _, t in schedule]
+    ops = [(start, op) for start, op in items if isinstance(op, Op)]
     return sorted(start for start, op in ops if op.stage == first and op.kind == "F")
 
 

@@ -48,10 +48,10 @@ def few_microbatches(problem: Problem) -> Problem | None:
     have = [route.microbatches for route in problem.routes]
     if not times or sum(have) <= _MANY or have[0] < _SHORTER * one[0] * times:
         return None
-    return _times(problem, times)
+    return _in_proportion(problem, times)
 
 
-def _times(problem: Problem, times: int) -> Problem:
+def _in_proportion(problem: Problem, times: int) -> Problem:
     """The problem with ``times`` the least numbers of microbatches that serve all routes evenly."""
     return with_microbatches(problem, microbatches_per_period(problem, times))
 
@@ -159,7 +159,7 @@ class _Search:
         (one, *_), step = microbatches_per_period(self.few, 1), part.microbatches[0]
         values = []
         for turns in _TURNS:
-            more = _times(self.few, (self.few.routes[0].microbatches + turns * step) // one)
+            more = _in_proportion(self.few, (self.few.routes[0].microbatches + turns * step) // one)
             order = repeated(self.few, schedule, part, more, turns)
             values.append(time_order(more, order, self.objective).value(self.objective))
         return (values[1] - values[0]) / ((_TURNS[1] - _TURNS[0]) * step)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from ortools.sat.python import cp_model
 
 from pipesat.errors import Fault
-from pipesat.ops import members
+from pipesat.ops import Op
 from pipesat.problem import Problem
 from pipesat.result import Bound
 from pipesat.schedule import Schedule
@@ -171,7 +170,7 @@ def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
     first = problem.routes[0].stages[0]
     starts = sorted(
         timed.start
-        for timed, item in zip(chain(*schedule.devices), chain(*schedule.order), strict=True)
-        if any(op.stage == first and op.kind == "F" for op in members(item))
+        for _, timed in schedule
+        if isinstance(timed.item, Op) and (timed.item.stage, timed.item.kind) == (first, "F")
     )
     return min(later - earlier for earlier, later in zip(starts, starts[n:], strict=False))
