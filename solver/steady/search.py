@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ortools.sat.python import cp_model
 
 from pipesat.problem import Problem
+from pipesat.solver.cpsat import new_solver
 from pipesat.solver.steady.model import CyclicModel, build_cyclic_model
 from pipesat.solver.steady.modulo import greedy_repetend, random_repetend
 from pipesat.solver.steady.period import microbatches_per_period, period_bound, why_not
@@ -188,10 +189,7 @@ def shortened(problem: Problem, repetend: Repetend, budget: Budget) -> Repetend 
 
 def solve(model: CyclicModel, budget: Budget) -> tuple[cp_model.CpSolverStatus, Repetend | None]:
     """Solve in a thread of its own, so that the stop function is heard meanwhile."""
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = budget.workers
-    solver.parameters.random_seed = budget.seed
-    solver.parameters.catch_sigint_signal = False
+    solver = new_solver(budget.seed, budget.workers)
     solver.parameters.max_time_in_seconds = max(_LEAST, budget.left)
     if budget.deterministic is not None:
         solver.parameters.max_deterministic_time = budget.deterministic
