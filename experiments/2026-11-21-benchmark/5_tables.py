@@ -151,7 +151,7 @@ def setting(rows: list[Row]) -> str:
         "threads": {str(row["workers"]) for row in rows},
         "runs per problem, at most": {str(max(runs.values(), default=1))},
     }
-    return tables.table(("", ""), ([name, ", ".join(sorted(v))] for name, v in lines.items()))
+    return tables.table(("", ""), ([name, "; ".join(sorted(v))] for name, v in lines.items()))
 
 
 def replaced(text: str, name: str, content: str) -> str:
