@@ -1,4 +1,4 @@
-"""Closed-form lower bounds on makespan and span: arithmetic per device, no search.
+"""Closed-form lower bounds on makespan and span: arithmetic, no search.
 
 docs/bounds.md derives them. Words used here, for one device:
 
@@ -9,6 +9,7 @@ docs/bounds.md derives them. Words used here, for one device:
 * ``end``: after the device's last backward, the gradient still travels to the route's first stage;
   meanwhile the device runs only pending weight gradients.
 * ``load``: total compute time. ``area``: memory times time. ``pass``: one microbatch alone.
+* ``warm-ups``: the heads of all devices of a chain together (:mod:`pipesat.warm_ups`).
 
 Two windows of time matter. A device's own runs from its first op to its last; with the time before
 it (``absolute``), it bounds the makespan, without, the span. A route's window runs from the first
@@ -27,21 +28,30 @@ from pipesat.problem import Problem, Stage
 from pipesat.result import Bound
 from pipesat.rules import link_delay, round_trip
 from pipesat.schedule import Objective
+from pipesat.warm_ups import least_warm_ups
 
 
 def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
     """Return the best closed-form bound and the name of its argument, in time units."""
     bounds = [Bound(0, "closed form: nothing takes less than no time")]
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
-    if objective == "makespan":
-        for device in devices:
-            absolute = _Device(problem, device, absolute=True)
-            bounds += absolute.window_bounds() + absolute.route_bounds()
-    else:
-        for device in devices:
-            bounds += _Device(problem, device, absolute=False).window_bounds()
-            if len(problem.routes) == 1:  # then the first stage's device sees the route's window
-                bounds += _Device(problem, device, absolute=True).route_bounds()
+    absolute = {device: _Device(problem, device, absolute=True) for device in devices}
+    own = absolute
+    if objective == "span":
+        own = {device: _Device(problem, device, absolute=False) for device in devices}
+    for device in devices:
+        bounds += own[device].window_bounds()
+        if objective == "makespan" or len(problem.routes) == 1:
+            # a single route's window lies within that of the device with its first stage
+            bounds += absolute[device].route_bounds()
+    if problem.one_stage_per_device and problem.overlap is None:
+        line = [problem.stages[s].device for s in problem.routes[0].stages]
+        without_head = [
+            max(own[device].without_head, absolute[device].route_without_head) for device in line
+        ]
+        found = least_warm_ups(problem, without_head)
+        tight = problem.device_name(line[found.tight])
+        bounds.append(Bound(found.length, f"closed form: warm-ups + load of {tight}"))
     return max(bounds, key=lambda bound: bound.value)
 
 
@@ -122,6 +132,18 @@ class _Device:
             values |= self._around_load("end", self.end, True)
             values |= self._around_load("route's tail", tail, self.head_before_tail)
         return self._named(values)
+
+    @property
+    def without_head(self) -> int:
+        """Least time until the device's last op ends, if it never idles before a backward."""
+        idle = max(0, self.tail(to_first=False)) if self.head_before_tail else 0
+        return self.start + self.load + idle
+
+    @property
+    def route_without_head(self) -> int:
+        """Least time until the first stage's last backward ends, in the same case."""
+        idle = [self.end, self.tail(to_first=True)] if self.head_before_tail else [self.end]
+        return self.start + self.load + max(idle)
 
     def _around_load(self, name: str, idle: int, disjoint: bool) -> dict[str, int]:
         """Add what is idle at the end to the load, and what is idle in the head if disjoint."""

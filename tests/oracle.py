@@ -76,8 +76,8 @@ def _interleavings(chains: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[Item,
                 yield (chain[0], *tail)
 
 
-def plain_model_optimum(problem: Problem) -> int | None:
-    """Optimal makespan by a plain CP-SAT model, or ``None`` if infeasible.
+def plain_model_optimum(problem: Problem, objective: Objective = "makespan") -> int | None:
+    """Optimal objective by a plain CP-SAT model, or ``None`` if infeasible.
 
     Intervals and ``add_cumulative``; no symmetry, no staircase, no order literals: memory is stated
     as the contract does, as amounts held over intervals.
@@ -89,7 +89,10 @@ def plain_model_optimum(problem: Problem) -> int | None:
     )
     busy: list[list[cp_model.IntervalVar]] = [[] for _ in problem.devices]
     held: list[list[tuple[cp_model.IntervalVar, int]]] = [[] for _ in problem.devices]
-    makespan = cp.new_int_var(0, horizon, "makespan")
+    value = cp.new_int_var(0, horizon, objective)
+    origins = [
+        cp.new_int_var(0, horizon if objective == "span" else 0, "") for _ in problem.devices
+    ]
     ends: dict[tuple[str, int, int], cp_model.IntVar] = {}
     starts: dict[tuple[str, int, int], cp_model.IntVar] = {}
     for number, stage in enumerate(problem.stages):
@@ -107,8 +110,9 @@ def plain_model_optimum(problem: Problem) -> int | None:
             busy[device].append(cp.new_optional_interval_var(b[0], stage.BW, b[1], ~split, ""))
             busy[device].append(cp.new_optional_interval_var(w[0], stage.W, w[1], split, ""))
             cp.add(w[0] >= b[1])
-            cp.add(makespan >= b[1])
-            cp.add(makespan >= w[1]).only_enforce_if(split)
+            cp.add(f[0] >= origins[device])
+            cp.add(value >= b[1] - origins[device])
+            cp.add(value >= w[1] - origins[device]).only_enforce_if(split)
             a, kept = stage.held_after_F, stage.held_after_B
             size = cp.new_int_var(0, horizon, "")
             held[device].append((cp.new_interval_var(f[0], size, b[1], ""), a))
@@ -134,7 +138,7 @@ def plain_model_optimum(problem: Problem) -> int | None:
             intervals = [i for i, amount in held[device] if amount]
             amounts = [amount for _, amount in held[device] if amount]
             cp.add_cumulative(intervals, amounts, data.memory - data.static)
-    cp.minimize(makespan)
+    cp.minimize(value)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     status = solver.solve(cp)

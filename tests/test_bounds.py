@@ -78,6 +78,14 @@ def test_never_above_the_optimal_makespan(problem: Problem) -> None:
     assert closed_form_bound(problem, "makespan").value <= optimum
 
 
+@settings(max_examples=60, deadline=None)
+@given(problems(max_microbatches=2, least_time=0))
+def test_never_above_the_optimal_span(problem: Problem) -> None:
+    optimum = plain_model_optimum(problem, "span")
+    assert optimum is not None
+    assert closed_form_bound(problem, "span").value <= optimum
+
+
 @settings(max_examples=40, deadline=None)
 @given(problems(max_stages=3, max_microbatches=2))
 def test_never_above_the_optimum_by_brute_force(problem: Problem) -> None:

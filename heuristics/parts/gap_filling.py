@@ -25,8 +25,9 @@ from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
 from pipesat.rules import link_delay, round_trip
 from pipesat.schedule import Order
+from pipesat.warm_ups import least_warm_ups
 
-Depth: TypeAlias = Literal["memory", "1f1b", "eager", "slope", "slope+1"]
+Depth: TypeAlias = Literal["memory", "1f1b", "eager", "slope", "slope+1", "least idle"]
 Pattern: TypeAlias = Literal["free", "alternate", "skip"]
 Critical: TypeAlias = Literal["never", "idle", "load", "end"]
 Fuse: TypeAlias = Literal["split", "short", "first", "fused"]
@@ -40,7 +41,9 @@ class Switches:
     ----------
     depth
         How many microbatches rank d holds at most: what memory admits (K), or no more than 1F1B's
-        ``p - d``, eager 1F1B's ``2 (p - 1 - d) + 1``, a line from K down to 1, or one more.
+        ``p - d``, eager 1F1B's ``2 (p - 1 - d) + 1``, a line from K down to 1, or one more. With
+        ``least idle``, K, but the warm-up is just as many F as leave the least idling before the
+        first B (:func:`pipesat.warm_ups.least_warm_ups`).
     late_first
         Whether a warm-up F may run that delays the rank's first B.
     pattern
@@ -95,6 +98,8 @@ def fill_gaps(problem: Problem, ranks: Ranks, switches: Switches) -> Filled:
         if device.memory is not None and need.capacity > device.memory:
             raise NotApplicable("needs room for one microbatch on every device")
     line = [_Rank(problem, ranks, d, switches) for d in range(len(ranks))]
+    if switches.depth == "least idle":
+        _set_warm_ups(problem, line)
     _simulate(line)
     rows: list[tuple[Item, ...]] = [() for _ in problem.devices]
     for home, rank in zip(ranks.device, line, strict=True):
@@ -105,6 +110,14 @@ def fill_gaps(problem: Problem, ranks: Ranks, switches: Switches) -> Filled:
     makespan = max(rank.free_at for rank in line)
     span = max(rank.free_at - rank.first_start for rank in line)
     return Filled(makespan, span, tuple(rows))
+
+
+def _set_warm_ups(problem: Problem, line: list[_Rank]) -> None:
+    """Let the ranks warm up with the least idling, none deeper than the one that feeds it."""
+    wanted = least_warm_ups(problem, [rank.load for rank in line]).forwards
+    most = line[0].limit
+    for rank, forwards in zip(line, wanted, strict=True):
+        rank.exact_warm_up = most = min(most, rank.limit, forwards)
 
 
 def _simulate(line: list[_Rank]) -> None:
@@ -163,8 +176,10 @@ class _Rank:
         self.first_backward = head + data.F + round_trip(problem, self.stage)
         self.limit = self._limit(len(ranks), d)
         self.warm_up = self.limit  # microbatches held when the first backward starts
-        load = self.microbatches * (data.F + data.least_backward_work)
-        self.debt = {"end": head + load, "load": load}.get(switches.critical, 0)
+        self.exact_warm_up: int | None = None  # number of F; otherwise as many as come in time
+        self.may_delay_backward = switches.late_first or switches.depth == "least idle"
+        self.load = self.microbatches * (data.F + data.least_backward_work)
+        self.debt = {"end": head + self.load, "load": self.load}.get(switches.critical, 0)
 
         self.free_at = self.first_start = 0
         self.used = 0
@@ -180,7 +195,7 @@ class _Rank:
             splits = self.switches.fuse == "split" or not self.may_fuse
             reserve = self.excess if splits and self.backward == "B" else 0
             most = max(1, min(most, (self.room - reserve) // self.held))
-        if self.switches.depth == "memory":
+        if self.switches.depth in ("memory", "least idle"):
             return most
         slope = -(-most * (p - d) // p)
         wanted = {"1f1b": p - d, "eager": 2 * (p - 1 - d) + 1, "slope": slope}
@@ -188,6 +203,9 @@ class _Rank:
 
     def next_step(self) -> _Step | None:
         """Choose between the next F and the next backward; ``None`` while neither is known."""
+        if self.exact_warm_up is not None and not self.backwards:
+            warming_up = self.forwards < self.exact_warm_up
+            return self._forward_step() if warming_up else self._backward_step()
         backward = self._backward_step()
         forward = self._forward_step()
         if forward is None:
@@ -217,11 +235,11 @@ class _Rank:
         if drains > len(self.due):
             return None
         start = max(self.free_at + drains * self.length["W"], self.activations[number])
-        latest_start = self.first_backward - self.length["F"]
+        delays_backward = start + self.length["F"] > self.first_backward
         if self.backwards:
             if self.switches.pattern != "free" and in_flight >= self.warm_up:
                 return None
-        elif number and not self.switches.late_first and start > latest_start:
+        elif number and delays_backward and not self.may_delay_backward:
             return None
         return _Step(start, "F", drains)
 
