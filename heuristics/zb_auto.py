@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipesat.bounds import closed_form_bound
-from pipesat.heuristics.parts.gap_filling import Filled, Fuse, Switches, fill_gaps
-from pipesat.heuristics.placement import chain_of
+from pipesat.heuristics.parts.gap_filling import Filled, Switches, fill_gaps
+from pipesat.heuristics.placement import Ranks, chain_of
 from pipesat.heuristics.registry import published
 from pipesat.problem import Problem
 from pipesat.schedule import Objective, Order, Schedule
@@ -19,6 +20,7 @@ _SOURCE = "Qi et al., ICLR 2024, section 3.1"
 # Placed by all settings together, a few seconds; finding an order's minimum span takes longer.
 _MOST_OPS: Final[dict[Objective, int]] = {"makespan": 500_000, "span": 150_000}
 _FEWEST: Final = 2
+_CLIMBS: Final = 3  # settings in which other ranks are fused; 8 found more on 1 of 18 problems
 
 # On each of the benchmark's 52 chains of up to 16 ranks, one of these is the best of all 1,200
 # combinations, for either objective; on 70 random ones their best is 0.02 % behind that of 450.
@@ -61,12 +63,26 @@ def settings(problem: Problem, objective: Objective = "makespan") -> Iterator[Sw
 
     On large problems only as many as can be placed and timed in a few seconds.
     """
-    fuses: tuple[Fuse, ...] = ("split",)
-    if any(stage.backward == "either" and stage.fusing_may_pay for stage in problem.stages):
-        fuses = ("split", "short", "first", "fused")
     bases = _SETTINGS_FOR_SPAN + _SETTINGS if objective == "span" else _SETTINGS
-    every = (replace(switches, fuse=fuse) for switches in bases for fuse in fuses)
-    yield from islice(every, max(_FEWEST, _MOST_OPS[objective] // problem.op_count))
+    every: Iterator[Switches] = iter(bases)
+    if _may_fuse(problem):
+        p = len(problem.stages)
+        leading = dict.fromkeys(frozenset(range(count)) for count in (0, 1, p // 2, p))
+        fuses = [Switches(), *(Switches(fuse="short", fused_ranks=ranks) for ranks in leading)]
+        every = (
+            replace(base, fuse=fuse.fuse, fused_ranks=fuse.fused_ranks)
+            for base in bases
+            for fuse in fuses
+        )
+    yield from islice(every, _most_orders(problem, objective))
+
+
+def _may_fuse(problem: Problem) -> bool:
+    return any(stage.backward == "either" and stage.fusing_may_pay for stage in problem.stages)
+
+
+def _most_orders(problem: Problem, objective: Objective) -> int:
+    return max(_FEWEST, _MOST_OPS[objective] // problem.op_count)
 
 
 @published("zb-auto", placement="one stage per device", splits=True, source=_SOURCE)
@@ -78,8 +94,8 @@ def zb_auto(problem: Problem) -> Schedule:
     has to be freed, or where idling would make a rank the worst of all. Other than in the paper, a
     rank's depth may be limited below its memory, F and B may come as they get ready, and unequal
     loads count as idle time does: this is what keeps it efficient below 1F1B's memory and on
-    unequal stages. It keeps every capacity. Least makespan; among equals, least span of the
-    earliest timing.
+    unequal stages; and where backwards may be fused, it seeks the ranks that always do. It keeps
+    every capacity. Least makespan; among equals, least span of the earliest timing.
 
     Raises
     ------
@@ -116,11 +132,48 @@ def zb_auto_span(problem: Problem) -> Schedule:
 def filled_orders(problem: Problem, objective: Objective = "makespan") -> Iterator[Filled]:
     """Yield the order of every setting, with its makespan and span, as it is made.
 
+    Where stages may fuse, other ranks than the settings' are fused in the best ones at the end.
+
     Raises
     ------
     NotApplicable
         As zb-auto.
     """
     ranks = chain_of(problem)
+    tried: list[_Tried] = []
     for switches in settings(problem, objective):
-        yield fill_gaps(problem, ranks, switches)
+        filled = fill_gaps(problem, ranks, switches)
+        tried.append(_Tried(getattr(filled, objective), switches))
+        yield filled
+    if _may_fuse(problem):
+        best = nsmallest(_CLIMBS, tried, key=lambda one: one.value)
+        others = _with_other_ranks_fused(problem, ranks, objective, best)
+        yield from islice(others, _most_orders(problem, objective) - len(tried))
+
+
+class _Tried(NamedTuple):
+    """Makespan or span of the order that the switches make."""
+
+    value: int
+    switches: Switches
+
+
+def _with_other_ranks_fused(
+    problem: Problem, ranks: Ranks, objective: Objective, starts: Sequence[_Tried]
+) -> Iterator[Filled]:
+    """From each start, fuse or split the one rank that shortens the order most, until none does."""
+    free = [d for d, (s,) in enumerate(ranks.stages) if problem.stages[s].backward == "either"]
+    seen = {start.switches for start in starts}
+    for start in starts:
+        best, better = start, True
+        while better:
+            here, better = best, False
+            for d in free:
+                switches = replace(here.switches, fused_ranks=here.switches.fused_ranks ^ {d})
+                if switches in seen:
+                    continue
+                seen.add(switches)
+                filled = fill_gaps(problem, ranks, switches)
+                yield filled
+                if (value := getattr(filled, objective)) < best.value:
+                    best, better = _Tried(value, switches), True

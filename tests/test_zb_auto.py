@@ -91,7 +91,20 @@ def test_a_warm_up_forward_that_delays_the_first_backward() -> None:
     assert rows(problem, Switches(late_first=True))[0].startswith("0F0 0F1 0F2 0B0 ")
 
 
+def test_ranks_that_fuse() -> None:
+    problem = chain(2, 1, BW=2, backward="either")
+    assert rows(problem, Switches()) == ["0F0 0B0 0W0", "1F0 1B0 1W0"]
+    assert rows(problem, Switches(fused_ranks=frozenset({1}))) == ["0F0 0B0 0W0", "1F0 1BW0"]
+
+
 # Quality
+
+
+@pytest.mark.parametrize("name", ["torch-6.2B-p4-m8-cap8", "torch-6.2B-p8-m32-cap24"])
+def test_which_ranks_fuse_is_sought(name: str) -> None:
+    problem = bench(name)
+    tried = [fill_gaps(problem, chain_of(problem), each).makespan for each in settings(problem)]
+    assert zb_auto(problem).makespan < min(tried)
 
 
 @pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 3), (4, 7), (5, 20), (8, 16)])
@@ -185,13 +198,14 @@ def test_the_schedules_keep_every_rule(problem: Problem) -> None:
 
 SWITCHES = st.builds(
     Switches,
-    depth=st.sampled_from(["memory", "1f1b", "eager", "slope", "slope+1"]),
+    depth=st.sampled_from(["memory", "1f1b", "eager", "slope", "slope+1", "least idle"]),
     late_first=st.booleans(),
     pattern=st.sampled_from(["free", "alternate", "skip"]),
     spare=st.booleans(),
     part=st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]),
     critical=st.sampled_from(["never", "idle", "load", "end"]),
-    fuse=st.sampled_from(["split", "short", "first", "fused"]),
+    fuse=st.sampled_from(["split", "short"]),
+    fused_ranks=st.frozensets(st.integers(0, 5)),
 )
 
 

@@ -30,7 +30,7 @@ from pipesat.warm_ups import least_warm_ups
 Depth: TypeAlias = Literal["memory", "1f1b", "eager", "slope", "slope+1", "least idle"]
 Pattern: TypeAlias = Literal["free", "alternate", "skip"]
 Critical: TypeAlias = Literal["never", "idle", "load", "end"]
-Fuse: TypeAlias = Literal["split", "short", "first", "fused"]
+Fuse: TypeAlias = Literal["split", "short"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,10 @@ class Switches:
         When a W may start in a smaller gap: never, or when idling would make the rank the worst of
         all by its idle time so far, by load + idle time, or by head + load + idle time.
     fuse
-        ``either`` stages: split and keep room for what B takes on top of F; split but fuse where
-        memory is short; that, and always fuse on the first rank; or always fuse.
+        ``either`` stages: split and keep room for what B takes on top of F, or split but fuse where
+        memory is short.
+    fused_ranks
+        Ranks that always fuse.
     """
 
     depth: Depth = "memory"
@@ -68,6 +70,7 @@ class Switches:
     part: float = 1.0
     critical: Critical = "never"
     fuse: Fuse = "split"
+    fused_ranks: frozenset[int] = frozenset()
 
 
 class Filled(NamedTuple):
@@ -167,8 +170,7 @@ class _Rank:
         self.room = problem.devices[data.device].room
         self.microbatches = problem.microbatches[self.stage]
         self.may_fuse = data.may_fuse
-        wants_fused = switches.fuse == "fused" or (switches.fuse == "first" and d == 0)
-        fused = data.may_fuse and (wants_fused or not data.may_split)
+        fused = data.may_fuse and (d in switches.fused_ranks or not data.may_split)
         self.backward: Kind = "BW" if fused else "B"
         self.delay = link_delay(problem, self.stage, "F")
         self.delay_back = link_delay(problem, self.stage, "B")
