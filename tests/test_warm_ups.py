@@ -60,17 +60,17 @@ def test_forwards_that_take_no_time_fill_none() -> None:
 @pytest.mark.parametrize("spare", [0, 1, 2])
 @pytest.mark.parametrize("p", [3, 4, 8, 13])
 def test_uniform_chains(p: int, spare: int) -> None:
-    """Where B + 2c = F + x, each rank's warm-up takes two F and x more than the next one's.
+    """Where B + 2c = F + g, each rank's warm-up takes two F and g more than the next one's.
 
-    2p - 1 microbatches let the ranks idle for x, 2x, ... (p-1) x. Each further one lets one rank
+    2p - 1 microbatches let the ranks idle for g, 2g, ... (p-1) g. Each further one lets one rank
     run an F more instead, after which it starts again from 0: with k of them the p - 1 steps fall
     into k + 1 runs, and k of the steps cost nothing.
     """
-    F, B, W, delay, x = 100, 96, 80, 5, 6
+    F, B, W, delay, g = 100, 96, 80, 5, 6
     m = 3 * p
     problem = chain(p, m, F=F, B=B, W=W, cap=10 * (2 * p - 1 + spare), comm=delay, held=(10, 0))
     longest_run = -(-(p - 1 - spare) // (spare + 1))
-    expected = m * (F + B + W) + longest_run * x
+    expected = m * (F + B + W) + longest_run * g
     bound = closed_form_bound(problem, "span")
     assert bound.value == expected
     schedule = zb_auto_span(problem)
