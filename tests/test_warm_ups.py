@@ -81,13 +81,12 @@ def test_uniform_chains(p: int, spare: int) -> None:
 _TIMES = st.tuples(st.integers(0, 8), st.integers(0, 6), st.integers(0, 8))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(_TIMES, min_size=3, max_size=3), st.lists(st.integers(1, 3), min_size=3, max_size=3)
 )
 def test_never_above_the_optimum(times: list[tuple[int, int, int]], caps: list[int]) -> None:
     problem = line(*times, m=2, caps=list(caps))
-    for objective in ("makespan", "span"):
-        optimum = plain_model_optimum(problem, objective)
-        assert optimum is not None
-        assert closed_form_bound(problem, objective).value <= optimum
+    optimum = plain_model_optimum(problem, "span")
+    assert optimum is not None
+    assert closed_form_bound(problem, "span").value <= optimum
