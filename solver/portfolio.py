@@ -93,14 +93,14 @@ def _take_turns(
 ) -> None:
     """Search windows as long as that helps, after the first of the other ways to a schedule.
 
-    After ``patience`` without success, try the next of these ways; when none is left, give proofs
-    half of the time.
+    After ``patience`` without success, give proofs half of the time. After the usual patience, with
+    one thread too, try the next of these ways.
     """
     next(others, _nothing)()
     behind = 0.0  # what windows have spent beyond proofs, since they have stopped helping
     while not over():
         helping = windows.idle < patience
-        if not helping and (other := next(others, None)) is not None:
+        if windows.idle >= _PATIENCE and (other := next(others, None)) is not None:
             other()
             windows.refresh()
         elif helping or proofs.finished or behind <= 0:
