@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from pipesat.bounds import closed_form_bound
-from pipesat.heuristics.parts.gap_filling import Filled, Switches, fill_gaps
+from pipesat.heuristics.parts.gap_filling import Filled, Fuse, Switches, fill_gaps
 from pipesat.heuristics.placement import Ranks, chain_of
 from pipesat.heuristics.registry import published
 from pipesat.problem import Problem
@@ -68,11 +68,10 @@ def settings(problem: Problem, objective: Objective = "makespan") -> Iterator[Sw
     if _may_fuse(problem):
         p = len(problem.stages)
         leading = dict.fromkeys(frozenset(range(count)) for count in (0, 1, p // 2, p))
-        fuses = [Switches(), *(Switches(fuse="short", fused_ranks=ranks) for ranks in leading)]
+        fuses: list[tuple[Fuse, frozenset[int]]] = [("split", frozenset())]
+        fuses += [("short", ranks) for ranks in leading]
         every = (
-            replace(base, fuse=fuse.fuse, fused_ranks=fuse.fused_ranks)
-            for base in bases
-            for fuse in fuses
+            replace(base, fuse=fuse, fused_ranks=ranks) for base in bases for fuse, ranks in fuses
         )
     yield from islice(every, _most_orders(problem, objective))
 
@@ -119,6 +118,7 @@ def zb_auto_span(problem: Problem) -> Schedule:
     NotApplicable
         As zb-auto.
     """
+    chain_of(problem)  # or else the bound is calculated for nothing
     least = closed_form_bound(problem, "span").value
     spans: dict[Order, tuple[int, int]] = {}
     for makespan, _, order in filled_orders(problem, "span"):
@@ -143,7 +143,7 @@ def filled_orders(problem: Problem, objective: Objective = "makespan") -> Iterat
     tried: list[_Tried] = []
     for switches in settings(problem, objective):
         filled = fill_gaps(problem, ranks, switches)
-        tried.append(_Tried(getattr(filled, objective), switches))
+        tried.append(_Tried(filled.value(objective), switches))
         yield filled
     if _may_fuse(problem):
         best = nsmallest(_CLIMBS, tried, key=lambda one: one.value)
@@ -165,9 +165,10 @@ def _with_other_ranks_fused(
     free = [d for d, (s,) in enumerate(ranks.stages) if problem.stages[s].backward == "either"]
     seen = {start.switches for start in starts}
     for start in starts:
-        best, better = start, True
-        while better:
-            here, better = best, False
+        here: _Tried | None = None
+        best = start
+        while here is not best:
+            here = best
             for d in free:
                 switches = replace(here.switches, fused_ranks=here.switches.fused_ranks ^ {d})
                 if switches in seen:
@@ -175,5 +176,5 @@ def _with_other_ranks_fused(
                 seen.add(switches)
                 filled = fill_gaps(problem, ranks, switches)
                 yield filled
-                if (value := getattr(filled, objective)) < best.value:
-                    best, better = _Tried(value, switches), True
+                if (value := filled.value(objective)) < best.value:
+                    best = _Tried(value, switches)

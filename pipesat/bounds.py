@@ -111,7 +111,7 @@ class _Device:
         values = {"load": self.start + self.load, "pass": self.way, "area": self.area}
         if self.problem.overlap is None:
             values["head + load"] = self.head + self.load
-            values |= self._around_load("tail", self.tail(to_first=False), self.head_before_tail)
+            values |= self._around_load("tail", self.tail, self.head_before_tail)
         return self._named(values)
 
     def route_bounds(self) -> list[Bound]:
@@ -128,22 +128,21 @@ class _Device:
             )
         }
         if problem.overlap is None:
-            tail = self.tail(to_first=True)
             values |= self._around_load("end", self.end, True)
-            values |= self._around_load("route's tail", tail, self.head_before_tail)
+            values |= self._around_load("route's tail", self.route_tail, self.head_before_tail)
         return self._named(values)
 
     @property
     def without_head(self) -> int:
         """Least time until the device's last op ends, if it never idles before a backward."""
-        idle = max(0, self.tail(to_first=False)) if self.head_before_tail else 0
+        idle = max(0, self.tail) if self.head_before_tail else 0
         return self.start + self.load + idle
 
     @property
     def route_without_head(self) -> int:
         """Least time until the first stage's last backward ends, in the same case."""
-        idle = [self.end, self.tail(to_first=True)] if self.head_before_tail else [self.end]
-        return self.start + self.load + max(idle)
+        idle = max(self.end, self.route_tail) if self.head_before_tail else self.end
+        return self.start + self.load + idle
 
     def _around_load(self, name: str, idle: int, disjoint: bool) -> dict[str, int]:
         """Add what is idle at the end to the load, and what is idle in the head if disjoint."""
@@ -233,8 +232,18 @@ class _Device:
         total = sum(self.activation[s] * m for s, _, m in self.stages)
         return self.room is not None and total > self.room
 
-    def tail(self, *, to_first: bool) -> int:
-        """Idle time after the last forward: that microbatch's way minus what can be run meanwhile.
+    @cached_property
+    def tail(self) -> int:
+        """Idle time after the last forward, until its microbatch is done on the device."""
+        return self._idle_after_forward(to_first=False)
+
+    @cached_property
+    def route_tail(self) -> int:
+        """Idle time after the last forward, until its microbatch is done on the first stage."""
+        return self._idle_after_forward(to_first=True)
+
+    def _idle_after_forward(self, *, to_first: bool) -> int:
+        """Way of the last forward's microbatch minus what can be run meanwhile.
 
         The last forward is that of the device's last chunk of some route: the least over routes.
         The way ends on the device's first chunk, or with the route's first stage.

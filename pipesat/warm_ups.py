@@ -9,6 +9,7 @@ bounds the whole schedule, where each device alone would be fine. docs/bounds.md
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,13 +30,6 @@ class WarmUps(NamedTuple):
     tight: int
 
 
-class _Trial(NamedTuple):
-    """Forwards of the shortest warm-ups, last stage first; the stage that has no time for one."""
-
-    forwards: list[int]
-    failed: int | None
-
-
 def least_warm_ups(problem: Problem, without_idling: Sequence[int]) -> WarmUps:
     """Find the least length in which every device finds the time to idle in its warm-up.
 
@@ -48,26 +42,20 @@ def least_warm_ups(problem: Problem, without_idling: Sequence[int]) -> WarmUps:
     for some k from 1 to what memory admits. A longer one would make none of the others shorter.
     """
     line = _Line(problem, without_idling)
-    low = max(without_idling)
-    trial = line.within(low)
-    if trial.failed is None:
-        return WarmUps(low, tuple(reversed(trial.forwards)), without_idling.index(low))
-    tight, high = trial.failed, 2 * low + 1
-    while (trial := line.within(high)).failed is not None:
-        tight, low, high = trial.failed, high, 2 * high
-    enough = trial.forwards
-    while low + 1 < high:  # low is too short, high is not
-        middle = (low + high) // 2
-        trial = line.within(middle)
-        if trial.failed is None:
-            high, enough = middle, trial.forwards
-        else:
-            low, tight = middle, trial.failed
-    return WarmUps(high, tuple(reversed(enough)), tight)
+    stages, least = len(without_idling), max(without_idling)
+    # the longer the whole, the further the warm-ups get along the line
+    more = bisect_left(range(line.way), stages, key=lambda more: len(line.within(least + more)))
+    forwards = tuple(reversed(line.within(least + more)))
+    if not more:
+        return WarmUps(least, forwards, without_idling.index(least))
+    return WarmUps(least + more, forwards, stages - 1 - len(line.within(least + more - 1)))
 
 
 class _Line:
-    """The stages along the route: forward times, most forwards, and ways there and back."""
+    """The stages along the route: forward times, most forwards, and ways there and back.
+
+    Who may idle for the whole ``way``, from the first F to its backward, has always time enough.
+    """
 
     def __init__(self, problem: Problem, without_idling: Sequence[int]) -> None:
         (route,) = problem.routes
@@ -87,9 +75,10 @@ class _Line:
             + link_delay(problem, number, "B")
             for number, stage, after in zip(route.stages, stages, stages[1:], strict=False)
         ]
+        self.way = self.forward[-1] + sum(self.further)
 
-    def within(self, length: int) -> _Trial:
-        """Give each stage, from the last to the first, the shortest warm-up it has the time for."""
+    def within(self, length: int) -> list[int]:
+        """Forwards of the shortest warm-ups, from the last stage on, until one lacks the time."""
         counts: list[int] = []
         warm_up = self.forward[-1]
         for d in reversed(range(len(self.forward))):
@@ -99,8 +88,8 @@ class _Line:
             count = min(warm_up // forward, most) if forward else most
             if warm_up > count * forward + length - self.without_idling[d]:
                 if count == most:
-                    return _Trial(counts, d)
+                    break
                 count += 1
                 warm_up = count * forward
             counts.append(count)
-        return _Trial(counts, None)
+        return counts

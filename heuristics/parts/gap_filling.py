@@ -24,7 +24,7 @@ from pipesat.heuristics.placement import Ranks
 from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
 from pipesat.rules import link_delay, round_trip
-from pipesat.schedule import Order
+from pipesat.schedule import Objective, Order
 from pipesat.warm_ups import least_warm_ups
 
 Depth: TypeAlias = Literal["memory", "1f1b", "eager", "slope", "slope+1", "least idle"]
@@ -79,6 +79,10 @@ class Filled(NamedTuple):
     makespan: int
     span: int
     order: Order
+
+    def value(self, objective: Objective) -> int:
+        """Its makespan or its span."""
+        return self.makespan if objective == "makespan" else self.span
 
 
 class _Step(NamedTuple):
@@ -179,7 +183,6 @@ class _Rank:
         self.limit = self._limit(len(ranks), d)
         self.warm_up = self.limit  # microbatches held when the first backward starts
         self.exact_warm_up: int | None = None  # number of F; otherwise as many as come in time
-        self.may_delay_backward = switches.late_first or switches.depth == "least idle"
         self.load = self.microbatches * (data.F + data.least_backward_work)
         self.debt = {"end": head + self.load, "load": self.load}.get(switches.critical, 0)
 
@@ -241,7 +244,7 @@ class _Rank:
         if self.backwards:
             if self.switches.pattern != "free" and in_flight >= self.warm_up:
                 return None
-        elif number and delays_backward and not self.may_delay_backward:
+        elif number and delays_backward and not (self.switches.late_first or self.exact_warm_up):
             return None
         return _Step(start, "F", drains)
 
