@@ -8,7 +8,8 @@
     ├── Deadlock        the ops of an order wait for each other
     ├── RunFailed       local ranks failed, hung or were stopped
     ├── Infeasible      no schedule can exist, with the reason          (exit code 3)
-    └── Fault           pipesat contradicts itself: please report
+    └── Fault           parts of pipesat disagree: please report  (exit code 1)
+        └── Contradiction   a claim that would be false: it is not made
 """
 
 from __future__ import annotations
@@ -76,6 +77,20 @@ class RunFailed(PipesatError):
 
 class Fault(PipesatError):
     """Two parts of pipesat disagree (a bound above a checked schedule, say): a bug."""
+
+
+class Contradiction(Fault):
+    """A claim contradicts what is known (a proof a checked schedule, say), so it is not made.
+
+    Attributes
+    ----------
+    kept
+        The folder or file that has what was found, as far as it is not the claim; empty if none.
+    """
+
+    def __init__(self, message: str, kept: str = "") -> None:
+        super().__init__(message)
+        self.kept = kept
 
 
 def shorten(value: object) -> str:

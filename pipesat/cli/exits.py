@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from pipesat.errors import BadInput, Deadlock, Infeasible, NotApplicable, PipesatError
+from pipesat.errors import (
+    BadInput,
+    Contradiction,
+    Deadlock,
+    Fault,
+    Infeasible,
+    NotApplicable,
+    PipesatError,
+)
 
 if TYPE_CHECKING:
     from pipesat.result import Result
@@ -32,10 +40,21 @@ def exit_code_of(error: Exception) -> int | None:
         if isinstance(error, BrokenPipeError):  # the reader of our output has left: `| head`
             return CHECK_FAILED
         error = BadInput(f"cannot write: {error.strerror or error}", source="standard output")
+    if isinstance(error, Fault):
+        print_fault(error)
+        return CHECK_FAILED
     code = _CODES.get(type(error)) if isinstance(error, PipesatError) else None
     if code is not None:
         print(f"pipesat: error: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def print_fault(error: Fault) -> None:
+    """Say that pipesat contradicts itself, and where the files are."""
+    kept = error.kept if isinstance(error, Contradiction) else ""
+    where = f"; what was found is in {kept}" if kept else ""
+    text = one_line(f"pipesat: internal error, please report it: {error}{where}")
+    print(text, file=sys.stderr)  # noqa: T201
 
 
 def end_of_solve(result: Result, interrupted: int) -> NoReturn:
