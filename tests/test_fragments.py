@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipesat.export.frameworks.options import Options
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
+from pipesat.layers.megatron import least_group, refusal
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 from tests.conftest import Run
@@ -99,7 +101,9 @@ def applied(exported: Exported) -> SimpleNamespace:
     """Run the Python fragment on a configuration that has nothing set."""
     names: dict[str, Any] = {}
     exec(exported.beside[".py"], names)  # our own file
-    config = SimpleNamespace(parallelism=SimpleNamespace(), training=SimpleNamespace())
+    config = SimpleNamespace(
+        parallelism=SimpleNamespace(), training=SimpleNamespace(), compile=SimpleNamespace()
+    )
     result = names["with_pipeline_schedule"](config)
     assert result is config
     return config
@@ -118,7 +122,8 @@ def test_torchtitan_s_toml_and_python_say_the_same() -> None:
     microbatches = (
         document["training"]["local_batch_size"] // parallelism["pipeline_parallel_microbatch_size"]
     )
-    assert microbatches == config.parallelism.num_pp_microbatches == 8
+    assert microbatches == config.training.local_batch_size == 8
+    assert config.parallelism.pipeline_parallel_microbatch_size == 1
     for key in ("degree", "schedule", "schedule_csv"):
         name = f"pipeline_parallel_{key}"
         assert getattr(config.parallelism, name) == parallelism[name]
@@ -136,8 +141,10 @@ def test_split_backwards_switch_checkpointing_off_and_whole_ones_do_not() -> Non
     assert toml(split)["activation_checkpoint"] == {"mode": "none"}
     assert toml(split)["compile"] == {"enable": False}
     assert applied(split).activation_checkpoint is None
+    assert applied(split).compile.enable is False
     assert toml(whole).keys() == {"parallelism", "training"}
     assert not hasattr(applied(whole), "activation_checkpoint")
+    assert not hasattr(applied(whole).compile, "enable")
     assert "checkpoint" in made(CHAIN, export_nemo_automodel, "zb-h1").data.decode()
     assert "checkpoint" not in made(CHAIN, export_nemo_automodel, "1f1b").data.decode()
 
@@ -213,6 +220,65 @@ def test_megatron_s_layout(problem: Problem, layers: tuple[int, ...], layout: st
     assert any("NOT the order" in note for note in exported.notes)
 
 
+@pytest.mark.parametrize(
+    ("m", "said"),
+    [
+        (8, None),
+        (3, "refuses 3 microbatches: .* use 4 or more"),
+        # groups of 4, 4 and 2; of 5, 5 and 5
+        (10, "a last group of 2 is too small: use a multiple of 4, or add --microbatch-group-siz"),
+    ],
+)
+def test_megatron_s_guard_is_named(m: int, said: str | None) -> None:
+    exported = made(placed([0, 1, 2, 3] * 2, 4, m=m), export_megatron_layout, layers=(1,))
+    warnings = [note for note in exported.notes if note.startswith("WARNING")]
+    assert len(warnings) == (said is not None)
+    # Megatron's own order is named as a baseline only where it runs
+    assert any("baseline interleaved-1f1b" in note for note in exported.notes) is (said is None)
+    if said is not None:
+        assert re.search(said, warnings[0])
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+def test_the_group_size_that_megatron_takes(p: int) -> None:
+    """Groups of g: full ones, and a last one that is full or has at least p microbatches."""
+    for m in range(p, 4 * p):
+        groups = {g: [min(g, m - first) for first in range(0, m, g)] for g in range(p, m + 1)}
+        fitting = [g for g, sizes in groups.items() if sizes[-1] == g or sizes[-1] >= p]
+        assert least_group(p, m) == fitting[0]
+        answer = refusal(p, 3, m)
+        assert (answer is None) is (fitting[0] == p)
+        assert answer is None or f"virtual-pipeline-stage={fitting[0]}," in answer
+    assert refusal(p, 1, 1) is None  # 1F1B takes any number
+    assert refusal(1, 3, 9) is not None
+
+
+def test_automodels_recipes_want_a_microbatch_per_rank() -> None:
+    few = made(placed([0, 1, 2, 3], 4, m=3), export_nemo_automodel, "1f1b")
+    assert any("at least 4 microbatches" in note for note in few.notes)
+    assert not any("WARNING" in note for note in made(CHAIN, export_nemo_automodel, "1f1b").notes)
+
+
+def test_each_fragment_names_its_version() -> None:
+    exported = made(CHAIN, export_torchtitan, "1f1b")
+    assert "# For torchtitan 0.2.2;" in exported.data.decode()
+    assert "For torchtitan 0.3.0:" in exported.beside[".py"].decode()
+    assert any("0.3.0" in note and "0.2.2" in note for note in exported.notes)
+    automodel = made(CHAIN, export_nemo_automodel, "1f1b")
+    assert "# For NeMo AutoModel 0.7.0." in automodel.data.decode()
+    assert any("0.7.0" in note for note in automodel.notes)
+
+
+def test_what_a_fragment_sets_is_said() -> None:
+    for export in (export_torchtitan, export_nemo_automodel):
+        split, whole = (made(CHAIN, export, name).notes for name in ("zb-h1", "1f1b"))
+        assert any("checkpointing is switched off" in note for note in split)
+        assert not any("checkpointing" in note for note in whole)
+        assert all(
+            any("8 to the local batch" in note for note in notes) for notes in (split, whole)
+        )
+
+
 # Refused, with the reason
 
 
@@ -231,6 +297,7 @@ def test_megatron_s_layout(problem: Problem, layers: tuple[int, ...], layout: st
         (THREE, export_torchtitan, {}, "two stages per rank .* has 3: give --layers"),
         (THREE, export_nemo_automodel, {}, "two stages per rank .* has 3: give --layers"),
         (CHAIN, export_megatron_layout, {}, "give --layers"),
+        (placed([0, 0], 1), export_megatron_layout, {"layers": (1,)}, "two ranks or more"),
         (CHAIN, export_torchtitan, {"layers": (1, 0, 1, 1)}, "without modules: stage 1"),
         (CHAIN, export_nemo_automodel, {"layers": (0, 1, 1, 1)}, "every stage, 0 has none"),
     ],
@@ -318,7 +385,7 @@ def test_name_and_csv_give_one_placement_in_torch(problem: Problem) -> None:
     actions = {
         rank: [schedules._Action.from_str(cell) for cell in row] for rank, row in enumerate(rows)
     }
-    microbatches = applied(exported).parallelism.num_pp_microbatches
+    microbatches = applied(exported).training.local_batch_size
     loaded = schedules._validate_schedule(actions, ranks, stages, microbatches)
     assert loaded == mapping == {s: data.device for s, data in enumerate(problem.stages)}
 

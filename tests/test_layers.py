@@ -207,6 +207,16 @@ def test_shared_weights_count_once_on_one_device() -> None:
     )
 
 
+def test_a_loop_that_megatron_refuses_is_remarked() -> None:
+    parts = tuple(range(k, k + 1) for k in range(4))
+    tied = remarks(FOUR, parts, Pipeline(devices=2, microbatches=6, placement="loop"))
+    (refused,) = set(
+        remarks(FOUR, parts, Pipeline(devices=2, microbatches=7, placement="loop"))
+    ) - {*tied}
+    assert refused.startswith("this layout: Megatron-LM refuses 7 microbatches")
+    assert "a last group of 1" in refused
+
+
 def test_a_stage_without_layers_passes_on_what_it_gets() -> None:
     pipeline = Pipeline(devices=3, microbatches=1, delay=link_delay(0, 1))
     problem = problem_of_split(FOUR, (range(1), range(1, 1), range(1, 4)), pipeline)

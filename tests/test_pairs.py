@@ -275,7 +275,7 @@ def test_torch_gets_overlapped_cells_and_gives_them_back(tmp_path: Path) -> None
     assert second.startswith("1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1B1)OVERLAP_F_B,(1F3;1B2)OVERLAP_F_B")
     path = tmp_path / "order.csv"
     path.write_bytes(exported.data)
-    back = read_torch_csv(path, problem)
+    back = read_torch_csv(path, problem).schedule
     assert back.devices == adapt(problem, schedule).schedule.devices
     assert pairs_in(back) == 4
     assert "OVERLAP_F_B" in exported.beside[".hazards.txt"].decode()
@@ -311,7 +311,7 @@ def test_torch_both_ways(made: Any) -> None:
 def test_import_of_overlapped_cells(cells: str, items: str, tmp_path: Path) -> None:
     path = tmp_path / "order.csv"
     path.write_text(cells + "\n")
-    schedule = read_torch_csv(path, ALONE)
+    schedule = read_torch_csv(path, ALONE).schedule
     assert schedule.order == order_of(items)
     assert check(ALONE, schedule) == []
 

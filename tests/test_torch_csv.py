@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pipesat.errors import BadInput, NotApplicable
 from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.hazards import hazards_text
+from pipesat.export.torch.in_turn import makespan_in_turn
 from pipesat.export.torch.lint import lint
 from pipesat.export.torch.loaders import loader_for
 from pipesat.export.torch.read import read_torch_csv, rows_of_csv
@@ -21,12 +23,15 @@ from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.ops import Op, parse_item
+from pipesat.ops import Op, members, parse_item
 from pipesat.problem import Problem
 from pipesat.schedule import Order
 from pipesat.timing import time_order
 from pipesat.workflows import solve
+from tests.conftest import Run
 from tests.problems import chain, document, problems, vee
+
+Save = Callable[..., Path]
 
 # Two ranks, two stages, two microbatches; every cell is where a rule can be broken.
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n"
@@ -205,18 +210,109 @@ def test_import_gives_back_the_exported_schedule(tmp_path: Path) -> None:
     schedule = adapt(problem, BASELINES["list-scheduling"](problem)).schedule
     path = tmp_path / "order.csv"
     path.write_bytes(EXPORTERS["torch-csv"](problem, schedule).data)
-    assert read_torch_csv(path, problem).devices == schedule.devices
+    assert read_torch_csv(path, problem).schedule.devices == schedule.devices
 
 
 def test_import_of_overlapped_cells(tmp_path: Path) -> None:
     path = tmp_path / "order.csv"
     path.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")
-    in_turn = read_torch_csv(path, chain(1, 2, F=4, B=3, W=3))
+    in_turn = read_torch_csv(path, chain(1, 2, F=4, B=3, W=3)).schedule
     assert [str(t.item) for t in in_turn.devices[0]] == ["0F0", "0F1", "0BW0", "0BW1"]
     paired = parse_problem(document(chain(1, 2, F=4, B=3, W=3), overlap={"FB": [3, 4]}))
-    order = read_torch_csv(path, paired)
+    order = read_torch_csv(path, paired).schedule
     assert [str(t.item) for t in order.devices[0]] == ["0F0", "(0F1+0BW0)", "0BW1"]
     assert torch_csv(paired, order) == path.read_text()
+
+
+def test_what_an_import_changes_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text(
+        "0UNSHARD,0F0,(0F1;0B0)OVERLAP_F_B,(0B1;0F2)OVERLAP_F_B,(0F3;0I2)OVERLAP_F_B, 0W2,,0B3,"
+        "0REDUCE_GRAD\n"
+    )
+    problem = chain(1, 4)
+    plain = read_torch_csv(path, problem)
+    in_turn, other, skipped = plain.notes
+    assert "2 overlapped cells were put in turn, because the problem has no overlap" in in_turn
+    assert "1 overlapped cell was put in turn, because only one F and one B" in other
+    assert skipped.startswith("left out actions that compute nothing, 2 of them")
+    assert plain.schedule.order == order_of("0F0 0F1 0BW0 0BW1 0F2 0F3 0B2 0W2 0BW3")
+    paired = parse_problem(document(problem, overlap={"FB": [3, 4]}))
+    turned, *rest = read_torch_csv(path, paired).notes
+    assert turned.startswith("1 overlapped cell was written backward first")
+    assert rest == [other, skipped]
+    path.write_text("0F0,0B0,0F1,0B1,0F2,0B2,0F3,0B3\n")
+    assert read_torch_csv(path, problem).notes == ()
+
+
+def test_import_says_on_stderr_what_it_changes(cli: Run, save: Save, tmp_path: Path) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")
+    problem, output = save(chain(1, 2)), tmp_path / "schedule.json"
+    outcome = cli("import", "torch-csv", path, problem, "-o", output)
+    assert outcome.code == 0
+    assert outcome.err.startswith("pipesat: 1 overlapped cell was put in turn, because the problem")
+    assert "overlapped" not in outcome.out
+
+
+def test_both_makespans_of_overlapped_pairs() -> None:
+    # F = 4, BW = 6, a pair 6: 4 + 6 + 6 overlapped, 4 + 4 + 6 + 6 in turn
+    problem = parse_problem(document(chain(1, 2, F=4, B=3, W=3), overlap={"FB": [3, 5]}))
+    schedule = time_order(problem, order_of("0F0 (0F1+0BW0) 0BW1"))
+    (note,) = EXPORTERS["torch-csv"](problem, schedule).notes
+    assert (
+        "makespan 20 in stock torch, which runs the members of its overlapped pairs (1) in turn"
+        in note
+    )
+    assert "makespan 16 (was 16) only with a function of yours for OVERLAP_F_B" in note
+    assert "makespan 20 then, 16 only if they overlap" in hazards_text(problem, schedule)
+
+
+def test_a_cell_in_turn_by_hand() -> None:
+    """Two ranks, F = 4, BW = 6. Rank 0's cell waits at 8 for both its forward and its backward.
+
+    Rank 1: 1F0 4-8, 1BW0 8-14, 1F1 14-18. In stock torch 0F2 runs 8-12, 0BW0 14-20, and 0F2's
+    result is sent at 20: 1F2 20-24, 1BW1 24-30, 1BW2 30-36, 0BW2 36-42. With ops of their own it is
+    sent at 12: 1F2 18-22, all else 2 earlier. A pair that takes 10 runs 14-24: all 4 later.
+    """
+    problem = parse_problem(document(chain(2, 3, F=4, B=3, W=3), overlap={"FB": [1, 1]}))
+    rank_1 = "1F0 1BW0 1F1 1F2 1BW1 1BW2"
+    cell = order_of("0F0 0F1 (0F2+0BW0) 0BW1 0BW2", rank_1)
+    apart = order_of("0F0 0F1 0F2 0BW0 0BW1 0BW2", rank_1)
+    assert makespan_in_turn(problem, cell) == 42
+    assert makespan_in_turn(problem, apart) == time_order(problem, apart).makespan == 40
+    assert time_order(problem, cell).makespan == 46
+
+
+@pytest.mark.parametrize(("F", "B", "W", "comm"), [(1, 1, 1, 0), (20, 22, 13, 5), (7, 1, 2, 3)])
+@pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 6), (4, 9)])
+def test_in_turn_lies_between_two_replays(
+    p: int, m: int, F: int, B: int, W: int, comm: int
+) -> None:
+    """Not before the members as ops of their own; not after pairs that take the sum of both."""
+    costs = {"comm": {"default": comm}, "overlap": {"FB": [1, 1]}}
+    problem = parse_problem(document(vee(p, m, F=F, B=B, W=W), **costs))
+    order = BASELINES["dualpipev"](problem).order
+    apart = tuple(tuple(op for item in row for op in members(item)) for row in order)
+    assert apart != order
+    least, most = (time_order(problem, rows).makespan for rows in (apart, order))
+    assert least <= makespan_in_turn(problem, order) <= most
+    assert makespan_in_turn(problem, apart) == least
+
+
+def test_stages_that_are_renumbered_are_named() -> None:
+    stages = [{"device": d, "F": 1, "B": 1, "W": 1} for d in (1, 0)]
+    problem = parse_problem(
+        {
+            "format": FORMAT,
+            "devices": [{}, {}],
+            "stages": stages,
+            "routes": [{"stages": [1, 0], "microbatches": 2}],
+        }
+    )
+    exported = EXPORTERS["torch-csv"](problem, BASELINES["1f1b"](problem))
+    assert exported.data.decode().startswith("0F0,")
+    assert exported.notes == ("stages renumbered along the route: 1 is 0, 0 is 1",)
 
 
 @pytest.mark.parametrize(

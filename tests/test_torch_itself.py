@@ -59,7 +59,7 @@ def test_torch_s_own_orders_are_read(
         path.write_text(
             "".join(",".join("" if a is None else str(a) for a in row) + "\n" for row in table)
         )
-        schedule = read_torch_csv(path, problem)
+        schedule = read_torch_csv(path, problem).schedule
         assert check(problem, schedule) == []
         back = torch_csv(problem, schedule)
         stages = problem.routes[0].stages

@@ -121,6 +121,17 @@ def test_arrows_join_the_ops_that_exchange_data():
         assert target["stage"] - source["stage"] == (1 if source["kind"] == "F" else -1)
 
 
+def test_what_a_trace_cannot_show_is_said(monkeypatch):
+    schedule = BASELINES["1f1b"](problem())
+    assert EXPORTERS["trace"](problem(), schedule).notes == ()
+    (unit,) = EXPORTERS["trace"](problem(time_unit="ticks"), schedule).notes
+    assert unit.startswith("1 ticks is shown as 1 us")
+    monkeypatch.setattr("pipesat.export.trace._MOST_ITEMS_WITH_FLOWS", 5)
+    exported = EXPORTERS["trace"](problem(), schedule)
+    assert exported.notes == ("without arrows: they are left out of more than 5 ops",)
+    assert not any(event["ph"] == "s" for event in json.loads(exported.data)["traceEvents"])
+
+
 def test_an_empty_schedule_is_a_valid_trace():
     _, events = trace(problem(memory_unit=""), Schedule(((), (), ())))
     assert events["X"] == []

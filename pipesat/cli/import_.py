@@ -34,7 +34,9 @@ def import_(
     from pipesat.ops import members
 
     data = read_problem(problem)
-    schedule = read_torch_csv(file, data)
+    schedule, notes = read_torch_csv(file, data)
+    for note in notes:
+        typer.echo(one_line(f"pipesat: {note}"), err=True)
     if violations := check(data, schedule):
         typer.echo("pipesat: this order does not fit the problem; nothing was written", err=True)
         print_violations(violations, err=True)

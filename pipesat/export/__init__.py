@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
 from pipesat.errors import BadInput, Fault
-from pipesat.export.frameworks.automodel import automodel_yaml
-from pipesat.export.frameworks.megatron import WARNING, megatron_arguments
+from pipesat.export.frameworks.automodel import automodel_notes, automodel_yaml
+from pipesat.export.frameworks.megatron import megatron_arguments, megatron_notes
 from pipesat.export.frameworks.options import Options
+from pipesat.export.frameworks.torchtitan import NOTE as TORCHTITAN_NOTE
 from pipesat.export.frameworks.torchtitan import torchtitan_files
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.hazards import hazards_text
+from pipesat.export.torch.notes import notes
 from pipesat.export.torch.write import torch_csv
-from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes
-from pipesat.memory import peak_memory
+from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
 from pipesat.ops import Op
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
@@ -46,7 +47,7 @@ def export_trace(problem: Problem, schedule: Schedule) -> Exported:
     data = trace_bytes(problem, schedule)
     if ops_in_trace(data) != expected_in_trace(problem, schedule):
         raise Fault("the exported trace does not have the schedule's ops")
-    return Exported(data)
+    return Exported(data, notes=tuple(trace_notes(problem, schedule)))
 
 
 def export_png(problem: Problem, schedule: Schedule) -> Exported:
@@ -60,7 +61,8 @@ def export_png(problem: Problem, schedule: Schedule) -> Exported:
 def export_torch_csv(problem: Problem, schedule: Schedule) -> Exported:
     """Return torch's ``compute_only`` CSV, with its hazards beside it.
 
-    Where the order had to be changed for torch, the notes say how, and what it costs.
+    Where the order had to be changed for torch, the notes say how, and what it costs; and of
+    overlapped pairs, what stock torch makes of them.
 
     Raises
     ------
@@ -68,22 +70,17 @@ def export_torch_csv(problem: Problem, schedule: Schedule) -> Exported:
         If torch cannot run it: several routes, a device without stages, a capacity exceeded.
     """
     adapted = adapt(problem, schedule)
-    notes = list(adapted.changes)
-    if notes:
-        peaks = peak_memory(problem, adapted.schedule)
-        notes.append(
-            f"torch's order: makespan {adapted.schedule.makespan} (was {schedule.makespan}), "
-            f"peak memory {max(peaks)}"
-        )
     return Exported(
         torch_csv(problem, adapted.schedule).encode(),
         {".hazards.txt": hazards_text(problem, adapted.schedule).encode()},
-        tuple(notes),
+        tuple(notes(problem, schedule, adapted)),
     )
 
 
 def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) -> Exported:
     """Return a TOML fragment, with a Python one, the CSV and its hazards beside it.
+
+    Each is for a version of torchtitan that the notes name.
 
     Raises
     ------
@@ -92,10 +89,12 @@ def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) ->
     BadInput
         If the options do not do.
     """
-    files = torchtitan_files(problem, options, splits=_splits(problem, schedule))
+    splits = _splits(problem, schedule)
+    files = torchtitan_files(problem, options, splits=splits)
     order = export_torch_csv(problem, schedule)
     beside = {".py": files[".py"].encode(), ".csv": order.data, **order.beside}
-    return Exported(files[".toml"].encode(), beside, (*order.notes, *_cut(options)))
+    told = (*order.notes, TORCHTITAN_NOTE, *_set_for(problem, options, splits=splits))
+    return Exported(files[".toml"].encode(), beside, told)
 
 
 def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options) -> Exported:
@@ -108,10 +107,12 @@ def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options
     BadInput
         If the options do not do.
     """
-    text = automodel_yaml(problem, options, splits=_splits(problem, schedule))
+    splits = _splits(problem, schedule)
+    text = automodel_yaml(problem, options, splits=splits)
     order = export_torch_csv(problem, schedule)
     beside = {".csv": order.data, **order.beside}
-    return Exported(text.encode(), beside, (*order.notes, *_cut(options)))
+    told = (*order.notes, *automodel_notes(problem), *_set_for(problem, options, splits=splits))
+    return Exported(text.encode(), beside, told)
 
 
 def export_megatron_layout(problem: Problem, schedule: Schedule, options: Options) -> Exported:
@@ -124,8 +125,9 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
     BadInput
         If the options do not do.
     """
-    del schedule  # that is the warning
-    return Exported(megatron_arguments(problem, options).encode(), {}, (WARNING,))
+    del schedule  # that is the first note
+    text = megatron_arguments(problem, options)
+    return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
 
 
 def _splits(problem: Problem, schedule: Schedule) -> bool:
@@ -134,10 +136,19 @@ def _splits(problem: Problem, schedule: Schedule) -> bool:
     return any(isinstance(item, Op) and item.kind == "B" for row in order for item in row)
 
 
-def _cut(options: Options) -> tuple[str, ...]:
-    if options.layers is not None:
-        return ()
-    return ("without --layers the framework cuts the model itself: measured stages may be others",)
+def _set_for(problem: Problem, options: Options, *, splits: bool) -> Iterator[str]:
+    """What a framework's fragment sets besides the schedule, or leaves to the framework."""
+    m = problem.routes[0].microbatches
+    yield f"a microbatch is set to one sequence, {m} to the local batch: change both together"
+    if splits:
+        yield (
+            "activation checkpointing is switched off there, because backwards are split: leave "
+            "torch.compile off too"
+        )
+    if options.layers is None:
+        yield (
+            "without --layers the framework cuts the model itself: measured stages may be others"
+        )
 
 
 def _plain(

@@ -37,7 +37,9 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str
     if result.schedule is not None:
         files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
         files["gantt.png"] = gantt_png(result.problem, result.schedule, title=title_of(result))
-        files["trace.json"] = export_trace(result.problem, result.schedule).data
+        trace = export_trace(result.problem, result.schedule)
+        files["trace.json"] = trace.data
+        log = [*log, *(f"trace.json: {note}" for note in trace.notes)]
         log = [*log, *_add_torch_csv(files, result.problem, result.schedule)]
     files["problem.json"] = _json_bytes(result.problem.document)
     files["result.json"] = _json_bytes(result.document(path))

@@ -61,6 +61,15 @@ def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
     return text.encode()
 
 
+def trace_notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Yield what a trace does not show as it is."""
+    if problem.time_unit not in MICROSECONDS:
+        unit = problem.time_unit or "time unit"
+        yield f"1 {unit} is shown as 1 us: the format knows no other time"
+    if len(schedule) > _MOST_ITEMS_WITH_FLOWS and len(problem.devices) > 1:
+        yield f"without arrows: they are left out of more than {_MOST_ITEMS_WITH_FLOWS} ops"
+
+
 def ops_in_trace(data: bytes) -> Counter[tuple[int, str, float, float]]:
     """Parse a trace back: how often each (device, op, start, duration) stands in it, in us."""
     return Counter(

@@ -13,6 +13,7 @@ from typing import Any
 from pipesat.errors import BadInput
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.layers.layer import AMOUNTS, Layers
+from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
 from pipesat.problem import Problem
@@ -105,15 +106,20 @@ def static_of_devices(
 
 
 def remarks(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> tuple[str, ...]:
-    """What the numbers do not say: shared weights with a copy on several devices."""
+    """What the numbers do not say: copies of shared weights, and where Megatron-LM refuses."""
     device_of = _device_of(partition, pipeline)
-    return tuple(
+    copies = tuple(
         f"{layers.label(tie.one)} and {layers.label(tie.other)} share weights and lie on devices "
         f"{device_of[tie.one]} and {device_of[tie.other]}: each has a copy, counted in its static "
         "memory; the time to sum their gradients is in no schedule"
         for tie in layers.ties
         if device_of[tie.one] != device_of[tie.other]
     )
+    if pipeline.placement == "vee":
+        return copies
+    chunks = pipeline.stages // pipeline.devices
+    refused = refusal(pipeline.devices, chunks, pipeline.microbatches)
+    return copies if refused is None else (*copies, f"this layout: {refused}")
 
 
 def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]:

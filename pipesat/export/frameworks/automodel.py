@@ -8,6 +8,8 @@ Every value is written as JSON, which YAML reads as it is.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Final
 
 from pipesat.errors import NotApplicable
 from pipesat.export.frameworks.options import (
@@ -19,6 +21,15 @@ from pipesat.export.frameworks.options import (
 from pipesat.problem import Problem
 
 NAME = "NeMo AutoModel"
+VERSION: Final = "0.7.0"
+
+
+def automodel_notes(problem: Problem) -> Iterator[str]:
+    """Yield the version that it is for, and the recipes' guard that stops the run, if any."""
+    yield f"written for {NAME} {VERSION}"
+    ranks, m = len(problem.devices), problem.routes[0].microbatches
+    if m < ranks:
+        yield f"WARNING: its recipes want at least {ranks} microbatches, one per rank, here are {m}"
 
 
 def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
@@ -42,6 +53,7 @@ def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
     m = problem.routes[0].microbatches
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
+        f"# For {NAME} {VERSION}.",
         "# Recipes set pp_batch_size themselves, to step_scheduler.local_batch_size: make that",
         f"# {m} times pp_microbatch_size too.",
         "distributed:",

@@ -7,18 +7,40 @@ embedding, ``t`` a transformer layer, ``L`` the loss. Stage s lies on rank s mod
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pipesat.errors import NotApplicable
 from pipesat.export.frameworks.options import Options
 from pipesat.export.torch.loaders import loader_for
 from pipesat.layers.layout import Layout
+from pipesat.layers.megatron import CORE_VERSION, refusal
 from pipesat.problem import Problem
 
-WARNING = (
-    "Only the placement is carried over, NOT the order: Megatron-LM runs its own 1F1B (interleaved "
-    "with several stages per rank) with whole backwards. The schedule's makespan does not hold "
-    "there; `pipesat baseline 1f1b` or `interleaved-1f1b` on this problem says what does. In a "
-    "shell, quote the layout."
-)
+
+def megatron_notes(problem: Problem) -> Iterator[str]:
+    """Yield what is not carried over, and the guard of Megatron-LM's that stops the run, if any."""
+    p, m = len(problem.devices), problem.routes[0].microbatches
+    refused = refusal(p, len(problem.stages) // p, m)
+    yield (
+        "Only the placement is carried over, NOT the order: Megatron-LM runs its own 1F1B "
+        "(interleaved with several stages per rank) with whole backwards. The schedule's makespan "
+        "does not hold there"
+        + (
+            "."
+            if refused
+            else f"; `pipesat baseline {_own(problem)}` on this problem says what does."
+        )
+    )
+    yield (
+        f"The number of microbatches, {m}, is not carried over either: it follows from "
+        "--global-batch-size and --micro-batch-size. In a shell, quote the layout."
+    )
+    if refused:
+        yield f"WARNING: {refused} (megatron-core {CORE_VERSION})."
+
+
+def _own(problem: Problem) -> str:
+    return "1f1b" if len(problem.stages) == len(problem.devices) else "interleaved-1f1b"
 
 
 def megatron_arguments(problem: Problem, options: Options) -> str:
@@ -39,6 +61,8 @@ def megatron_arguments(problem: Problem, options: Options) -> str:
             "Megatron-LM places stages in a loop (stage s on rank s mod p, equally many per rank), "
             "this problem does not"
         )
+    if len(problem.devices) == 1 < len(problem.stages):
+        raise NotApplicable("Megatron-LM runs several stages per rank on two ranks or more only")
     layers = options.layers_of(problem)
     if layers is None:
         raise NotApplicable("the layout says how many layers each stage has: give --layers")

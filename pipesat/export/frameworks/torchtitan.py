@@ -1,14 +1,15 @@
 """The schedule as torchtitan takes it: a TOML file, and a function for its Python configurations.
 
 torchtitan runs any order from a CSV (``_PipelineScheduleRuntime``, ``scale_grads=False``), but
-takes the placement from the schedule's name, and the stages from the list of module names. Older
-versions read TOML files; newer ones are configured in Python, and want CUDA graphs, which are on by
-default, off where a CSV is given.
+takes the placement from the schedule's name, and the stages from the list of module names. 0.2.2
+reads TOML files; 0.3.0 is configured in Python, and refuses CUDA graphs, which are on by default,
+with pipelines.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from pipesat.errors import NotApplicable
 from pipesat.export.frameworks.options import (
@@ -20,6 +21,9 @@ from pipesat.export.frameworks.options import (
 from pipesat.problem import Problem
 
 NAME = "torchtitan"
+TOML_VERSION: Final = "0.2.2"
+PYTHON_VERSION: Final = "0.3.0"
+NOTE: Final = f"the .py is written for {NAME} {PYTHON_VERSION}, the TOML file for {TOML_VERSION}"
 
 
 def torchtitan_files(problem: Problem, options: Options, *, splits: bool) -> dict[str, str]:
@@ -56,7 +60,7 @@ def _toml(
     m = problem.routes[0].microbatches
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
-        "# For torchtitan versions that read TOML files; the .py beside it is for newer ones.",
+        f"# For {NAME} {TOML_VERSION}; the .py beside it is for {PYTHON_VERSION}.",
         "",
         "[parallelism]",
         f"pipeline_parallel_degree = {len(problem.devices)}",
@@ -65,7 +69,7 @@ def _toml(
         "pipeline_parallel_microbatch_size = 1",
     ]
     if layers is not None:
-        lines.append("# module names are those of torchtitan's Llama 3 of that time")
+        lines.append("# module names are those of torchtitan's Llama 3 in that version")
         parts = ",\n".join(
             f"  [{', '.join(map(_text, stage))}]" for stage in _names(layers, "output")
         )
@@ -88,10 +92,12 @@ def _python(
     problem: Problem, name: str, csv: str, layers: tuple[int, ...] | None, *, splits: bool
 ) -> str:
     set_pp = "    config.parallelism."
+    m = problem.routes[0].microbatches
     lines = [
         f'"""From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.',
         "",
-        "For torchtitan versions whose configurations are Python: call it in yours.",
+        f"For {NAME} {PYTHON_VERSION}: call it in your configuration. Versions that name these",
+        "options otherwise end in an AttributeError here.",
         '"""',
         "",
         "",
@@ -100,21 +106,22 @@ def _python(
         f"{set_pp}pipeline_parallel_degree = {len(problem.devices)}",
         f"{set_pp}pipeline_parallel_schedule = {name!r}  # gives the placement",
         f"{set_pp}pipeline_parallel_schedule_csv = {csv!r}  # gives the order",
-        f"{set_pp}num_pp_microbatches = {problem.routes[0].microbatches}",
+        f"{set_pp}pipeline_parallel_microbatch_size = 1",
+        f"    config.training.local_batch_size = {m}  # {m} times the microbatch size",
     ]
     if layers is not None:
         lines += [
-            "    # module names of torchtitan's decoders; older versions have output for lm_head",
+            "    # module names are those of torchtitan's decoders in that version",
             f"{set_pp}module_fqns_per_model_part = [",
             *(f"        {stage!r}," for stage in _names(layers, "lm_head")),
             "    ]",
         ]
-    lines.append("    config.training.disable_cuda_graphs = True  # they refuse looped schedules")
+    lines.append("    config.training.disable_cuda_graphs = True  # they refuse pipelines")
     if splits:
         lines += [
-            "    # The order splits backwards: checkpointing would multiply their cost, and so",
-            "    # would compiling: leave torch.compile off too.",
+            "    # The order splits backwards: checkpointing or compiling multiplies their cost.",
             "    config.activation_checkpoint = None",
+            "    config.compile.enable = False",
         ]
     return "\n".join([*lines, "    return config", ""])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipesat.export.torch.in_turn import makespan_in_turn
 from pipesat.export.torch.loaders import loader_for
 from pipesat.ops import Pair, members
 from pipesat.problem import Problem
@@ -30,8 +31,9 @@ def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
         yield "DDP does not reduce gradients of split backwards (pytorch issue 144530): use FSDP."
     if any(isinstance(item, Pair) for item in items):
         yield (
-            "Overlapped pairs run one member after the other unless a function is registered for "
-            "OVERLAP_F_B; the predicted time assumes that they overlap."
+            "Overlapped pairs run their members in turn unless a function is registered for "
+            f"OVERLAP_F_B: makespan {makespan_in_turn(problem, schedule.order)} then, "
+            f"{schedule.makespan} only if they overlap as predicted."
         )
     loader = loader_for(problem)
     if loader.schedule_name is None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from pipesat.errors import BadInput
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.lint import lint
-from pipesat.export.torch.tokens import KIND_OF, Cell, parse_cell
+from pipesat.export.torch.tokens import KIND_OF, Cell, communication_in, parse_cell
 from pipesat.ops import Item, Op, Pair
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
@@ -18,13 +20,20 @@ from pipesat.timing import time_order
 LARGEST_FILE = 1 << 28
 
 
-def read_torch_csv(path: Path, problem: Problem) -> Schedule:
+class Imported(NamedTuple):
+    """The schedule, and what in the file it does not have, or has otherwise."""
+
+    schedule: Schedule
+    notes: tuple[str, ...]
+
+
+def read_torch_csv(path: Path, problem: Problem) -> Imported:
     """Read an order of a problem from torch's CSV and time it as early as possible.
 
     Row i is device i, stage k the k-th of the route. Empty cells and communication are skipped: the
     files that torch dumps with ``compute_comms`` can be read too. An overlapped cell becomes a pair
     where the problem allows pairs and the cell is an F and a B of different (stage, microbatch),
-    otherwise its members run in turn, as torch runs them.
+    otherwise its members run in turn, as torch runs them. The notes count what was changed so.
 
     Raises
     ------
@@ -56,7 +65,8 @@ def read_torch_csv(path: Path, problem: Problem) -> Schedule:
         raise BadInput(f"{complaints[0]}{more}", source=source)
     _check_placement(rows, problem, source)
     order = tuple(tuple(item for cell in row for item in _items(cell, problem)) for row in rows)
-    return time_order(problem, order, source=f"torch-csv {path.name}")
+    schedule = time_order(problem, order, source=f"torch-csv {path.name}")
+    return Imported(schedule, tuple(_notes(text, rows, problem)))
 
 
 def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
@@ -84,13 +94,41 @@ def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
 def _items(cell: Cell, problem: Problem) -> list[Item]:
     stages = problem.routes[0].stages
     ops = [Op(stages[a.stage], KIND_OF[a.letter], a.microbatch) for a in cell]
-    forward = [op for op in ops if op.kind == "F"]
-    backward = [op for op in ops if op.kind == "BW"]
-    if problem.overlap is None or len(ops) != 2 or not forward or not backward:
+    if problem.overlap is None or not _is_pair(cell):
         return list(ops)
-    if forward[0][::2] == backward[0][::2]:  # a microbatch's own loss: the two can only take turns
-        return list(ops)
-    return [Pair(forward[0], backward[0])]
+    first, second = ops
+    return [Pair(first, second) if first.kind == "F" else Pair(second, first)]
+
+
+def _is_pair(cell: Cell) -> bool:
+    """Whether a cell is an F and a B that could overlap, in either order."""
+    if sorted(action.letter for action in cell) != ["B", "F"]:
+        return False
+    one, other = cell  # of one microbatch, with its own loss between them, they only take turns
+    return (one.stage, one.microbatch) != (other.stage, other.microbatch)
+
+
+def _notes(text: str, rows: list[list[Cell]], problem: Problem) -> Iterator[str]:
+    overlapped = [cell for row in rows for cell in row if len(cell) > 1]
+    pairs = [cell for cell in overlapped if _is_pair(cell)]
+    if pairs and problem.overlap is None:
+        yield (
+            f"{_cells(len(pairs))} put in turn, because the problem has no overlap key: it says no "
+            "time for a pair"
+        )
+    elif turned := sum(cell[0].letter == "B" for cell in pairs):
+        yield f"{_cells(turned)} written backward first: a pair has no such order"
+    if other := len(overlapped) - len(pairs):
+        yield (
+            f"{_cells(other)} put in turn, because only one F and one B, not both of one "
+            "microbatch on one stage, make a pair"
+        )
+    if skipped := communication_in(text):
+        yield f"left out actions that compute nothing, {skipped} of them: torch adds its own"
+
+
+def _cells(count: int) -> str:
+    return "1 overlapped cell was" if count == 1 else f"{count} overlapped cells were"
 
 
 def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> None:

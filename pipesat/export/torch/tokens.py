@@ -20,6 +20,11 @@ _OVERLAP = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 _NOT_COMPUTE = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
 
 
+def communication_in(text: str) -> int:
+    """Number of cells of a readable CSV that communicate, or gather and reduce weights."""
+    return sum(1 for _ in _NOT_COMPUTE.finditer(text.replace(" ", "")))
+
+
 class Action(NamedTuple):
     """One compute action of torch."""
 

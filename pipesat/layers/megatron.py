@@ -1,0 +1,47 @@
+"""What Megatron-LM's own schedules refuse, by the guards of megatron-core 0.16.1.
+
+One stage per rank runs 1F1B, with any number of microbatches. Several run interleaved 1F1B in
+groups of g microbatches, the last one smaller; g is p, or what
+``--microbatch-group-size-per-virtual-pipeline-stage`` says. There it wants p > 1, ``p <= g <= m``,
+and a last group that is full or has at least p.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CORE_VERSION: Final = "0.16.1"
+_GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
+
+
+def refusal(ranks: int, chunks: int, microbatches: int) -> str | None:
+    """Why Megatron-LM refuses so many microbatches as it is called, or ``None`` if it does not.
+
+    ``chunks`` is the number of stages per rank. Where another group size helps, the least is named.
+    """
+    if chunks == 1:
+        return None
+    if ranks == 1:
+        return f"Megatron-LM refuses {chunks} stages on a single rank: give it one, or more ranks"
+    runs = f"with {chunks} stages per rank it runs groups of {ranks} microbatches, one per rank"
+    if microbatches < ranks:
+        return (
+            f"Megatron-LM refuses {microbatches} microbatches: {runs}, and wants at least one "
+            f"group: use {ranks} or more"
+        )
+    rest = microbatches % ranks
+    if not rest:
+        return None
+    return (
+        f"Megatron-LM refuses {microbatches} microbatches: {runs}, and a last group of {rest} is "
+        f"too small: use a multiple of {ranks}, or add "
+        f"{_GROUP_SIZE}={least_group(ranks, microbatches)}, which runs another order with another "
+        "memory"
+    )
+
+
+def least_group(ranks: int, microbatches: int) -> int:
+    """Least group size that Megatron-LM takes; m itself always does from m = p on."""
+    return next(
+        size for size in range(ranks, microbatches + 1) if not 0 < microbatches % size < ranks
+    )
