@@ -129,6 +129,11 @@ def ratio(value: int | None, base: int | None) -> float | None:
     return quotient
 
 
+def times(quotient: float | None, unknown: str = "-") -> str:
+    """Show a ratio; ``1`` only if it is exactly 1."""
+    return unknown if quotient is None else "1" if quotient == 1 else f"{quotient:.4f}"
+
+
 def ratio_to_least(value: int | None, least: int | None, of: str) -> float | None:
     """Ratio of a value to one that it cannot be below.
 
@@ -144,8 +149,15 @@ def ratio_to_least(value: int | None, least: int | None, of: str) -> float | Non
 
 def excess(value: int | None, least: int | None, of: str) -> float | None:
     """By which share a value exceeds the least; as :func:`ratio_to_least`."""
-    quotient = ratio_to_least(value, least, of)
-    return None if quotient is None else quotient - 1
+    ratio_to_least(value, least, of)
+    return difference(value, least)
+
+
+def difference(value: float | None, reference: float | None) -> float | None:
+    """``(value - reference) / reference``; ``None`` where it has no meaning."""
+    if value is None or not reference:
+        return None
+    return (value - reference) / reference
 
 
 def change(value: int, reference: int, digits: int = 2) -> str:

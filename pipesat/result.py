@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from pipesat.claims import Standing, require_best
 from pipesat.memory import peak_memory
 from pipesat.metrics import bubbles
 from pipesat.problem import Problem
@@ -40,7 +41,13 @@ class Improvement(NamedTuple):
 class Result:
     """The outcome of a solve. Unknown quantities are ``None``, never 0.
 
-    ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none.
+    ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none;
+    ``contradictions`` are proofs that a checked schedule has refuted: faults of pipesat.
+
+    Raises
+    ------
+    Contradiction
+        If status, value, bound and baseline do not agree with each other.
     """
 
     problem: Problem
@@ -56,6 +63,18 @@ class Result:
     history: tuple[Improvement, ...] = ()
     explanation: str = ""
     target: str | None = None
+    contradictions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.standing.require_status(self.status)
+        if self.baseline is not None:
+            require_best("the answer", self.value, [self.baseline])
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the value."""
+        bound = None if self.lower_bound is None else self.lower_bound.value
+        return Standing(self.value, bound, self.status == "infeasible", self.objective)
 
     @property
     def value(self) -> int | None:
@@ -65,9 +84,7 @@ class Result:
     @property
     def gap(self) -> float | None:
         """``(value - lower_bound) / value``; 0 where both are 0."""
-        if self.value is None or self.lower_bound is None:
-            return None
-        return (self.value - self.lower_bound.value) / self.value if self.value else 0.0
+        return self.standing.gap
 
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
         """Return the result object of the contract, ready for JSON."""

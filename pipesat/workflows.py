@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pipesat.best_known import with_hand_written
 from pipesat.checker import Violation, check
+from pipesat.claims import ratio, ratio_to_least, require_best
 from pipesat.errors import BadInput, NotApplicable
 from pipesat.memory import peak_memory
 from pipesat.metrics import bubbles
@@ -67,13 +69,10 @@ def solve(
     BadInput
         If there is no such target.
     """
-    from pipesat.export.torch.restrict import restricted_to_torch
     from pipesat.solver import solve as search  # ortools is slow to import
 
-    if target not in (None, "torch"):
-        raise BadInput("expected torch or None", where="target", value=target)
     expires = time.monotonic() + time_limit
-    searched = problem if target is None else restricted_to_torch(problem)
+    searched = problem_for(problem, target)
     result = search(
         searched,
         objective=objective,
@@ -88,6 +87,23 @@ def solve(
         stop=stop,
     )
     return replace(result, problem=problem, target=target)
+
+
+def problem_for(problem: Problem, target: str | None) -> Problem:
+    """Return the problem that is to be solved for a runtime: every schedule of it runs there.
+
+    Raises
+    ------
+    NotApplicable
+        If the target cannot run such a pipeline.
+    BadInput
+        If there is no such target.
+    """
+    from pipesat.export.torch.restrict import restricted_to_torch
+
+    if target not in (None, "torch"):
+        raise BadInput("expected torch or None", where="target", value=target)
+    return problem if target is None else restricted_to_torch(problem)
 
 
 def baseline(name: str, problem: Problem) -> Schedule:
@@ -137,39 +153,83 @@ def compare(
 ) -> Iterator[Row]:
     """Yield a row per baseline, and one for a solve's result if given.
 
-    The result says what the ratios are of; without one, they are of ``objective``.
+    The result says what the ratios are of; without one, they are of ``objective``. A baseline that
+    is better than the result is the answer: the solver's row has it too.
     """
+    if result is not None:
+        yield from comparison_of(result).rows
+    else:
+        yield from against_best([row for row, _ in hand_written(problem, objective)], objective)
+
+
+def hand_written(problem: Problem, objective: Objective) -> Iterator[tuple[Row, Schedule | None]]:
+    """Yield a row per baseline, and its schedule timed for the objective, valid or not."""
     from pipesat.heuristics import BASELINES
 
-    rows = []
     for name, function in BASELINES.items():
         try:
             schedule = function(problem)
         except NotApplicable as error:
-            rows.append(Row(name, why_not=str(error)))
+            yield Row(name, why_not=str(error)), None
         else:
-            rows.append(row_of(name, problem, schedule))
-    bound = None
-    if result is not None:
-        objective = result.objective
-        bound = None if result.lower_bound is None else result.lower_bound.value
-        if result.schedule is None:
-            why_not = result.explanation or "no schedule found in time"
-            rows.append(Row(SOLVER_ROW, why_not=why_not))
-        else:
-            rows.append(row_of(SOLVER_ROW, problem, result.schedule))
-    rows = [replace(row, ratio_to_bound=_ratio(row.value(objective), bound)) for row in rows]
-    yield from against_best(rows, objective)
+            yield (
+                row_of(name, problem, schedule),
+                time_order(problem, schedule.order, objective, name),
+            )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of one problem, and what its solve returned; ``placement`` if there are several."""
+    """The rows of one problem, and the answer to it; ``placement`` if there are several.
+
+    Raises
+    ------
+    Contradiction
+        If a valid row is better than the answer, or below its bound.
+    """
 
     placement: str | None
     problem: Problem
     result: Result
     rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        objective = self.result.objective
+        valid = [(row.name, row.value(objective)) for row in self.rows if row.valid]
+        require_best(SOLVER_ROW, self.result.value, valid)
+
+
+def comparison_of(result: Result, placement: str | None = None) -> Comparison:
+    """Make every baseline of a result's problem; the best of all is the answer.
+
+    The rows' ratios to the best are those within the comparison.
+    """
+    problem, objective = result.problem, result.objective
+    made = list(hand_written(problem, objective))
+    result = with_hand_written(result, [s for row, s in made if s is not None and row.valid])
+    rows = with_ratios([*(row for row, _ in made), solver_row(result)], result)
+    return Comparison(
+        placement, problem, result, tuple(replace(row, placement=placement) for row in rows)
+    )
+
+
+def solver_row(result: Result) -> Row:
+    """Return the answer's own row."""
+    if result.schedule is None:
+        return Row(SOLVER_ROW, why_not=result.explanation or "no schedule found in time")
+    return row_of(SOLVER_ROW, result.problem, result.schedule)
+
+
+def with_ratios(rows: Iterable[Row], result: Result) -> list[Row]:
+    """Return the rows with their ratios to the result's bound and to the best valid one."""
+    bound = None if result.lower_bound is None else result.lower_bound.value
+
+    def to_bound(row: Row) -> float | None:
+        value = row.value(result.objective)
+        return ratio_to_least(value, bound, row.name) if row.valid else ratio(value, bound)
+
+    rows = [replace(row, ratio_to_bound=to_bound(row)) for row in rows]
+    return against_best(rows, result.objective)
 
 
 def compare_placements(
@@ -188,9 +248,7 @@ def compare_placements(
     from pipesat.other_placements import same_layers_elsewhere
 
     for name, placed in same_layers_elsewhere(problem).items():
-        result = solve_one(name, placed)
-        rows = (replace(row, placement=name) for row in compare(placed, result))
-        yield Comparison(name, placed, result, tuple(rows))
+        yield comparison_of(solve_one(name, placed), name)
 
 
 def against_best(rows: Iterable[Row], objective: Objective) -> list[Row]:
@@ -198,18 +256,16 @@ def against_best(rows: Iterable[Row], objective: Objective) -> list[Row]:
     rows = list(rows)
     values = [row.value(objective) for row in rows if row.valid]
     best = min((value for value in values if value is not None), default=None)
-    return [replace(row, ratio_to_best=_ratio(row.value(objective), best)) for row in rows]
-
-
-def _ratio(value: int | None, base: int | None) -> float | None:
-    return value / base if value is not None and base else None
+    return [replace(row, ratio_to_best=ratio(row.value(objective), best)) for row in rows]
 
 
 def row_of(name: str, problem: Problem, schedule: Schedule) -> Row:
-    """Measure one schedule's order, timed for each objective in turn."""
+    """Measure one schedule's order, timed for each objective in turn; valid if both timings are."""
     earliest = time_order(problem, schedule.order)
     by_span = time_order(problem, schedule.order, "span")
     violations = check(problem, earliest)
+    if not violations and by_span.devices != earliest.devices:
+        violations = check(problem, by_span)
     return Row(
         name,
         makespan=earliest.makespan,

@@ -8,11 +8,12 @@ import threading
 from collections.abc import Iterable
 
 from pipesat.bounds import closed_form_bound
+from pipesat.claims import Standing
 from pipesat.errors import Infeasible
 from pipesat.feasibility import preflight
 from pipesat.machine import usable_cores
 from pipesat.problem import Problem
-from pipesat.result import Baseline, Bound, Result, Status
+from pipesat.result import Baseline, Bound, Result
 from pipesat.schedule import Objective, Schedule
 from pipesat.solver import portfolio
 from pipesat.solver.incumbent import Clock, Incumbent, Listener
@@ -98,7 +99,7 @@ def solve(
             )
     return Result(
         problem=problem,
-        status="infeasible" if incumbent.bound is None else _status(incumbent),
+        status=Standing(incumbent.value, incumbent.bound_value, incumbent.bound is None).status,
         objective=objective,
         schedule=incumbent.schedule,
         lower_bound=incumbent.bound,
@@ -109,6 +110,7 @@ def solve(
         versions=_versions(),
         history=tuple(incumbent.history),
         explanation="; ".join(notes + incumbent.faults),
+        contradictions=tuple(incumbent.faults),
     )
 
 
@@ -131,12 +133,6 @@ def _take_starts(
         if meets_bound or stop.is_set() or enough or not incumbent.clock.left:
             break
     return sorted(best.values(), key=lambda schedule: schedule.value(objective))
-
-
-def _status(incumbent: Incumbent) -> Status:
-    if incumbent.schedule is None:
-        return "unknown"
-    return "optimal" if incumbent.proven and not incumbent.faults else "feasible"
 
 
 def _versions() -> dict[str, str]:

@@ -168,13 +168,13 @@ def test_waits_and_memory_changes_are_the_models() -> None:
 
 
 def test_equal_schedules_stand_there_once_and_what_finds_no_room_is_left_out() -> None:
-    result = result_of(SMALL, BASELINES["1f1b"](SMALL))
+    result = result_of(SMALL, BASELINES["zb-h1"](SMALL))
     case = case_of("", result, [shown_of(name, SMALL) for name in ("gpipe", "1f1b", "zb-h1")])
     entries = {entry["name"]: entry for entry in case_data(case)["schedules"]}
-    assert entries["1f1b"]["sameAs"] == "solver"
+    assert entries["zb-h1"]["sameAs"] == "solver"
     assert "devices" in entries["gpipe"]
     kept = [entry["name"] for entry in case_data(case, room=0)["schedules"]]
-    assert kept == ["solver", "1f1b"]  # the latter needs no room
+    assert kept == ["solver", "zb-h1"]  # the latter needs no room
 
 
 def test_the_best_that_fit_come_first_then_those_over_the_cap() -> None:

@@ -17,7 +17,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import end_of_solve, one_line
+from pipesat.cli.exits import end_of_solve, keeping, one_line
 
 if TYPE_CHECKING:
     from pipesat.problem import Problem
@@ -52,8 +52,7 @@ def compare(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.workflows import Comparison, against_best, compare_placements, solve
-        from pipesat.workflows import compare as rows_of
+        from pipesat.workflows import against_best, compare_placements, comparison_of, solve
 
         data = read_problem(problem)
         if output is not None:
@@ -72,31 +71,37 @@ def compare(
                     listener=progress,
                     stop=interrupts.stop,
                 )
-            if output is not None:
-                _write(output, placement, result, progress.lines)
+            logs[placement] = progress.lines
+            _write(output, placement, result, progress.lines)
             return result
 
-        if placements:
-            comparisons = list(compare_placements(data, solve_one))
-        else:
-            result = solve_one(None, data)
-            comparisons = [Comparison(None, data, result, tuple(rows_of(data, result)))]
+        logs: dict[str | None, list[str]] = {}
+        with keeping(output):
+            if placements:
+                comparisons = list(compare_placements(data, solve_one))
+            else:
+                comparisons = [comparison_of(solve_one(None, data))]
+        for comparison in comparisons:  # baselines may have changed the answer
+            _write(output, comparison.placement, comparison.result, logs[comparison.placement])
     rows = against_best((row for c in comparisons for row in c.rows), objective.value)
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
-        print_comparison(comparisons, rows)
+        with keeping(output):
+            print_comparison(comparisons, rows)
         if output is not None and any(c.result.schedule for c in comparisons):
             picture = output / ("*/gantt.png" if placements else "gantt.png")
             typer.echo(f"\npicture{'s' * placements}: {one_line(str(picture))}")
-    end_of_solve(comparisons[0].result, interrupts.exit_code)
+    end_of_solve([c.result for c in comparisons], interrupts.exit_code, output)
 
 
-def _write(folder: Path, placement: str | None, result: Result, log: list[str]) -> None:
+def _write(folder: Path | None, placement: str | None, result: Result, log: list[str]) -> None:
     """Write a result's files; each placement has a folder of its own: ``loop-v2``, ``vee``."""
     from pipesat.export.result_folder import write_result_folder
     from pipesat.files.atomic import prepare_folder
 
+    if folder is None:
+        return
     if placement is not None:
         folder /= placement.replace(" ", "-").replace("=", "")
         prepare_folder(folder)

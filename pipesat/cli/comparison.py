@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pipesat.claims import percent, times
 from pipesat.cli.baseline import PLACEMENT_OF
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, table_lines, wrapped
@@ -79,7 +80,7 @@ def _lines(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[L
         return row.value(objective) or 0, row.name != SOLVER_ROW
 
     def cells(row: Row) -> list[str]:
-        from pipesat.cli.console import number, percent
+        from pipesat.cli.console import number
 
         bubble = row.bubble or {"makespan": None, "span": None}
         peak, share = _peak(problems[row.placement], row)
@@ -92,8 +93,8 @@ def _lines(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[L
             percent(bubble["span"]),
             number(peak),
             *([percent(share, 1)] if capped else []),
-            _ratio(row.ratio_to_best),
-            _ratio(row.ratio_to_bound),
+            times(row.ratio_to_best),
+            times(row.ratio_to_bound),
         ]
 
     yield from map(cells, sorted((row for row in rows if row.valid), key=rank))
@@ -121,11 +122,6 @@ def _over(problem: Problem, row: Row) -> bool:
     return any(device.memory is not None and peak > device.memory for device, peak in pairs)
 
 
-def _ratio(ratio: float | None) -> str:
-    """Show a ratio; ``1`` only if it is exactly 1."""
-    return "-" if ratio is None else "1" if ratio == 1 else f"{ratio:.4f}"
-
-
 def _notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """What the solver proved, problem by problem."""
     for comparison in comparisons:
@@ -136,11 +132,8 @@ def _notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield f"{where}: {one_line(why_not)}"
             continue
         bound = result.lower_bound
-        proof = "no bound" if bound is None else f"bound {bound.value}, {one_line(bound.source)}"
-        if result.status == "optimal":
-            yield f"{where}: proven optimal ({proof})"
-        else:
-            yield f"{where}: gap {100 * (result.gap or 0):.2f} % ({proof})"
+        by = "" if bound is None else f" (bound {bound.value}, {one_line(bound.source)})"
+        yield f"{where}: {result.standing.verdict}{by}; found by {result.schedule.source}"
 
 
 def _left_out(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[str]:

@@ -25,13 +25,6 @@ def print_json(document: Any) -> None:
     sys.stdout.flush()
 
 
-def percent(fraction: float | None, digits: int = 2) -> str:
-    """Show a fraction as a percentage; ``-`` if unknown, ``0 %`` only if it is exactly 0."""
-    if fraction is None:
-        return "-"
-    return "0 %" if fraction == 0 else f"{100 * fraction:.{digits}f} %"
-
-
 def number(value: int | None) -> str:
     """Show an integer; ``-`` if unknown."""
     return "-" if value is None else str(value)

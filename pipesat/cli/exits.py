@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -19,6 +21,8 @@ from pipesat.errors import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipesat.result import Result
 
 CHECK_FAILED = 1
@@ -57,10 +61,31 @@ def print_fault(error: Fault) -> None:
     print(text, file=sys.stderr)  # noqa: T201
 
 
-def end_of_solve(result: Result, interrupted: int) -> NoReturn:
-    """End a command that has solved: 3 with the reason if infeasible, else 0 or 128 + signal."""
-    if result.status == "infeasible":
-        typer.echo(f"pipesat: infeasible: {one_line(result.explanation)}", err=True)
+@contextlib.contextmanager
+def keeping(folder: Path | None) -> Iterator[None]:
+    """Let a contradiction say that files are in a folder: what was found is written by now."""
+    try:
+        yield
+    except Contradiction as error:
+        if folder is not None and not error.kept:
+            error.kept = str(folder)
+        raise
+
+
+def refuse_contradictions(found: Sequence[str], folder: Path | None) -> None:
+    """End with 1 if checked schedules have refuted proofs, which were dropped."""
+    if found:
+        raise Contradiction("; ".join(found), "" if folder is None else str(folder))
+
+
+def end_of_solve(results: Sequence[Result], interrupted: int, folder: Path | None) -> NoReturn:
+    """End a command that has solved and written its files into a folder.
+
+    1 if a proof was refuted, 3 with the reason if the first is infeasible, else 0 or 128 + signal.
+    """
+    refuse_contradictions([text for r in results for text in r.contradictions], folder)
+    if results[0].status == "infeasible":
+        typer.echo(f"pipesat: infeasible: {one_line(results[0].explanation)}", err=True)
         raise typer.Exit(INFEASIBLE)
     raise typer.Exit(interrupted)
 

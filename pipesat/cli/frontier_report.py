@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pipesat.claims import excess, percent
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines, wrapped
 
@@ -66,7 +67,7 @@ def _columns(frontier: Frontier) -> list[Column]:
 
 
 def _cells(row: Row) -> list[str]:
-    from pipesat.cli.console import number, percent
+    from pipesat.cli.console import number
 
     known, bound, baseline = row.known, row.bound, row.baseline
     return [
@@ -86,7 +87,7 @@ def _cells(row: Row) -> list[str]:
 
 def _published(frontier: Frontier, width: int) -> Iterator[str]:
     """Hand-written schedules by peak, with what the curve has at the same memory."""
-    from pipesat.cli.console import number, percent
+    from pipesat.cli.console import number
 
     points = sorted(frontier.points, key=lambda point: (point.known.peak, point.known.value))
     if not points:
@@ -102,7 +103,7 @@ def _published(frontier: Frontier, width: int) -> Iterator[str]:
     lines = []
     for point in points:
         at_peak = frontier.curve.value(point.known.peak)
-        above = point.known.value / at_peak - 1 if at_peak else None
+        above = excess(point.known.value, at_peak, point.name)
         scale = frontier.scale
         share = "-" if scale is None else f"{scale.share(point.known.peak):.3f}"
         cells = [point.name, str(point.known.peak), share, str(point.known.value)]
@@ -131,7 +132,7 @@ def _notes(frontier: Frontier) -> Iterator[str]:
         proven = sum(row.status == "optimal" for row in frontier.rows)
         yield (
             f"{proven} of {len(frontier.rows)} points proven optimal, largest gap "
-            f"{100 * max(gaps):.2f} %, {frontier.wall_s:.1f} s"
+            f"{percent(max(gaps))}, {frontier.wall_s:.1f} s"
         )
 
 
@@ -159,7 +160,7 @@ def _answers(found: Sufficient, within: Fraction) -> Iterator[tuple[str, str]]:
         return
     proof = "proven optimal"
     if best.status != "optimal":
-        proof = "no bound" if best.bound is None else f"bound {best.bound.value}"
+        proof = "no bound known" if best.bound is None else f"bound {best.bound.value}"
     yield f"best {curve.objective}", f"{best.value}{unit} with {of} ({proof})"
     yield "target", f"{cap.target}{unit}, at most {float(100 * within):g} % longer"
     yield "smallest cap", _cap_text(found)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pipesat.cli.console import number, percent
+from pipesat.claims import Standing, percent
+from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines, wrapped
 
@@ -135,10 +136,10 @@ def _summary(plan: Plan) -> Iterator[str]:
 
 
 def _proof(of: str, value: int | None, bound: int, source: str) -> str:
-    if value == bound:
+    standing = Standing(value, bound, of=of)
+    if standing.proven:
         return f"{of:<16}proven optimal ({source})"
-    gap = None if not value else (value - bound) / value
-    return f"{of:<16}at least {bound}, gap {percent(gap)} ({source})"
+    return f"{of:<16}at least {bound}, gap {percent(standing.gap)} ({source})"
 
 
 def _comparison(plan: Plan, width: int) -> Iterator[str]:

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pipesat.cli.console import number, percent
+from pipesat.claims import Standing, percent
+from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.result import Improvement
 
@@ -67,7 +68,7 @@ class Progress:
 def describe(improvement: Improvement) -> str:
     """Return one improvement as a line of text."""
     seconds, value, bound, source = improvement
-    gap = None if value is None or bound is None else (value - bound) / value if value else 0.0
+    gap = Standing(value, bound).gap
     return (
         f"{seconds:7.1f} s  best {number(value)}  bound {number(bound)}  "
         f"gap {percent(gap)}  {one_line(source)}"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.exits import one_line
-from pipesat.errors import BadInput, NotApplicable
+from pipesat.cli.exits import one_line, refuse_contradictions
+from pipesat.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,7 @@ def report(
 
     output = folder / "report.html" if output is None else output
     cases = [_case(place, name, baselines) for name, place in _places(folder)]
+    refuse_contradictions([text for c in cases for text in c.result.contradictions], folder)
     files = {output: page(cases, str(folder)), **_pictures(cases, png, svg)}
     _refuse_inputs(folder, files)
     for path, data in files.items():
@@ -79,30 +80,30 @@ def _case(folder: Path, name: str, baselines: bool) -> Case:
     from pipesat.files.problem_file import read_problem
     from pipesat.report.result_file import read_result
     from pipesat.report.shown import case_of
+    from pipesat.workflows import problem_for
 
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
     schedule = read_valid_schedule(path, problem) if path.exists() else None
     result = read_result(folder / "result.json", problem, schedule)
-    if baselines and problem.op_count > MANY_OPS:
+    if not baselines:
+        return case_of(name, result, [])
+    if problem.op_count > MANY_OPS:
         typer.echo("pipesat: making the hand-written schedules, up to a minute", err=True)
-    return case_of(name, result, list(_baselines(problem, result.objective)) if baselines else [])
+    solved = problem_for(problem, result.target)
+    case = case_of(name, result, list(_baselines(solved, result.objective)))
+    if case.result.value != result.value:
+        typer.echo(one_line(f"pipesat: {case.result.explanation}; {path} stays as it is"), err=True)
+    return case
 
 
 def _baselines(problem: Problem, objective: Objective) -> Iterator[Shown]:
     from pipesat.heuristics import BASELINES
     from pipesat.report.shown import Shown
-    from pipesat.timing import time_order
-    from pipesat.workflows import Row, row_of
+    from pipesat.workflows import hand_written
 
-    for name, published in BASELINES.items():
-        try:
-            schedule = published(problem)
-        except NotApplicable as error:
-            yield Shown(Row(name, why_not=str(error)), None, published.source)
-            continue
-        timed = time_order(problem, schedule.order, objective, name)
-        yield Shown(row_of(name, problem, timed), timed, published.source)
+    for row, schedule in hand_written(problem, objective):
+        yield Shown(row, schedule, BASELINES[row.name].source)
 
 
 def _pictures(cases: list[Case], png: Path | None, svg: Path | None) -> dict[Path, bytes]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pipesat.claims import difference, percent
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines
 
@@ -34,9 +35,9 @@ def print_links(problem: Problem, rows: list[LinksRow]) -> None:
             row.name,
             str(row.independent),
             str(row.pair),
-            _percent(_lost(row.pair, row.independent)),
+            _percent(difference(row.pair, row.independent) or 0.0),
             str(row.rank),
-            _percent(_lost(row.rank, row.independent)),
+            _percent(difference(row.rank, row.independent) or 0.0),
         ]
         for row in rows
     ]
@@ -77,11 +78,5 @@ def print_noise(rows: list[NoiseRow]) -> None:
         typer.echo(text)
 
 
-def _lost(value: int, base: int) -> float:
-    return value / base - 1 if base else 0.0
-
-
 def _percent(share: float) -> str:
-    from pipesat.cli.console import percent
-
     return percent(round(share, 6) + 0.0)  # no -0.00

@@ -39,7 +39,8 @@ def show(
 def _print_times(problem: Problem, schedule: Schedule) -> None:
     from rich.table import Table
 
-    from pipesat.cli.console import percent, stdout
+    from pipesat.claims import percent
+    from pipesat.cli.console import stdout
     from pipesat.metrics import measure
 
     metrics = measure(problem, schedule)

@@ -79,13 +79,14 @@ def solve(
         print_json(result.document(written))
     else:
         _print_summary(result, output)
-    end_of_solve(result, interrupts.exit_code)
+    end_of_solve([result], interrupts.exit_code, output)
 
 
 def _print_summary(result: Result, output: Path | None) -> None:
     from rich.table import Table
 
-    from pipesat.cli.console import number, percent, stdout
+    from pipesat.claims import percent
+    from pipesat.cli.console import number, stdout
 
     document = result.document()
     unit = f" {one_line(result.problem.time_unit)}" if result.problem.time_unit else ""
@@ -125,6 +126,9 @@ def _memory_text(result: Result, peaks: list[int]) -> str:
 
 
 def _baseline_text(baseline: Baseline, value: int, unit: str) -> str:
-    saved = (baseline.value - value) / baseline.value if baseline.value else 0.0
-    verdict = f"ours is {100 * saved:.2f} % shorter" if saved else "equal to ours"
+    from pipesat.claims import change
+
+    verdict = (
+        "equal to ours" if value == baseline.value else f"ours is {change(value, baseline.value)}"
+    )
     return f"{baseline.name}: {baseline.value}{unit} ({verdict})"

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import typer
 
-from pipesat.cli.console import number, percent, print_json, stdout
+from pipesat.claims import percent
+from pipesat.cli.console import number, print_json, stdout
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines
 from pipesat.files.atomic import write_file

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pipesat.claims import percent
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ def print_summary(comparison: Comparison) -> None:
     typer.echo(
         f"makespan: predicted {milliseconds(c.predicted)} ms, measured {milliseconds(c.measured)} "
         f"ms (median of {c.steps} steps, {milliseconds(c.shortest)} to {milliseconds(c.longest)}), "
-        f"error {100 * c.error:+.1f} %"
+        f"error {percent(c.error, 1, sign=True)}"
     )
     for part in (part for part in c.parts if part.makes):
-        share = 100 * part.makes / c.measured if c.measured else 0.0
+        share = percent(part.makes / c.measured if c.measured else 0.0, 1, sign=True)
         typer.echo(
-            f"  {part.assumption:<33} {part.makes / 1000:>+10,.2f} ms  {share:>+6.1f} % of measured"
+            f"  {part.assumption:<33} {part.makes / 1000:>+10,.2f} ms  {share:>8} of measured"
         )
     if abs(c.error) > _EXPLAIN:
         typer.echo(f"largest: {c.largest.assumption}; {_ADVICE[c.largest.assumption]}")

@@ -69,11 +69,12 @@ def title_of(result: Result) -> str:
     """Title of a picture: the name, and below it value, bound and gap."""
     unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
     title = f"{result.problem.name or 'schedule'}\n{result.objective} {result.value:,}{unit}"
-    if result.lower_bound is None or result.gap is None:
+    if result.lower_bound is None:
         return title
+    verdict = result.standing.verdict
     if result.status == "optimal":
-        return f"{title}, proven optimal"
-    return f"{title}, bound {result.lower_bound.value:,}, gap {100 * result.gap:.2f} %"
+        return f"{title}, {verdict}"
+    return f"{title}, bound {result.lower_bound.value:,}, {verdict}"
 
 
 def _json_bytes(document: object) -> bytes:

@@ -13,6 +13,7 @@ import threading
 from dataclasses import dataclass, field
 
 from pipesat.checker import check
+from pipesat.claims import Standing
 from pipesat.errors import Fault
 from pipesat.frontier.caps import Cap, at_cap
 from pipesat.memory import peak_memory
@@ -114,22 +115,22 @@ class Curve:
         where, bound = max(holding, key=lambda entry: (entry[1].value, -size(entry[0])))
         if size(where) == size(cap):
             return bound
-        words = "with unlimited memory" if where is None else f"with cap {where}"
-        return Bound(bound.value, f"{bound.source}, {words}")
+        return Bound(bound.value, f"{bound.source}, with {_words(where)}")
 
     def gap(self, cap: Cap) -> float | None:
         """``(value - bound) / value``; ``None`` where either is unknown."""
-        value, bound = self.value(cap), self.bound(cap)
-        if value is None or bound is None:
-            return None
-        return (value - bound.value) / value if value else 0.0
+        return self.standing(cap).gap
 
     def status(self, cap: Cap) -> Status:
         """``optimal`` only if value and bound agree."""
-        value, bound = self.value(cap), self.bound(cap)
-        if value is None:
-            return "unknown"
-        return "optimal" if bound is not None and bound.value == value else "feasible"
+        return self.standing(cap).status
+
+    def standing(self, cap: Cap) -> Standing:
+        """What is proven of the best value at a cap."""
+        with self.lock:
+            bound = self.bound(cap)
+            of = f"{self.objective} with {_words(cap)}"
+            return Standing(self.value(cap), None if bound is None else bound.value, of=of)
 
     def _compare(self, cap: Cap) -> None:
         """A bound above a checked value is a bug in one of them: never hide it."""
@@ -138,6 +139,10 @@ class Curve:
             raise Fault(
                 f"{bound.source} says at least {bound.value}, but a checked schedule has {value}"
             )
+
+
+def _words(cap: Cap) -> str:
+    return "unlimited memory" if cap is None else f"cap {cap}"
 
 
 def _rank(known: Known) -> tuple[int, int, int]:

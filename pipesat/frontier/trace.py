@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipesat.bounds import closed_form_bound
+from pipesat.claims import excess
 from pipesat.frontier.caps import (
     Cap,
     Scale,
@@ -189,7 +190,7 @@ def _row(study: Study, cap: Cap, points: Sequence[Point], scale: Scale | None) -
         bound=curve.bound(cap),
         gap=curve.gap(cap),
         status=curve.status(cap),
-        over_best=known.value / best - 1 if known is not None and best else None,
+        over_best=excess(None if known is None else known.value, best, f"cap {cap}"),
         baseline=min(fitting, key=lambda baseline: baseline.value, default=None),
         seconds=study.spent.get(cap, 0.0),
     )

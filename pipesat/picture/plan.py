@@ -60,10 +60,8 @@ def _title(plan: Plan) -> tuple[str, str]:
     layers, chosen = plan.search.layers, plan.chosen
     unit = f" {layers.time_unit}" if layers.time_unit else ""
     where = "" if chosen is None else f", {shape_name(chosen.shape)} on {chosen.shape.devices}"
-    proof = "no bound"
-    if plan.gap is not None:
-        gap = "proven optimal" if plan.status == "optimal" else f"gap {100 * plan.gap:.2f} %"
-        proof = f"{gap} over all partitions"
+    verdict = plan.standing.verdict
+    proof = verdict if plan.bound is None else f"{verdict} over all partitions"
     name = layers.name or "plan"
     return f"{name}{where}", f"{plan.search.objective} {plan.value:,}{unit}, {proof}"
 

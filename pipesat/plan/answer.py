@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
+from pipesat.claims import Standing
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.memory import peak_memory
@@ -15,12 +16,10 @@ from pipesat.plan.comparison import Row, comparison_document, gains
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shape_name
 from pipesat.problem import Problem
-from pipesat.result import Bound, Result
+from pipesat.result import Bound, Result, Status
 
 FORMAT: Final = "pipesat.plan/1"
 KINDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
-
-PlanStatus: TypeAlias = Literal["optimal", "feasible", "unknown"]
 
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
@@ -56,20 +55,20 @@ class Plan:
         return None if self.chosen is None else self.chosen.value(self.search.objective)
 
     @property
-    def status(self) -> PlanStatus:
+    def status(self) -> Status:
         """What is proven over all partitions."""
-        if self.value is None:
-            return "unknown"
-        return (
-            "optimal" if self.bound is not None and self.bound.value == self.value else "feasible"
-        )
+        return self.standing.status
 
     @property
     def gap(self) -> float | None:
         """``(value - bound) / value``; 0 where both are 0."""
-        if self.value is None or self.bound is None:
-            return None
-        return (self.value - self.bound.value) / self.value if self.value else 0.0
+        return self.standing.gap
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the value over all partitions."""
+        bound = None if self.bound is None else self.bound.value
+        return Standing(self.value, bound, of=f"{self.search.objective} of the plan")
 
     @property
     def complete(self) -> bool:

@@ -105,7 +105,7 @@ def _overview(cases: Sequence[Case]) -> Markup:
         bound = None if result.lower_bound is None else result.lower_bound.value
         link = element("a", case.name, href=f"#case-{number}")
         rows.append(
-            [link, tables.verdict(result), tables.number(result.value), tables.number(bound),
+            [link, result.standing.verdict, tables.number(result.value), tables.number(bound),
              tables.percent(bubble), tables.number(max(row.peak_memory or [], default=None))]
         )  # fmt: skip
     head = ["placement", "status", f"#{objective}", "#bound", "#bubble", "#largest peak"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pipesat.best_known import with_hand_written
 from pipesat.result import Result
 from pipesat.schedule import Schedule
-from pipesat.workflows import SOLVER_ROW, Row, against_best, row_of
+from pipesat.workflows import Row, solver_row, with_ratios
 
 
 @dataclass(frozen=True)
@@ -36,25 +37,23 @@ class Case:
     shown: tuple[Shown, ...]
 
 
-def solver_row(result: Result) -> Shown:
-    """Return the solver's own line."""
-    if result.schedule is None:
-        row = Row(SOLVER_ROW, why_not=result.explanation or "no schedule found in time")
-        return Shown(row, None, "")
-    row = row_of(SOLVER_ROW, result.problem, result.schedule)
-    return Shown(row, result.schedule, result.schedule.source)
-
-
 def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> Case:
-    """Put a case together: ratios filled in, the best schedules that fit first."""
+    """Put a case together: ratios filled in, the best schedules that fit first.
+
+    A baseline that is better than the result is the answer.
+
+    Raises
+    ------
+    Contradiction
+        If a schedule that fits is below the answer's bound.
+    """
     objective = result.objective
-    bound = result.lower_bound
-    everything = [solver_row(result), *baselines]
-    rows = against_best([shown.row for shown in everything], objective)
-    for i, row in enumerate(rows):
-        value = row.value(objective)
-        if value is not None and bound is not None and bound.value:
-            rows[i] = replace(row, ratio_to_bound=value / bound.value)
+    result = with_hand_written(
+        result, [s.schedule for s in baselines if s.schedule is not None and s.row.valid]
+    )
+    source = "" if result.schedule is None else result.schedule.source
+    everything = [Shown(solver_row(result), result.schedule, source), *baselines]
+    rows = with_ratios([shown.row for shown in everything], result)
     first, *others = (replace(shown, row=row) for shown, row in zip(everything, rows, strict=True))
 
     def rank(shown: Shown) -> tuple[bool, bool, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
+from pipesat import claims
 from pipesat.problem import Problem, Stage
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import Case, Shown
@@ -26,27 +28,7 @@ def counted(count: int, word: str, ending: str = "s") -> str:
     return f"{count:,} {word}{'' if count == 1 else ending}"
 
 
-def percent(share: float | None, digits: int = 2) -> str:
-    """Show a share as a percentage; ``0 %`` only if it is exactly 0."""
-    if share is None:
-        return "unknown"
-    return "0 %" if share == 0 else f"{100 * share:.{digits}f} %"
-
-
-def ratio(value: float | None) -> str:
-    """Show a ratio; ``1`` only if it is exactly 1."""
-    return "–" if value is None else "1" if value == 1 else f"{value:.4f}"
-
-
-def verdict(result: Result) -> str:
-    """Say in a few words what the solve has proven."""
-    if result.status == "optimal":
-        return "proven optimal"
-    if result.status == "infeasible":
-        return "proven infeasible"
-    if result.schedule is None:
-        return "no schedule found"
-    return "no bound known" if result.gap is None else f"gap {percent(result.gap)}"
+percent = partial(claims.percent, unknown="unknown")
 
 
 def summary(case: Case) -> Markup:
@@ -58,9 +40,11 @@ def _facts(case: Case) -> Iterator[Markup]:
     result, row = case.result, case.shown[0].row
     time = plain(result.problem.time_unit, 20)
     if result.schedule is not None:
-        yield _fact(result.objective, number(result.value, time), verdict(result))
+        yield _fact(result.objective, number(result.value, time), result.standing.verdict)
     else:
-        yield _fact("status", verdict(result), "" if row.why_not is None else plain(row.why_not))
+        yield _fact(
+            "status", result.standing.verdict, "" if row.why_not is None else plain(row.why_not)
+        )
     bound = result.lower_bound
     if bound is not None:
         yield _fact("lower bound", number(bound.value, time), f"by {plain(bound.source)}")
@@ -84,8 +68,8 @@ def _saved(best: Shown, result: Result) -> str:
     theirs, ours = best.row.value(result.objective), result.value
     if not theirs or ours is None:
         return best.name
-    saved = (theirs - ours) / theirs
-    return f"{best.name}: ours is {percent(saved)} shorter" if saved else f"{best.name}: equal"
+    said = claims.change(ours, theirs)
+    return f"{best.name}: equal" if ours == theirs else f"{best.name}: ours is {said}"
 
 
 def _peak(problem: Problem, peaks: Sequence[int]) -> tuple[str, str]:
@@ -155,7 +139,7 @@ def _line(
         name, fits,
         best if objective == "makespan" else number(row.makespan), percent(bubble.get("makespan")),
         best if objective == "span" else number(row.span), percent(bubble.get("span")),
-        peak, ratio(row.ratio_to_best), ratio(row.ratio_to_bound),
+        peak, claims.times(row.ratio_to_best, "–"), claims.times(row.ratio_to_bound, "–"),
         _buttons(shown.name, identifier) if shown.name in drawn else "left out, to keep this small",
     ]  # fmt: skip
 

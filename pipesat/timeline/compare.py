@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from pipesat.claims import difference
 from pipesat.ops import Kind
 from pipesat.problem import Problem
 from pipesat.timeline.replay import (
@@ -95,7 +96,7 @@ class Comparison:
     @property
     def error(self) -> float:
         """``(predicted - measured) / measured``: negative where the run was slower."""
-        return (self.predicted - self.measured) / self.measured if self.measured else 0.0
+        return difference(self.predicted, self.measured) or 0.0
 
     @property
     def largest(self) -> Part:

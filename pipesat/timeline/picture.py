@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipesat.claims import percent
 from pipesat.ops import Op
 from pipesat.picture.two_timelines import two_timelines_png
 from pipesat.problem import Problem
@@ -24,10 +25,11 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: Comparison)
         for row in scheduled.devices
     )
     measured = tuple(tuple((r.op, r.start, r.end) for r in row.ops) for row in step.devices)
+    error = percent(comparison.error, 1, sign=True)
     title = "\n".join(
         (
             f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
-            f"measured {comparison.measured / 1000:,.2f} ms ({100 * comparison.error:+.1f} %)",
+            f"measured {comparison.measured / 1000:,.2f} ms ({error})",
             f"largest part of the difference: {comparison.largest.assumption} "
             f"({comparison.largest.makes / 1000:+,.2f} ms)",
         )
