@@ -16,6 +16,7 @@ in which one microbatch alone fits.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +24,14 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Literal, TypeAlias
 
-from pipesat.errors import Fault
+from pipesat.errors import Fault, Infeasible, NotApplicable
 from pipesat.feasibility import (
+    capacities_by_order,
     chunks_by_route,
     further_need,
     holdings,
-    smallest_capacities,
+    preflight,
+    sure_order,
 )
 from pipesat.heuristics.registry import published
 from pipesat.ops import Item, Kind, Op
@@ -114,13 +117,14 @@ def list_schedules(
     ``give_up`` is asked now and then; once it says yes, nothing more is yielded. ``chosen`` are the
     policies, all that differ unless given.
 
-    Where one microbatch alone exceeds a capacity, a schedule can only exist if ops of length zero
-    let it pass in an instant; then the one schedule is that of one microbatch after the other, and
-    the checker has to judge it.
+    Policies count memory op by op. Where one microbatch alone exceeds a capacity that way, it may
+    still pass if ops of length zero share instants; the one schedule is then that of one microbatch
+    after the other, or none if the problem is infeasible.
     """
-    for need, device in zip(smallest_capacities(problem), problem.devices, strict=True):
+    for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
         if device.memory is not None and need.capacity > device.memory:
-            yield time_order(problem, _one_at_a_time(problem), source=NAME)
+            with contextlib.suppress(Infeasible):
+                yield time_order(problem, sure_order(problem), source=NAME)
             return
     for policy in policies(problem) if chosen is None else chosen:
         order = _Simulation(problem, policy).run(give_up)
@@ -132,21 +136,11 @@ def list_schedules(
 @published(NAME, placement="any", splits=True, source="pipesat")
 def list_scheduling(problem: Problem) -> Schedule:
     """Return the portfolio's schedule of least makespan; among equals that of least span."""
+    try:
+        preflight(problem)
+    except Infeasible as error:
+        raise NotApplicable(f"no schedule fits into memory: {error}") from error
     return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
-
-
-def _one_at_a_time(problem: Problem) -> Order:
-    """One microbatch after the other, route after route."""
-    rows: list[list[Item]] = [[] for _ in problem.devices]
-    for route in problem.routes:
-        for microbatch in range(route.microbatches):
-            for stage in route.stages:
-                rows[problem.stages[stage].device].append(Op(stage, "F", microbatch))
-            for stage in reversed(route.stages):
-                data = problem.stages[stage]
-                kinds: tuple[Kind, ...] = ("BW",) if data.may_fuse else ("B", "W")
-                rows[data.device].extend(Op(stage, kind, microbatch) for kind in kinds)
-    return tuple(map(tuple, rows))
 
 
 class _Simulation:
@@ -174,7 +168,7 @@ class _Simulation:
         self.held = holdings(problem)
         self.need = [
             need.capacity - device.static
-            for need, device in zip(smallest_capacities(problem), problem.devices, strict=True)
+            for need, device in zip(capacities_by_order(problem), problem.devices, strict=True)
         ]
         self.events: list[tuple[int, int]] = []
         self.durations: dict[Kind, list[int]] = {

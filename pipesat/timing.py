@@ -4,7 +4,8 @@ An order is first put into one sequence in which every item stands after everyth
 (:func:`linearize`); all timing is then one pass over arrays.
 
 *Earliest* (makespan): an item starts at the end of the one before it on its device, or when its
-last input has arrived (end + delay), whichever is later.
+last input has arrived (end + delay), whichever is later. Items that memory makes end together
+(:mod:`pipesat.instants`) wait for each other.
 
 *Minimum span*: let ``L[d, e]`` be the longest path from the start of device d's first item to the
 end of device e's last one. First starts ``x`` with span T exist if and only if
@@ -16,9 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pipesat.deadlock import explain_deadlock
+from pipesat.instants import keep_together
 from pipesat.ops import PHASE_OF, Item, Phase, members
 from pipesat.rules import awaited, item_duration
 from pipesat.schedule import Objective, Order, Schedule, Timed
@@ -40,7 +44,8 @@ class LinearOrder:
     """An order as one dependency-respecting sequence of n items (arrays of length n).
 
     ``inputs[i]`` lists ``(j, delay)``: item i starts no earlier than the end of item j plus delay.
-    The item before it on its device is ``before[i]`` (-1 for a device's first).
+    The item before it on its device is ``before[i]`` (-1 for a device's first). The items of each
+    of ``groups`` end at the same time.
     """
 
     device: list[int]
@@ -48,6 +53,12 @@ class LinearOrder:
     duration: list[int]
     before: list[int]
     inputs: list[tuple[tuple[int, int], ...]]
+    groups: tuple[range, ...] = ()
+
+    @cached_property
+    def group_ending_with(self) -> dict[int, range]:
+        """Each group by the last of its items."""
+        return {group[-1]: group for group in self.groups}
 
 
 def time_order(
@@ -139,19 +150,22 @@ def linearize(problem: Problem, order: Order) -> LinearOrder:
             break
     if len(result.item) < sum(map(len, order)):
         raise explain_deadlock(problem, order, position)
-    return result
+    return keep_together(problem, result)
 
 
 def earliest_ends(sequence: LinearOrder, release: Sequence[int]) -> list[int]:
     """Earliest end of every item if device d may not start before ``release[d]``."""
     ends: list[int] = []
-    for device, length, before, inputs in zip(
-        sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True
+    groups = sequence.group_ending_with
+    for number, (device, length, before, inputs) in enumerate(
+        zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
     ):
         start = release[device] if before < 0 else ends[before]
         for source, delay in inputs:
             start = max(start, ends[source] + delay)
         ends.append(start + length)
+        if (group := groups.get(number)) is not None:
+            ends[group.start :] = [max(ends[group.start :])] * len(group)
     return ends
 
 
@@ -185,11 +199,9 @@ def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
     longest = sum(sequence.duration) + sum(d for inputs in sequence.inputs for _, d in inputs)
     dtype = np.int64 if longest < _EXACT_IN_INT64 else object
     row_end: dict[int, Matrix] = {}
-    uses = [0] * len(sequence.item)
-    for inputs in sequence.inputs:
-        for source, _ in inputs:
-            uses[source] += 1
+    uses = _uses(sequence)
     kept: dict[int, Matrix] = {}  # ends of items that some later item still waits for
+    groups = sequence.group_ending_with
     for number, (device, length, before, inputs) in enumerate(
         zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
     ):
@@ -206,10 +218,25 @@ def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
         row_end[device] = end = start + length
         if uses[number]:
             kept[number] = end
+        for member in (group := groups.get(number, range(0))):
+            end = np.maximum(end, kept[member])
+        for member in group:
+            row_end[sequence.device[member]] = kept[member] = end
     paths = np.full((devices, devices), _UNREACHABLE, dtype=dtype)
     for device, end in row_end.items():
         paths[:, device] = end
     return paths
+
+
+def _uses(sequence: LinearOrder) -> list[int]:
+    """How often an item's end is still needed: by those that wait for it, and by its group."""
+    uses = [0] * len(sequence.item)
+    for inputs in sequence.inputs:
+        for source, _ in inputs:
+            uses[source] += 1
+    for member in chain.from_iterable(sequence.groups):
+        uses[member] += 1
+    return uses
 
 
 def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:

@@ -103,11 +103,11 @@ def problems(
 
 
 def _with_capacities(draw: st.DrawFn, doc: dict[str, Any]) -> Problem:
-    from pipesat.feasibility import smallest_capacities
+    from pipesat.feasibility import capacities_by_order
 
     free = parse_problem(doc)
     static = draw(st.integers(0, 2))
-    for need in smallest_capacities(free):
+    for need in capacities_by_order(free):
         room = need.capacity + draw(st.integers(0, 8))
         capacity = draw(st.sampled_from([None, room + static, room + static]))
         doc["devices"][need.device] = {"memory": capacity, "static": static}

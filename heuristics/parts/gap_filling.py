@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from pipesat.errors import Fault, NotApplicable
-from pipesat.feasibility import smallest_capacities
+from pipesat.feasibility import capacities_by_order
 from pipesat.heuristics.placement import Ranks
 from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
@@ -101,7 +101,7 @@ def fill_gaps(problem: Problem, ranks: Ranks, switches: Switches) -> Filled:
     NotApplicable
         If one microbatch alone does not fit into a device.
     """
-    for need, device in zip(smallest_capacities(problem), problem.devices, strict=True):
+    for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
         if device.memory is not None and need.capacity > device.memory:
             raise NotApplicable("needs room for one microbatch on every device")
     line = [_Rank(problem, ranks, d, switches) for d in range(len(ranks))]

@@ -7,15 +7,15 @@ memory counts against it. The capacities that a problem came with play no part.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import TypeAlias
 
-from pipesat.errors import BadInput
-from pipesat.feasibility import smallest_capacities
+from pipesat.errors import BadInput, Infeasible
+from pipesat.feasibility import capacities_by_order, preflight, smallest_capacities
 from pipesat.files.problem_file import MOST, parse_problem
 from pipesat.placements import Costs, Setting, peak_of_1f1b
 from pipesat.problem import Problem
@@ -45,7 +45,17 @@ def with_capacities(problem: Problem, caps: Sequence[Cap], name: str) -> Problem
 
 def smallest_cap(problem: Problem) -> int:
     """Smallest cap with which a schedule exists: one microbatch at a time, on every device."""
-    return max(need.capacity for need in smallest_capacities(problem))
+    least = max(need.capacity for need in smallest_capacities(problem))
+    enough = max(need.capacity for need in capacities_by_order(problem))
+    return bisect_left(range(enough), True, least, key=lambda cap: _feasible(at_cap(problem, cap)))
+
+
+def _feasible(problem: Problem) -> bool:
+    try:
+        preflight(problem)
+    except Infeasible:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

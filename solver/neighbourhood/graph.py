@@ -70,7 +70,10 @@ def _tails(sequence: LinearOrder, rows: Sequence[Sequence[int]], begin: Sequence
     for device, row in enumerate(rows):
         if row:
             tail[row[-1]] = -begin[device]
+    groups = sequence.group_ending_with
     for item in range(len(tail) - 1, -1, -1):
+        if (group := groups.get(item)) is not None:
+            tail[group.start : group.stop] = [max(tail[group.start : group.stop])] * len(group)
         reach = tail[item] + sequence.duration[item]
         if (before := sequence.before[item]) >= 0 and reach > tail[before]:
             tail[before] = reach
