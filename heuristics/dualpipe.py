@@ -25,9 +25,11 @@ _SOURCE = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024"
 def dualpipe(problem: Problem) -> Schedule:
     """Two routes that meet head-on; forwards of one overlap backwards of the other.
 
-    For equal F, B and W and pairs of ``FB = F + BW``, as in the report's figure, the bubble is the
-    report's ``(p / 2 - 1)(FB + BW - 3 W)``. Every rank holds at most p + 1 activations. Where
-    pairs are not allowed, their members run in turn, the forward first.
+    On uniform stages without delays, with h = p / 2 > 1 and pairs that take P, the bubble is
+    ``(h - 1)(P + F - 2 W) - (h - 2)(F + BW - P)`` where ``W <= B`` and ``(h - 1)(B - F) <= F``:
+    the report's ``(h - 1)(P + BW - 3 W)`` where F = B and ``P = F + BW``, as in its figure. Every
+    rank holds at most p + 1 activations. Where pairs are not allowed, their members run in turn,
+    the forward first.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def dualpipev(problem: Problem) -> Schedule:
     """DualPipe cut in half and folded: one route in a V, each rank in the part of two.
 
     Rank d's order is that of rank d of a DualPipe on 2p ranks, its second chunk in the place of
-    the opposite route; so the bubble is ``(p - 1)(FB + BW - 3 W)``, and every rank holds at most
+    the opposite route; so the bubble is DualPipe's with h = p, and every rank holds at most
     2p + 1 chunk activations. The order is PyTorch's ``ScheduleDualPipeV``.
 
     Raises

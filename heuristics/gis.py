@@ -30,7 +30,8 @@ def gis_h(problem: Problem) -> Schedule:
     """GIS in groups of ``g = ceil(p / 2)``, its smallest: rank 0 holds ``g (v - 1) + p`` chunks.
 
     With g dividing m and no delays, the bubble is ``(p - g)(v - 1)`` chunk times (F + BW) longer
-    than interleaved 1F1B's; if ``g = p / 2`` exactly, only where F and BW take the same time.
+    than interleaved 1F1B's where ``(p - g) max(F, BW) <= g min(F, BW)``: where F and BW take the
+    same time, if ``g = p / 2`` exactly.
 
     Raises
     ------

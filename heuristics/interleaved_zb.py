@@ -27,8 +27,9 @@ def interleaved_zb(problem: Problem) -> Schedule:
     """ZB-H1 on a loop: GIS's warm-up, and on rank d the k-th W follows the (k + d)-th B.
 
     With p dividing m, every rank holds up to ``p v`` chunk activations (those that wait for their
-    W included), and the bubble is ``(p - 1)(F + B - W) / v`` on a uniform loop without delays where
-    ``B >= W`` (F, B, W: of all v chunks). A stage that may not split runs BW for B.
+    W included). With ``m >= p`` the bubble of the span is ``(p - 1)(F + B - W) / v`` on a uniform
+    loop without delays where ``W <= F``, that of the makespan where ``W <= B`` too (F, B, W: of all
+    v chunks). A stage that may not split runs BW for B.
 
     Raises
     ------

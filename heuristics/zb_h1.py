@@ -20,7 +20,7 @@ def zb_h1(problem: Problem) -> Schedule:
     """1F1B's shape with B and W apart: on rank d, W of microbatch j follows B of microbatch j + d.
 
     Every rank so holds 1F1B's ``p - d`` activations and up to d parts that wait for their W, and
-    the last d W fill the cool-down. On a uniform chain with delay c,
+    the last d W fill the cool-down. On a uniform chain with a small delay c, where ``W <= F``,
     ``span = m (F + B + W) + (p - 1)(F + B - W + 4c)``. A stage that may not split runs BW for B.
 
     Raises

@@ -42,8 +42,8 @@ def interleaved_bubble(p: int, m: int, v: int) -> Fraction:
 def gis_bubble(p: int, m: int, v: int, group: int) -> Fraction:
     """``b / (m v + b)`` with ``b = p - 1 + (p - g)(v - 1)`` (Wan et al., PipeOffload, 2025).
 
-    GIS in groups of g microbatches, ``p / 2 <= g <= p``, which must divide m. At ``g = p / 2`` it
-    is exact only where F and BW take the same time.
+    GIS in groups of g microbatches, ``p / 2 <= g <= p``, which must divide m. From m = p on it is
+    exact where ``(p - g) max(F, BW) <= g min(F, BW)``, so at ``g = p / 2`` only where F = BW.
     """
     _check(p=p, m=m, v=v, group=group)
     if not p <= 2 * group <= 2 * p:

@@ -94,6 +94,15 @@ def test_bubble_of_gis(p: int, group: int, v: int, groups: int) -> None:
     assert forms.gis_bubble(p, m, v, group) == bubble(schedule, schedule.makespan)
 
 
+@pytest.mark.parametrize(("F", "BW"), [(3, 3), (3, 4), (4, 6), (2, 1), (5, 1)])
+@pytest.mark.parametrize(("p", "group"), [(3, 2), (4, 2), (4, 3), (5, 3), (5, 4), (4, 4), (6, 4)])
+def test_where_the_bubble_of_gis_is_exact(p: int, group: int, F: int, BW: int) -> None:
+    m = 4 * group
+    schedule = interleaved(loop(p, 2, m, F=F, B=BW - 1, W=1), group=group, per_hop=1)
+    exact = forms.gis_bubble(p, m, 2, group) == bubble(schedule, schedule.makespan)
+    assert exact is ((p - group) * max(F, BW) <= group * min(F, BW))
+
+
 ZB_TIMES = [(1, 1, 1, 0), (3, 4, 2, 0), (8, 9, 6, 2), (5, 2, 3, 0), (8, 8, 8, 4), (4, 6, 0, 0)]
 
 
