@@ -37,6 +37,10 @@ class BadInput(PipesatError):
         got = "" if value is _MISSING else f"got {shorten(value)}, "
         super().__init__(": ".join(part for part in (source, where, got + expected) if part))
 
+    def of(self, source: str) -> BadInput:
+        """Return the same complaint about a value of ``source``."""
+        return BadInput(self.expected, source=source, where=self.where, value=self.value)
+
 
 class NotApplicable(PipesatError):
     """A hand-written schedule cannot be built for this problem; the message is the reason."""
@@ -95,5 +99,8 @@ class Contradiction(Fault):
 
 def shorten(value: object) -> str:
     """Show a value on one line, at most 80 characters long."""
-    text = repr(value) if not isinstance(value, float) else str(value)
+    try:
+        text = repr(value) if not isinstance(value, float) else str(value)
+    except ValueError:  # Python's limit on the digits of one integer
+        text = "a number of thousands of digits"
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

@@ -105,7 +105,7 @@ def test_an_unreadable_op_is_left_to_the_checker(save: Save) -> None:
         (document(devices=[{}]), "devices[0]", "one list per device"),
         (document(devices=[["0F0", 0, 2]]), "devices[0][0]", "one list per device"),
         (document(devices=[[["0F0", 0]]]), "devices[0][0][2]", "required"),
-        (document(devices=[[["0F0", 0, 2, 3]]]), "devices[0][0]", "one list per device"),
+        (document(devices=[[["0F0", 0, 2, 3]]]), "devices[0][0]", "4 entries, expected at most 3"),
         (document(devices=[[[0, 0, 2]]]), "devices[0][0][0]", "op a string"),
         (document(devices=[[["0F0", 0.0, 2]]]), "devices[0][0][1]", "times integers"),
         (document(devices=[[["0F0", 0, "2"]]]), "devices[0][0][2]", "times integers"),
@@ -141,7 +141,7 @@ def test_a_schedule_of_another_problem(save: Save) -> None:
     [
         (b"", "empty"),
         (b"hello", "not JSON"),
-        (b'{"format": 1, "format": 2}', "format: this key stands twice"),
+        (b'{"format": 1, "format": 2}', "format: this key appears twice"),
         (b"\xff", "not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
     ],

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 
 def main() -> None:
-    """Run the command line and exit: 0, 1 check failed, 2 bad input, 3 infeasible, 130, 143."""
+    """Run the command line and exit: 0, 1 check failed, 2 bad input, 3 infeasible, 130, 143.
+
+    A bug is 1 with one line that says so; ``PIPESAT_TRACEBACK=1`` shows where it is.
+    """
     from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
-    from pipesat.cli.exits import exit_code_of
+    from pipesat.cli.exits import CHECK_FAILED, TRACEBACK, exit_code_of, print_bug
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from files may not fit its encoding
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -18,5 +22,8 @@ def main() -> None:
     except Exception as error:
         code = exit_code_of(error)
         if code is None:
-            raise
+            if os.environ.get(TRACEBACK):
+                raise
+            print_bug(error)
+            code = CHECK_FAILED
         sys.exit(code)

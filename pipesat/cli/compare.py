@@ -48,6 +48,7 @@ def compare(
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
+    from pipesat.cli.valid import naming
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
@@ -78,7 +79,8 @@ def compare(
         logs: dict[str | None, list[str]] = {}
         with keeping(output):
             if placements:
-                comparisons = list(compare_placements(data, solve_one))
+                with naming(problem):
+                    comparisons = list(compare_placements(data, solve_one))
             else:
                 comparisons = [comparison_of(solve_one(None, data))]
         for comparison in comparisons:  # baselines may have changed the answer

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -18,47 +20,59 @@ from pipesat.errors import (
     Infeasible,
     NotApplicable,
     PipesatError,
+    RunFailed,
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pipesat.result import Result
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
 INFEASIBLE = 3
 
+INTERNAL_ERROR = "internal error"
+TRACEBACK = "PIPESAT_TRACEBACK"
+"""Set in the environment, a bug ends in Python's traceback instead of one line."""
+
 _CODES: dict[type[PipesatError], int] = {
     BadInput: BAD_INPUT,
     NotApplicable: BAD_INPUT,
     Deadlock: CHECK_FAILED,
+    RunFailed: CHECK_FAILED,
     Infeasible: INFEASIBLE,
 }
 
 
 def exit_code_of(error: Exception) -> int | None:
     """Print an error that users can act on and return its exit code; ``None`` for a bug."""
-    if isinstance(error, OSError):  # files raise BadInput, so this is stdout
+    if isinstance(error, OSError) and error.filename is None:  # files raise BadInput: it is stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader of our output has left: `| head`
             return CHECK_FAILED
         error = BadInput(f"cannot write: {error.strerror or error}", source="standard output")
-    if isinstance(error, Fault):
-        print_fault(error)
+    if isinstance(error, MemoryError):
+        _print_error("error", "out of memory")
         return CHECK_FAILED
     code = _CODES.get(type(error)) if isinstance(error, PipesatError) else None
     if code is not None:
-        print(f"pipesat: error: {one_line(str(error))}", file=sys.stderr)  # noqa: T201
+        _print_error("error", str(error))
     return code
 
 
-def print_fault(error: Fault) -> None:
-    """Say that pipesat contradicts itself, and where the files are."""
-    kept = error.kept if isinstance(error, Contradiction) else ""
-    where = f"; what was found is in {kept}" if kept else ""
-    text = one_line(f"pipesat: internal error, please report it: {error}{where}")
-    print(text, file=sys.stderr)  # noqa: T201
+def print_bug(error: Exception) -> None:
+    """Say on one line that this is a bug of ours, which one, and where files are."""
+    text = str(error)
+    if isinstance(error, Contradiction) and error.kept:
+        text += f"; what was found is in {error.kept}"
+    elif not isinstance(error, Fault):  # nobody foresaw it: say what and where
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        text = f"{type(error).__name__}: {error} ({where}); {TRACEBACK}=1 shows more"
+    _print_error(f"{INTERNAL_ERROR}, please report it", text)
+
+
+def _print_error(kind: str, text: str) -> None:
+    print(f"pipesat: {kind}: {one_line(text)}", file=sys.stderr)  # noqa: T201
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a checked schedule in another format."""
-    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.cli.valid import naming, read_valid_schedule
     from pipesat.errors import BadInput
     from pipesat.export import EXPORTERS
     from pipesat.files.atomic import write_files
@@ -45,7 +45,9 @@ def export(
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
     data = read_problem(problem)
     options = _options(output, layers)
-    exported = EXPORTERS[to](data, read_valid_schedule(schedule, data), options)
+    checked = read_valid_schedule(schedule, data)
+    with naming(problem):
+        exported = EXPORTERS[to](data, checked, options)
     beside = {output.with_suffix(suffix).name: text for suffix, text in exported.beside.items()}
     if output.name in beside:
         raise BadInput(

@@ -73,6 +73,7 @@ def frontier(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
     from pipesat.cli.study import caps_of, hand_written, solver_of, versions
+    from pipesat.cli.valid import naming
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
@@ -82,7 +83,8 @@ def frontier(
         from pipesat.frontier.trace import trace
 
         data = read_problem(problem)
-        placed = _placed(data, placements)
+        with naming(problem):
+            placed = _placed(data, placements)
         given = None if caps is None else caps_of("--caps", caps)
         chosen = {
             name: None if given is None else readable_caps(layers, given, "--caps")

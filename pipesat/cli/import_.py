@@ -28,13 +28,15 @@ def import_(
     """Read an order that a runtime runs, time it, check it and write it as a schedule file."""
     del form  # there is one
     from pipesat.checker import check
+    from pipesat.cli.valid import naming
     from pipesat.export.torch.read import read_torch_csv
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
     from pipesat.ops import members
 
     data = read_problem(problem)
-    schedule, notes = read_torch_csv(file, data)
+    with naming(problem):
+        schedule, notes = read_torch_csv(file, data)
     for note in notes:
         typer.echo(one_line(f"pipesat: {note}"), err=True)
     if violations := check(data, schedule):

@@ -28,7 +28,7 @@ def parity(
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
-    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.cli.valid import naming, read_valid_schedule
     from pipesat.errors import RunFailed
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.write import torch_csv
@@ -36,7 +36,9 @@ def parity(
     from pipesat.runtime.parity import check_parity
 
     data = read_problem(problem)
-    adapted = adapt(data, read_valid_schedule(schedule, data))
+    checked = read_valid_schedule(schedule, data)
+    with naming(problem):
+        adapted = adapt(data, checked)
     for change in adapted.changes:
         typer.echo(one_line(f"changed for torch: {change}"), err=True)
     order = torch_csv(data, adapted.schedule)

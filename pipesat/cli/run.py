@@ -92,9 +92,10 @@ def run(
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
     Needs the extra: pip install 'pipesat\[torch]'.
     """
-    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.cli.valid import naming, read_valid_schedule
     from pipesat.errors import BadInput
     from pipesat.files.problem_file import read_problem
+    from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Shape
     from pipesat.runtime.torchrun import under_torchrun
 
@@ -109,10 +110,13 @@ def run(
             "local ranks run on the CPU: start it with torchrun, one GPU per rank",
             where="--device", value=device.value,
         )  # fmt: skip
-    job = _job(
-        data, checked, steps=steps, warm_up=warm_up, check=check, module=model,
-        split=split.value, shape=shape, device=device.value, scale=scale if virtual else None,
-    )  # fmt: skip
+    if model.endswith(".json"):
+        read_profile(model)  # every rank reads it again; what is wrong with it is known now
+    with naming(problem):
+        job = _job(
+            data, checked, steps=steps, warm_up=warm_up, check=check, module=model,
+            split=split.value, shape=shape, device=device.value, scale=scale if virtual else None,
+        )  # fmt: skip
     measured = _run_here(data, job, scale if virtual else 1.0, timeout)
     if measured is not None:
         _report(data, measured, output, as_json=as_json)

@@ -70,11 +70,13 @@ def refit(problem: ProblemFile, timeline: TimelineFile, output: OutputFile) -> N
     """Write the problem again with the costs and delays of a timeline, for a second solve."""
     import json
 
+    from pipesat.cli.valid import naming
     from pipesat.files.atomic import write_file
     from pipesat.timeline.refit import refit as refit_with
 
     data, measured = _read(problem, timeline)
-    new = refit_with(data, measured)
+    with naming(timeline):
+        new = refit_with(data, measured)
     text = json.dumps(new.problem.document, indent=1, ensure_ascii=False)
     write_file(output, f"{text}\n".encode())
     for note in new.notes:
@@ -93,11 +95,14 @@ def import_(
     skip: Annotated[int, typer.Option("--skip", min=0, help="Steps to leave out first.")] = 0,
 ) -> None:
     """Read a timeline from torch's profiler traces (.json, .json.gz): the ranges PP:0F0."""
+    from pipesat.cli.valid import naming
     from pipesat.files.problem_file import read_problem
     from pipesat.timeline.file import write_timeline
     from pipesat.timeline.trace import import_traces
 
-    imported = import_traces(read_problem(problem), traces, skip=skip)
+    data = read_problem(problem)
+    with naming(problem):
+        imported = import_traces(data, traces, skip=skip)
     write_timeline(output, imported.timeline)
     for note in imported.notes:
         typer.echo(one_line(note), err=True)

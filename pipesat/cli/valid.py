@@ -1,7 +1,9 @@
-"""Reading a schedule that has to be valid before anything is made of it."""
+"""What was read, and what has to be valid before anything is made of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +11,24 @@ import typer
 
 from pipesat.cli.check import print_violations
 from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.errors import BadInput, NotApplicable
 
 if TYPE_CHECKING:
     from pipesat.problem import Problem
     from pipesat.schedule import Schedule
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in what is raised about the problem that was read from it."""
+    try:
+        yield
+    except NotApplicable as error:
+        raise NotApplicable(f"{path}: {error}") from None
+    except BadInput as error:
+        if error.source or error.where.startswith("-"):
+            raise
+        raise error.of(str(path)) from None
 
 
 def read_valid_schedule(path: Path, problem: Problem) -> Schedule:

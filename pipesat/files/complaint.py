@@ -49,23 +49,46 @@ def validated(
         raise complaint(error, model, source, wanted) from None
 
 
+def validated_at(
+    part: object,
+    model: type[ModelT],
+    source: str,
+    path: tuple[str | int, ...],
+    wanted: Wanted = lambda *_: None,
+) -> ModelT:
+    """Return the part of a document at ``path`` as its model.
+
+    Raises
+    ------
+    BadInput
+        As :func:`validated`, with the path in the whole document.
+    """
+    try:
+        return model.model_validate(part)
+    except ValidationError as error:
+        raise complaint(error, model, source, wanted, path) from None
+
+
 def complaint(
     error: ValidationError,
     model: type[BaseModel],
     source: str,
     wanted: Wanted = lambda *_: None,
+    below: tuple[str | int, ...] = (),
 ) -> BadInput:
     """Say what is wrong where in a document that ``model`` refused.
 
     A wrong ``format`` explains all other complaints, an unknown key explains a missing one.
+    ``below`` is the path of what was validated, if it is a part of the document.
     """
     first = min(error.errors(include_url=False), key=_weight)
     path, kind, context = first["loc"], first["type"], first.get("ctx", {})
-    where = path_text(path)
+    where = path_text((*below, *path))
     if kind == "extra_forbidden":
         return BadInput("unknown key" + _nearest_key(path, model), source=source, where=where)
     if kind == "missing":
-        return BadInput("this key is required and missing", source=source, where=where)
+        what = "key" if isinstance(path[-1], str) else "entry"  # of a list of a fixed length
+        return BadInput(f"this {what} is required and missing", source=source, where=where)
     if kind in ("too_short", "too_long"):
         least, most = context.get("min_length"), context.get("max_length")
         bound = f"at least {least}" if kind == "too_short" else f"at most {most}"

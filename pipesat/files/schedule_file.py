@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.errors import BadInput
 from pipesat.files.atomic import write_file
-from pipesat.files.strict_json import path_text, read_json
+from pipesat.files.complaint import validated
+from pipesat.files.strict_json import read_json
 from pipesat.ops import Item, Unreadable, parse_item
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule, Timed
@@ -67,11 +68,7 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
         If the file is no schedule file or belongs to another problem.
     """
     source = str(path)
-    document = read_json(Path(path), LARGEST_FILE)
-    try:
-        model = ScheduleModel.model_validate(document)
-    except ValidationError as error:
-        raise _bad_value(error, source) from None
+    model = validated(read_json(Path(path), LARGEST_FILE), ScheduleModel, source, _wanted)
     if model.problem_sha256 != problem.sha256:
         raise BadInput(
             f"a schedule of another problem, expected the digest {problem.sha256} "
@@ -97,20 +94,15 @@ def _parse(text: str) -> Item | Unreadable:
         return Unreadable(text)
 
 
-def _bad_value(error: ValidationError, source: str) -> BadInput:
-    first = error.errors(include_url=False)[0]
-    path = first["loc"]
-    where = path_text(path)
-    if first["type"] == "missing":
-        return BadInput("this is required and missing", source=source, where=where)
-    if first["type"] == "extra_forbidden":
-        return BadInput("unknown key", source=source, where=where)
-    wanted = {
-        "format": f'"{FORMAT}"',
-        "problem_sha256": "the problem's digest, a string",
-        "source": "a string",
-        "devices": "one list per device of [op, start, end], op a string, times integers of "
-        "at most 10^18",
-    }
-    expected = wanted.get(str(path[0]) if path else "", "a JSON object")
-    return BadInput("expected " + expected, source=source, where=where, value=first["input"])
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    """What would be right, where this format can say more than any other."""
+    del kind, context
+    if path == ("format",):
+        return f'"{FORMAT}"'
+    if path[0] == "problem_sha256":
+        return "the problem's digest, a string"
+    if path[0] == "devices":
+        return (
+            "one list per device of [op, start, end], op a string, times integers of at most 10^18"
+        )
+    return None

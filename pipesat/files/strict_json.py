@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.errors import BadInput, shorten
+from pipesat.files.source import decoded, read_bytes
+
+Path_: TypeAlias = tuple[str | int, ...]
+
+_LONGEST_NAME = 80
 
 
-def read_json(path: Path, largest: int) -> Any:
+def read_json(path: Path, largest: int, *, lenient: bool = False) -> Any:
     """Read one JSON document from a file of at most ``largest`` bytes.
+
+    ``lenient`` is for what other programs write: it may be packed by gzip, and may have odd bytes,
+    control characters and repeated keys where we do not look.
 
     Raises
     ------
@@ -19,22 +28,14 @@ def read_json(path: Path, largest: int) -> Any:
         If the file cannot be read, is too large, is not UTF-8, is not JSON or repeats a key.
     """
     source = str(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(largest + 1)
-    except OSError as error:
-        raise BadInput(f"cannot read: {error.strerror or error}", source=source) from None
-    if len(data) > largest:
-        raise BadInput(f"larger than the limit of {largest >> 20} MiB", source=source)
+    data = read_bytes(path, largest, packed=lenient)
     if not data.strip():
         raise BadInput("the file is empty, expected a JSON document", source=source)
-    try:
-        return parse_json(data.decode("utf-8"), source)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"not UTF-8 text (byte {error.start})", source=source) from None
+    text = data.decode("utf-8", "replace") if lenient else decoded(data, source)
+    return parse_json(text, source, lenient=lenient)
 
 
-def parse_json(text: str, source: str) -> Any:
+def parse_json(text: str, source: str, *, lenient: bool = False) -> Any:
     """Parse a JSON text; see :func:`read_json`."""
     repeated: list[_Object] = []
 
@@ -46,34 +47,43 @@ def parse_json(text: str, source: str) -> Any:
             repeated.append(result)
         return result
 
+    def load(**hooks: Any) -> Any:
+        if lenient:
+            return json.loads(text, strict=False, **hooks)
+        return json.loads(text, object_pairs_hook=keep_object, **hooks)
+
     try:
-        document = json.loads(text, object_pairs_hook=keep_object)
-        text.encode()  # a lone surrogate could neither be digested nor written again
-        json.dumps(document, ensure_ascii=False).encode()
-        where = _path_of_repeated(document, repeated[-1]) if repeated else ""
+        document = load()
+        lone = None if lenient else _path_of_surrogate(document)
+        twice = _path_to(document, lambda node: node is repeated[-1]) if repeated else ()
     except json.JSONDecodeError as error:
         raise BadInput(
             f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", source=source
         ) from None
     except RecursionError:
         raise BadInput("nested too deeply", source=source) from None
-    except UnicodeEncodeError:
-        raise BadInput("a string has a lone surrogate, which is no text", source=source) from None
     except ValueError:  # Python's limit on the digits of one integer
         raise BadInput(
-            "a number has thousands of digits, expected an integer from 0 to 10^12", source=source
+            "a number has thousands of digits, expected an integer from 0 to 10^12",
+            source=source,
+            where=_place_of_huge(load),
         ) from None
+    if lone is not None:
+        raise BadInput(
+            "a string has a lone surrogate, which is no text", source=source, where=path_text(lone)
+        )
     if repeated:
-        raise BadInput("this key stands twice in one object", source=source, where=where)
+        where = path_text((*(twice or ()), repeated[-1].repeated_key))
+        raise BadInput("this key appears twice in one object", source=source, where=where)
     return document
 
 
-def path_text(path: tuple[str | int, ...]) -> str:
+def path_text(path: Path_) -> str:
     """Show the path of a value: ``stages[3].F``."""
     text = ""
     for step in path:
-        if isinstance(step, int) or not step.isidentifier():
-            text += f"[{step!r}]"
+        if isinstance(step, int) or not step.isidentifier() or len(step) > _LONGEST_NAME:
+            text += f"[{shorten(step)}]"
         else:
             text += f".{step}" if text else step
     return text
@@ -85,22 +95,51 @@ class _Object(dict[str, Any]):
     repeated_key = ""
 
 
-def _path_of_repeated(document: Any, last: _Object) -> str:
-    """Path of a repeated key in the last such object, whose parents are all in the document."""
-    return path_text((*(_find(document, last) or ()), last.repeated_key))
+_HUGE = object()
+"""Stands for an integer of more digits than Python reads."""
 
 
-def _find(node: Any, target: _Object) -> tuple[str | int, ...] | None:
-    """Path from ``node`` to the very object ``target``."""
-    if node is target:
+def _small_or_huge(text: str) -> object:
+    try:
+        return int(text)
+    except ValueError:
+        return _HUGE
+
+
+def _place_of_huge(load: Callable[..., Any]) -> str:
+    """Path of the first such integer, if what follows it can be read at all."""
+    try:
+        return path_text(_path_to(load(parse_int=_small_or_huge), lambda n: n is _HUGE) or ())
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _path_of_surrogate(document: Any) -> Path_ | None:
+    """Path of a string (or of a key) that is no text: it could neither be digested nor written."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return _path_to(document, lambda node: isinstance(node, str) and not _is_text(node))
+    return None
+
+
+def _is_text(string: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in string)
+
+
+def _path_to(node: Any, sought: Callable[[Any], bool]) -> Path_ | None:
+    """Path of the first value, or key, that is sought."""
+    if sought(node):
         return ()
-    steps: list[tuple[str | int, Any]] = []
+    steps: Iterable[tuple[str | int, Any]] = ()
     if isinstance(node, dict):
-        steps = list(node.items())
+        steps = node.items()
     elif isinstance(node, list):
-        steps = list(enumerate(node))
+        steps = enumerate(node)
     for step, child in steps:
-        below = _find(child, target)
+        if isinstance(step, str) and sought(step):
+            return (step,)
+        below = _path_to(child, sought)
         if below is not None:
             return (step, *below)
     return None

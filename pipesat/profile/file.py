@@ -28,6 +28,13 @@ Bytes = Annotated[int, Field(ge=0, le=10**15)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
 Slice = Annotated[list[Bytes], Field(min_length=2, max_length=2)]
 
+Dtype = Literal[
+    "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2", "complex128", "complex64", "complex32",
+    "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool",
+]  # fmt: skip
+"""torch's names of its types."""
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -46,14 +53,14 @@ class TensorModel(_Model):
     """Shape, type and size of what passes between layers."""
 
     shape: list[Bytes]
-    dtype: str
+    dtype: Dtype
     bytes: Bytes
 
 
 class ParametersModel(_Model):
     """How many parameters of one type there are, and whether they are trained."""
 
-    dtype: str
+    dtype: Dtype
     elements: Bytes
     bytes: Bytes
     trainable: bool
@@ -121,7 +128,7 @@ class ModelModel(_Model):
 
     source: Literal["decoder", "import", "call"]
     path: str = ""
-    dtype: str = ""
+    dtype: Dtype | Literal[""] = ""
     shape: dict[str, int | str] = {}
     length: Bytes = 0
     sequences: Bytes = 0
@@ -132,7 +139,7 @@ class EnvironmentModel(_Model):
 
     device: Literal["cpu", "cuda"]
     device_name: str
-    dtype: str
+    dtype: Dtype
     threads: Count
     torch: str
     cuda: str | None = None

@@ -15,6 +15,7 @@ from pipesat.amounts import amount
 from pipesat.errors import BadInput
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES, Amount, Count
+from pipesat.files.source import read_text
 from pipesat.sweep.capacity import read_capacity
 from pipesat.sweep.sources import (
     NumbersModel,
@@ -163,17 +164,9 @@ def read_spec(path: Path) -> Spec:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     source = str(path)
+    text = read_text(path, LARGEST_FILE)
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise BadInput(f"cannot read: {error.strerror or error}", source=source) from None
-    if len(data) > LARGEST_FILE:
-        raise BadInput(f"larger than the limit of {LARGEST_FILE >> 20} MiB", source=source)
-    try:
-        document = tomllib.loads(data.decode())
-    except UnicodeDecodeError as error:
-        raise BadInput(f"not UTF-8 text (byte {error.start})", source=source) from None
+        document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"not TOML: {error}", source=source) from None
     if not document.get("grid"):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipesat.errors import BadInput
 from pipesat.files.atomic import write_file
-from pipesat.files.strict_json import path_text, read_json
+from pipesat.files.complaint import validated
+from pipesat.files.strict_json import read_json
 from pipesat.ops import Op, parse_item
 from pipesat.problem import Problem
 from pipesat.timeline.timeline import Ran, Row, Step, Timeline, Transfer, require_order_of
@@ -19,7 +19,11 @@ from pipesat.timeline.timeline import Ran, Row, Step, Timeline, Transfer, requir
 FORMAT = "pipesat.timeline/1"
 LARGEST_FILE = 1 << 30
 
-Time = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e15, le=1e15)]
+SHORTEST_UNIT, LONGEST_UNIT = 1e-15, 1e18
+"""Bounds of ``us_per_time_unit``: a second stretched by the largest ``run --scale`` is 1e15."""
+MOST_US = 1e15
+
+Time = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-MOST_US, le=MOST_US)]
 Length = Annotated[Time, Field(ge=0)]
 Text = Annotated[str, Field(strict=True)]
 
@@ -47,7 +51,9 @@ class TimelineModel(_Model):
     format: Literal["pipesat.timeline/1"]
     problem_sha256: Text
     source: Text = ""
-    us_per_time_unit: Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0)]
+    us_per_time_unit: Annotated[
+        float, Field(strict=True, allow_inf_nan=False, ge=SHORTEST_UNIT, le=LONGEST_UNIT)
+    ]
     clock_error: Length | None = None
     environment: dict[str, Text] = {}
     steps: Annotated[list[StepModel], Field(min_length=1)]
@@ -102,11 +108,7 @@ def read_timeline(path: Path, problem: Problem) -> Timeline:
         If the file is no timeline file, or its order is none of the problem's.
     """
     source = str(path)
-    document = read_json(path, LARGEST_FILE)
-    try:
-        model = TimelineModel.model_validate(document)
-    except ValidationError as error:
-        raise _bad_value(error, source) from None
+    model = validated(read_json(path, LARGEST_FILE), TimelineModel, source, _wanted)
     timeline = Timeline(
         model.problem_sha256,
         tuple(_step(step, source, number) for number, step in enumerate(model.steps)),
@@ -146,33 +148,17 @@ def _op(text: str, source: str, where: str) -> Op:
 
 _WANTED = {
     "format": f'"{FORMAT}"',
-    "us_per_time_unit": "a positive number",
+    "us_per_time_unit": f"a number from {SHORTEST_UNIT:g} to {LONGEST_UNIT:g}",
     "clock_error": "a number of microseconds or null",
     "environment": "an object of texts",
-    "ops": "[op, start, end, waited, cpu or null], times in microseconds",
-    "transfers": "[transfer, start, end], times in microseconds",
+    "ops": "[op, start, end, waited, cpu or null], times in microseconds of at most 1e15",
+    "transfers": "[transfer, start, end], times in microseconds of at most 1e15",
     "steps": "a list of at least one step",
     "devices": "a list of at least one device",
 }
 
 
-def _bad_value(error: ValidationError, source: str) -> BadInput:
-    errors = error.errors(include_url=False)
-    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    path = first["loc"]
-    where = path_text(path)
-    if first["type"] == "missing":
-        return BadInput("this is required and missing", source=source, where=where)
-    if first["type"] == "extra_forbidden":
-        known = [name for m in (TimelineModel, StepModel, RowModel) for name in _fields(m)]
-        near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.0)
-        return BadInput(
-            f"unknown key; the nearest known key is {near[0]}", source=source, where=where
-        )
-    names = [step for step in path if step in _WANTED]
-    wanted = _WANTED[str(names[-1])] if names else "a text" if path else "a JSON object"
-    return BadInput(f"expected {wanted}", source=source, where=where, value=first["input"])
-
-
-def _fields(model: Any) -> list[str]:
-    return list(model.model_fields)
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    """What would be right, where this format can say more than any other."""
+    del kind, context
+    return next((_WANTED[str(step)] for step in reversed(path) if step in _WANTED), None)

@@ -150,9 +150,9 @@ def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
     seen: set[Op] = set()
     for device, row in enumerate(first):
         for op in (op for item in row for op in members(item)):
-            _require_op(problem, op, device, source)
+            require_op(problem, op, device, source, f"steps[0].devices[{device}]")
             if op in seen:
-                raise BadInput(f"{op} stands there twice", source=source, where="steps[0]")
+                raise BadInput(f"{op} appears there twice", source=source, where="steps[0]")
             seen.add(op)
     _require_complete(problem, seen, source)
     try:
@@ -161,10 +161,16 @@ def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
         raise BadInput(f"not an order that can run: {error}", source=source) from None
 
 
-def _require_op(problem: Problem, op: Op, device: int, source: str) -> None:
-    where = f"steps[0].devices[{device}]"
+def require_op(problem: Problem, op: Op, device: int, source: str, where: str) -> None:
+    """Pass if the problem has this op on this device.
+
+    Raises
+    ------
+    BadInput
+        If not.
+    """
     if op.stage >= len(problem.stages) or op.microbatch >= problem.microbatches[op.stage]:
-        raise BadInput(f"{op} is no op of this problem", source=source, where=where)
+        raise BadInput(f"{op} is not an op of this problem", source=source, where=where)
     home = problem.stages[op.stage].device
     if home != device:
         raise BadInput(

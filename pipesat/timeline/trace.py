@@ -8,22 +8,24 @@ which is cut in proportion to the problem's costs.
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, Field
 
 from pipesat.errors import BadInput
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.tokens import parse_cell
+from pipesat.files.complaint import validated, validated_at
+from pipesat.files.strict_json import read_json
 from pipesat.ops import Op
 from pipesat.problem import Problem
 from pipesat.rules import duration
 from pipesat.timeline.assemble import op_of
+from pipesat.timeline.file import MOST_US
 from pipesat.timeline.replay import source_of
 from pipesat.timeline.timeline import (
     Ran,
@@ -31,12 +33,14 @@ from pipesat.timeline.timeline import (
     Step,
     Timeline,
     Transfer,
+    require_op,
     require_order_of,
     us_per_unit,
 )
 
 LARGEST_FILE = 1 << 30
 _TRANSFER = re.compile(r"[0-9]+(SEND|RECV)_[FB][0-9]+")
+_MOST_TS = 1e16  # microseconds since 1970 are 1.8e15
 _ON_GPU = "gpu_user_annotation"
 
 
@@ -48,6 +52,30 @@ class Imported:
     notes: tuple[str, ...]
 
 
+_Us = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+class _DistributedModel(BaseModel):
+    rank: Annotated[int, Field(strict=True, ge=0, le=10**6)] | None = None
+
+
+class _TraceModel(BaseModel):
+    """What counts of a trace; events that are not the pipeline runtime's may be anything."""
+
+    traceEvents: list[Any]
+    baseTimeNanoseconds: Annotated[int, Field(strict=True, ge=-(10**19), le=10**19)] = 0
+    distributedInfo: _DistributedModel | None = None
+
+
+class _RangeModel(BaseModel):
+    """One event of the pipeline runtime."""
+
+    name: Annotated[str, Field(strict=True)]
+    cat: Any = None
+    ts: Annotated[_Us, Field(ge=-_MOST_TS, le=_MOST_TS)]
+    dur: Annotated[_Us, Field(ge=0, le=MOST_US)]
+
+
 class _Range(NamedTuple):
     op: Op
     start: float
@@ -56,6 +84,8 @@ class _Range(NamedTuple):
 
 class _Rank(NamedTuple):
     number: int | None
+    base: int
+    source: str
     ops: list[_Range]
     transfers: list[Transfer]
 
@@ -76,21 +106,21 @@ def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> 
     require_torch_pipeline(problem)
     if len(paths) != len(problem.devices):
         raise BadInput(f"{len(paths)} traces, expected {len(problem.devices)}, one per rank")
-    documents = [_read(path) for path in paths]
-    base = min(int(d.get("baseTimeNanoseconds", 0)) for d in documents)
-    ranks = [
-        _rank(problem, document, str(path), base)
-        for document, path in zip(documents, paths, strict=True)
-    ]
+    ranks = _on_one_clock([_rank(problem, path) for path in paths])
     numbers = [rank.number for rank in ranks]
     if sorted(n for n in numbers if n is not None) == list(range(len(ranks))):
         ranks.sort(key=lambda rank: rank.number or 0)
     elif any(number is not None for number in numbers):
         raise BadInput(
-            f"the traces are of ranks {numbers}, expected 0 to {len(ranks) - 1}, each once"
-        )
-    steps = [_step(problem, parts) for parts in _steps(ranks, skip, str(paths[0]))]
-    timeline = Timeline(
+            f"the traces are of ranks {numbers}, expected 0 to {len(ranks) - 1}, each once",
+            source=ranks[0].source, where="distributedInfo.rank", value=numbers[0],
+        )  # fmt: skip
+    for device, found in enumerate(ranks):
+        for item in found.ops:
+            require_op(problem, item.op, device, found.source, f"PP ranges of rank {device}")
+    steps = [_step(parts) for parts in _steps(ranks, skip, str(paths[0]))]
+    _require_short(steps, str(paths[0]))
+    measured = Timeline(
         problem.sha256,
         tuple(steps),
         us_per_unit(problem),
@@ -98,71 +128,83 @@ def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> 
         None,
         {"traces": ", ".join(path.name for path in paths)},
     )
-    require_order_of(problem, timeline, str(paths[0]))
+    require_order_of(problem, measured, str(paths[0]))
+    timeline = replace(measured, steps=tuple(_with_waits(problem, step) for step in steps))
     return Imported(timeline, tuple(_notes(problem, timeline)))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _rank(problem: Problem, path: Path) -> _Rank:
     source = str(path)
-    try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise BadInput(f"larger than the limit of {LARGEST_FILE >> 20} MiB", source=source)
-        document = json.loads(data.decode("utf-8", "replace"), strict=False)
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"cannot read: {error}", source=source) from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"not JSON: {error}", source=source) from None
+    document = read_json(path, LARGEST_FILE, lenient=True)
     if isinstance(document, list):
         document = {"traceEvents": document}
-    if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
-        raise BadInput("expected a chrome trace, an object with traceEvents", source=source)
-    return document
-
-
-def _rank(problem: Problem, document: dict[str, Any], source: str, base: int) -> _Rank:
+    trace = validated(document, _TraceModel, source, _wanted)
     ranges = [
-        event
-        for event in document["traceEvents"]
+        (number, validated_at(event, _RangeModel, source, ("traceEvents", number), _wanted))
+        for number, event in enumerate(trace.traceEvents)
         if isinstance(event, dict)
         and event.get("ph") == "X"
         and str(event.get("name", "")).startswith("PP:")
     ]
-    if on_gpu := [event for event in ranges if event.get("cat") == _ON_GPU]:
+    if on_gpu := [(number, event) for number, event in ranges if event.cat == _ON_GPU]:
         ranges = on_gpu  # when the GPU ran it; the host's ranges end when it was asked to
-    shift = (int(document.get("baseTimeNanoseconds", 0)) - base) / 1000
     ops: list[_Range] = []
     transfers: list[Transfer] = []
-    for event in sorted(ranges, key=lambda event: float(event["ts"])):
-        name = str(event["name"]).removeprefix("PP:")
-        start = float(event["ts"]) + shift
-        end = start + float(event.get("dur", 0.0))
+    for number, event in sorted(ranges, key=lambda found: found[1].ts):
+        name = event.name.removeprefix("PP:")
+        start, end = event.ts, event.ts + event.dur
         if _TRANSFER.fullmatch(name):
             transfers.append(Transfer(name, start, end))
         else:
-            ops += _members(problem, name, start, end, source)
+            ops += _members(problem, name, start, end, source, f"traceEvents[{number}].name")
     if not ops:
         raise BadInput(
-            "no range of torch's pipeline runtime (PP:0F0 and so on) stands in it", source=source
+            "no range of torch's pipeline runtime (PP:0F0 and so on) is in it", source=source
         )
-    rank = document.get("distributedInfo", {}).get("rank")
-    return _Rank(rank if isinstance(rank, int) else None, ops, transfers)
+    rank = None if trace.distributedInfo is None else trace.distributedInfo.rank
+    return _Rank(rank, trace.baseTimeNanoseconds, source, ops, transfers)
+
+
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    """What would be right, where this format can say more than any other."""
+    del kind, context
+    return {
+        "traceEvents": "a list of events",
+        "baseTimeNanoseconds": "a whole number of nanoseconds of at most 10^19",
+        "distributedInfo": "an object",
+        "rank": "a rank, a whole number",
+        "ts": "a number of microseconds of at most 1e16",
+        "dur": "a number of microseconds from 0 to 1e15",
+        "name": "the range's name, a string",
+    }.get(str(path[-1]))
+
+
+def _on_one_clock(ranks: Sequence[_Rank]) -> list[_Rank]:
+    """Shift every rank's times, which count from its own ``baseTimeNanoseconds``."""
+    base = min(rank.base for rank in ranks)
+    return [
+        rank._replace(
+            ops=[_Range(r.op, r.start + by, r.end + by) for r in rank.ops],
+            transfers=[Transfer(t.name, t.start + by, t.end + by) for t in rank.transfers],
+        )
+        for rank in ranks
+        for by in ((rank.base - base) / 1000,)
+    ]
 
 
 def _members(
-    problem: Problem, name: str, start: float, end: float, source: str
+    problem: Problem, name: str, start: float, end: float, source: str, where: str
 ) -> Iterator[_Range]:
     try:
         cell = parse_cell(name)
     except ValueError as error:
-        raise BadInput(str(error), source=source, where=f"PP:{name}") from None
+        raise BadInput(str(error), source=source, where=where, value=f"PP:{name}") from None
     if cell is None:
         return
     if any(action.stage >= len(problem.routes[0].stages) for action in cell):
-        raise BadInput("there is no such stage in the problem", source=source, where=f"PP:{name}")
+        raise BadInput(
+            "there is no such stage in the problem", source=source, where=where, value=f"PP:{name}"
+        )
     ops = [op_of(problem, action) for action in cell]
     costs = [duration(problem.stages[op.stage], op.kind) for op in ops]
     share = (end - start) / (sum(costs) or 1)
@@ -196,39 +238,53 @@ def _steps(
         yield parts
 
 
-def _step(problem: Problem, parts: Sequence[tuple[list[_Range], list[Transfer]]]) -> Step:
+def _step(parts: Sequence[tuple[list[_Range], list[Transfer]]]) -> Step:
+    """One step as the ranges are, its first op at time 0; what an op waited is not known yet."""
     zero = min(r.start for ops, _ in parts for r in ops)
-    place: dict[tuple[int, Any, int], Ran] = {
-        (r.op.stage, r.op.kind, r.op.microbatch): Ran(r.op, r.start - zero, r.end - zero, 0.0)
-        for ops, _ in parts
-        for r in ops
-    }
+    return _shifted(
+        Step(
+            tuple(
+                Row(tuple(Ran(r.op, r.start, r.end, 0.0) for r in ops), tuple(transfers))
+                for ops, transfers in parts
+            )
+        ),
+        -zero,
+    )
+
+
+def _require_short(steps: Sequence[Step], source: str) -> None:
+    for number, step in enumerate(steps):
+        if step.makespan > MOST_US:
+            raise BadInput(
+                f"a step of {step.makespan:g} us, expected at most {MOST_US:g}: are these the "
+                "traces of one run?",
+                source=source, where=f"steps[{number}]",
+            )  # fmt: skip
+
+
+def _with_waits(problem: Problem, step: Step) -> Step:
+    """Let every op wait until the op that sends its input has ended."""
+    place = {(r.op.stage, r.op.kind, r.op.microbatch): r for _, r in step}
 
     def waited(ran: Ran) -> Ran:
         source = source_of(problem, ran.op, place)
         came = ran.start if source is None else min(max(source.end, ran.start), ran.end)
         return Ran(ran.op, came, ran.end, came - ran.start)
 
-    def row(ops: list[_Range], transfers: list[Transfer]) -> Row:
-        ran = (place[r.op.stage, r.op.kind, r.op.microbatch] for r in ops)
-        calls = (Transfer(t.name, t.start - zero, t.end - zero) for t in transfers)
-        return Row(tuple(map(waited, ran)), tuple(calls))
-
-    rows = [row(*part) for part in parts]
-    begin = min(ran.start for r in rows for ran in r.ops)
-    if begin:  # the first op of all is one that no other sends to: its start is the zero
-        return _shifted(rows, -begin)
-    return Step(tuple(rows))
+    found = Step(tuple(Row(tuple(map(waited, row.ops)), row.transfers) for row in step.devices))
+    begin = min(ran.start for _, ran in found)
+    # The first op of all is one that no other sends to: its start is the zero.
+    return _shifted(found, -begin) if begin else found
 
 
-def _shifted(rows: Sequence[Row], by: float) -> Step:
+def _shifted(step: Step, by: float) -> Step:
     return Step(
         tuple(
             Row(
                 tuple(Ran(r.op, r.start + by, r.end + by, r.waited) for r in row.ops),
                 tuple(Transfer(t.name, t.start + by, t.end + by) for t in row.transfers),
             )
-            for row in rows
+            for row in step.devices
         )
     )
 

@@ -12,6 +12,7 @@ from pipesat.errors import BadInput
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.lint import lint
 from pipesat.export.torch.tokens import KIND_OF, Cell, communication_in, parse_cell
+from pipesat.files.source import read_text
 from pipesat.ops import Item, Op, Pair
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
@@ -44,16 +45,7 @@ def read_torch_csv(path: Path, problem: Problem) -> Imported:
     """
     require_torch_pipeline(problem)
     source = str(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot read: {error.strerror or error}", source=source) from None
-    except UnicodeDecodeError as error:
-        raise BadInput(f"not UTF-8 text (byte {error.start})", source=source) from None
-    if len(data) > LARGEST_FILE:
-        raise BadInput(f"larger than the limit of {LARGEST_FILE >> 20} MiB", source=source)
+    text = read_text(path, LARGEST_FILE)
     rows = rows_of_csv(text, source)
     if len(rows) != len(problem.devices):
         raise BadInput(
@@ -78,7 +70,7 @@ def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
         Naming the row and cell that is no action of torch's.
     """
     rows = []
-    for r, row in enumerate(csv.reader(io.StringIO(text)), 1):
+    for r, row in enumerate(_lines(text, source), 1):
         cells = []
         for c, cell_source in enumerate(row, 1):
             try:
@@ -89,6 +81,14 @@ def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
                 cells.append(cell)
         rows.append(cells)
     return rows
+
+
+def _lines(text: str, source: str) -> Iterator[list[str]]:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        yield from reader
+    except csv.Error as error:  # a field of more than 131,072 characters, say
+        raise BadInput(f"not CSV: {error}", source=source, where=f"row {reader.line_num}") from None
 
 
 def _items(cell: Cell, problem: Problem) -> list[Item]:
