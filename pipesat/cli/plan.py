@@ -108,6 +108,7 @@ def plan(
     Ends early when nothing better can exist. Ctrl-C keeps the best plan so far.
     """
     from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.exits import refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
 
@@ -143,6 +144,7 @@ def plan(
         from pipesat.cli.plan_report import print_plan
 
         print_plan(found, output)
+    refuse_contradictions(found.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
 
 

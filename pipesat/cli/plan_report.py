@@ -158,8 +158,9 @@ def _comparison(plan: Plan, width: int) -> Iterator[str]:
         name = row.name if len(row.name) <= longest else row.name[: longest - 1] + "…"
         cells = [_cell(row.cells.get(head)) for head in heads]
         beyond = beyond or any(cell.startswith("(") for cell in cells)
-        bound = None if row.candidate is None else row.candidate.bound.value
-        lines.append([name, *cells, number(row.best(objective)), number(bound)])
+        bound = row.bound(objective)
+        least = None if bound is None else bound.value
+        lines.append([name, *cells, number(row.best(objective)), number(least)])
         if row.why_not:
             notes.append(f"{row.name}: {row.why_not}")
     for line in table_lines(columns, lines, width):
@@ -169,6 +170,11 @@ def _comparison(plan: Plan, width: int) -> Iterator[str]:
         yield wrapped("(in parentheses: needs more memory than there is)", width)
     if plan.chosen is not None and plan.chosen.shape.placement in _LIKE:
         notes.append(_LIKE[plan.chosen.shape.placement])
+    if plan.search.space.free:
+        notes.append(
+            "the splits above the plan recompute on the stages that 1F1B would not fit on; their "
+            "bounds are for that choice"
+        )
     for text in [*notes, *plan.gains]:
         yield wrapped(one_line(text), width)
 

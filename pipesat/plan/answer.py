@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipesat.claims import Standing
+from pipesat.claims import Standing, require_best, tenable
+from pipesat.errors import Contradiction
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.memory import peak_memory
@@ -39,6 +40,8 @@ class Plan:
     complete
         Whether, in every shape, every partition was solved, bounded by itself or left out because
         of its stages' closed forms; else the bound is that of a simpler question.
+    contradictions
+        Proofs that a checked schedule refutes: faults of pipesat. Then no bound is claimed at all.
     """
 
     search: Search
@@ -48,11 +51,18 @@ class Plan:
     rows: tuple[Row, ...]
     left_out: tuple[tuple[str, str], ...]
     seconds: float
+    contradictions: tuple[str, ...] = ()
 
     @property
     def value(self) -> int | None:
         """Value of the best schedule."""
         return None if self.chosen is None else self.chosen.value(self.search.objective)
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the value over all partitions."""
+        bound = None if self.bound is None else self.bound.value
+        return Standing(self.value, bound, of="all partitions")
 
     @property
     def status(self) -> Status:
@@ -65,12 +75,6 @@ class Plan:
         return self.standing.gap
 
     @property
-    def standing(self) -> Standing:
-        """What is proven of the value over all partitions."""
-        bound = None if self.bound is None else self.bound.value
-        return Standing(self.value, bound, of=f"{self.search.objective} of the plan")
-
-    @property
     def complete(self) -> bool:
         """Whether every partition of every shape is accounted for."""
         return all(map(self.search.accounted_for, range(len(self.search.states))))
@@ -80,7 +84,9 @@ class Plan:
         """What the numbers do not say."""
         if self.chosen is None:
             return ()
-        return remarks(self.search.layers, self.chosen.partition, self.chosen.shape)
+        own = remarks(self.search.layers, self.chosen.partition, self.chosen.shape)
+        dropped = (f"no bound is claimed: {text}" for text in self.contradictions)
+        return (*own, *dropped, *_better_elsewhere(self))
 
     @property
     def gains(self) -> tuple[str, ...]:
@@ -97,15 +103,28 @@ def answer(
     workers: int,
     versions: Mapping[str, str],
 ) -> Plan:
-    """Put together what a search has found."""
+    """Put together what a search has found.
+
+    A proof that a checked schedule refutes is dropped, and all others with it; the schedules stay.
+
+    Raises
+    ------
+    Contradiction
+        If a partition recomputes against the choice, or another candidate is better than the best.
+    """
+    _require_consistent(search, rows)
     chosen, bound = search.best, search.bound
+    contradictions = tuple(dict.fromkeys([*search.contradictions, *_refuted(search, rows)]))
+    if contradictions:
+        bound = None
     result = None
     if chosen is not None:
-        own = chosen.bound if bound is None else max(chosen.bound, bound, key=lambda b: b.value)
+        proofs = [] if contradictions else [chosen.bound, *([] if bound is None else [bound])]
+        own = max(proofs, key=lambda proof: proof.value, default=None)
         value = chosen.value(search.objective)
         result = Result(
             problem=chosen.problem,
-            status="optimal" if value == own.value else "feasible",
+            status=Standing(value, None if own is None else own.value, of="this partition").status,
             objective=search.objective,
             schedule=chosen.schedules[0],
             lower_bound=own,
@@ -116,7 +135,44 @@ def answer(
             versions=dict(versions),
             history=chosen.history,
         )
-    return Plan(search, chosen, result, bound, tuple(rows), tuple(left_out), search.seconds)
+    return Plan(
+        search, chosen, result, bound, tuple(rows), tuple(left_out), search.seconds, contradictions
+    )
+
+
+def _all_candidates(search: Search, rows: Sequence[Row]) -> list[Candidate]:
+    return [*search.candidates, *(row.candidate for row in rows if row.candidate is not None)]
+
+
+def _require_consistent(search: Search, rows: Sequence[Row]) -> None:
+    """Raise ``Contradiction`` unless flags obey the choice and the best is the best."""
+    for candidate in _all_candidates(search, rows):
+        allowed = search.space.settled(candidate.shape, candidate.partition, candidate.recompute)
+        if allowed != candidate.recompute:
+            raise Contradiction(
+                f"recomputation is {search.recompute}, but stages of {candidate.proposed_by} have "
+                f"{candidate.recompute}, expected {allowed}"
+            )
+    found = ((c.proposed_by, c.value(search.objective)) for c in search.candidates)
+    require_best("the plan", search.value, found)
+
+
+def _refuted(search: Search, rows: Sequence[Row]) -> Iterator[str]:
+    """Every proof that a checked schedule refutes, in words."""
+    for candidate in _all_candidates(search, rows):
+        yield from tenable(candidate.value(search.objective), candidate.bound)[1]
+    yield from tenable(search.value, search.bound)[1]
+
+
+def _better_elsewhere(plan: Plan) -> Iterator[str]:
+    """Splits given by hand that were no part of the search, and are better than its best."""
+    for row in plan.rows:
+        value = row.best(plan.search.objective)
+        if value is not None and plan.value is not None and value < plan.value:
+            yield (
+                f"{row.name}, with {value}, is better than the plan: it is outside of what was "
+                "searched (another placement, or a stage without layers)"
+            )
 
 
 def stages_of(plan: Plan) -> list[dict[str, Any]]:
@@ -124,7 +180,6 @@ def stages_of(plan: Plan) -> list[dict[str, Any]]:
     chosen, layers = plan.chosen, plan.search.layers
     if chosen is None:
         return []
-    again = chosen.recompute or (False,) * len(chosen.partition)
     return [
         {
             "stage": number,
@@ -135,7 +190,7 @@ def stages_of(plan: Plan) -> list[dict[str, Any]]:
         }
         | {kind: getattr(stage, kind) for kind in KINDS}
         for number, (part, stage, flag) in enumerate(
-            zip(chosen.partition, chosen.problem.stages, again, strict=True)
+            zip(chosen.partition, chosen.problem.stages, chosen.flags, strict=True)
         )
     ]
 
@@ -223,7 +278,7 @@ def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any
                 "why_not": state.why_not or None,
             }
             for number, state in enumerate(search.states)
-            for bound in [search.bound_of(number)]
+            for bound in [None if plan.contradictions else search.bound_of(number)]
         ]
         + [
             {

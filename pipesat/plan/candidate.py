@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipesat.layers.pipeline import Pipeline
+from pipesat.plan.recompute import Flags
 from pipesat.problem import Problem
 from pipesat.result import Baseline, Bound, Improvement
 from pipesat.schedule import Objective, Schedule
 
-Flags: TypeAlias = tuple[bool, ...]
 Key: TypeAlias = tuple[int, tuple[int, ...], Flags]
 """Shape, cuts, which stages recompute: what a candidate is remembered by."""
 
@@ -56,6 +56,11 @@ class Candidate:
         """What it is remembered by."""
         return key_of(self.shape_number, self.partition, self.recompute)
 
+    @property
+    def flags(self) -> Flags:
+        """Which stages recompute, one value per stage."""
+        return self.recompute or (False,) * len(self.partition)
+
     def value(self, objective: Objective) -> int | None:
         """Value of its best schedule."""
         return self.schedules[0].value(objective) if self.schedules else None
@@ -78,6 +83,5 @@ class Candidate:
 
 
 def key_of(shape_number: int, partition: tuple[range, ...], recompute: Flags) -> Key:
-    """What a partition is remembered by; no flags and flags that are all False are the same."""
-    cuts = tuple(part.stop for part in partition)
-    return shape_number, cuts, recompute if any(recompute) else ()
+    """What a partition is remembered by, with the flags that its recomputation settled on."""
+    return shape_number, tuple(part.stop for part in partition), recompute

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pipesat.checker import check
+from pipesat.claims import tenable
 from pipesat.errors import BadInput, Infeasible, NotApplicable
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.even import even_partition
 from pipesat.plan.proposals import balanced_partition
-from pipesat.plan.recompute import first_choices
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shape_name
 from pipesat.problem import Problem
+from pipesat.result import Bound
 from pipesat.schedule import Objective, Schedule
 from pipesat.timing import time_order
 
@@ -56,6 +57,12 @@ class Row:
         """Value of the best order found."""
         return None if self.candidate is None else self.candidate.value(objective)
 
+    def bound(self, objective: Objective) -> Bound | None:
+        """What no order of this split, recomputing as it does, is below."""
+        if self.candidate is None:
+            return None
+        return tenable(self.best(objective), self.candidate.bound)[0]
+
 
 def rows_to_compare(
     search: Search, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
@@ -86,7 +93,7 @@ def _chain_of(shape: Pipeline) -> Pipeline:
 
 
 def _row(search: Search, name: str, shape: Pipeline, partition: tuple[range, ...]) -> Row:
-    flags = next(first_choices(search.layers, shape, partition, search.recompute))
+    flags = next(search.space.first(shape, partition))
     number = next((n for n, own in enumerate(search.shapes) if _same(own, shape)), -1)
     if number >= 0 and all(partition) and not search.states[number].why_not:
         known = search.consider(number, partition, flags, name)
@@ -99,7 +106,7 @@ def _row(search: Search, name: str, shape: Pipeline, partition: tuple[range, ...
 
 
 def _same(one: Pipeline, other: Pipeline) -> bool:
-    return one.placement == other.placement and one.stages == other.stages
+    return one.homes == other.homes
 
 
 def fill(search: Search, rows: Sequence[Row], written: HandWritten, seconds: float) -> None:
@@ -190,13 +197,15 @@ def comparison_document(rows: Sequence[Row], objective: Objective) -> list[dict[
             "layers_per_stage": (
                 None if row.candidate is None else [len(p) for p in row.candidate.partition]
             ),
+            "recompute": None if row.candidate is None else [*row.candidate.flags],
             "schedules": {
                 name: {"value": cell.value, "fits": cell.fits, "why_not": cell.why_not or None}
                 for name, cell in row.cells.items()
             },
             "best_order": row.best(objective),
-            "lower_bound": None if row.candidate is None else row.candidate.bound.value,
+            "lower_bound": None if bound is None else bound.value,
             "why_not": row.why_not or None,
         }
         for row in rows
+        for bound in [row.bound(objective)]
     ]

@@ -17,12 +17,12 @@ from pipesat.feasibility import preflight
 from pipesat.frontier.study import EitherStop, Listener, Solve
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.rules import check_partition
 from pipesat.layers.split import FORBIDDEN
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.bounds import stage_cost
-from pipesat.plan.candidate import Candidate, Flags, Key, key_of
-from pipesat.plan.cheapest import variants
-from pipesat.plan.recompute import RecomputeChoice
+from pipesat.plan.candidate import Candidate, Key, key_of
+from pipesat.plan.recompute import Flags, Recomputation, RecomputeChoice
 from pipesat.plan.shapes import shape_name
 from pipesat.problem import Problem
 from pipesat.result import Baseline, Bound, Improvement
@@ -41,7 +41,8 @@ class ShapeState:
     """What is known of a shape.
 
     ``listed`` is the value below which all of its partitions are candidates or in ``rest``, the
-    bounds of those that are not looked into; ``None`` if they are too many.
+    bounds of those that are not looked into; ``None`` if they are too many. ``unwritable`` has
+    bounds of partitions that no problem can state, as an amount of a stage is too large.
     """
 
     shape: Pipeline
@@ -49,6 +50,12 @@ class ShapeState:
     why_not: str = ""
     listed: int | None = None
     rest: list[int] = field(default_factory=list)
+    unwritable: dict[Key, int] = field(default_factory=dict)
+
+    @property
+    def unsolved(self) -> list[int]:
+        """Bounds of partitions that are no candidates in every choice that they leave."""
+        return [*self.rest, *self.unwritable.values()]
 
 
 @dataclass
@@ -69,12 +76,13 @@ class Known:
     best: Candidate | None = None
     solves: int = 0
     told: tuple[int | None, int | None] | None = None
+    contradictions: list[str] = field(default_factory=list)  # of the solver's, proofs refuted
 
     def __post_init__(self) -> None:
         self.costs: dict[int, Callable[[int, int, int], int]] = {}
         self.states = [ShapeState(shape) for shape in self.shapes]
-        plain = variants(self.layers)[0]
-        self.open = plain if self.recompute == "never" else self.layers
+        self.space = Recomputation.of(self.layers, self.recompute)
+        self.layers = self.space.layers
 
     # What is known
 
@@ -113,7 +121,7 @@ class Known:
         if state.bound is None or state.listed is None:
             return state.bound
         bounds = [c.bound for c in self.candidates if c.shape_number == number]
-        bounds += [Bound(rest, "closed forms, recomputation left open") for rest in state.rest]
+        bounds += [Bound(b, "closed forms of partitions left open") for b in state.unsolved]
         name = shape_name(state.shape)
         bounds.append(Bound(state.listed, f"closed forms of all other partitions ({name})"))
         least = min(bounds, key=lambda bound: bound.value)
@@ -126,13 +134,13 @@ class Known:
     def accounted_for(self, number: int) -> bool:
         """Whether every partition of a shape is a candidate, or has a bound of its own kind.
 
-        Not so if they were too many to list, or a choice of recomputation was left open on one that
-        may still be better than the best.
+        Not so if they were too many to list, or if one that may still be better than the best has a
+        choice of recomputation left open or amounts beyond what a problem can hold.
         """
         state = self.states[number]
         if state.why_not or (state.bound is not None and not self.beatable(state.bound.value)):
             return True
-        return state.listed is not None and not any(map(self.beatable, state.rest))
+        return state.listed is not None and not any(map(self.beatable, state.unsolved))
 
     def beatable(self, bound: int) -> bool:
         """Whether something with such a bound may be better than the best."""
@@ -151,37 +159,55 @@ class Known:
     # One partition
 
     def consider(
-        self, number: int, partition: tuple[range, ...], flags: Flags, name: str
+        self, number: int, partition: tuple[range, ...], wanted: Flags, name: str
     ) -> Candidate | None:
-        """Return a partition's candidate, new or known; ``None`` if it breaks rules or memory."""
-        key = key_of(number, partition, flags)
+        """Return a partition's candidate, new or known; ``None`` if it breaks rules or memory.
+
+        ``wanted`` are flags of recomputation: the choice says what becomes of them.
+        """
+        shape = self.shapes[number]
+        key = key_of(number, partition, self.space.settled(shape, partition, wanted))
         if key not in self.memo:
-            try:
-                made = self.made(self.shapes[number], partition, key[2], name, number)
-                preflight(made.problem)
-            except (BadInput, Infeasible):
-                self.memo[key] = None
-            else:
-                made.prove(self.own_bound(number, partition))
-                made.prove(self.states[number].bound or made.bound)
-                self.memo[key] = made
+            self.memo[key] = self._new(key, partition, name)
         return self.memo[key]
+
+    def _new(self, key: Key, partition: tuple[range, ...], name: str) -> Candidate | None:
+        number, _, flags = key
+        shape, state = self.shapes[number], self.states[number]
+        try:
+            check_partition(self.layers, partition, shape.homes)
+        except BadInput:
+            return None
+        try:
+            made = self.made(shape, partition, flags, name, number)
+            preflight(made.problem)
+        except BadInput:  # an amount of a stage is beyond what a problem can hold
+            state.unwritable[key] = self.own_bound(number, partition).value
+            return None
+        except Infeasible:
+            return None
+        made.prove(self.own_bound(number, partition))
+        made.prove(state.bound or made.bound)
+        return made
 
     def made(
         self,
         shape: Pipeline,
         partition: tuple[range, ...],
-        flags: Flags = (),
+        wanted: Flags = (),
         name: str = "",
         number: int = -1,
     ) -> Candidate:
         """Return a candidate; without the number of a shape, one that only stands for comparison.
+
+        The only way to make one: what recomputes is what the choice allows.
 
         Raises
         ------
         BadInput
             If it breaks a flag or a tie.
         """
+        flags = self.space.settled(shape, partition, wanted)
         problem = problem_of_split(self.layers, partition, shape, recompute=flags)
         bound = closed_form_bound(problem, self.objective)
         return Candidate(number, shape, partition, flags, problem, name, bound)
@@ -197,7 +223,7 @@ class Known:
         """Cost of one stage in a shape, from a table of all if that is not too large."""
         if number not in self.costs:
             shape, count = self.shapes[number], len(self.layers)
-            cost = stage_cost(self.open, shape, self.objective)
+            cost = stage_cost(self.layers, shape, self.objective)
             if shape.stages * (count + 1) ** 2 <= _LARGEST_TABLE:
                 a, b = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
                 tables = [
@@ -277,6 +303,7 @@ class Known:
             stop=enough,
         )
         self.solves += 1
+        self.contradictions += result.contradictions
         candidate.effort = 3
         if result.lower_bound is not None:
             candidate.prove(result.lower_bound)

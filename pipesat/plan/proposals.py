@@ -15,17 +15,16 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from pipesat.errors import BadInput, Infeasible, NotApplicable
-from pipesat.layers.devices import Recompute, smallest_largest
+from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.lines import LineMaker, Weights, loads, makespan_lines
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import cut_masks, same_stage
 from pipesat.layers.split import best_split
 from pipesat.plan.bounds import flags_below, stage_cost
-from pipesat.plan.candidate import Flags
 from pipesat.plan.cheapest import cheapest
 from pipesat.plan.even import even_partition
-from pipesat.plan.recompute import RecomputeChoice, first_choices, usual_in_flight
+from pipesat.plan.recompute import Flags, Recomputation, usual_in_flight
 from pipesat.schedule import Objective
 
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
@@ -33,24 +32,26 @@ _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
 
 
 class Proposal(NamedTuple):
-    """A partition, which of its stages recompute, and who says so."""
+    """A partition, which of its stages might recompute, and who says so.
+
+    What becomes of the flags is for :class:`~pipesat.plan.recompute.Recomputation` to say.
+    """
 
     partition: tuple[range, ...]
     recompute: Flags
     name: str
 
 
-def proposals(
-    layers: Layers, shape: Pipeline, objective: Objective, choice: RecomputeChoice
-) -> Iterator[Proposal]:
+def proposals(space: Recomputation, shape: Pipeline, objective: Objective) -> Iterator[Proposal]:
     """Yield partitions of a shape, the usually best ones first; some may be equal."""
+    layers = space.layers
     for name, partition in _plain(layers, shape):
-        for flags in first_choices(layers, shape, partition, choice):
+        for flags in space.first(shape, partition):
             yield Proposal(partition, flags, name)
     if shape.stages == shape.devices:
         yield from _least_closed_form(layers, shape, objective)
     for name, lines, flying in _stand_ins(shape):
-        for recompute in _recompute(layers, choice):
+        for recompute in space.of_splits:
             with contextlib.suppress(Infeasible, NotApplicable):
                 split = smallest_largest(
                     layers, shape, lines=lines, in_flight=flying, recompute=recompute
@@ -107,9 +108,3 @@ def _other_loads(shape: Pipeline) -> Iterator[tuple[str, LineMaker]]:
                 for s in range(shape.stages)
             ]
             yield f"{percent - 100} % relief of {name}", loads(weights)
-
-
-def _recompute(layers: Layers, choice: RecomputeChoice) -> tuple[Recompute, ...]:
-    if choice == "never" or not layers.recomputable:
-        return ("never",)
-    return ("where_needed",) if choice == "where-needed" else ("where_needed", "never", "always")

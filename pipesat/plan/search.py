@@ -26,7 +26,6 @@ from pipesat.plan.candidate import Candidate
 from pipesat.plan.cheapest import cheapest
 from pipesat.plan.known import LEAST_SECONDS, Known
 from pipesat.plan.proposals import Proposal, proposals
-from pipesat.plan.recompute import first_choices, flips
 from pipesat.plan.shapes import shape_name
 
 _WIDTH: Final = 4  # candidates whose neighbours are looked at
@@ -62,7 +61,7 @@ class Search(Known):
         """
         for state in self.states:
             try:
-                state.bound = shape_bound(self.open, state.shape, self.objective)
+                state.bound = shape_bound(self.layers, state.shape, self.objective)
             except (BadInput, Infeasible) as error:
                 if isinstance(error, BadInput) and len(self.states) == 1:
                     raise
@@ -84,7 +83,7 @@ class Search(Known):
                     return
 
     def _proposals(self, number: int) -> Iterator[Candidate | None]:
-        for proposal in proposals(self.layers, self.shapes[number], self.objective, self.recompute):
+        for proposal in proposals(self.space, self.shapes[number], self.objective):
             yield self.consider(number, *proposal)
 
     def move(self) -> None:
@@ -121,16 +120,9 @@ class Search(Known):
         name = candidate.proposed_by.removesuffix(", moved") + ", moved"
         if all(candidate.partition):
             for partition in neighbours(self.layers, candidate.partition, candidate.shape):
-                if self.recompute != "where-needed":
-                    yield Proposal(partition, candidate.recompute, name)
-                else:
-                    for flags in first_choices(
-                        self.layers, candidate.shape, partition, self.recompute
-                    ):
-                        yield Proposal(partition, flags, name)
-        if self.recompute == "choose":
-            for flags in flips(self.layers, candidate.partition, candidate.recompute):
-                yield Proposal(candidate.partition, flags, name)
+                yield Proposal(partition, candidate.recompute, name)
+        for flags in self.space.flips(candidate.partition, candidate.recompute):
+            yield Proposal(candidate.partition, flags, name)
 
     def list_all(self) -> None:
         """List every partition that closed forms leave below the best value, where they are few."""
@@ -140,7 +132,7 @@ class Search(Known):
                 continue
             if state.listed is not None and value <= state.listed:
                 continue
-            found = partitions_below(self.open, state.shape, self.objective, value)
+            found = partitions_below(self.layers, state.shape, self.objective, value)
             if found is None or not self._listed(number, found, value):
                 continue
             state.listed = value
@@ -161,11 +153,10 @@ class Search(Known):
             if partition is None:
                 continue
             count += 1
-            if self.recompute == "where-needed":
-                for flags in first_choices(self.layers, state.shape, partition, self.recompute):
-                    self.consider(number, partition, flags, "one of all")
+            if not self.space.free:
+                self.consider(number, partition, (), "one of all")
                 continue
-            allowed = flags_below(self.open, state.shape, self.objective, partition, value)
+            allowed = flags_below(self.layers, state.shape, self.objective, partition, value)
             if prod(map(len, allowed)) > _MOST_CHOICES:
                 rest.append(self._least_of(number, partition))
                 continue
@@ -180,7 +171,7 @@ class Search(Known):
         if not self.beatable(own):
             return own
         try:
-            least = problem_of_split(cheapest(self.open), partition, self.shapes[number])
+            least = problem_of_split(cheapest(self.layers), partition, self.shapes[number])
         except BadInput:  # tied layers on two devices
             return FORBIDDEN
         return max(own, closed_form_bound(least, self.objective).value)
