@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from pipesat.errors import Contradiction
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from pipesat.result import Bound, Status
 
 
@@ -168,6 +170,11 @@ def change(value: int, reference: int, digits: int = 2) -> str:
     if not reference:
         return word
     return f"{percent(abs(value - reference) / reference, digits)} {word}"
+
+
+def as_given(share: Fraction) -> str:
+    """Show a share that a user gave as a percentage."""
+    return f"{float(100 * share):g} %"
 
 
 def percent(share: float | None, digits: int = 2, *, unknown: str = "-", sign: bool = False) -> str:

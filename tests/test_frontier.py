@@ -184,12 +184,23 @@ def test_a_better_bound_of_more_memory_is_the_better_bound_of_less() -> None:
     assert bound.value == 6
 
 
-def test_a_bound_above_a_schedule_is_a_fault() -> None:
+@pytest.mark.parametrize("first", ["schedule", "bound"])
+def test_a_bound_above_a_schedule_is_dropped_and_told(first: str) -> None:
     curve = Curve(chain(2, 3), "makespan")
-    value = curve.know(BASELINES["1f1b"](curve.problem)).value
+    schedule = BASELINES["1f1b"](curve.problem)
+    value = 12  # (m + p - 1) (F + B + W), with two microbatches held on the first device
+    if first == "schedule":
+        assert curve.know(schedule).value == value
     curve.prove(1, Bound(value + 1, "with less than its peak"))
-    with pytest.raises(Fault):
-        curve.prove(2, Bound(value + 1, "wrong"))
+    curve.prove(2, Bound(value + 1, "wrong"))
+    if first == "bound":
+        assert curve.bound(2) == Bound(value + 1, "wrong")
+        assert curve.know(schedule).value == value
+    assert curve.contradictions == [
+        f"wrong says at least {value + 1}, but a checked schedule has {value} with cap 2"
+    ]
+    assert (curve.bound(1), curve.bound(2)) == (Bound(value + 1, "with less than its peak"), None)
+    assert (curve.status(1), curve.status(2)) == ("unknown", "feasible")
 
 
 def test_an_invalid_schedule_is_a_fault() -> None:

@@ -18,6 +18,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
+from pipesat.cli.exits import keeping, refuse_contradictions
 
 if TYPE_CHECKING:
     import threading
@@ -106,10 +107,14 @@ def frontier(
         about = {"seed": seed, "workers": workers, "versions": versions()}
         if output is not None:
             write_frontier(output, curves, **about)
-    if as_json:
-        print_json(document(curves, output, **about))
-    else:
-        print_frontier(curves, output)
+    with keeping(output):
+        if as_json:
+            print_json(document(curves, output, **about))
+        else:
+            print_frontier(curves, output)
+    refuse_contradictions(
+        [text for f in curves.values() for text in f.curve.contradictions], output
+    )
     raise typer.Exit(interrupts.exit_code)
 
 

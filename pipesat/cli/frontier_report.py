@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.claims import excess, percent
+from pipesat.claims import as_given, excess, percent
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines, wrapped
 
@@ -23,6 +23,8 @@ def print_frontier(curves: Mapping[str | None, Frontier], folder: Path | None) -
     """Print a table per curve, what was found, and the hand-written schedules beside it."""
     from pipesat.cli.console import stdout
 
+    for frontier in curves.values():
+        frontier.require_consistent()
     width = stdout().width
     for placement, frontier in curves.items():
         typer.echo(wrapped(_title(frontier.curve, placement), width))
@@ -158,11 +160,11 @@ def _answers(found: Sufficient, within: Fraction) -> Iterator[tuple[str, str]]:
     if best.value is None or cap is None:
         yield "best", f"no schedule found in time with {of}"
         return
-    proof = "proven optimal"
-    if best.status != "optimal":
-        proof = "no bound known" if best.bound is None else f"bound {best.bound.value}"
+    proof = best.standing.verdict
+    if best.bound is not None and not best.standing.proven:
+        proof = f"bound {best.bound.value}, {proof}"
     yield f"best {curve.objective}", f"{best.value}{unit} with {of} ({proof})"
-    yield "target", f"{cap.target}{unit}, at most {float(100 * within):g} % longer"
+    yield "target", f"{cap.target}{unit}, at most {as_given(within)} longer"
     yield "smallest cap", _cap_text(found)
     if cap.undecided:
         below = "no smaller cap is proven to be too little"
@@ -171,7 +173,7 @@ def _answers(found: Sufficient, within: Fraction) -> Iterator[tuple[str, str]]:
         many = f"{cap.undecided} cap{'s' * (cap.undecided > 1)}"
         yield "not decided", f"{below}; {many} between them might do"
     if sums is not None:
-        proof = "proven smallest" if sums.value == sums.bound else f"bound {sums.bound}"
+        proof = "proven smallest" if sums.standing.proven else f"bound {sums.bound}"
         yield "sum of peaks", f"{sums.value} within that cap ({proof})"
         yield curve.objective, f"{sums.known.value}{unit}, found by {sums.known.schedule.source}"
     yield "time", f"{found.wall_s:.1f} s"

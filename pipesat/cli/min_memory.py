@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
+from pipesat.cli.exits import refuse_contradictions
 
 if TYPE_CHECKING:
     from pipesat.frontier.sufficient import Sufficient
@@ -85,24 +87,25 @@ def min_memory(
             )
         path = None if output is None or found.known is None else output / "schedule.json"
         about = {"seed": seed, "workers": workers, "versions": versions()}
-        document = sufficient_document(found, float(accepted), path) | about
         if output is not None:
-            _write(output, found, document)
+            _write(output, found, lambda: sufficient_document(found, float(accepted), path) | about)
+        document = sufficient_document(found, float(accepted), path) | about
     if as_json:
         print_json(document)
     else:
         print_sufficient(found, accepted, output)
+    refuse_contradictions(found.curve.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
 
 
-def _write(folder: Path, found: Sufficient, document: dict[str, Any]) -> None:
+def _write(folder: Path, found: Sufficient, document: Callable[[], dict[str, Any]]) -> None:
     """Write all files or none; those of an earlier run that have no successor go."""
-    from pipesat.files.atomic import write_files
+    from pipesat.files.atomic import write_with_claims
     from pipesat.files.schedule_file import schedule_bytes
     from pipesat.frontier.caps import at_cap
     from pipesat.picture.gantt import gantt_png
 
-    files = {"result.json": _json_bytes(document)}
+    files: dict[str, bytes] = {}
     if found.known is not None and found.cap is not None:
         problem, schedule = at_cap(found.curve.problem, found.cap.enough), found.known.schedule
         unit = f" {problem.time_unit}" if problem.time_unit else ""
@@ -110,7 +113,7 @@ def _write(folder: Path, found: Sufficient, document: dict[str, Any]) -> None:
         files["problem.json"] = _json_bytes(problem.document)
         files["schedule.json"] = schedule_bytes(problem, schedule)
         files["gantt.png"] = gantt_png(problem, schedule, title=title)
-    write_files(folder, files)
+    write_with_claims(folder, files, lambda: {"result.json": _json_bytes(document())})
     for stale in set(_FILES) - files.keys():
         (folder / stale).unlink(missing_ok=True)
 

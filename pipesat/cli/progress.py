@@ -68,6 +68,8 @@ class Progress:
 def describe(improvement: Improvement) -> str:
     """Return one improvement as a line of text."""
     seconds, value, bound, source = improvement
+    if value is not None and bound is not None and bound > value:
+        bound = None  # refuted: the end of the command tells
     gap = Standing(value, bound).gap
     return (
         f"{seconds:7.1f} s  best {number(value)}  bound {number(bound)}  "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipesat.cli.arguments import AsJson
-from pipesat.cli.exits import CHECK_FAILED
+from pipesat.cli.exits import CHECK_FAILED, keeping, refuse_contradictions
 from pipesat.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def sweep(
     """
     from pipesat.cli import sweep_report
     from pipesat.errors import BadInput
+    from pipesat.sweep.agreement import REFUTED, require_agreement
     from pipesat.sweep.cases import cases_of
     from pipesat.sweep.pool import share_of_memory
     from pipesat.sweep.rows import NAME, Rows, read_rows
@@ -134,9 +135,13 @@ def sweep(
             code = _run(data, cases, rows, pool, room, limit, keep_schedules=schedules)
             known = rows.by_key
     found = [known[case.key] for case in cases if case.key in known]
+    with keeping(path):
+        require_agreement(found)
     if csv is not None:
         sweep_report.write_csv(csv, found)
     sweep_report.report(cases, found, path, as_json=as_json)
+    whys = (row["why"] or "" for row in found)
+    refuse_contradictions([why for why in whys if why.startswith(REFUTED)], path)
     raise typer.Exit(code)
 
 

@@ -13,6 +13,7 @@ from pipesat.claims import percent
 from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.cli.sweep_report import short, values_of, varying
+from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
 from pipesat.sweep.rows import FAILURES, Row
 
@@ -80,7 +81,7 @@ def _describe(row: Row, axes: Sequence[str]) -> str:
     result = row["result"] or {}
     text = f"{case}: {row['status']}" if case else str(row["status"])
     if result.get("value") is not None:
-        text += f" {number(result['value'])} gap {percent(result['gap'])}"
+        text += f" {number(result['value'])} gap {percent(standing_of(row).gap)}"
     elif row["why"]:
         text += f" ({short(row['why'])})"
     return one_line(text)

@@ -18,6 +18,7 @@ from pipesat.cli.console import number, print_json, stdout
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines
 from pipesat.files.atomic import write_file
+from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
 from pipesat.sweep.rows import FAILURES, Row
 
@@ -139,12 +140,13 @@ def _table(rows: Sequence[Row]) -> Iterable[str]:
 
 def _cells(row: Row) -> list[str]:
     result = row["result"] or {}
+    gap = standing_of(row).gap
     bubble = (result.get("bubble") or {}).get(result.get("objective"))
     baseline = result.get("baseline") or {}
     seconds = "-" if row["wall_s"] is None else f"{row['wall_s']:.1f}"
     return [
         str(row["status"]), number(result.get("value")), number(result.get("lower_bound")),
-        percent(result.get("gap")), percent(bubble), number(baseline.get("value")),
+        percent(gap), percent(bubble), number(baseline.get("value")),
         baseline.get("name", "-"), seconds, short(row["why"]),
     ]  # fmt: skip
 
@@ -186,7 +188,8 @@ def _record(row: Row) -> dict[str, Any]:
     result = row["result"] or {}
     bubble, baseline = result.get("bubble") or {}, result.get("baseline") or {}
     axes = {name: None if value is None else _text(value) for name, value in row["case"].items()}
-    figures = {name: result.get(name) for name in _RESULT if name not in axes}
+    known = result | {"gap": standing_of(row).gap}
+    figures = {name: known.get(name) for name in _RESULT if name not in axes}
     return (
         {"key": row["key"], "status": row["status"]}
         | axes

@@ -6,10 +6,10 @@ import contextlib
 import errno
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pipesat.errors import BadInput
+from pipesat.errors import BadInput, Contradiction
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -55,6 +55,27 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
         for temporary in written.values():
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def write_with_claims(
+    folder: Path, files: Mapping[str, bytes], claims: Callable[[], Mapping[str, bytes]]
+) -> None:
+    """Write files, and with them those that say what is proven.
+
+    Raises
+    ------
+    BadInput
+        As :func:`write_file`.
+    Contradiction
+        If what the latter say contradicts itself; then the others are written without them.
+    """
+    try:
+        more = claims()
+    except Contradiction as error:
+        write_files(folder, files)
+        error.kept = str(folder)
+        raise
+    write_files(folder, {**files, **more})
 
 
 def prepare_folder(folder: Path) -> None:

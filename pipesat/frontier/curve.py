@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass, field
 
 from pipesat.checker import check
-from pipesat.claims import Standing
+from pipesat.claims import Standing, tenable
 from pipesat.errors import Fault
 from pipesat.frontier.caps import Cap, at_cap
 from pipesat.memory import peak_memory
@@ -44,12 +44,16 @@ def size(cap: Cap) -> float:
 
 @dataclass
 class Curve:
-    """The best schedule and the best bound of every cap, from all that was found for any."""
+    """The best schedule and the best bound of every cap, from all that was found for any.
+
+    A bound that a schedule refutes is dropped, and told in ``contradictions``: a bug in pipesat.
+    """
 
     problem: Problem
     objective: Objective
     schedules: list[Known] = field(default_factory=list)
     bounds: list[tuple[Cap, Bound]] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def know(self, schedule: Schedule) -> Known:
@@ -58,7 +62,7 @@ class Curve:
         Raises
         ------
         Fault
-            If it breaks a rule, or is better than a bound allows: a bug in pipesat.
+            If it breaks a rule: a bug in pipesat.
         """
         peaks = tuple(peak_memory(self.problem, schedule))
         known = Known(schedule, schedule.value(self.objective), peaks)
@@ -73,7 +77,7 @@ class Curve:
             )
             if not any(beaten):
                 self.schedules.append(known)
-                self._compare(known.peak)
+                self.bounds = [entry for entry in self.bounds if self._stands(*entry)]
         return known
 
     def know_order(self, schedule: Schedule) -> Known:
@@ -86,9 +90,8 @@ class Curve:
         """Take a bound that is proven for a cap, and with it for all smaller ones."""
         with self.lock:
             known = self.bound(cap)
-            if known is None or bound.value > known.value:
+            if (known is None or bound.value > known.value) and self._stands(cap, bound):
                 self.bounds.append((cap, bound))
-                self._compare(cap)
 
     def best(self, cap: Cap) -> Known | None:
         """The best schedule that fits: least value, then least peak, then least sum of peaks."""
@@ -132,13 +135,11 @@ class Curve:
             of = f"{self.objective} with {_words(cap)}"
             return Standing(self.value(cap), None if bound is None else bound.value, of=of)
 
-    def _compare(self, cap: Cap) -> None:
-        """A bound above a checked value is a bug in one of them: never hide it."""
-        value, bound = self.value(cap), self.bound(cap)
-        if value is not None and bound is not None and bound.value > value:
-            raise Fault(
-                f"{bound.source} says at least {bound.value}, but a checked schedule has {value}"
-            )
+    def _stands(self, cap: Cap, bound: Bound) -> bool:
+        """Whether no schedule that fits refutes a bound; never hide one that is refuted."""
+        kept, wrong = tenable(self.value(cap), bound)
+        self.contradictions += [f"{text} with {_words(cap)}" for text in wrong]
+        return kept is not None
 
 
 def _words(cap: Cap) -> str:

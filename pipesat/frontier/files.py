@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pipesat.files.atomic import prepare_folder, write_files
+from pipesat.files.atomic import prepare_folder, write_with_claims
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.frontier.caps import Cap, at_cap
 from pipesat.frontier.published import Point
@@ -32,6 +32,8 @@ def document(curves: Curves, folder: Path | None, **about: object) -> dict[str, 
     ``about`` are further entries of the document, such as the seed.
     """
     first = next(iter(curves.values())).curve
+    for frontier in curves.values():
+        frontier.require_consistent()
     return {
         "format": FORMAT,
         "problem": first.problem.name,
@@ -151,15 +153,10 @@ def write_frontier(folder: Path, curves: Curves, **about: object) -> None:
     ------
     BadInput
         If the folder cannot be written.
+    Contradiction
+        If the curves contradict themselves; then problems and schedules are written all the same.
     """
-    first = next(iter(curves.values()))
-    pictures = frontier_pictures(
-        first.curve.problem, first.curve.objective, staircases(curves), first.scale
-    )
-    files = {
-        "frontier.json": _json_bytes(document(curves, folder, **about)),
-        "frontier.csv": csv_bytes(curves),
-    } | {f"frontier.{kind}": data for kind, data in pictures.items()}
+    files: dict[str, bytes] = {}
     homes: list[Path] = []
     for placement, frontier in curves.items():
         for row in frontier.rows:
@@ -171,8 +168,20 @@ def write_frontier(folder: Path, curves: Curves, **about: object) -> None:
                 files[str(home / "schedule.json")] = schedule_bytes(at, row.known.schedule)
     for home in homes:
         prepare_folder(folder / home)
-    write_files(folder, files)
+    write_with_claims(folder, files, lambda: _claims(folder, curves, about))
     _remove_stale(folder, homes, files)
+
+
+def _claims(folder: Path, curves: Curves, about: Mapping[str, object]) -> dict[str, bytes]:
+    first = next(iter(curves.values()))
+    files = {
+        "frontier.json": _json_bytes(document(curves, folder, **about)),
+        "frontier.csv": csv_bytes(curves),
+    }
+    pictures = frontier_pictures(
+        first.curve.problem, first.curve.objective, staircases(curves), first.scale
+    )
+    return files | {f"frontier.{kind}": data for kind, data in pictures.items()}
 
 
 def _remove_stale(folder: Path, homes: Sequence[Path], files: Mapping[str, bytes]) -> None:

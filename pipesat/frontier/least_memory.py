@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipesat.bounds import closed_form_bound
+from pipesat.claims import Standing
 from pipesat.frontier.caps import at_cap
 from pipesat.frontier.curve import Curve, Known
 from pipesat.frontier.study import Study
@@ -30,6 +31,10 @@ class Interval:
     enough: int | None
     too_little: int | None
     undecided: int
+
+    def __post_init__(self) -> None:
+        if self.enough is not None and self.too_little is not None:
+            Standing(self.enough, self.too_little + 1, of=f"smallest cap for {self.target}")
 
     @property
     def proven(self) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipesat.bounds import closed_form_bound
+from pipesat.claims import Standing
 from pipesat.feasibility import smallest_capacities
 from pipesat.frontier.caps import attainable_on, with_capacities
 from pipesat.frontier.curve import Known
@@ -28,6 +29,15 @@ class LeastSum:
 
     known: Known
     least: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for device, pair in enumerate(zip(self.known.peaks, self.least, strict=True)):
+            Standing(*pair, of=f"peak of device {device}")
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the sum."""
+        return Standing(self.value, self.bound, of="sum of peaks")
 
     @property
     def value(self) -> int:
@@ -75,7 +85,16 @@ class Squeeze:
     @property
     def outcome(self) -> LeastSum:
         """What is known now. Needs a known schedule that meets the target within the cap."""
-        best = min(self._meeting(), key=lambda known: (sum(known.peaks), known.value))
+        meeting = self._meeting()
+        best = min(meeting, key=lambda known: (sum(known.peaks), known.value))
+        for device, least in enumerate(self.least):
+            seen = min(known.peaks[device] for known in meeting)
+            if seen < least:  # a wrong proof: never hide it
+                self.least[device] = min(seen, self.amounts[device][0])
+                self.study.curve.contradictions.append(
+                    f"{self.problem.device_name(device)} is said to need at least {least}, but a "
+                    f"checked schedule needs {seen}"
+                )
         return LeastSum(best, tuple(self.least))
 
     def _meeting(self) -> list[Known]:

@@ -151,8 +151,13 @@ class Study:
             listener=listen,
             stop=enough,
         )
+        self.curve.contradictions += result.contradictions
         if result.schedule is not None:
             self.curve.know(result.schedule)
+        elif result.status == "infeasible" and known:
+            self.curve.contradictions.append(
+                f"{name}: {result.explanation}, but a checked schedule has {known[0].value}"
+            )
         return result
 
 

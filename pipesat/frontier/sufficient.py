@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pipesat.bounds import closed_form_bound
-from pipesat.errors import Infeasible
+from pipesat.claims import Standing, require_best, tenable
+from pipesat.errors import Contradiction, Infeasible
 from pipesat.frontier.caps import Scale, at_cap, attainable, scale_of, smallest_cap
 from pipesat.frontier.curve import Curve, Known
 from pipesat.frontier.least_memory import Interval, interval, meeting, narrow
@@ -39,6 +40,15 @@ class Best:
     bound: Bound | None
     status: Status
 
+    def __post_init__(self) -> None:
+        self.standing.require_status(self.status)
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the value."""
+        bound = None if self.bound is None else self.bound.value
+        return Standing(self.value, bound, self.status == "infeasible", of="the best")
+
 
 @dataclass(frozen=True)
 class Sufficient:
@@ -54,6 +64,17 @@ class Sufficient:
     lightest: LeastSum | None
     scale: Scale | None
     wall_s: float
+
+    def require_consistent(self) -> None:
+        """Raise :class:`Contradiction` if the schedule misses the target, or beats the best."""
+        if self.known is None or self.cap is None:
+            return
+        if self.known.value > self.cap.target:
+            raise Contradiction(
+                f"the answer has {self.known.value}, which misses the target {self.cap.target}"
+            )
+        if self.best.memory == "unlimited" or _fits(self.curve.problem, self.known):
+            require_best("the reference", self.best.value, [("the answer", self.known.value)])
 
     @property
     def known(self) -> Known | None:
@@ -95,13 +116,16 @@ def least_memory(
         pass
     study.hand_written_s = study.seconds
     best = _reference(study, reference, _REFERENCE * study.left)
-    if best.value is None:
-        return Sufficient(curve, best, None, None, scale_of(problem), study.seconds)
-    target = best.value + int(best.value * within)
-    found = _smallest_cap(study, target)
-    lightest = None
-    if found.enough is not None:
-        lightest = least_sum(study, found.enough, target, _STEP * time_limit)
+    found, lightest = None, None
+    while best.value is not None:
+        target = best.value + int(best.value * within)
+        found = _smallest_cap(study, target)
+        lightest = None
+        if found.enough is not None:
+            lightest = least_sum(study, found.enough, target, _STEP * time_limit)
+        before, best = best, _best_by_now(study, best)
+        if best.value == before.value:
+            break
     return Sufficient(curve, best, found, lightest, scale_of(problem), study.seconds)
 
 
@@ -119,6 +143,19 @@ def _reference(study: Study, reference: Reference, seconds: float) -> Best:
     if result.status == "infeasible":
         raise Infeasible(result.explanation)
     return Best(reference, result.value, result.lower_bound, result.status)
+
+
+def _best_by_now(study: Study, best: Best) -> Best:
+    """The reference from all that is known: solves at caps may have found something better."""
+    curve = study.curve
+    if best.memory == "unlimited":
+        return Best(best.memory, curve.value(None), curve.bound(None), curve.status(None))
+    fitting = [known.value for known in curve.fitting(None) if _fits(curve.problem, known)]
+    value = min([*fitting, *([] if best.value is None else [best.value])])
+    bound, wrong = tenable(value, best.bound)
+    curve.contradictions += wrong
+    standing = Standing(value, None if bound is None else bound.value)
+    return Best(best.memory, value, bound, standing.status)
 
 
 def _fits(problem: Problem, known: Known) -> bool:
@@ -150,6 +187,7 @@ def sufficient_document(found: Sufficient, within: float, schedule: Path | None)
     ``status`` is that of the cap, ``sum_status`` that of the sum: ``optimal`` if proven smallest.
     """
     curve, best, cap, sums = found.curve, found.best, found.cap, found.lightest
+    found.require_consistent()
     enough = None if cap is None else cap.enough
     status = "unknown" if cap is None or enough is None else "feasible"
     return {
@@ -174,9 +212,7 @@ def sufficient_document(found: Sufficient, within: float, schedule: Path | None)
         "peak_memory": None if sums is None else list(sums.known.peaks),
         "sum_of_peaks": None if sums is None else sums.value,
         "sum_lower_bound": None if sums is None else sums.bound,
-        "sum_status": (
-            "unknown" if sums is None else "optimal" if sums.value == sums.bound else "feasible"
-        ),
+        "sum_status": ("unknown" if sums is None else sums.standing.status),
         "least_per_device": None if sums is None else list(sums.least),
         "schedule": None if schedule is None else str(schedule),
         "wall_s": round(found.wall_s, 3),

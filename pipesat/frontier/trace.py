@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipesat.bounds import closed_form_bound
-from pipesat.claims import excess
+from pipesat.claims import Standing, excess, require_best
 from pipesat.frontier.caps import (
     Cap,
     Scale,
@@ -69,6 +69,26 @@ class Frontier:
     scale: Scale | None
     wall_s: float
 
+    def require_consistent(self) -> None:
+        """Raise :class:`Contradiction` if a row is not what its curve says, or one beats another.
+
+        What fits into less fits into more: values fall with the cap, and no hand-written schedule
+        that fits is better than the row.
+        """
+        points = [(size(p.known.peak), p.name, p.known.value) for p in self.points]
+        smaller: list[tuple[float, str, int]] = []
+        for row in self.rows:
+            name, value = f"cap {row.cap}", None if row.known is None else row.known.value
+            Standing(value, None if row.bound is None else row.bound.value, of=name).require_status(
+                row.status
+            )
+            fitting = [(n, v) for peak, n, v in (*points, *smaller) if peak <= size(row.cap)]
+            if row.baseline is not None:
+                fitting.append(row.baseline)
+            require_best(name, value, fitting)
+            if value is not None:
+                smaller.append((size(row.cap), name, value))
+
 
 def trace(
     problem: Problem,
@@ -94,10 +114,8 @@ def trace(
     time_limit
         Seconds for everything. Ends early once every cap is proven.
 
-    Raises
-    ------
-    Fault
-        If a bound contradicts a checked schedule: a bug in pipesat.
+    A bound that a checked schedule contradicts is dropped, and stands in the curve's
+    ``contradictions``.
     """
     study = Study(Curve(problem, objective), solve, time_limit, listener, stop or threading.Event())
     curve = study.curve

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pipesat.checker import check
-from pipesat.claims import tenable
+from pipesat.claims import change, tenable
 from pipesat.errors import BadInput, Infeasible, NotApplicable
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.candidate import Candidate
@@ -162,17 +162,17 @@ def gains(rows: Sequence[Row], objective: Objective) -> Iterator[str]:
     beyond = "" if fits else ", which needs more memory than there is,"
     yield (
         f"from {even.name} with {column}{beyond} to the plan: {value} to {end}, "
-        f"{_change(value, end)}"
+        f"{change(end, value, 1)}"
     )
     order = even.best(objective)
     if order is not None:
-        yield f"the order alone (even split, best order found): {_change(value, order)}"
+        yield f"the order alone (even split, best order found): {change(order, value, 1)}"
     moved = plan.cells.get(column)
     if moved is not None and moved.value is not None:
         more = "" if moved.fits else ", with more memory than there is"
         same = plan.candidate is None or plan.candidate.shape.placement == "chain"
         what = "the partition" if same else "partition and placement"
-        yield (f"{what} alone (the plan's, with {column}{more}): {_change(value, moved.value)}")
+        yield (f"{what} alone (the plan's, with {column}{more}): {change(moved.value, value, 1)}")
 
 
 def _first(row: Row) -> tuple[tuple[str, int], bool] | None:
@@ -180,12 +180,6 @@ def _first(row: Row) -> tuple[tuple[str, int], bool] | None:
         if cell.value is not None:
             return (name, cell.value), cell.fits
     return None
-
-
-def _change(before: int, after: int) -> str:
-    if not before:
-        return "0 %"
-    return f"{100 * (after / before - 1):+.1f} %"
 
 
 def comparison_document(rows: Sequence[Row], objective: Objective) -> list[dict[str, object]]:

@@ -39,11 +39,14 @@ def run_case(job: Job) -> Answer:
 def _solved(job: Job) -> Answer:
     from pipesat.files.problem_file import parse_problem
     from pipesat.files.schedule_file import schedule_bytes
+    from pipesat.sweep.agreement import REFUTED
     from pipesat.workflows import solve
 
     problem = parse_problem(job["problem"])
     result = solve(problem, **job["solve"])
     why = result.explanation if result.status in ("infeasible", "unknown") else None
+    if result.contradictions:
+        why = REFUTED + "; ".join(result.contradictions)
     found = answer(result.status, why, result.document())
     if job["schedule"] and result.schedule is not None:
         found["schedule"] = schedule_bytes(problem, result.schedule).decode()
