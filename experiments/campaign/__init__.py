@@ -1,0 +1,1 @@
+"""Random problems through every command; every claim held against a judge of its own."""

@@ -1,0 +1,82 @@
+"""One case: a folder, a random source, commands that run, and what turned out to be false."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from campaign.process import Ran, run_command
+
+TRACEBACK = "Traceback (most recent call last)"
+ANY = (0, 1, 2, 3)
+
+
+@dataclass
+class Case:
+    """What commands and judges share. ``violations`` are texts: what was claimed, what is true."""
+
+    kind: str
+    seed: int
+    folder: Path
+    quick: bool = False
+    rng: Random = field(init=False)
+    violations: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    notes: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.rng = Random(f"{self.kind}:{self.seed}")
+
+    def write(self, name: str, document: Any) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = document if isinstance(document, str) else json.dumps(document, ensure_ascii=False)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def expect(self, holds: bool, claim: str) -> bool:
+        """Note a violation unless it holds."""
+        if not holds:
+            self.violations.append(claim)
+        return holds
+
+    def run(
+        self, *words: object, codes: Collection[int] = (0,), hang: float = 90.0, cores: int = 1
+    ) -> Ran:
+        """Run ``pipesat WORDS`` in the case's folder; a crash, a hang or another code is noted."""
+        argv = [str(word) for word in words]
+        self.commands.append(shlex.join(["pipesat", *argv]))
+        number = len(self.commands)
+        real = self.rng.random() < 1 / 15
+        ran = run_command(argv, self.folder, number, hang=hang, real=real)
+        said = f"{self.commands[-1]}: "
+        if ran.hung:
+            self.violations.append(f"{said}hung, killed after {hang:g} s")
+        elif TRACEBACK in ran.err:
+            self.violations.append(f"{said}traceback: {ran.err.strip().splitlines()[-1]}")
+        elif ran.code not in codes:
+            last = (ran.err.strip().splitlines() or [""])[-1]
+            self.violations.append(f"{said}exit code {ran.code}: {last}")
+        limit = limit_of(argv)
+        if limit is not None and not ran.hung:
+            took = ran.cpu / cores
+            self.expect(took < limit + 6.0, f"{said}took {took:.1f} s of processor time")
+        return ran
+
+
+def limit_of(argv: list[str]) -> float | None:
+    """Return the time limit that a command was given."""
+    return float(argv[argv.index("--time-limit") + 1]) if "--time-limit" in argv else None
+
+
+def close(one: float | None, other: Fraction | float | None) -> bool:
+    """Whether two shares are equal; nothing is equal to nothing alone."""
+    if one is None or other is None:
+        return one is None and other is None
+    return abs(one - float(other)) < 1e-9

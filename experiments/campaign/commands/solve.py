@@ -1,0 +1,63 @@
+"""``solve`` with random options: the result object, the folder, and what is printed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from campaign.case import Case
+from campaign.commands.common import a_limit, a_problem, an_objective, schedule_in, truth_of
+from campaign.judge.claims import false_claims
+from campaign.judge.reading import load
+
+CODES = (0, 3)
+
+
+def options(case: Case) -> tuple[list[str], int, bool]:
+    """Return random options, the number of workers, and whether they restrict the answer."""
+    rng = case.rng
+    workers = rng.choice([1, 1, 1, 2, 3])
+    words = ["--seed", str(rng.randint(0, 5)), "--workers", str(workers)]
+    restricted = rng.random() < 0.15
+    if restricted:
+        words += ["--for", "torch"]  # refuses what torch cannot run at all
+    if rng.random() < 0.15:
+        words.append("--deterministic")
+        workers = 1
+    return words, workers, restricted
+
+
+def case(case: Case) -> None:
+    document, objective = a_problem(case), an_objective(case)
+    words, workers, restricted = options(case)
+    limit = ["--time-limit", str(a_limit(case))]
+    shared = ["problem.json", "--objective", objective, *limit, *words]
+    as_json = case.rng.random() < 0.8
+    ran = case.run(
+        "solve", *shared, "-o", "out", *["--json"] * as_json,
+        codes=(*CODES, 2) if restricted else CODES, cores=workers,
+    )  # fmt: skip
+    path = case.folder / "out" / "result.json"
+    if ran.code not in CODES or not case.expect(path.exists(), "no result.json"):
+        return
+    result = load(path)
+    judged = truth_of(case, document, objective)
+    schedule = schedule_in(case.folder / "out" / "schedule.json")
+    case.expect((schedule is None) == (result["value"] is None), "schedule.json without a value")
+    case.violations += false_claims(judged, result, schedule, ran.code, restricted=restricted)
+    if as_json:
+        case.expect(ran.json() == result, "--json prints another document than result.json")
+    else:
+        printed(case, ran.out, result)
+
+
+def printed(case: Case, text: str, result: dict[str, Any]) -> None:
+    """Hold the table's sentences against the result object."""
+    fields = dict(re.findall(r"^(\S[\w ]*?)  +(.*?)\s*$", text, re.MULTILINE))
+    case.expect(fields.get("status") == result["status"], f"prints status {fields.get('status')}")
+    if result["value"] is not None:
+        shown = re.sub(r"\D.*", "", fields.get(result["objective"], "").replace(",", ""))
+        case.expect(shown == str(result["value"]), f"prints {result['objective']} {shown}")
+    shares = re.findall(r"(-?)\d[\d.]* % (shorter|better|less|faster)", text)
+    case.expect(all(sign == "" for sign, _ in shares), f"prints a negative gain: {shares}")
+    case.expect("gap -" not in text.replace("gap -  ", ""), "prints a negative gap")

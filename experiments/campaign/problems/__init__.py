@@ -1,0 +1,30 @@
+"""Random problems, a module per family; a new capability adds one and its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from campaign.problems import big, medium, tiny
+
+Document = dict[str, Any]
+
+PROBLEMS: dict[str, Callable[[Random], Document]] = {
+    "chain": tiny.chain,
+    "chunks": tiny.chunks,
+    "routes": tiny.routes,
+    "zero": tiny.zero,
+    "zero-chunks": tiny.zero_chunks,
+    "tight": tiny.tight,
+    "overlap": tiny.overlap,
+    "scaled": big.scaled,
+    "huge": big.huge,
+    "uniform": medium.uniform,
+    "uneven": medium.uneven,
+    "two-ways": medium.two_ways,
+}
+"""The name of a family -> its problems."""
+
+TINY = ("chain", "chunks", "routes", "zero", "zero-chunks", "tight", "overlap")
+"""Families that the exact oracle solves within seconds."""

@@ -1,0 +1,104 @@
+"""Problems of at most some 30 ops, whose optimum the exact oracle finds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from campaign.problems import draw
+
+POSITIVE = (1, 1, 2, 3, 4, 6)
+ZEROS = (0, 0, 0, 1, 2, 3)
+
+
+def _sizes(rng: Random, stages: int) -> int:
+    """Microbatches such that the oracle is fast."""
+    return rng.randint(1, max(1, min(4, 8 // stages)))
+
+
+def chain(rng: Random) -> dict[str, Any]:
+    """One stage per device."""
+    count = rng.randint(1, 3)
+    stages = [draw.stage(rng, d, POSITIVE) for d in draw.homes(rng, count, count)]
+    draw.holdings(rng, stages)
+    return draw.problem(rng, stages, count, _sizes(rng, count), slack=rng.choice([0.4, 0.7, 1]))
+
+
+def chunks(rng: Random) -> dict[str, Any]:
+    """Several stages on a device, in a loop, a V or anywhere; devices without stages."""
+    count, number = rng.choice([(1, 2), (2, 3), (2, 4), (3, 4), (1, 3)])
+    stages = [draw.stage(rng, d, POSITIVE) for d in draw.homes(rng, count, number)]
+    draw.holdings(rng, stages)
+    idle = rng.choice([0, 0, 1])
+    return draw.problem(rng, stages, count + idle, _sizes(rng, number))
+
+
+def routes(rng: Random) -> dict[str, Any]:
+    """Two routes over the same devices, in one or in opposite directions."""
+    count = rng.randint(1, 2)
+    there = list(range(count))
+    back = rng.choice([there, there[::-1]])
+    stages = [draw.stage(rng, d, POSITIVE) for d in there + back]
+    draw.holdings(rng, stages)
+    document = draw.problem(rng, stages, count, 2)
+    del document["microbatches"]
+    document.pop("comm", None)
+    ids = list(range(2 * count))
+    if rng.random() < 0.5:
+        rng.shuffle(ids)
+    parts = [ids[:count], ids[count:]]
+    for number, device in zip(parts[0] + parts[1], there + back, strict=True):
+        stages[number]["device"] = device
+    document["routes"] = [{"stages": part, "microbatches": rng.randint(1, 2)} for part in parts]
+    if rng.random() < 0.5:
+        document["comm"] = {"default": rng.choice([0, 1, 3])}
+    return document
+
+
+def zero(rng: Random) -> dict[str, Any]:
+    """A chain in which many times are 0."""
+    count = rng.randint(1, 3)
+    stages = [draw.stage(rng, d, ZEROS) for d in range(count)]
+    draw.holdings(rng, stages)
+    return draw.problem(
+        rng, stages, count, _sizes(rng, count), slack=rng.choice([0.3, 0.6, 1]), delays=(0, 0, 1, 2)
+    )
+
+
+def zero_chunks(rng: Random) -> dict[str, Any]:
+    """Several stages per device, many times 0 (some stages nothing but 0), little memory."""
+    count, number = rng.choice([(1, 2), (1, 3), (2, 3), (2, 4)])
+    stages = [draw.stage(rng, d, ZEROS) for d in draw.homes(rng, count, number)]
+    for entry in stages:
+        if rng.random() < 0.2:
+            entry |= {"F": 0, "B": 0, "W": 0}
+            entry.pop("BW", None)
+    draw.holdings(rng, stages)
+    return draw.problem(
+        rng, stages, count, _sizes(rng, number), slack=rng.choice([0.3, 0.5, 0.8]), delays=(0, 0, 1)
+    )
+
+
+def tight(rng: Random) -> dict[str, Any]:
+    """Memory at, just below or just above what one microbatch takes; static up to the brim."""
+    document = rng.choice([chain, chunks])(rng)
+    for number, device in enumerate(document["devices"]):
+        held = [
+            max(s.get("held_after_F", 0), s.get("held_after_B", 0))
+            for s in document["stages"]
+            if s["device"] == number
+        ]
+        static = device.get("static", 0)
+        if rng.random() < 0.7:
+            one = rng.choice([sum(held), max(held, default=0)])
+            device["memory"] = max(0, static + one + rng.choice([-1, 0, 0, 1, 1, 2]))
+    return document
+
+
+def overlap(rng: Random) -> dict[str, Any]:
+    """F and BW in pairs, from a great gain to a loss."""
+    document = rng.choice([chain, chunks, routes])(rng)
+    document["overlap"] = {"FB": rng.choice([[1, 2], [2, 3], [4, 5], [1, 1], [9, 8], [1, 100]])}
+    for entry in document["stages"]:  # a pair of no length would wait for itself
+        entry["backward"] = rng.choice(["either", "fused", "fused"])
+    return document
