@@ -54,6 +54,12 @@ def holdings(problem: Problem) -> list[Holding]:
     ]
 
 
+def passes_in_an_instant(problem: Problem, stage: int) -> bool:
+    """Whether F, everything after it and the backward of a stage may take no time at all."""
+    data = problem.stages[stage]
+    return data.F == data.shortest_backward == round_trip(problem, stage) == 0
+
+
 def certain_holdings(problem: Problem) -> list[Holding]:
     """Holdings that no schedule can make vanish: the ones to prove bounds from.
 
@@ -63,7 +69,7 @@ def certain_holdings(problem: Problem) -> list[Holding]:
     result = []
     for number, (stage, holding) in enumerate(zip(problem.stages, holdings(problem), strict=True)):
         activation, excess = holding
-        if stage.F == stage.shortest_backward == round_trip(problem, number) == 0:
+        if passes_in_an_instant(problem, number):
             activation = 0
             excess = 0 if stage.may_fuse else stage.held_after_B
         if stage.B == stage.W == 0:

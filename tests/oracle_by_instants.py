@@ -1,8 +1,8 @@
 """The optimum of a tiny problem by the contract's words alone: memory at every instant.
 
-It reads a problem's document and shares no code with pipesat. A Boolean per op and start time;
-memory is added up at every instant from what has started and ended by then, so ops of length zero
-need no rule of their own.
+It reads a problem's document and shares no code with pipesat. A Boolean per op and time says that
+the op has started by then; memory is added up at every instant from what has started and ended, so
+ops of length zero need no rule of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Model:
         self.routes = [(route["stages"], route["microbatches"]) for route in routes]
         self.devices = document["devices"]
         self.comm = document.get("comm", {})
-        self.at: dict[_Op, list[cp_model.IntVar]] = {}
+        self.begun: dict[_Op, list[cp_model.IntVar]] = {}
         for stages, microbatches in self.routes:
             for s in stages:
                 for m in range(microbatches):
@@ -40,8 +40,11 @@ class _Model:
         data, cp = self.stages[s], self.cp
         for kind in ("F", "B", "W", "BW"):
             last = self.horizon - data[kind]
-            self.at[kind, s, m] = [cp.new_bool_var("") for _ in range(last + 1)]
-        runs = {kind: sum(self.at[kind, s, m]) for kind in ("F", "B", "W", "BW")}
+            begun = [cp.new_bool_var("") for _ in range(last + 1)]
+            for earlier, later in pairwise(begun):
+                cp.add_implication(earlier, later)
+            self.begun[kind, s, m] = begun
+        runs = {kind: self.started((kind, s, m), self.horizon) for kind in ("F", "B", "W", "BW")}
         cp.add(runs["F"] == 1)
         cp.add(runs["B"] + runs["BW"] == 1)
         cp.add(runs["W"] == runs["B"])
@@ -50,7 +53,8 @@ class _Model:
 
     def started(self, op: _Op, t: int) -> cp_model.LinearExprT:
         """1 if the op has started at or before t."""
-        return sum(self.at[op][: t + 1]) if t >= 0 else 0
+        begun = self.begun[op]
+        return begun[min(t, len(begun) - 1)] if begun and t >= 0 else 0
 
     def ended(self, op: _Op, t: int) -> cp_model.LinearExprT:
         """1 if the op has ended at or before t."""
@@ -72,7 +76,7 @@ class _Model:
                 for t in range(self.horizon + 1):
                     self._wait(stages, m, t)
         for d, device in enumerate(self.devices):
-            ops = [op for op in self.at if self.stages[op[1]]["device"] == d]
+            ops = [op for op in self.begun if self.stages[op[1]]["device"] == d]
             for t in range(self.horizon + 1):
                 self._run_one(ops, t)
                 if device.get("memory") is not None:
@@ -102,7 +106,7 @@ class _Model:
         through = sum(self.started(op, t - 1) - self.ended(op, t) for op in ops if self._lasts(op))
         for op in ops:
             if not self._lasts(op):
-                cp.add(self.at[op][t] + through <= 1)
+                cp.add(self.started(op, t) - self.started(op, t - 1) + through <= 1)
 
     def _lasts(self, op: _Op) -> int:
         return int(self.stages[op[1]][op[0]])
@@ -123,17 +127,24 @@ class _Model:
         value = cp.new_int_var(0, self.horizon, "")
         for d in range(len(self.devices)):
             origin = cp.new_int_var(0, self.horizon if objective == "span" else 0, "")
-            for op, at in self.at.items():
+            for op, begun in self.begun.items():
                 if self.stages[op[1]]["device"] != d:
                     continue
-                for t, here in enumerate(at):
-                    cp.add(value >= t + self._lasts(op) - origin).only_enforce_if(here)
-                    cp.add(origin <= t).only_enforce_if(here)
+                for t, here in enumerate(begun):
+                    if objective == "span":
+                        cp.add(origin <= t).only_enforce_if(here)
+                    now = [here, ~begun[t - 1]] if t else [here]
+                    cp.add(value >= t + self._lasts(op) - origin).only_enforce_if(now)
         return value
 
 
-def optimum(document: Mapping[str, Any], objective: str = "makespan") -> int | None:
-    """Return the least makespan or span, or ``None`` if no schedule is valid."""
+def optimum(
+    document: Mapping[str, Any], objective: str = "makespan", at_most: int | None = None
+) -> int | None:
+    """Return the least makespan or span, or ``None`` if no schedule is valid.
+
+    With ``at_most``, the least that is no more than that; a small one makes for a small model.
+    """
     stages = [_with_defaults(stage) for stage in document["stages"]]
     counts = dict.fromkeys(range(len(stages)), document.get("microbatches"))
     for route in document.get("routes", []):
@@ -141,13 +152,18 @@ def optimum(document: Mapping[str, Any], objective: str = "makespan") -> int | N
     comm = document.get("comm", {})
     delays = [comm.get("default", 0)] + [e.get(x, 0) for e in comm.get("edges", []) for x in "FB"]
     way = 2 * max(delays)
-    one_by_one = sum(
+    longest = sum(
         counts[s] * (x["F"] + max(x["B"] + x["W"], x["BW"]) + way) for s, x in enumerate(stages)
     )
-    windows = len(document["devices"]) if objective == "span" else 1
-    model = _Model(document, windows * one_by_one)
+    if at_most is not None:
+        longest = min(longest, at_most)
+    windows = len(document["devices"])  # one device's may begin when another's has ended
+    horizon = windows * (longest + max(delays)) if objective == "span" else longest
+    model = _Model(document, horizon)
     model.constrain()
-    model.cp.minimize(model.value(objective))
+    value = model.value(objective)
+    model.cp.add(value <= longest)
+    model.cp.minimize(value)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     status = solver.solve(model.cp)

@@ -11,7 +11,9 @@ from pipesat.checker import check
 from pipesat.errors import Infeasible
 from pipesat.feasibility import preflight, smallest_capacities, sure_order
 from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.schedule import Objective
 from pipesat.timing import time_order
+from pipesat.workflows import solve
 from tests.oracle_by_instants import optimum
 from tests.problems import chain
 from tests.zero_lengths import random_document
@@ -96,3 +98,40 @@ def test_feasible_exactly_if_one_microbatch_of_each_route_passes(seed: int) -> N
 def test_sure_order_runs_one_microbatch_after_the_other() -> None:
     rows = sure_order(chain(2, 2, cap=1))
     assert [str(op) for op in rows[0]] == ["0F0", "0BW0", "0F1", "0BW1"]
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("seed", range(24))
+def test_value_bound_and_feasibility_agree_with_the_oracle(seed: int, objective: Objective) -> None:
+    document = random_document(Random(1000 + seed))
+    problem = parse_problem(document)
+    result = solve(problem, objective=objective, time_limit=20, deterministic=True)
+    if result.status == "infeasible":
+        assert optimum(document, objective) is None
+        return
+    assert result.status == "optimal"
+    assert result.schedule is not None
+    assert result.lower_bound is not None
+    assert check(problem, result.schedule) == []
+    value = result.schedule.value(objective)
+    assert result.lower_bound.value == value == optimum(document, objective, at_most=value)
+
+
+def test_a_zero_length_forward_shares_the_instant_of_another_microbatch_s_backward() -> None:
+    # Two chunks on a device that holds 7 of microbatch 0 already; F of microbatch 1 takes 7 more
+    # while the last of microbatch 0's zero-length backwards frees 7. By order 19, by instants 18:
+    # the load of device 0 is 2 (1 + 0 + 2 + 3 + 0 + 3) = 18.
+    stages = [
+        {"device": 0, "F": 1, "B": 0, "W": 2, "held_after_F": 7, "backward": "either"},
+        {"device": 1, "F": 1, "B": 0, "W": 4, "held_after_F": 7, "held_after_B": 11},
+        {"device": 0, "F": 3, "B": 0, "W": 3, "held_after_B": 3, "backward": "split"},
+    ]
+    document = {
+        "format": FORMAT,
+        "microbatches": 2,
+        "devices": [{"memory": 15}, {}],
+        "stages": [stages[0], stages[1] | {"backward": "split"}, stages[2]],
+    }
+    result = solve(parse_problem(document), time_limit=20, deterministic=True)
+    assert result.schedule is not None
+    assert (result.status, result.schedule.makespan) == ("optimal", 18)

@@ -33,7 +33,7 @@ def random_document(rng: Random, *, zeros: bool = True) -> dict[str, Any]:
         stage |= {"held_after_F": rng.randint(0, 4), "held_after_B": rng.randint(0, 6)}
         stages.append(stage)
     rng.shuffle(stages)
-    scale = rng.choice([1, 1, 1, 2, 6])
+    scale = rng.choice([1, 1, 1, 2, 3])
     for stage in stages:
         stage |= {key: scale * stage[key] for key in ("F", "B", "W", "BW") if key in stage}
     document: dict[str, Any] = {"format": FORMAT, "stages": stages}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from pipesat.feasibility import certain_holdings, holdings
 from pipesat.ops import Item, Kind, Op
 from pipesat.problem import Problem
 from pipesat.schedule import Objective, Order
@@ -89,12 +88,8 @@ def build_model(
 
 
 def model_is_exact(problem: Problem) -> bool:
-    """Whether the model's bound holds for the problem.
-
-    It does not model overlapped pairs, and it counts memory by order, which is more than a schedule
-    needs where ops of length zero let a microbatch pass in one instant.
-    """
-    return problem.overlap is None and certain_holdings(problem) == holdings(problem)
+    """Whether the model's bound holds for the problem: it does not model overlapped pairs."""
+    return problem.overlap is None
 
 
 def _kind(task: Task, split: bool) -> Kind:

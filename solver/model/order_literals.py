@@ -5,6 +5,9 @@ of a B whose held_after_B exceeds its held_after_F. For each such event, every o
 device is before it or after it; one linear inequality adds up what those before it have taken and
 freed. Microbatch order and data flow decide most pairs beforehand; the rest get a literal each, in
 chains (if an op is before the event, so are its predecessors).
+
+Memory counts at instants. An op and an event that may both have length zero can share one; the op
+then counts as before, whichever waits for the other: the inequality is that of the instant's end.
 """
 
 from __future__ import annotations
@@ -60,6 +63,8 @@ def _bound_at(
             if f is not event:
                 held.add(changes["F"], before(f, event))
             if b is event:
+                if split is not False:
+                    held.add(changes["W"], before(v.tasks["W"][stage][m], event))
                 continue
             b_before = before(b, event)
             held.add(changes["BW"], b_before)
@@ -71,7 +76,11 @@ def _bound_at(
 
 
 class _Before:
-    """``before(x, event)``: x ends before the event starts, or else x starts after it."""
+    """``before(x, event)``: x ends by the start of the event, or else x ends after it.
+
+    Ops on one device do not overlap, so in the second case x starts by the end of the event or
+    later, unless both have length zero.
+    """
 
     def __init__(self, v: Variables, device: int) -> None:
         self.v = v
@@ -79,12 +88,14 @@ class _Before:
         self.position = {s: i for i, s in enumerate(v.problem.stages_on[device])}
 
     def __call__(self, x: Task, event: Task) -> Literal:
+        if x is event:
+            return True
         key = (id(x), id(event))
         if key not in self.known:
             fixed = self._fixed(x, event)
             answer: Literal = self._literal(x, event) if fixed is None else fixed
             self.known[key] = answer
-            if x.present is True and not isinstance(answer, bool):
+            if x.present is True and not (isinstance(answer, bool) or self._share(x, event)):
                 self.known[id(event), id(x)] = cast(Literal, ~answer)
         return self.known[key]
 
@@ -92,7 +103,20 @@ class _Before:
         """What microbatch order and data flow say."""
         if self._precedes(x, event):
             return True if x.present is True else None
-        return False if self._precedes(event, x) else None
+        return False if self._precedes(event, x) and not self._share(x, event) else None
+
+    def _share(self, x: Task, y: Task) -> bool:
+        """Whether both may have length zero, and so run in one instant."""
+        return self._may_take_no_time(x) and self._may_take_no_time(y)
+
+    def _may_take_no_time(self, x: Task) -> bool:
+        duration = self.v.times.duration
+        if x.phase != "B":
+            return not duration[x.phase][x.stage]
+        split = self.v.split[x.stage][x.microbatch]
+        lengths = [duration["B"][x.stage]] * (split is not False)
+        lengths += [duration["BW"][x.stage]] * (split is not True)
+        return not all(lengths)
 
     def _precedes(self, x: Task, y: Task) -> bool:
         """Whether x is before y in every schedule (if both exist)."""
@@ -116,7 +140,8 @@ class _Before:
         before = v.cp.new_bool_var("")
         v.cp.add(x.end <= event.start).only_enforce_if(before)
         if x.present is True:
-            v.cp.add(event.end <= x.start).only_enforce_if(~before)
+            after = event.start < x.end if self._share(x, event) else event.end <= x.start
+            v.cp.add(after).only_enforce_if(~before)
         else:
             v.cp.add_implication(before, x.present)
         if x.microbatch and x.present is True:

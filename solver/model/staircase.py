@@ -7,20 +7,24 @@ weight gradients have ended. With a = held_after_F and w = held_after_B <= a, fo
 
 The pairs (j, b) that fit form a staircase: for each j a least b, falling as j grows. Forward k
 waits for the two ops of one chosen stair; whatever the choice, it waits for the lowest of each.
+
+That forward k has no backward before it holds unless all its way takes no time; memory counts at
+instants, and such a forward may share one with its own backward. Order literals know that case.
 """
 
 from __future__ import annotations
 
 from ortools.sat.python.cp_model import IntVar
 
+from pipesat.feasibility import passes_in_an_instant
 from pipesat.problem import Problem
 from pipesat.solver.model.variables import Variables, splits
 
 
 def staircase_applies(problem: Problem, device: int) -> bool:
-    """One stage, a fixed backward mode, and no memory taken at the start of B."""
+    """One stage whose way takes time, a fixed backward mode, no memory taken at the start of B."""
     stages = problem.stages_on[device]
-    if len(stages) != 1:
+    if len(stages) != 1 or passes_in_an_instant(problem, stages[0]):
         return False
     stage = problem.stages[stages[0]]
     mode = splits(stage)
