@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -233,21 +233,24 @@ def with_ratios(rows: Iterable[Row], result: Result) -> list[Row]:
 
 
 def compare_placements(
-    problem: Problem, solve_one: Callable[[str, Problem], Result]
+    problem: Problem, solve_one: Callable[[str, Problem], Result], layers: Sequence[int] = ()
 ) -> Iterator[Comparison]:
     """Yield the comparison of a chain, then of its layers in each other placement.
 
-    ``solve_one`` is handed a placement's name and problem. The rows' ratios to the best are within
-    their placement: :func:`against_best` relates all of them.
+    ``solve_one`` is handed a placement's name and problem; ``layers`` states of how many equal
+    layers the stages are made. The rows' ratios to the best are within their placement:
+    :func:`against_best` relates all of them.
 
     Raises
     ------
     NotApplicable
         Unless every device holds exactly one stage of one route.
+    BadInput
+        If nobody states that the stages divide, or they do not.
     """
     from pipesat.other_placements import same_layers_elsewhere
 
-    for name, placed in same_layers_elsewhere(problem).items():
+    for name, placed in same_layers_elsewhere(problem, layers).items():
         yield comparison_of(solve_one(name, placed), name)
 
 

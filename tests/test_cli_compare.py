@@ -187,7 +187,7 @@ def test_no_text_is_ever_cut(lines: list[list[str]], width: int) -> None:
 
 
 def test_placements_carry_their_names(cli: Run, save: Any) -> None:
-    options = ("--placements", "--time-limit", 2, "--workers", 1)
+    options = ("--placements", "--layers", 2, "--time-limit", 2, "--workers", 1)
     outcome = cli("compare", save(chain(2, 4, F=2, B=2, W=2, held=(2, 2))), *options, "--json")
     assert outcome.code == 0
     found = [row["placement"] for row in outcome.json if row["name"] == "solver"]
@@ -214,10 +214,13 @@ def test_placements_in_text_state_their_basis(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     path = save(chain(2, 4, F=2, B=2, W=2, held=(2, 2), cap=4))
-    text = cli("compare", path, "--placements", "--time-limit", 1, "--workers", 1).out
+    text = cli(
+        "compare", path, "--placements", "--layers", 2, "--time-limit", 1, "--workers", 1
+    ).out
     assert max(map(len, text.splitlines())) <= 80
     flat = re.sub(r"\s+", " ", text)
     assert "basis: same layers, devices, memory per device, link delays and microbatches" in flat
+    assert "as --layers states, every stage is made of 2 equal layers" in flat
     for placement in ("chain", "loop v=2", "vee", "bidirectional"):
         assert re.search(rf"^solver +{placement} ", text, re.MULTILINE)
         assert f"solver ({placement}): " in flat
@@ -229,7 +232,7 @@ def test_placements_in_text_state_their_basis(
 def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     path = save(chain(2, 1))  # one microbatch: no two directions
-    outcome = cli("compare", path, "--placements", "--time-limit", 2, "-o", out)
+    outcome = cli("compare", path, "--placements", "--layers", "3,2", "--time-limit", 2, "-o", out)
     assert outcome.code == 0
     assert {folder.name for folder in out.iterdir()} == {"chain", "loop-v2", "vee"}
     for folder in out.iterdir():
@@ -240,9 +243,28 @@ def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> Non
 
 
 def test_placements_start_from_a_chain(cli: Run, save: Any) -> None:
-    outcome = cli("compare", save(vee(2, 2)), "--placements")
+    outcome = cli("compare", save(vee(2, 2)), "--placements", "--layers", 2)
     assert (outcome.code, outcome.out) == (2, "")
     assert "one stage per device" in outcome.err
+
+
+def test_no_stage_is_cut_that_may_not_divide(cli: Run, save: Any, tmp_path: Path) -> None:
+    """A head of 706 on one of two devices takes 32 x 706 in any placement: it has no half."""
+    head = chain(2, 32)
+    head.document["stages"][1].update({"F": 353, "B": 300, "W": 53})
+    path, out = save(head), tmp_path / "out"
+    for options, words in (
+        (["--placements"], ["--placements", "--layers N", "pipesat plan LAYERS --placement any"]),
+        (["--placements", "--layers", "4,1"], ["--layers", "stage 1", "got 1"]),
+        (["--placements", "--layers", "4,2,2"], ["--layers", "3 numbers, expected 2"]),
+        (["--placements", "--layers", "some"], ["--layers", "'some'"]),
+        (["--layers", "4"], ["--layers", "--placements"]),
+    ):
+        outcome = cli("compare", path, *options, "-o", out)
+        assert (outcome.code, outcome.out) == (2, "")
+        (line,) = outcome.err.splitlines()
+        assert [word for word in words if word not in line] == []
+        assert not out.exists() or not [*out.iterdir()]
 
 
 # baseline --list, and why a baseline does not apply

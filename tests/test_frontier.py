@@ -448,7 +448,8 @@ def test_the_table_fits_the_terminal(
     cli: Run, save: Save, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    outcome = cli("frontier", save(chain(2, 3)), "--points", 3, "--placements", "chain,vee")
+    outcome = cli("frontier", save(chain(2, 3)), "--points", 3, "--placements", "chain,vee",
+                  "--layers", 2)  # fmt: skip
     assert outcome.code == 0
     assert max(map(len, outcome.out.splitlines())) <= width
     assert "unlimited" in outcome.out
@@ -499,6 +500,18 @@ def test_other_placements_need_a_chain(cli: Run, save: Save) -> None:
     outcome = cli("frontier", save(vee(2, 3)), "--placements", "chain")
     assert outcome.code == 2
     assert "one stage per device" in outcome.err
+
+
+def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
+    outcome = cli("frontier", save(chain(2, 3)), "--placements", "chain,vee")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "pipesat plan LAYERS --placement any" in outcome.err
+    whole = cli("frontier", save(chain(2, 3)), "--placements", "chain,bidirectional",
+                "--points", 2, "--json", "--time-limit", 5)  # fmt: skip
+    assert [curve["placement"] for curve in whole.json["curves"]] == ["chain", "bidirectional"]
+    stated = cli("frontier", save(chain(2, 3)), "--placements", "vee", "--layers", 2,
+                 "--points", 2, "--json", "--time-limit", 5)  # fmt: skip
+    assert stated.json["layers"] == [2]
 
 
 def test_a_folder_that_cannot_be_written(cli: Run, save: Save, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ UNEVEN = parse_problem(
 
 
 def test_a_stage_is_cut_in_two() -> None:
-    placed = same_layers_elsewhere(UNEVEN)
+    placed = same_layers_elsewhere(UNEVEN, [2])
     assert list(placed) == ["chain", "loop v=2", "vee", "bidirectional"]
     assert placed["chain"] is UNEVEN
     loop = placed["loop v=2"]
@@ -190,7 +190,7 @@ def test_a_stage_is_cut_in_two() -> None:
 
 
 def test_links_are_those_of_the_chain() -> None:
-    placed = same_layers_elsewhere(UNEVEN)
+    placed = same_layers_elsewhere(UNEVEN, [2])
     there = Link(3, 2)
     for hops, name in (([(0, 1), (1, 2), (2, 3)], "loop v=2"), ([(0, 1), (2, 3)], "vee")):
         assert dict(placed[name].links) == dict.fromkeys(hops, there)
@@ -200,7 +200,7 @@ def test_links_are_those_of_the_chain() -> None:
 def test_the_way_back_round_takes_the_slowest_links_delay() -> None:
     edges = [{"src": 0, "dst": 1, "F": 1, "B": 5}, {"src": 1, "dst": 2, "F": 4, "B": 2}]
     problem = parse_problem(document(chain(3, 2), comm={"default": 99, "edges": edges}))
-    placed = same_layers_elsewhere(problem)
+    placed = same_layers_elsewhere(problem, [2])
     loop = placed["loop v=2"].links  # 2 -> 3 goes from the last device to the first
     assert [both_ways(loop[s, s + 1]) for s in range(5)] == [
         (1, 5),
@@ -220,7 +220,7 @@ def both_ways(link: Link) -> tuple[int, int]:
 
 
 def test_two_directions_hold_both_replicas() -> None:
-    both = same_layers_elsewhere(UNEVEN)["bidirectional"]
+    both = same_layers_elsewhere(UNEVEN, [2])["bidirectional"]
     assert [s.device for s in both.stages] == [1, 0, 0, 1]
     assert [s.F for s in both.stages] == [5, 2, 5, 2]
     assert [d.static for d in both.devices] == [11, 11]
@@ -231,7 +231,7 @@ def test_two_directions_hold_both_replicas() -> None:
 @given(p=st.integers(2, 5), m=st.integers(2, 4), F=st.integers(0, 9), a=st.integers(0, 9))
 def test_work_and_memory_stay_the_same(p: int, m: int, F: int, a: int) -> None:
     problem = chain(p, m, F=F, held=(a, 1), cap=7)
-    for name, placed in same_layers_elsewhere(problem).items():
+    for name, placed in same_layers_elsewhere(problem, [2]).items():
         replicas = len(placed.routes)
         work = sum(s.F * n for s, n in zip(placed.stages, placed.microbatches, strict=True))
         assert work == p * m * F
@@ -243,10 +243,47 @@ def test_work_and_memory_stay_the_same(p: int, m: int, F: int, a: int) -> None:
 
 def test_what_has_no_other_placement() -> None:
     assert list(same_layers_elsewhere(chain(1, 4))) == ["chain"]
-    assert list(same_layers_elsewhere(chain(2, 1))) == ["chain", "loop v=2", "vee"]
+    assert list(same_layers_elsewhere(chain(2, 1), [2])) == ["chain", "loop v=2", "vee"]
     with pytest.raises(NotApplicable, match="one stage per device"):
         same_layers_elsewhere(small_vee(2, 2))
 
 
+def test_stages_are_cut_only_where_somebody_says_that_they_divide() -> None:
+    with pytest.raises(BadInput, match="pipesat plan LAYERS --placement any"):
+        same_layers_elsewhere(chain(2, 2))
+    whole = same_layers_elsewhere(chain(2, 2), wanted=("chain", "bidirectional"))
+    assert list(whole) == ["chain", "bidirectional"]  # these cut nothing
+    with pytest.raises(BadInput, match="stage 1 of the route cannot be cut in two"):
+        same_layers_elsewhere(chain(2, 2), [4, 1])
+    with pytest.raises(BadInput, match="3 numbers, expected 2"):
+        same_layers_elsewhere(chain(2, 2), [2, 2, 2])
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 5, 8])
+def test_of_an_odd_number_of_layers_devices_have_equally_many(p: int) -> None:
+    """Stages of 3 layers with F 6, B 3, W 9, static 12: parts of 2 and 1, 3 layers on a device."""
+    problem = chain(p, 2, F=6, B=3, W=9, held=(3, 3))
+    devices = [{"memory": 99, "static": 12}] * p
+    problem = parse_problem(document(problem, devices=devices))
+    placed = same_layers_elsewhere(problem, [3])
+    for name in ("loop v=2", "vee"):
+        for device, stages in enumerate(placed[name].stages_on):
+            parts = [placed[name].stages[s] for s in stages]
+            assert sorted((s.F, s.B, s.W, s.held_after_F) for s in parts) == [
+                (2, 1, 3, 1), (4, 2, 6, 2),
+            ]  # fmt: skip
+            assert placed[name].devices[device].static == 12
+        pairs = zip(placed[name].stages[::2], placed[name].stages[1::2], strict=True)
+        assert all(one.F + other.F == 6 for one, other in pairs)  # each stage is cut in two
+
+
+def test_layers_per_stage_may_differ() -> None:
+    """Stages of 4 and 2 layers with F 8 and 2: parts of 4, 4 and 1, 1."""
+    stages = [{"device": 0, "F": 8, "B": 0, "W": 0}, {"device": 1, "F": 2, "B": 0, "W": 0}]
+    problem = parse_problem(document(chain(2, 2), stages=stages))
+    loop = same_layers_elsewhere(problem, [4, 2])["loop v=2"]
+    assert [stage.F for stage in loop.stages] == [4, 4, 1, 1]
+
+
 def test_types() -> None:
-    assert all(isinstance(p, Problem) for p in same_layers_elsewhere(chain(2, 2)).values())
+    assert all(isinstance(p, Problem) for p in same_layers_elsewhere(chain(2, 2), [2]).values())

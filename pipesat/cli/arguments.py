@@ -50,6 +50,14 @@ Workers: TypeAlias = Annotated[
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
 ]
+LayersPerStage: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--layers", metavar="N[,N...]", show_default="unknown",
+        help="With --placements: you state that every stage is N equal layers, or one number per "
+        "stage; a loop and a V cut between them.",
+    ),
+]  # fmt: skip
 Deterministic: TypeAlias = Annotated[
     bool,
     typer.Option(

@@ -10,6 +10,7 @@ import typer
 
 from pipesat.cli.arguments import (
     AsJson,
+    LayersPerStage,
     ObjectiveName,
     OutputFolder,
     ProblemFile,
@@ -37,15 +38,18 @@ def compare(
         bool,
         typer.Option("--placements", help="Compare with the same layers in a loop, a V, two ways."),
     ] = False,
+    layers: LayersPerStage = None,
     as_json: AsJson = False,
 ) -> None:
     """Show every applicable baseline beside the solver's answer, best first.
 
     With -o, also write what `solve` writes. With --placements, the problem has one stage per
-    device; each placement is solved within the time limit and has a folder of its own.
+    device, and --layers states that stages divide; each placement is solved within the time limit
+    and has a folder of its own. With costs per layer, use `plan --placement any`.
     """
     from pipesat.cli.comparison import print_comparison
     from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.costs import layers_per_stage, statement_of
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
     from pipesat.cli.valid import naming
@@ -56,8 +60,11 @@ def compare(
         from pipesat.workflows import against_best, compare_placements, comparison_of, solve
 
         data = read_problem(problem)
+        stated = layers_per_stage(layers, placements)
         if output is not None:
             prepare_folder(output)
+        if stated and as_json:
+            typer.echo(f"pipesat: {statement_of(stated)}", err=True)
 
         def solve_one(placement: str | None, placed: Problem) -> Result:
             if placement is not None:
@@ -80,7 +87,7 @@ def compare(
         with keeping(output):
             if placements:
                 with naming(problem):
-                    comparisons = list(compare_placements(data, solve_one))
+                    comparisons = list(compare_placements(data, solve_one, stated))
             else:
                 comparisons = [comparison_of(solve_one(None, data))]
         for comparison in comparisons:  # baselines may have changed the answer
@@ -90,7 +97,7 @@ def compare(
         print_json([asdict(row) for row in rows])
     else:
         with keeping(output):
-            print_comparison(comparisons, rows)
+            print_comparison(comparisons, rows, stated)
         if output is not None and any(c.result.schedule for c in comparisons):
             picture = output / ("*/gantt.png" if placements else "gantt.png")
             typer.echo(f"\npicture{'s' * placements}: {one_line(str(picture))}")

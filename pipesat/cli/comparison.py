@@ -9,6 +9,7 @@ import typer
 
 from pipesat.claims import percent, times
 from pipesat.cli.baseline import PLACEMENT_OF
+from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, table_lines, wrapped
 from pipesat.workflows import SOLVER_ROW, Comparison, Row
@@ -18,15 +19,18 @@ if TYPE_CHECKING:
     from pipesat.schedule import Objective
 
 BASIS = (
-    "basis: same layers, devices, memory per device, link delays and microbatches. loop v=2 and "
-    "vee cut every stage in two equal parts (of odd amounts the first takes the odd unit); static "
+    "basis: same layers, devices, memory per device, link delays and microbatches; {stated}. "
+    "loop v=2 and vee cut each in two between layers (of an odd number, one part has a layer more; "
+    "where a part's share of an amount is no whole number, the first takes what is over); static "
     "memory goes with its layers; the hop from the last device to the first takes the slowest "
     "link's delay. bidirectional has two replicas of every layer, with the static memory of both, "
     "and half of the microbatches in each direction."
 )
 
 
-def print_comparison(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> None:
+def print_comparison(
+    comparisons: Sequence[Comparison], rows: Sequence[Row], layers: Sequence[int] = ()
+) -> None:
     """Print the rows of all comparisons, the best valid one first; nothing is cut or wrapped."""
     from pipesat.cli.console import stdout
 
@@ -41,7 +45,7 @@ def print_comparison(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> 
     for text in (*_notes(comparisons), *_left_out(comparisons, rows)):
         typer.echo(wrapped(text, width))
     if len(comparisons) > 1:
-        typer.echo(wrapped(BASIS, width))
+        typer.echo(wrapped(BASIS.format(stated=statement_of(layers)), width))
 
 
 def _title(problem: Problem, objective: Objective) -> str:

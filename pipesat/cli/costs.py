@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pipesat.errors import BadInput
 from pipesat.new_problem import costs_of as from_numbers
@@ -42,6 +42,32 @@ def ratio(option: str, text: str) -> tuple[int, int]:
     if match is None:
         raise BadInput("expected NUM/DEN, as in 3/4", where=option, value=text)
     return int(match[1]), int(match[2])
+
+
+def layers_per_stage(text: str | None, placements: object) -> list[int]:
+    """Read ``--layers`` beside ``--placements``; empty if it is not given.
+
+    Raises
+    ------
+    BadInput
+        If it is unreadable, or nothing asks for other placements.
+    """
+    if text is None:
+        return []
+    if not placements:
+        raise BadInput("says how --placements may cut the stages, which is not given",
+                       where="--layers", value=text)  # fmt: skip
+    values = numbers("--layers", text)
+    return [values] if isinstance(values, int) else values
+
+
+def statement_of(layers: Sequence[int]) -> str:
+    """What ``--layers`` states, to be repeated with every result that rests on it."""
+    equal = len(set(layers)) == 1
+    made = f"every stage is made of {layers[0]} equal layers" if equal else (
+        f"the stages are made of {', '.join(map(str, layers))} layers, equal within a stage"
+    )  # fmt: skip
+    return f"as --layers states, {made}"
 
 
 def costs_of(options: Mapping[str, str | None], layers: int | None, stages: int) -> list[Costs]:

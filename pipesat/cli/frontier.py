@@ -11,6 +11,7 @@ import typer
 
 from pipesat.cli.arguments import (
     AsJson,
+    LayersPerStage,
     ObjectiveName,
     OutputFolder,
     ProblemFile,
@@ -54,6 +55,7 @@ def frontier(
             show_default="as in the file",
         ),
     ] = None,
+    layers: LayersPerStage = None,
     time_limit: TimeLimit = 600.0,
     workers: Workers = None,
     seed: Seed = 0,
@@ -70,6 +72,7 @@ def frontier(
     per cap into DIR. Ctrl-C keeps the curve so far.
     """
     from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.costs import layers_per_stage
     from pipesat.cli.frontier_report import print_frontier
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
@@ -84,12 +87,13 @@ def frontier(
         from pipesat.frontier.trace import trace
 
         data = read_problem(problem)
+        stated = layers_per_stage(layers, placements)
         with naming(problem):
-            placed = _placed(data, placements)
+            placed = _placed(data, placements, stated)
         given = None if caps is None else caps_of("--caps", caps)
         chosen = {
-            name: None if given is None else readable_caps(layers, given, "--caps")
-            for name, layers in placed.items()
+            name: None if given is None else readable_caps(one, given, "--caps")
+            for name, one in placed.items()
         }
         if output is not None:
             prepare_folder(output)
@@ -105,13 +109,14 @@ def frontier(
             )
             curves = _curves(placed, chosen, one, time_limit, interrupts.stop)
         about = {"seed": seed, "workers": workers, "versions": versions()}
+        basis: dict[str, list[int]] = {"layers": stated} if stated else {}
         if output is not None:
-            write_frontier(output, curves, **about)
+            write_frontier(output, curves, **about, **basis)
     with keeping(output):
         if as_json:
-            print_json(document(curves, output, **about))
+            print_json(document(curves, output, **about, **basis))
         else:
-            print_frontier(curves, output)
+            print_frontier(curves, output, stated)
     refuse_contradictions(
         [text for f in curves.values() for text in f.curve.contradictions], output
     )
@@ -136,7 +141,9 @@ def _curves(
     return curves
 
 
-def _placed(problem: Problem, names: str | None) -> dict[str | None, Problem]:
+def _placed(
+    problem: Problem, names: str | None, layers: Sequence[int]
+) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
     from pipesat.errors import BadInput
     from pipesat.other_placements import same_layers_elsewhere
@@ -145,7 +152,7 @@ def _placed(problem: Problem, names: str | None) -> dict[str | None, Problem]:
         return {None: problem}
     words = list(dict.fromkeys(word.strip() for word in names.split(",")))
     _known(words, names)
-    found = same_layers_elsewhere(problem)
+    found = same_layers_elsewhere(problem, layers, {_PLACEMENTS[word] for word in words})
     placed: dict[str | None, Problem] = {}
     for word in words:
         if _PLACEMENTS[word] not in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipesat.claims import as_given, excess, percent
+from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines, wrapped
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from pipesat.frontier.trace import Frontier, Row
 
 
-def print_frontier(curves: Mapping[str | None, Frontier], folder: Path | None) -> None:
+def print_frontier(
+    curves: Mapping[str | None, Frontier], folder: Path | None, layers: Sequence[int] = ()
+) -> None:
     """Print a table per curve, what was found, and the hand-written schedules beside it."""
     from pipesat.cli.console import stdout
 
@@ -37,6 +40,9 @@ def print_frontier(curves: Mapping[str | None, Frontier], folder: Path | None) -
         for text in _notes(frontier):
             typer.echo(wrapped(text, width))
         typer.echo("")
+    if layers:
+        basis = "a loop and a V cut each in two between layers"
+        typer.echo(wrapped(f"basis: {statement_of(layers)}; {basis}", width))
     if folder is not None:
         typer.echo(one_line(f"picture: {folder / 'frontier.png'}"))
 
