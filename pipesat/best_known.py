@@ -21,7 +21,8 @@ def with_hand_written(result: Result, schedules: Iterable[Schedule]) -> Result:
     Parameters
     ----------
     schedules
-        Timed for the result's objective; what breaks a rule of the problem is passed over.
+        All that there are, timed for the result's objective; what breaks a rule of the problem is
+        passed over.
 
     A proof that one of them refutes is dropped, and stands in ``contradictions``.
     """
@@ -31,7 +32,7 @@ def with_hand_written(result: Result, schedules: Iterable[Schedule]) -> Result:
     value = best.value(result.objective)
     baseline = Baseline(best.source, value)
     if result.value is not None and value >= result.value:
-        return replace(result, baseline=baseline)
+        return replace(result, baseline=baseline, baselines_left_out=False)
     bound, wrong = tenable(value, result.lower_bound)
     if result.status == "infeasible":
         wrong += (f"said to be infeasible, but {best.source} has {value}: {result.explanation}",)
@@ -44,6 +45,7 @@ def with_hand_written(result: Result, schedules: Iterable[Schedule]) -> Result:
         schedule=best,
         lower_bound=bound,
         baseline=baseline,
+        baselines_left_out=False,
         history=(*result.history, Improvement(result.wall_s, value, least, best.source)),
         explanation="; ".join(filter(None, (result.explanation, news, *wrong))),
         contradictions=(*result.contradictions, *wrong),

@@ -41,8 +41,10 @@ class Improvement(NamedTuple):
 class Result:
     """The outcome of a solve. Unknown quantities are ``None``, never 0.
 
-    ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none;
-    ``contradictions`` are proofs that a checked schedule has refuted: faults of pipesat.
+    ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none.
+    ``baselines_left_out``: the search ended before all hand-written schedules were made, so that
+    ``baseline`` is the best of some. ``contradictions`` are proofs that a checked schedule has
+    refuted: faults of pipesat.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class Result:
     history: tuple[Improvement, ...] = ()
     explanation: str = ""
     target: str | None = None
+    baselines_left_out: bool = False
     contradictions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

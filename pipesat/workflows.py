@@ -73,6 +73,7 @@ def solve(
 
     expires = time.monotonic() + time_limit
     searched = problem_for(problem, target)
+    starts = _Starts(searched, lambda: not deterministic and time.monotonic() > expires)
     result = search(
         searched,
         objective=objective,
@@ -80,13 +81,18 @@ def solve(
         workers=workers,
         seed=seed,
         deterministic=deterministic,
-        warm_starts=_starts(searched, lambda: not deterministic and time.monotonic() > expires),
+        warm_starts=starts,
         schedules=schedules,
         known_bound=known_bound,
         listener=listener,
         stop=stop,
     )
-    return replace(result, problem=problem, target=target)
+    cut = not (starts.all_made or result.standing.proven or result.status == "infeasible")
+    note = "the search ended before all hand-written schedules were made" if cut else ""
+    explanation = "; ".join(filter(None, (result.explanation, note)))
+    return replace(
+        result, problem=problem, target=target, baselines_left_out=cut, explanation=explanation
+    )
 
 
 def problem_for(problem: Problem, target: str | None) -> Problem:
@@ -285,14 +291,25 @@ def _summary(violations: list[Violation]) -> str:
     return first if len(violations) == 1 else f"{first} (and {len(violations) - 1} more)"
 
 
-def _starts(problem: Problem, give_up: Callable[[], bool]) -> Iterator[Schedule]:
-    """Yield the schedules to start from; the portfolio comes last, policy by policy."""
-    from pipesat.heuristics import BASELINES
-    from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
-    from pipesat.heuristics.list_scheduling import list_schedules
+@dataclass
+class _Starts:
+    """The schedules to start from, made one by one; the portfolio comes last, policy by policy.
 
-    for name, function in BASELINES.items():
-        if name != LIST_SCHEDULING:
-            with contextlib.suppress(NotApplicable):
-                yield function(problem)
-    yield from list_schedules(problem, give_up)
+    ``all_made`` says afterwards whether whoever took them took all, and none was given up.
+    """
+
+    problem: Problem
+    give_up: Callable[[], bool]
+    all_made: bool = False
+
+    def __iter__(self) -> Iterator[Schedule]:
+        from pipesat.heuristics import BASELINES
+        from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
+        from pipesat.heuristics.list_scheduling import list_schedules
+
+        for name, function in BASELINES.items():
+            if name != LIST_SCHEDULING:
+                with contextlib.suppress(NotApplicable):
+                    yield function(self.problem)
+        yield from list_schedules(self.problem, self.give_up)
+        self.all_made = not self.give_up()

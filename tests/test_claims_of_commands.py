@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pipesat.claims import Standing
 from pipesat.errors import Contradiction, Fault
 from pipesat.frontier.trace import Frontier
 from pipesat.problem import Problem
-from pipesat.result import Bound, Result
+from pipesat.result import Baseline, Bound, Result
 from pipesat.schedule import Objective, Schedule
 from pipesat.sweep.agreement import REFUTED, require_agreement
 from pipesat.sweep.case import run_case
@@ -193,8 +194,6 @@ def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuted(problem: Problem, **given: Any) -> Result:
         result = ended_at_once(problem, **given)
         assert result.baseline is None
-        from dataclasses import replace
-
         return replace(result, lower_bound=None, status="feasible", contradictions=("A, but B",))
 
     monkeypatch.setattr(pipesat.solver, "solve", refuted)
@@ -238,6 +237,50 @@ def test_a_frontier_that_contradicts_itself_keeps_its_schedules(
         assert cli("check", schedule.parent / "problem.json", schedule).code == 0
 
 
+PLAN = ("--devices", 3, "--microbatches", 5, "--time-limit", 1)
+
+
+def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipesat.plan.known.closed_form_bound", lambda *_: WRONG)
+    out = tmp_path / "out"
+    outcome = cli("plan", save(LAYERS), *PLAN, "-o", out)
+    told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
+    assert not re.search(r"proven optimal|gap", outcome.out)
+    written = json.loads((out / "plan.json").read_text())
+    assert [written[key] for key in ("status", "lower_bound", "gap")] == ["feasible", None, None]
+    assert cli("check", out / "problem.json", out / "schedule.json").code == 0
+
+
+def test_a_plan_that_contradicts_itself_keeps_its_schedule(
+    cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> None:
+        raise Contradiction("the plan is called the best and has 9, but another has 8")
+
+    out = tmp_path / "out"
+    assert cli("plan", save(LAYERS), *PLAN, "-o", out).code == 0
+    assert (out / "plan.json").exists()
+    monkeypatch.setattr("pipesat.plan.answer.require_consistent", refuse)
+    told(cli("plan", save(LAYERS), *PLAN, "-o", out), out, "another has 8")
+    assert not {"plan.json", "plan.png", "plan.svg"} & {path.name for path in out.iterdir()}
+    assert cli("check", out / "problem.json", out / "schedule.json").code == 0
+
+
+def test_the_best_baseline_of_some_is_not_called_the_best_of_all(
+    cli: Run, save: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_some(problem: Problem, *, warm_starts: Iterable[Schedule], **given: Any) -> Result:
+        first = next(s for s in warm_starts if not check(problem, s))
+        result = ended_at_once(problem, warm_starts=[first], **given)
+        return replace(result, baseline=Baseline(first.source, first.value(result.objective)))
+
+    assert "best baseline made in time" not in cli("solve", save(PROBLEM)).out
+    monkeypatch.setattr(pipesat.solver, "solve", of_some)
+    outcome = cli("solve", save(PROBLEM))
+    assert "best baseline made in time" in outcome.out
+    assert "the search ended before all hand-written" in " ".join(outcome.out.split())
+
+
 def test_sweep(cli: Run, save: Any, tmp_path: Path) -> None:
     spec, out = save(SWEEP, "sweep.toml"), tmp_path / "out"
     good = list(rows_of(spec))
@@ -269,8 +312,6 @@ def test_rows_of_one_problem_agree(save: Any) -> None:
 def test_a_case_with_a_refuted_proof_says_so(
     cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
     def refuted(problem: Problem, **given: Any) -> Result:
         return replace(ended_at_once(problem, **given), contradictions=("A, but B",))
 

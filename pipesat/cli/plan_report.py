@@ -26,7 +26,9 @@ _LIKE = {
 def print_plan(plan: Plan, folder: Path | None) -> None:
     """Print the stages, what is proven, and the comparison."""
     from pipesat.cli.console import stdout
+    from pipesat.plan.answer import require_consistent
 
+    require_consistent(plan)
     width = stdout().width
     if plan.chosen is not None:
         for line in table_lines(*_stages(plan), width):

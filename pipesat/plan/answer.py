@@ -107,12 +107,7 @@ def answer(
 
     A proof that a checked schedule refutes is dropped, and all others with it; the schedules stay.
 
-    Raises
-    ------
-    Contradiction
-        If a partition recomputes against the choice, or another candidate is better than the best.
     """
-    _require_consistent(search, rows)
     chosen, bound = search.best, search.bound
     contradictions = tuple(dict.fromkeys([*search.contradictions, *_refuted(search, rows)]))
     if contradictions:
@@ -144,8 +139,9 @@ def _all_candidates(search: Search, rows: Sequence[Row]) -> list[Candidate]:
     return [*search.candidates, *(row.candidate for row in rows if row.candidate is not None)]
 
 
-def _require_consistent(search: Search, rows: Sequence[Row]) -> None:
+def require_consistent(plan: Plan) -> None:
     """Raise ``Contradiction`` unless flags obey the choice and the best is the best."""
+    search, rows = plan.search, plan.rows
     for candidate in _all_candidates(search, rows):
         allowed = search.space.settled(candidate.shape, candidate.partition, candidate.recompute)
         if allowed != candidate.recompute:
@@ -242,6 +238,7 @@ def module_names(plan: Plan) -> list[list[str]] | None:
 
 def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any]:
     """Return ``pipesat.plan/1``, ready for JSON."""
+    require_consistent(plan)
     chosen, search = plan.chosen, plan.search
     shape = None if chosen is None else chosen.shape
     return {

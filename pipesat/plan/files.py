@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipesat.export.result_folder import write_result_folder
-from pipesat.files.atomic import write_files
+from pipesat.files.atomic import write_with_claims
 from pipesat.picture.plan import plan_pictures
 from pipesat.plan.answer import Plan, layout_text, module_names, plan_document
 
@@ -21,21 +21,32 @@ def write_plan(folder: Path, plan: Plan, log: Sequence[str]) -> str | None:
     ------
     BadInput
         If the folder cannot be written.
+    Contradiction
+        If the plan contradicts itself; then its schedule is written all the same.
     """
     path = None
     files: dict[str, bytes] = {}
     if plan.result is not None:
         path = write_result_folder(folder, plan.result, log)
-        files |= {f"plan.{kind}": data for kind, data in plan_pictures(plan).items()}
     text, names = layout_text(plan), module_names(plan)
     if text is not None:
         files["layout.txt"] = f"{text}\n".encode()
     if names is not None:
         files["module_fqns.json"] = _json_bytes(names)
-    files["plan.json"] = _json_bytes(plan_document(plan, path))
-    write_files(folder, files)
-    for stale in set(_OF_A_PLAN) - files.keys():
-        (folder / stale).unlink(missing_ok=True)  # of an earlier plan in the same folder
+    kept = set(files)
+
+    def claims() -> dict[str, bytes]:
+        made = {"plan.json": _json_bytes(plan_document(plan, path))}
+        if plan.result is not None:
+            made |= {f"plan.{kind}": data for kind, data in plan_pictures(plan).items()}
+        kept.update(made)
+        return made
+
+    try:
+        write_with_claims(folder, files, claims)
+    finally:
+        for stale in {"plan.json", *_OF_A_PLAN} - kept:
+            (folder / stale).unlink(missing_ok=True)  # of an earlier plan in the same folder
     return path
 
 
