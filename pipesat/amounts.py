@@ -9,6 +9,7 @@ from typing import Final
 from pipesat.errors import BadInput
 
 _AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]i?B|B)", re.IGNORECASE)
+MOST_BYTES: Final = 10**15
 _POWERS: Final = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -25,7 +26,10 @@ def amount(option: str, text: str) -> int:
         raise BadInput("expected an amount with its unit, as 40GiB", where=option, value=text)
     unit = match[2].upper()
     base = 1024 if "I" in unit else 1000
-    return int(Fraction(match[1]) * base ** _POWERS[unit[0]])
+    count = int(Fraction(match[1]) * base ** _POWERS[unit[0]])
+    if count > MOST_BYTES:
+        raise BadInput(f"expected at most {MOST_BYTES} bytes", where=option, value=text)
+    return count
 
 
 def amounts(option: str, text: str) -> int | list[int]:

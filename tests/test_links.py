@@ -253,10 +253,10 @@ def test_a_hundred_thousand_ops_take_seconds() -> None:
             row += [Op(rank, "B", k), Op(rank, "W", k)]
             row += [Op(rank, "F", k + ahead)] * (k + ahead < 1100)
         order.append(tuple(row))
-    began = time.monotonic()
+    began = time.process_time()  # others may have the cores
     schedule = time_with_links(problem, tuple(order), "pair")
     assert len(schedule) == 3 * 32 * 1100
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 # torch's own lowering

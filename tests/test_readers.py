@@ -5,16 +5,25 @@ Found by hand first; then mutants of valid files of every kind, fed to every com
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
+import subprocess
+import sys
+import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.cli.app import app
+from pipesat.files.atomic import write_file
+from pipesat.files.temporary import new_temporary
 from tests.conftest import Outcome, Run
 from tests.readers import (
     COMMANDS,
@@ -276,3 +285,167 @@ def test_no_memory_is_no_bug(cli: Run, world: Path, monkeypatch: pytest.MonkeyPa
     break_check(monkeypatch, MemoryError())
     outcome = cli("check", world / "problem.json", world / "schedule.json")
     assert (outcome.code, outcome.err) == (1, "pipesat: error: out of memory\n")
+
+
+# Options, before any work
+
+
+def options_of(command: Any) -> dict[str, Any]:
+    """Parameters of a command by name, with their Python types."""
+    function = inspect.unwrap(command.callback)
+    hints = typing.get_type_hints(function)
+    return {p.name: (p, str(hints.get(p.name, ""))) for p in command.params}
+
+
+def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+ALL_COMMANDS = dict(commands_of(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", ALL_COMMANDS, ids=" ".join)
+def test_every_number_has_bounds(name: tuple[str, ...]) -> None:
+    for option, hint in options_of(ALL_COMMANDS[name]).values():
+        if "int" in hint or "float" in hint:
+            bounded = option.min is not None and option.max is not None
+            assert bounded or option.callback is not None, option.opts
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "nan", "inf", "1e300", "10000001"])
+def test_seconds_have_bounds(cli: Run, world: Path, text: str) -> None:
+    outcome = cli("solve", world / "problem.json", "--time-limit", text)
+    one_bad_line(outcome, "--time-limit: got ", "expected a positive number of seconds")
+
+
+OUTPUTS = [
+    (command, position)
+    for command in COMMANDS
+    for position, word in enumerate(command.words)
+    if word == "{new}" and command.words[0] != "solve"  # its -o is a folder, which it creates
+]
+
+
+@pytest.mark.parametrize("command", [command for command, _ in OUTPUTS], ids=str)
+def test_a_place_that_cannot_be_written_is_known_before_anything_is_read(
+    cli: Run, tmp_path: Path, command: Any
+) -> None:
+    new = tmp_path / "nodir" / "x"
+    words = [word.replace("{new}", str(new)).strip("{}") for word in command.words]
+    one_bad_line(cli(*words), f"{new}: cannot write: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "timeline compare no.json no.json --png NEW",
+        "report no --png NEW",
+        "report no --svg NEW",
+        "sweep no.toml --csv NEW",
+        "problem new --devices 1 --microbatches 1 --F 1 --B 1 --W 1 -o NEW",
+        "profile -o NEW",
+    ],
+)
+def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
+    new = tmp_path / "nodir" / "x"
+    outcome = cli(*(str(new) if word == "NEW" else word for word in words.split()))
+    one_bad_line(outcome, f"{new}: cannot write: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run P S -o N --scale 2", "--scale: got 2.0, only times of --virtual can be stretched"),
+        ("run P S -o N --virtual --width 64", "--width: got 64, virtual devices wait"),
+        ("run P S -o N --virtual --model m", "--model: got 'm', expected --virtual or a model"),
+        ("run P S -o N --model m --blocks 2", "--blocks: got '2', this is of the built-in"),
+        ("run P S -o N --split even", "--split: got 'even', only a profile is cut here"),
+        ("frontier P --caps 9 --points 3", "--points: got 3, the caps are given"),
+        ("frontier P --caps 9,9", "--caps: got '9,9', 9 appears twice"),
+        ("frontier C --placements chain,chain", "--placements: got 'chain,chain', chain appears"),
+        ("plan L --devices 2 --microbatches 2 --placement loop --chunks 2 --chunks 2",
+         "--chunks: got [2, 2], 2 appears twice"),
+        ("plan L --devices 2 --microbatches 2 --bandwidth 1e-20",
+         "--bandwidth: got '1e-20', expected a number above 0"),
+        ("plan L --devices 2 --microbatches 2 --bandwidth 1/9999999999999",
+         "a transfer would take 79999999999992 time units, expected at most 10^12"),
+        ("plan L --devices 2 --microbatches 2 --bandwidth 0/1", "--bandwidth: got '0/1'"),
+        ("plan L --devices 2 --microbatches 2 --bandwidth 1/0", "--bandwidth: got '1/0'"),
+        ("plan L --devices 2 --microbatches 2 --bandwidth 1e999999999", "--bandwidth: got"),
+        ("sweep W --dry-run --csv N", "--dry-run runs no case and writes nothing"),
+        ("sweep W --dry-run --processes 1000", "--processes: got 1000, expected at most"),
+        ("solve P --deterministic --workers 4", "--workers: got 4, --deterministic runs one"),
+        ("export P S --to trace -o N --layers 2", "--layers: got '2', trace does not say"),
+        ("profile -o N --split even", "--split: got 'even', only cuts of --stages"),
+        ("profile -o N --stages 2,2", "--stages: got '2,2', 2 appears twice"),
+        ("profile -o N --model a:b --config tiny", "--config: got 'tiny', this is of the built-in"),
+        ("problem from-profile F --devices 2 --microbatches 2 --backward split --split-limit 2",
+         "--split-limit: got 2.0, it decides"),
+        ("problem from-profile F --devices 2 --microbatches 2 --reserve 999999TiB",
+         "--reserve: got '999999TiB', expected at most 1000000000000000 bytes"),
+        ("min-memory P --within 10001", "--within: got '10001', expected a share from 0 to 10000"),
+        ("risk P S --noise 101%", "--noise: got '101%', expected a share from 0 to 1"),
+    ],
+)  # fmt: skip
+def test_options_that_say_nothing_together_or_too_much(
+    cli: Run, world: Path, tmp_path: Path, words: str, message: str
+) -> None:
+    names = {
+        "P": "problem.json", "C": "chain.json", "S": "schedule.json", "L": "layers.json",
+        "W": "sweep.toml", "F": "profile.json",
+    }  # fmt: skip
+    places = {short: world / name for short, name in names.items()} | {"N": tmp_path / "new"}
+    one_bad_line(cli(*(places.get(word, word) for word in words.split())), message)
+    assert not (tmp_path / "new").exists()
+
+
+def test_more_workers_than_cores_are_refused_before_a_dry_run(
+    cli: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipesat.machine.usable_cores", lambda: 4)
+    path = sweep_of(world, tmp_path, "workers = 1", "workers = 99")
+    outcome = cli("sweep", path, "--dry-run")
+    one_bad_line(outcome, f"{path}: run.workers: got 99, expected at most the 4 cores")
+
+
+# What a killed process leaves
+
+
+def leave_behind(folder: Path, code: str) -> str:
+    """Create a temporary file in a process that then runs ``code``; return the file's name."""
+    text = (
+        "import os, pathlib, sys\n"
+        "from pipesat.files.temporary import new_temporary\n"
+        f"print(new_temporary(pathlib.Path({str(folder)!r}))[1], flush=True)\n{code}"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    return Path(done.stdout.strip()).name
+
+
+def test_the_next_write_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+    left = leave_behind(tmp_path, "os.kill(os.getpid(), 9)")
+    assert (tmp_path / left).exists()
+    write_file(tmp_path / "a", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_live_process_s_file_stays(tmp_path: Path) -> None:
+    handle, mine = new_temporary(tmp_path)
+    os.close(handle)
+    start = Path(mine).name.split(".")[2].split("-")
+    others = [
+        f".pipesat.{start[0]}-1-0.x",  # process 1 runs; when it started is not said
+        f".pipesat.{'0' * 8}-{2**31}-5.x",  # of another machine
+        ".pipesat.abc",  # whose is not said
+        f".pipesat.{start[0]}-x-1.y",
+    ]
+    for name in others:
+        (tmp_path / name).touch()
+    reused = tmp_path / f".pipesat.{start[0]}-{os.getpid()}-1.x"  # our id, but of another process
+    reused.touch()
+    write_file(tmp_path / "a", b"new")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", Path(mine).name, *others}

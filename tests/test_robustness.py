@@ -174,10 +174,10 @@ def test_a_hundred_thousand_ops_times_a_hundred_samples_take_seconds() -> None:
         for k in range(1100):
             row += [Op(rank, "B", k), Op(rank, "W", k)]
         order.append(tuple(row))
-    began = time.monotonic()
+    began = time.process_time()  # others may have the cores
     (values,) = sample_orders(problem, [tuple(order)], Noise(0.05), samples=100)
     assert values.shape == (100,)
-    assert time.monotonic() - began < 40
+    assert time.process_time() - began < 40
 
 
 # From a profile

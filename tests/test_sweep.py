@@ -416,7 +416,7 @@ def rows_so_far(folder: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def wait_until(is_so: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(is_so: Callable[[], object], seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "waited in vain"
@@ -484,7 +484,7 @@ def test_a_signal_ends_it_with_what_is_done(number: int, save: Save, tmp_path: P
     wait_until(lambda: len(list(children(process.pid))) == 2)  # the slot and its fork
     below = list(children(process.pid))
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 128 + number
     assert "stopping" in err
     assert "Traceback" not in err
@@ -503,7 +503,7 @@ def test_a_case_that_is_killed_is_a_row_and_the_next_one_runs(save: Save, tmp_pa
     wait_until(lambda: len(list(children(process.pid))) == 2)
     assert slot in children(process.pid)
     os.kill(slot, signal.SIGKILL)  # the process that watches it
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     one, two = rows_in(folder)
     assert one["status"] == two["status"] == "killed"

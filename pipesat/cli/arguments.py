@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+
+from pipesat.errors import BadInput
 
 ProblemFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="PROBLEM", help="Problem file (JSON).", show_default=False)
@@ -15,9 +16,24 @@ ProblemFile: TypeAlias = Annotated[
 ScheduleFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="SCHEDULE", help="Schedule file (JSON).", show_default=False)
 ]
+
+
+def writable(path: Path | None) -> Path | None:
+    """Refuse a file that cannot be written, before any work: the callback of every such option."""
+    from pipesat.files.atomic import require_writable
+
+    if path is not None:
+        require_writable(path)
+    return path
+
+
 OutputFile: TypeAlias = Annotated[
-    Path, typer.Option("-o", "--output", metavar="FILE", help="File to write.", show_default=False)
-]
+    Path,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="File to write.", show_default=False,
+        callback=writable,
+    ),
+]  # fmt: skip
 OutputFolder: TypeAlias = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for all results.")
 ]
@@ -26,19 +42,31 @@ AsJson: TypeAlias = Annotated[
 ]
 
 
-def _seconds(value: float) -> float:
-    if not math.isfinite(value) or value <= 0:
-        raise typer.BadParameter(f"{value} is not a positive number of seconds")
+MOST_SECONDS = 10**7
+MOST_MICROBATCHES = 2_000_000
+"""Of the 4,000,000 ops that a problem may have, every microbatch has two."""
+MOST_CHUNKS = 16384
+MOST_AMOUNT = 10**12
+"""Of a problem file's times and memory."""
+
+
+def seconds(option: typer.CallbackParam, value: float | None) -> float | None:
+    """Refuse what is not a positive number of seconds, or more than four months."""
+    if value is not None and not 0 < value <= MOST_SECONDS:
+        raise BadInput(
+            f"expected a positive number of seconds, at most {MOST_SECONDS}",
+            where=option.opts[0], value=value,
+        )  # fmt: skip
     return value
 
 
 TimeLimit: TypeAlias = Annotated[
     float,
-    typer.Option("--time-limit", metavar="S", callback=_seconds, help="Seconds for the search."),
+    typer.Option("--time-limit", metavar="S", callback=seconds, help="Seconds for the search."),
 ]
 Timeout: TypeAlias = Annotated[
     float,
-    typer.Option("--timeout", metavar="S", callback=_seconds, help="Seconds for all processes."),
+    typer.Option("--timeout", metavar="S", callback=seconds, help="Seconds for all processes."),
 ]
 Workers: TypeAlias = Annotated[
     int | None,

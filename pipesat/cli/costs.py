@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 from pipesat.errors import BadInput
 from pipesat.new_problem import costs_of as from_numbers
 from pipesat.placements import Costs
 
 _NUMBER = re.compile(r"[0-9]{1,13}")
+_SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
+_RATE = re.compile(r"[0-9]{1,13}(\.[0-9]{1,12})?|[0-9]{1,13}/[0-9]{1,13}")
 _RATIO = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
 
 
@@ -68,6 +71,39 @@ def statement_of(layers: Sequence[int]) -> str:
         f"the stages are made of {', '.join(map(str, layers))} layers, equal within a stage"
     )  # fmt: skip
     return f"as --layers states, {made}"
+
+
+def share(option: str, text: str, most: int = 1) -> Fraction:
+    """Read ``5%`` or ``0.05``: a share from 0 to ``most``.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    match = _SHARE.fullmatch(text.strip())
+    value = Fraction(match[1]) / (100 if match[2] else 1) if match else Fraction(-1)
+    if not 0 <= value <= most:
+        raise BadInput(
+            f"expected a share from 0 to {most}, or a percentage as in 5%", where=option, value=text
+        )
+    return value
+
+
+def rate(option: str, text: str) -> Fraction:
+    """Read ``50``, ``0.5`` or ``1/3``: a number above 0, at most 10^13.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    word = text.strip()
+    if not _RATE.fullmatch(word) or word.rpartition("/")[2].strip("0") in ("", "."):
+        raise BadInput("expected a number above 0, as 50, 0.5 or 1/3", where=option, value=text)
+    if not (value := Fraction(word)):
+        raise BadInput("expected a number above 0, as 50, 0.5 or 1/3", where=option, value=text)
+    return value
 
 
 def costs_of(options: Mapping[str, str | None], layers: int | None, stages: int) -> list[Costs]:

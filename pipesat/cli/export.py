@@ -13,8 +13,11 @@ from pipesat.cli.exits import one_line
 if TYPE_CHECKING:
     from pipesat.export.frameworks.options import Options
 
+_WITHOUT_LAYERS = ("torch-csv", "png", "trace")
+
 
 def export(
+    context: typer.Context,
     problem: ProblemFile,
     schedule: ScheduleFile,
     to: Annotated[
@@ -35,6 +38,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a checked schedule in another format."""
+    from pipesat.cli.options import refuse_given
     from pipesat.cli.valid import naming, read_valid_schedule
     from pipesat.errors import BadInput
     from pipesat.export import EXPORTERS
@@ -43,6 +47,8 @@ def export(
 
     if to not in EXPORTERS:
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
+    if to in _WITHOUT_LAYERS:
+        refuse_given(context, ["layers"], f"{to} does not say how many layers a stage has")
     data = read_problem(problem)
     options = _options(output, layers)
     checked = read_valid_schedule(schedule, data)

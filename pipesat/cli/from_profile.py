@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipesat.cli.arguments import MOST_AMOUNT
 from pipesat.cli.exits import one_line
 from pipesat.cli.problem import Chunks, Devices, Microbatches, Output, SplitName, app
 
@@ -57,6 +58,7 @@ _Dtype = Annotated[
 
 @app.command("from-profile")
 def from_profile(
+    context: typer.Context,
     profile: Annotated[
         Path, typer.Argument(metavar="PROFILE", help="Profile file (JSON).", show_default=False)
     ],
@@ -96,7 +98,11 @@ def from_profile(
     comm: Annotated[
         int | None,
         typer.Option(
-            metavar="US", min=0, help="Delay of every link.", show_default="as measured, or 0"
+            metavar="US",
+            min=0,
+            max=MOST_AMOUNT,
+            help="Delay of every link.",
+            show_default="as measured, or 0",
         ),
     ] = None,
     links: Annotated[
@@ -106,7 +112,8 @@ def from_profile(
         BackwardName, typer.Option(help="auto: fused where splitting does not pay, else either.")
     ] = BackwardName.auto,
     split_limit: Annotated[
-        float, typer.Option(metavar="RATIO", min=1.0, help="Largest (B + W) / BW that may pay.")
+        float,
+        typer.Option(metavar="RATIO", min=1.0, max=1e6, help="Largest (B + W) / BW that may pay."),
     ] = 1.5,
     cost: Annotated[
         StatisticName, typer.Option(help="Of an op's times: 10th percentile, median or 90th.")
@@ -116,6 +123,7 @@ def from_profile(
 ) -> None:
     """Write a problem from a measured profile: layers cut into stages, memory added up."""
     from pipesat.amounts import amount, amounts
+    from pipesat.cli.options import refuse_given
     from pipesat.cli.problem import write_problem
     from pipesat.errors import BadInput
     from pipesat.profile.file import read_profile
@@ -126,6 +134,10 @@ def from_profile(
         raise BadInput("expected --comm or --links, not both", where="--comm")
     if chunks is not None and placement is not PlacementName.loop:
         raise BadInput("only a loop has a choice: --placement loop", where="--chunks", value=chunks)
+    if backward is not BackwardName.auto:
+        refuse_given(
+            context, ["split_limit"], "it decides between backwards only where --backward is auto"
+        )
     data = read_profile(profile)
     plan = Plan(
         devices=devices,

@@ -33,6 +33,7 @@ _PLACEMENTS = {
 
 
 def frontier(
+    context: typer.Context,
     problem: ProblemFile,
     output: OutputFolder = None,
     caps: Annotated[
@@ -75,6 +76,7 @@ def frontier(
     from pipesat.cli.costs import layers_per_stage
     from pipesat.cli.frontier_report import print_frontier
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
     from pipesat.cli.study import caps_of, hand_written, solver_of, versions
     from pipesat.cli.valid import naming
@@ -86,6 +88,10 @@ def frontier(
         from pipesat.frontier.files import document, write_frontier
         from pipesat.frontier.trace import trace
 
+        if caps is not None:
+            refuse_given(
+                context, ["count"], "the caps are given: expected --caps or --points, not both"
+            )
         data = read_problem(problem)
         stated = layers_per_stage(layers, placements)
         with naming(problem):
@@ -145,13 +151,15 @@ def _placed(
     problem: Problem, names: str | None, layers: Sequence[int]
 ) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
+    from pipesat.cli.options import refuse_repeated
     from pipesat.errors import BadInput
     from pipesat.other_placements import same_layers_elsewhere
 
     if names is None:
         return {None: problem}
-    words = list(dict.fromkeys(word.strip() for word in names.split(",")))
+    words = [word.strip() for word in names.split(",")]
     _known(words, names)
+    refuse_repeated("--placements", words, names)
     found = same_layers_elsewhere(problem, layers, {_PLACEMENTS[word] for word in words})
     placed: dict[str | None, Problem] = {}
     for word in words:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipesat.cli.arguments import OutputFile
 from pipesat.cli.exits import one_line
 from pipesat.cli.from_profile import StatisticName
 
@@ -56,10 +57,7 @@ def from_profile(
     profile: Annotated[
         Path, typer.Argument(metavar="PROFILE", help="Profile file (JSON).", show_default=False)
     ],
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="FILE", help="File to write.", show_default=False),
-    ],
+    output: OutputFile,
     optimizer: Annotated[
         str, typer.Option(metavar="NAME", help="adamw, sgd, sgd-momentum, muon, none, ...")
     ] = "adamw",

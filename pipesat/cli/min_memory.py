@@ -59,10 +59,11 @@ def min_memory(
     schedule.json, gantt.png and result.json into DIR. Ctrl-C keeps what was found so far.
     """
     from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.costs import share
     from pipesat.cli.frontier_report import print_sufficient
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
-    from pipesat.cli.study import hand_written, share_of, solver_of, versions
+    from pipesat.cli.study import hand_written, solver_of, versions
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
@@ -70,7 +71,7 @@ def min_memory(
         from pipesat.frontier.sufficient import least_memory, sufficient_document
 
         data = read_problem(problem)
-        accepted = share_of("--within", within)
+        accepted = share("--within", within, 10_000)
         if output is not None:
             prepare_folder(output)
         with Progress(stderr()) as progress:

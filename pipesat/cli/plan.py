@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipesat.cli.arguments import AsJson, ObjectiveName, OutputFolder, Seed, TimeLimit, Workers
+from pipesat.cli.arguments import (
+    MOST_AMOUNT,
+    MOST_CHUNKS,
+    MOST_MICROBATCHES,
+    AsJson,
+    ObjectiveName,
+    OutputFolder,
+    Seed,
+    TimeLimit,
+    Workers,
+)
 from pipesat.cli.layers import LayersFile
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from pipesat.layers.layer import Layers
     from pipesat.layers.pipeline import Delay
     from pipesat.plan.answer import Plan
@@ -44,7 +52,10 @@ def plan(
         int, typer.Option(metavar="P", min=1, max=4096, help="Pipeline ranks.", show_default=False)
     ],
     microbatches: Annotated[
-        int, typer.Option(metavar="M", min=1, help="Microbatches.", show_default=False)
+        int,
+        typer.Option(
+            metavar="M", min=1, max=MOST_MICROBATCHES, help="Microbatches.", show_default=False
+        ),
     ],
     memory: Annotated[
         str | None,
@@ -63,12 +74,16 @@ def plan(
         typer.Option(
             metavar="V",
             min=1,
+            max=MOST_CHUNKS,
             help="Stages per device of a loop; repeat it to try several.",
             show_default="2",
         ),
     ] = None,
     latency: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Delay of every link, in time units.")
+        int,
+        typer.Option(
+            metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link, in time units."
+        ),
     ] = 0,
     bandwidth: Annotated[
         str | None,
@@ -110,6 +125,7 @@ def plan(
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.exits import refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.options import refuse_repeated
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:
@@ -118,11 +134,14 @@ def plan(
         from pipesat.plan.answer import plan_document
         from pipesat.plan.shapes import shapes_to_try
 
+        refuse_repeated("--chunks", chunks or (), chunks)
+        refuse_repeated("--layout", layout or (), layout)
         data = read_layers(layers)
         _require_choice(data, recompute, str(layers))
         shapes = shapes_to_try(
             data, devices=devices, microbatches=microbatches, placement=placement.value,
-            chunks=chunks or (), memory=_memory(memory, data), delay=_delay(latency, bandwidth),
+            chunks=chunks or (), memory=_memory(memory, data),
+            delay=_delay(latency, bandwidth, data),
         )  # fmt: skip
         hand = [_hand(text, data, shapes) for text in layout or ()]
         if output is not None:
@@ -211,23 +230,19 @@ def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
     return values[0] if len(values) == 1 else values
 
 
-def _delay(latency: int, bandwidth: str | None) -> Delay:
-    from fractions import Fraction
-
+def _delay(latency: int, bandwidth: str | None, layers: Layers) -> Delay:
+    from pipesat.cli.costs import rate
     from pipesat.errors import BadInput
     from pipesat.layers.pipeline import link_delay
 
-    rate: Fraction | None = None
-    if bandwidth is not None:
-        try:
-            rate = Fraction(bandwidth)
-        except (ValueError, ZeroDivisionError):
-            rate = Fraction(0)
-        if rate <= 0 or len(bandwidth) > 40:
-            raise BadInput(
-                "expected a number above 0, as 50, 0.5 or 1/3", where="--bandwidth", value=bandwidth
-            )
-    return link_delay(latency, rate)
+    delay = link_delay(latency, None if bandwidth is None else rate("--bandwidth", bandwidth))
+    longest = max(delay(layer.output) for layer in layers.layers)
+    if longest > MOST_AMOUNT:
+        raise BadInput(
+            f"a transfer would take {longest} time units, expected at most 10^12",
+            where="--latency" if bandwidth is None else "--bandwidth", value=bandwidth,
+        )  # fmt: skip
+    return delay
 
 
 def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:

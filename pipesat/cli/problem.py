@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, MOST_MICROBATCHES, writable
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ Devices: TypeAlias = Annotated[
     int, typer.Option(metavar="N", min=1, max=4096, help="Pipeline ranks.")
 ]
 Microbatches: TypeAlias = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Microbatches, of both directions together.")
+    int,
+    typer.Option(
+        metavar="N", min=1, max=MOST_MICROBATCHES, help="Microbatches, of both directions together."
+    ),
 ]
 Forward: TypeAlias = Annotated[str, typer.Option("--F", metavar=_LIST, help="Forward time.")]
 BackwardInput: TypeAlias = Annotated[
@@ -78,9 +82,13 @@ Split: TypeAlias = Annotated[
 Placement: TypeAlias = Annotated[PlacementName, typer.Option(help="Where the stages lie.")]
 Chunks: TypeAlias = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Stages per device of a loop.", show_default="2"),
+    typer.Option(
+        metavar="N", min=1, max=MOST_CHUNKS, help="Stages per device of a loop.", show_default="2"
+    ),
 ]
-Comm: TypeAlias = Annotated[int, typer.Option(metavar="N", min=0, help="Delay of every link.")]
+Comm: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link.")
+]
 Memory: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -99,7 +107,14 @@ Overlap: TypeAlias = Annotated[
 ]
 Output: TypeAlias = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="File to write.", show_default="stdout"),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File to write.",
+        show_default="stdout",
+        callback=writable,
+    ),
 ]
 
 

@@ -59,10 +59,13 @@ def _list_configs(wanted: bool) -> None:
     raise typer.Exit
 
 
-_Size = Annotated[int | None, typer.Option(metavar="N", min=1, show_default="the configuration's")]
+_Size = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=1 << 20, show_default="the configuration's")
+]
 
 
 def profile(
+    context: typer.Context,
     output: OutputFile,
     config: Annotated[
         str, typer.Option(metavar="NAME", help="Built-in decoder of a published model's shape.")
@@ -93,7 +96,7 @@ def profile(
     vocabulary: _Size = None,
     length: _Size = None,
     sequences: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Sequences per microbatch.")
+        int, typer.Option(metavar="N", min=1, max=1 << 20, help="Sequences per microbatch.")
     ] = 1,
     device: Annotated[DeviceName, typer.Option(help="Where to measure.")] = DeviceName.cpu,
     dtype: Annotated[
@@ -138,11 +141,18 @@ def profile(
     del listed
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.options import refuse_given
     from pipesat.errors import RunFailed
     from pipesat.profile.file import write_document
     from pipesat.profile.measure import Request, measure_profile
     from pipesat.profile.options import MeasureOptions
 
+    if not stages:
+        refuse_given(context, ["split"], "only cuts of --stages are made in some way")
+    if model is not None:
+        refuse_given(
+            context, ["config", "sequences"], "this is of the built-in decoder, not of --model"
+        )
     sizes = {
         "style": style and style.value, "layers": layers, "width": width, "heads": heads,
         "kv_heads": kv_heads, "feed_forward": feed_forward, "vocabulary": vocabulary,
@@ -207,12 +217,14 @@ def _model(
 
 def _counts(text: str) -> list[int]:
     from pipesat.cli.costs import numbers
+    from pipesat.cli.options import refuse_repeated
     from pipesat.errors import BadInput
 
     if not text:
         return []
     values = numbers("--stages", text)
     listed = [values] if isinstance(values, int) else values
+    refuse_repeated("--stages", listed, text)
     if min(listed) < 1:
         raise BadInput("expected numbers of at least 1", where="--stages", value=text)
     return listed

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipesat.cli.arguments import writable
 from pipesat.cli.exits import one_line, refuse_contradictions
+from pipesat.cli.options import refuse_repeated
 from pipesat.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pipesat.problem import Problem
     from pipesat.report.shown import Case, Shown
@@ -30,14 +32,23 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="The HTML file.", show_default="DIR/report.html"
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The HTML file.",
+            show_default="DIR/report.html",
+            callback=writable,
         ),
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also the schedule as a PNG picture.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also the schedule as a PNG picture.", callback=writable),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also the schedule as an SVG picture.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also the schedule as an SVG picture.", callback=writable
+        ),
     ] = None,
     baselines: Annotated[
         bool, typer.Option(help="With the hand-written schedules of the same problem.")
@@ -50,11 +61,13 @@ def report(
     from pipesat.files.atomic import write_file
     from pipesat.report.page import page
 
+    places = [*_places(folder)]
     output = folder / "report.html" if output is None else output
-    cases = [_case(place, name, baselines) for name, place in _places(folder)]
+    writable(output)
+    _refuse_inputs(folder, [path for path in (output, png, svg) if path is not None])
+    cases = [_case(place, name, baselines) for name, place in places]
     refuse_contradictions([text for c in cases for text in c.result.contradictions], folder)
     files = {output: page(cases, str(folder)), **_pictures(cases, png, svg)}
-    _refuse_inputs(folder, files)
     for path, data in files.items():
         write_file(path, data)
         typer.echo(f"written: {one_line(str(path))} ({_size(len(data))})")
@@ -125,8 +138,9 @@ def _pictures(cases: list[Case], png: Path | None, svg: Path | None) -> dict[Pat
     return files
 
 
-def _refuse_inputs(folder: Path, files: dict[Path, bytes]) -> None:
+def _refuse_inputs(folder: Path, files: Sequence[Path]) -> None:
     read = {"problem.json", "schedule.json", "result.json"}
+    refuse_repeated("outputs", [path.resolve() for path in files], str(files[-1]))
     for path in files:
         if path.name in read and path.parent.resolve() == folder.resolve():
             raise BadInput("expected another file: this one is read", source=str(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 OURS = "schedule"
 NOISE = "5%"
-
-_SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
 
 
 class LinksName(StrEnum):
@@ -59,7 +56,10 @@ def risk(
         int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the samples.")
     ] = 0,
     baselines: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Compare with the N best baselines that fit.")
+        int,
+        typer.Option(
+            metavar="N", min=0, max=1000, help="Compare with the N best baselines that fit."
+        ),
     ] = 3,
     objective: Annotated[ObjectiveName, typer.Option(help="What to value.")] = (
         ObjectiveName.makespan
@@ -139,14 +139,9 @@ def _noise(problem: Problem, given: str | None, profile: Path | None, skew: str)
 
 
 def _share(option: str, text: str) -> float:
-    """Read ``5%`` or ``0.05``."""
-    match = _SHARE.fullmatch(text.strip())
-    value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
-    if not 0 <= value <= 1:
-        raise BadInput(
-            "expected a share from 0 to 1, or a percentage as in 5%", where=option, value=text
-        )
-    return value
+    from pipesat.cli.costs import share
+
+    return float(share(option, text))
 
 
 def _orders(

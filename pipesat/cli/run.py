@@ -33,10 +33,12 @@ class SplitName(StrEnum):
     balanced = "balanced"
 
 
+_TRANSFORMER = ("blocks", "width", "heads", "length", "sequences", "vocabulary", "dtype")
 _AT_LEAST_ONE = {"min": 1, "max": 1 << 20}
 
 
 def run(
+    context: typer.Context,
     problem: ProblemFile,
     schedule: ScheduleFile,
     output: OutputFile,
@@ -99,12 +101,11 @@ def run(
     from pipesat.runtime.job import Shape
     from pipesat.runtime.torchrun import under_torchrun
 
+    _refuse_unused(context, virtual=virtual, model=model)
     data = read_problem(problem)
     checked = read_valid_schedule(schedule, data)
     shape = Shape(vocabulary, width, heads, length, sequences, _blocks(blocks), dtype)
     shape.require(len(data.stages))
-    if virtual and model:
-        raise BadInput("expected --virtual or a model, not both", where="--model", value=model)
     if device == DeviceName.cuda and not under_torchrun():
         raise BadInput(
             "local ranks run on the CPU: start it with torchrun, one GPU per rank",
@@ -120,6 +121,20 @@ def run(
     measured = _run_here(data, job, scale if virtual else 1.0, timeout)
     if measured is not None:
         _report(data, measured, output, as_json=as_json)
+
+
+def _refuse_unused(context: typer.Context, *, virtual: bool, model: str) -> None:
+    from pipesat.cli.options import refuse_given
+
+    if virtual:
+        refuse_given(context, ["model"], "expected --virtual or a model, not both")
+        refuse_given(context, [*_TRANSFORMER, "split"], "virtual devices wait, they have no model")
+    else:
+        refuse_given(context, ["scale"], "only times of --virtual can be stretched")
+    if model:
+        refuse_given(context, _TRANSFORMER, "this is of the built-in transformer, not of --model")
+    if not model.endswith(".json"):
+        refuse_given(context, ["split"], "only a profile is cut here: --model FILE.json")
 
 
 def _blocks(text: str) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 def solve(
+    context: typer.Context,
     problem: ProblemFile,
     output: OutputFolder = None,
     time_limit: TimeLimit = 60.0,
@@ -48,6 +49,7 @@ def solve(
     """
     from pipesat.cli.console import print_json, stderr  # --help stays fast
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:
@@ -55,6 +57,8 @@ def solve(
         from pipesat.files.problem_file import read_problem
         from pipesat.workflows import solve as run
 
+        if deterministic and workers not in (None, 1):
+            refuse_given(context, ["workers"], "--deterministic runs one thread")
         data = read_problem(problem)
         if output is not None:
             prepare_folder(output)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from pipesat.cli.options import refuse_repeated
 from pipesat.errors import BadInput, NotApplicable
 from pipesat.new_problem import share_of_1f1b
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
 _NUMBER = re.compile(r"[0-9]{1,13}")
-_SHARE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,9})?) ?(%?)")
 
 
 def solver_of(objective: Objective, workers: int | None, seed: int) -> Solve:
@@ -94,21 +94,8 @@ def caps_of(option: str, text: str) -> list[int | Fraction]:
                 where=option, value=text,
             )  # fmt: skip
         caps.append(int(word) if share is None else share)
+    refuse_repeated(option, caps, text)
     return caps
-
-
-def share_of(option: str, text: str) -> Fraction:
-    """Read ``5%`` or ``0.05``.
-
-    Raises
-    ------
-    BadInput
-        If it is neither.
-    """
-    match = _SHARE.fullmatch(text.strip())
-    if match is None:
-        raise BadInput("expected a share, as 5% or 0.05", where=option, value=text)
-    return Fraction(match[1]) / (100 if match[2] else 1)
 
 
 def versions() -> dict[str, str]:

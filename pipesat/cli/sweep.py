@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.arguments import AsJson
+from pipesat.cli.arguments import AsJson, seconds, writable
 from pipesat.cli.exits import CHECK_FAILED, keeping, refuse_contradictions
 from pipesat.cli.interrupts import Interrupts
 
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
     from pipesat.sweep.spec import Spec
 
 _MOST_CASES = 5000
-
-
-def _seconds(value: float | None) -> float | None:
-    if value is not None and not 0 < value < math.inf:
-        raise typer.BadParameter(f"{value} is not a positive number of seconds")
-    return value
 
 
 class _Interrupts(Interrupts):
@@ -45,6 +38,7 @@ class _Interrupts(Interrupts):
 
 
 def sweep(
+    context: typer.Context,
     spec: Annotated[
         Path, typer.Argument(metavar="SPEC", help="Sweep file (TOML).", show_default=False)
     ],
@@ -58,7 +52,7 @@ def sweep(
     processes: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, show_default="cores / workers", help="Cases at a time."
+            metavar="N", min=1, max=1024, show_default="cores / workers", help="Cases at a time."
         ),
     ] = None,
     ray: Annotated[
@@ -71,12 +65,12 @@ def sweep(
     time_limit: Annotated[
         float | None,
         typer.Option(
-            "--time-limit", metavar="S", callback=_seconds, show_default="what SPEC says",
+            "--time-limit", metavar="S", callback=seconds, show_default="what SPEC says",
             help="Seconds per case.",
         ),
     ] = None,
     max_cases: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Refuse a larger sweep.")
+        int, typer.Option(metavar="N", min=1, max=10**9, help="Refuse a larger sweep.")
     ] = _MOST_CASES,
     retry: Annotated[
         bool, typer.Option("--retry", help="Run cases again that failed, not those that ended.")
@@ -88,7 +82,8 @@ def sweep(
         bool, typer.Option("--dry-run", help="List the cases and run none.")
     ] = False,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the rows as a table.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the rows as a table.", callback=writable),
     ] = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -99,6 +94,8 @@ def sweep(
     For --ray, install the extra: pip install 'pipesat\[ray]'.
     """
     from pipesat.cli import sweep_report
+    from pipesat.cli.options import refuse_given
+    from pipesat.cli.valid import naming
     from pipesat.errors import BadInput
     from pipesat.sweep.agreement import REFUTED, require_agreement
     from pipesat.sweep.cases import cases_of
@@ -106,6 +103,10 @@ def sweep(
     from pipesat.sweep.rows import NAME, Rows, read_rows
     from pipesat.sweep.spec import read_spec
 
+    if dry_run:
+        refuse_given(
+            context, ["retry", "schedules", "csv"], "--dry-run runs no case and writes nothing"
+        )
     data = read_spec(spec)
     if time_limit is not None:
         data = data.with_time_limit(time_limit)
@@ -115,9 +116,9 @@ def sweep(
             f"--max-cases {data.most_cases}",
             source=str(spec),
         )
+    with naming(spec):
+        _refuse_too_many(data, processes, ray)
     folder = output or Path(spec.with_suffix(".sweep").name)
-    if csv is not None and not csv.parent.is_dir():
-        raise BadInput("there is no such folder", source=str(csv.parent))
     cases = list(cases_of(data))
     path = folder / NAME
     known, _, _ = read_rows(path)
@@ -143,6 +144,18 @@ def sweep(
     whys = (row["why"] or "" for row in found)
     refuse_contradictions([why for why in whys if why.startswith(REFUTED)], path)
     raise typer.Exit(code)
+
+
+def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None) -> None:
+    """Refuse more workers or processes than there are cores, whether anything is to run or not."""
+    from pipesat.errors import BadInput
+    from pipesat.machine import usable_cores
+    from pipesat.sweep.pool import processes_for
+
+    if ray is None:
+        processes_for(spec.workers_per_case, usable_cores(), processes)
+    elif processes is not None:
+        raise BadInput("Ray decides how many cases run at a time", where="--processes")
 
 
 def _run(
@@ -182,9 +195,7 @@ def _run(
 @contextmanager
 def _pool(spec: Spec, processes: int | None, address: str | None) -> Iterator[tuple[Pool, int]]:
     """Yield the pool and how many cases run at a time."""
-    from pipesat.errors import BadInput
-
-    workers = 1 if spec.deterministic else spec.workers
+    workers = spec.workers_per_case
     if address is None:
         from pipesat.machine import usable_cores
         from pipesat.sweep.pool import local_pool, processes_for
@@ -194,8 +205,6 @@ def _pool(spec: Spec, processes: int | None, address: str | None) -> Iterator[tu
         return
     from pipesat.sweep.ray_pool import ray_pool
 
-    if processes is not None:
-        raise BadInput("Ray decides how many cases run at a time", where="--processes")
     with contextlib.ExitStack() as stack:
         try:
             found = stack.enter_context(ray_pool(address, workers))

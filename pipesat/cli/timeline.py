@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.arguments import AsJson, OutputFile, ProblemFile
+from pipesat.cli.arguments import AsJson, OutputFile, ProblemFile, writable
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def compare(
         typer.Option("--shortest", help="Take the shortest step alone: for a machine in use."),
     ] = False,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Draw both timelines.")
+        Path | None,
+        typer.Option("--png", metavar="FILE", help="Draw both timelines.", callback=writable),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +93,9 @@ def import_(
         typer.Argument(metavar="TRACE...", help="Chrome traces of torch's profiler, one per rank."),
     ],
     output: OutputFile,
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Steps to leave out first.")] = 0,
+    skip: Annotated[
+        int, typer.Option("--skip", min=0, max=1_000_000, help="Steps to leave out first.")
+    ] = 0,
 ) -> None:
     """Read a timeline from torch's profiler traces (.json, .json.gz): the ranges PP:0F0."""
     from pipesat.cli.valid import naming

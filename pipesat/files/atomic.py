@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pipesat.errors import BadInput, Contradiction
+from pipesat.files.temporary import new_temporary, remove_abandoned
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -31,13 +31,14 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     BadInput
         As :func:`write_file`.
     """
+    remove_abandoned(folder)
     written: dict[str, str] = {}
     name = ""
     try:
         for name in files:
             _refuse_special(folder / name)
         for name, data in files.items():
-            handle, temporary = tempfile.mkstemp(prefix=".pipesat.", dir=folder)
+            handle, temporary = new_temporary(folder)
             written[name] = temporary
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
@@ -88,13 +89,35 @@ def prepare_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, probe = tempfile.mkstemp(prefix=".pipesat.", dir=folder)
-        os.close(handle)
-        os.unlink(probe)
+        _probe(folder)
     except OSError as error:
         raise BadInput(
             f"cannot write into this folder: {error.strerror or error}", source=str(folder)
         ) from None
+
+
+def require_writable(path: Path) -> None:
+    """Pass if a file could be written now: known before work, not after it.
+
+    Raises
+    ------
+    BadInput
+        As :func:`write_file`.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.lstat()  # a name that is too long, or below a file
+        _refuse_special(path)
+        _probe(path.parent)
+    except OSError as error:
+        raise BadInput(f"cannot write: {error.strerror or error}", source=str(path)) from None
+
+
+def _probe(folder: Path) -> None:
+    """Create a file in a folder and remove it."""
+    handle, probe = new_temporary(folder)
+    os.close(handle)
+    os.unlink(probe)
 
 
 def _refuse_special(target: Path) -> None:

@@ -124,6 +124,11 @@ class Spec:
         """How many cases there are at most, by the axes' lengths."""
         return sum(grid.most_cases for grid in self.grids)
 
+    @property
+    def workers_per_case(self) -> int:
+        """Threads of one solve."""
+        return 1 if self.deterministic else self.workers
+
     def with_time_limit(self, seconds: float) -> Self:
         """Return the same with another time limit for every case."""
         grids = (Grid({**grid.axes, "time_limit": [seconds]}) for grid in self.grids)
