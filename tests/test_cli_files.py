@@ -302,7 +302,7 @@ def test_show_shows_names_literally(cli: Run, save: Save, tmp_path: Path) -> Non
 def test_wrong_usage_exits_with_2(cli: Run, arguments: list[str]) -> None:
     outcome = cli(*arguments)
     assert outcome.code == 2
-    assert re.search("Usage: |─ Error ─", outcome.err + outcome.out)
+    assert re.search("Usage: |─ Error ─|^pipesat: error: --time-limit: ", outcome.err + outcome.out)
 
 
 def test_help_and_version(cli: Run) -> None:

@@ -23,8 +23,9 @@ from pathlib import Path
 import pytest
 
 from pipesat.checker import check
+from pipesat.cli.costs import share as read_share
 from pipesat.cli.frontier_report import print_frontier
-from pipesat.cli.study import hand_written, share_of, solver_of
+from pipesat.cli.study import hand_written, solver_of
 from pipesat.errors import BadInput, Fault
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
@@ -384,7 +385,7 @@ def test_the_files_capacities_as_reference() -> None:
 
 @pytest.mark.parametrize(("text", "share"), [("5%", Fraction(1, 20)), ("0.25", Fraction(1, 4))])
 def test_shares(text: str, share: Fraction) -> None:
-    assert share_of("--within", text) == share
+    assert read_share("--within", text, 10_000) == share
 
 
 # Pictures and tables

@@ -449,3 +449,18 @@ def test_a_live_process_s_file_stays(tmp_path: Path) -> None:
     reused.touch()
     write_file(tmp_path / "a", b"new")
     assert {path.name for path in tmp_path.iterdir()} == {"a", Path(mine).name, *others}
+
+
+def test_a_name_that_no_file_can_have(cli: Run, world: Path, tmp_path: Path) -> None:
+    path = sweep_of(world, tmp_path, f"{world}/chain.json", "x" * 5000)
+    outcome = cli("sweep", path, "--dry-run")
+    one_bad_line(outcome, "problem[0]: got 'xxx", "no such problem file")
+
+
+def test_a_line_stays_a_line_whatever_a_name_is(cli: Run, world: Path, tmp_path: Path) -> None:
+    document = json.loads((world / "problem.json").read_text()) | {"name": "n" * 100_000}
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps(document))
+    outcome = cli("check", path, world / "schedule.json")
+    one_bad_line(outcome, str(world / "schedule.json"), "a schedule of another problem")
+    assert len(outcome.err) < 1000

@@ -34,6 +34,8 @@ INTERNAL_ERROR = "internal error"
 TRACEBACK = "PIPESAT_TRACEBACK"
 """Set in the environment, a bug ends in Python's traceback instead of one line."""
 
+_LONGEST = 800
+
 _CODES: dict[type[PipesatError], int] = {
     BadInput: BAD_INPUT,
     NotApplicable: BAD_INPUT,
@@ -72,6 +74,8 @@ def print_bug(error: Exception) -> None:
 
 
 def _print_error(kind: str, text: str) -> None:
+    if len(text) > _LONGEST:  # names from files can be any length
+        text = f"{text[: _LONGEST - 100]} … {text[-90:]}"
     print(f"pipesat: {kind}: {one_line(text)}", file=sys.stderr)  # noqa: T201
 
 

@@ -127,6 +127,7 @@ def plan(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_repeated
     from pipesat.cli.progress import Progress
+    from pipesat.cli.valid import naming
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
@@ -138,11 +139,12 @@ def plan(
         refuse_repeated("--layout", layout or (), layout)
         data = read_layers(layers)
         _require_choice(data, recompute, str(layers))
-        shapes = shapes_to_try(
-            data, devices=devices, microbatches=microbatches, placement=placement.value,
-            chunks=chunks or (), memory=_memory(memory, data),
-            delay=_delay(latency, bandwidth, data),
-        )  # fmt: skip
+        with naming(layers):
+            shapes = shapes_to_try(
+                data, devices=devices, microbatches=microbatches, placement=placement.value,
+                chunks=chunks or (), memory=_memory(memory, data),
+                delay=_delay(latency, bandwidth, data),
+            )  # fmt: skip
         hand = [_hand(text, data, shapes) for text in layout or ()]
         if output is not None:
             prepare_folder(output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, MOST_MICROBATCHES, writable
+from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, writable
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ Devices: TypeAlias = Annotated[
 Microbatches: TypeAlias = Annotated[
     int,
     typer.Option(
-        metavar="N", min=1, max=MOST_MICROBATCHES, help="Microbatches, of both directions together."
+        metavar="N", min=1, max=MOST_AMOUNT, help="Microbatches, of both directions together."
     ),
 ]
 Forward: TypeAlias = Annotated[str, typer.Option("--F", metavar=_LIST, help="Forward time.")]

@@ -94,7 +94,7 @@ def caps_of(option: str, text: str) -> list[int | Fraction]:
                 where=option, value=text,
             )  # fmt: skip
         caps.append(int(word) if share is None else share)
-    refuse_repeated(option, caps, text)
+    refuse_repeated(option, [word.strip() for word in text.split(",")], text)
     return caps
 
 

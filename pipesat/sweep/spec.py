@@ -245,7 +245,8 @@ def _problem_files(
 
 def _matches(pattern: str, folder: Path) -> list[str]:
     import glob
+    import os.path
 
-    if (folder / pattern).is_file():
+    if os.path.isfile(folder / pattern):  # False for a name that no file can have
         return [pattern]
     return sorted(glob.glob(pattern, root_dir=folder, recursive=True))
