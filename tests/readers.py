@@ -55,7 +55,8 @@ def _commands() -> Iterator[Command]:
     pair = "{problem.json} {schedule.json}"
     lines = [
         "solve {problem.json} -o {new}", "compare {problem.json}", "frontier {problem.json}",
-        "compare {chain.json} --placements", "frontier {chain.json} --placements chain,loop",
+        "compare {chain.json} --placements --layers 4",
+        "frontier {chain.json} --placements chain,loop --layers 4",
         "frontier {problem.json} --caps 9,1f1b*0.5", "min-memory {problem.json}",
         "baseline 1f1b {problem.json} -o {new}", "baseline v-half {vee.json} -o {new}",
         f"check {pair}", f"check {pair} --json", f"steps {pair}", f"steps {pair} --json",
