@@ -68,7 +68,9 @@ def _layer(draw: random.Random, number: int, *, zero: bool) -> dict[str, Any]:
     layer |= {kind: draw.randint(least, 6 - 2 * (kind == "W")) for kind in ("F", "B", "W")}
     layer |= {"held_after_F": draw.randint(0, 4), "held_after_B": draw.randint(0, 3)}
     layer |= {"weights": draw.randint(0, 3), "output": draw.randint(0, 2)}
-    if draw.random() < 0.2:
+    if draw.random() < 0.1:
+        layer |= dict.fromkeys("FBW", 0)
+    elif draw.random() < 0.2:
         layer["BW"] = max(0, layer["B"] + layer["W"] + draw.choice((-2, -1, 1)))
     if draw.random() < 0.6:
         layer["recompute"] = _again(draw, layer)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipesat.errors import BadInput, Infeasible
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import partition_of
 from pipesat.plan.answer import answer
@@ -127,6 +128,41 @@ def test_partitions_that_no_problem_can_state_keep_the_bound_low() -> None:
     assert plan.bound is not None
     assert plan.bound.value <= best.value
     assert not plan.complete
+
+
+def test_layers_that_take_no_time_may_hold_nothing() -> None:
+    """The second layer would hold 5 of 4, for an interval of length zero; the first takes 2 x 6."""
+    layers = layers_of([entry(2, 3, 1, 1), entry(0, 0, 0, 5)])
+    plan = planned(layers, [Pipeline(devices=2, microbatches=2, memory=4)])
+    assert (plan.status, plan.value) == ("optimal", 12)
+
+
+def test_copies_of_shared_weights_are_there_once_on_one_device() -> None:
+    """Weights of 5 and 5, shared: with both layers on the first device 5, and 1 is held; 6 fit."""
+    tied = entry(1, 1, 1, 0, weights=5, tied_to="e", tie="copies")
+    layers = layers_of([entry(2, 3, 1, 1, name="e", weights=5), tied, entry(9, 9, 9, 0)])
+    plan = planned(layers, [Pipeline(devices=2, microbatches=2, memory=(6, 1))])
+    assert plan.status == "optimal"
+    assert plan.chosen is not None
+    assert [len(part) for part in plan.chosen.partition] == [2, 1]
+
+
+def test_nothing_fits_though_arithmetic_on_layers_does_not_see_it() -> None:
+    """A layer without time holds while the one after it runs: all partitions have to be seen."""
+    layers = layers_of([entry(0, 0, 0, 5), entry(2, 3, 1, 1)])
+    with pytest.raises(Infeasible, match="every one was looked at"):
+        planned(layers, [Pipeline(devices=2, microbatches=2, memory=4)])
+
+
+@pytest.mark.parametrize("placement", ["chain", "vee"])
+def test_flags_that_leave_no_partition_are_bad_input(placement: str) -> None:
+    entries = [entry(1, 1, 1, name="a"), *[entry(1, 1, 1) for _ in range(3)]]
+    entries[1] |= {"tied_to": "a", "weights": 1}
+    shape = Pipeline(devices=2, microbatches=1, placement=placement)  # type: ignore[arg-type]
+    if placement == "chain":
+        entries[3] |= {"tied_to": "a", "weights": 1}
+    with pytest.raises(BadInput, match="leave"):
+        planned(layers_of(entries), [shape])
 
 
 def searched_through() -> Search:

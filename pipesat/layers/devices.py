@@ -111,12 +111,17 @@ def _chain(choices: Sequence[Task]) -> Split:
             break
         longest = max(needed, 2 * longest)
     if found is None:
-        raise BadInput(f"flags and ties leave no way to cut {len(layers)} layers into {stages}")
+        raise BadInput(_no_way(first))
     if found.value > LARGEST_COST:
         raise Infeasible(why_no_split_fits(last, found.value - LARGEST_COST))
     lacking = first.on_devices(first.memories, cuts_of(found.partition)) > first.room
     again = last.recompute if len(choices) == 1 else tuple(map(bool, lacking))
     return replace(found, recompute=again if any(again) else ())
+
+
+def _no_way(task: Task) -> str:
+    stages = task.pipeline.stages
+    return f"flags and ties leave no way to cut {len(task.layers)} layers into {stages}"
 
 
 def _longest_within(choices: Sequence[Task], most: int) -> int:
@@ -144,6 +149,9 @@ def _several_per_device(
         bound = value if proven else min(choices[0].lower_bound(), value)
         again = chosen.recompute if any(chosen.recompute) else ()
         return Split(partition_of(cuts), value, bound, again)
+    roomy = replace(choices[-1], room=(LARGEST_COST,) * choices[-1].pipeline.devices)
+    if exact and _least(roomy)[0] is None:
+        raise BadInput(_no_way(roomy))
     reason = why_no_split_fits(choices[-1])
     if reason or exact:
         raise Infeasible(reason or "no split fits into the devices' memory, flags and ties kept")

@@ -20,7 +20,7 @@ from pipesat.layers.lines import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, one_in_flight
 from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
 from pipesat.layers.split import FORBIDDEN, Ints, StageCost, best_split
-from pipesat.plan.cheapest import cheapest, variants
+from pipesat.plan.cheapest import certain, cheapest, variants
 from pipesat.plan.shapes import shape_name
 from pipesat.plan.stage_bound import stage_bound
 from pipesat.result import Bound
@@ -44,7 +44,7 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
         If counts, flags or ties leave no partition.
     """
     lines = makespan_lines if objective == "makespan" else _load_lines
-    name, least = shape_name(shape), cheapest(layers)
+    name, least = shape_name(shape), certain(layers, shape)
     try:
         loaded = smallest_largest(least, shape, lines=lines)
     except NotApplicable:  # no split was found that fits, none was proven impossible
@@ -111,7 +111,7 @@ def partitions_below(
     if stages * (count + 1) ** 2 > _MOST_CELLS:
         return None
     cost, masks = stage_cost(layers, shape, objective), _masks(layers, shape)
-    layers = cheapest(layers)
+    layers = certain(layers, shape)
     a, b = np.arange(count + 1)[:, None], np.arange(count + 1)[None, :]
     fits = [
         (cost(a, b, s) < min(value, FORBIDDEN)) & (a < b) & masks[s][:, None] & masks[s + 1][None]

@@ -1,7 +1,7 @@
-"""Layers that cost the less of plain and recomputed, amount by amount: what every choice is above.
+"""Layers that cost no more than a stage will find, whatever is chosen: what proofs are made from.
 
 Lower times and less memory never make a schedule longer: whatever runs with some stages recomputing
-runs with these costs too. So a bound of theirs holds for every choice.
+runs with the smaller of both variants' amounts too. So a bound of theirs holds for every choice.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipesat.layers.layer import AMOUNTS, Layer, Layers
+from pipesat.layers.lines import shortest_backward
+from pipesat.layers.pipeline import Pipeline
 from pipesat.placements import Costs
 
 
@@ -17,6 +19,43 @@ def cheapest(layers: Layers) -> Layers:
     if not layers.recomputable:
         return layers
     return replace(layers, layers=tuple(map(_cheapest, layers.layers)))
+
+
+def certain(layers: Layers, shape: Pipeline) -> Layers:
+    """Return the cheapest layers with no more memory than any stage that has them surely needs.
+
+    Layers whose forward and backward take no time may hold nothing, as an interval of length zero
+    holds nothing. Weights with a copy per device are there once if both layers are on one.
+    """
+    least, static = cheapest(layers), [*layers.static]
+    for tie in layers.ties:
+        if tie.copies:
+            static[tie.other] -= tie.memory
+    kept = {tie.other: tie.memory for tie in layers.ties if not tie.copies}
+    return replace(
+        least,
+        recipe=None,
+        layers=tuple(
+            replace(
+                layer,
+                costs=_holding_nothing(layer.costs)
+                if _instant(least, layer, shape)
+                else layer.costs,
+                weights=static[number],
+                tied_to=layer.tied_to if number in kept else "",
+                tied_weights=kept.get(number, 0),
+            )
+            for number, layer in enumerate(least.layers)
+        ),
+    )
+
+
+def _instant(layers: Layers, layer: Layer, shape: Pipeline) -> bool:
+    return layer.amount("F") == shortest_backward(layers, layer, shape) == 0
+
+
+def _holding_nothing(costs: Costs) -> Costs:
+    return replace(costs, held_after_F=0, held_after_B=0)
 
 
 def variants(layers: Layers) -> tuple[Layers, ...]:

@@ -19,7 +19,7 @@ from typing import Final
 from pipesat.bounds import closed_form_bound
 from pipesat.errors import BadInput, Infeasible
 from pipesat.layers.rules import neighbours
-from pipesat.layers.split import FORBIDDEN
+from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.bounds import flags_below, partitions_below, shape_bound
 from pipesat.plan.candidate import Candidate
@@ -66,6 +66,9 @@ class Search(Known):
                 if isinstance(error, BadInput) and len(self.states) == 1:
                     raise
                 state.why_not = str(error)
+        self._require_possible()
+
+    def _require_possible(self) -> None:
         if all(state.why_not for state in self.states):
             reasons = {state.why_not: shape_name(state.shape) for state in self.states}
             if len(reasons) == 1:
@@ -125,7 +128,15 @@ class Search(Known):
             yield Proposal(candidate.partition, flags, name)
 
     def list_all(self) -> None:
-        """List every partition that closed forms leave below the best value, where they are few."""
+        """List every partition that closed forms leave below the best value, where they are few.
+
+        Raises
+        ------
+        Infeasible
+            If that shows that none fits into memory.
+        """
+        if self.value is None:
+            self._rule_out()
         for number, state in enumerate(self.states):
             value = self.value
             if state.bound is None or value is None or not self.beatable(state.bound.value):
@@ -141,6 +152,21 @@ class Search(Known):
                 return
             if candidate.effort == 0 and self.beatable(candidate.bound.value):
                 self.evaluate(candidate, 1)
+
+    def _rule_out(self) -> None:
+        """Without any schedule yet: find the shapes in which none of all partitions fits."""
+        for number, state in enumerate(self.states):
+            if state.why_not or self._some_candidate(number):
+                continue
+            found = partitions_below(self.layers, state.shape, self.objective, LARGEST_COST)
+            if found is None or not self._listed(number, found, LARGEST_COST):
+                continue
+            if not state.unsolved and not self._some_candidate(number):
+                state.why_not = "no partition fits into memory: every one was looked at"
+        self._require_possible()
+
+    def _some_candidate(self, number: int) -> bool:
+        return any(candidate.shape_number == number for candidate in self.candidates)
 
     def _listed(self, number: int, found: Iterator[tuple[range, ...] | None], value: int) -> bool:
         """Make candidates of all; whether that was possible."""
