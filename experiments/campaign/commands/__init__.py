@@ -5,16 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from campaign.case import Case
-from campaign.commands import baseline, check, compare, solve
+from campaign.commands import (
+    baseline,
+    check,
+    compare,
+    files,
+    memory,
+    plan,
+    readers,
+    relations,
+    solve,
+)
 from campaign.problems import PROBLEMS
 
 EVERY = tuple(PROBLEMS)
+FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven")
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "solve": (solve.case, EVERY),
     "compare": (compare.case, EVERY),
     "baseline": (baseline.case, EVERY),
     "check": (check.case, EVERY),
+    "relations": (relations.case, EVERY),
+    "plan": (plan.case, ("",)),
+    "frontier": (memory.frontier, FEW),
+    "min-memory": (memory.min_memory, FEW),
+    "round-trip": (files.round_trip, FEW),
+    "report": (files.report, FEW),
+    "sweep": (files.sweep, FEW),
+    "readers": (readers.case, ("",)),
 }
 """Command -> what a case of it does, and the families of problems that it takes."""
 

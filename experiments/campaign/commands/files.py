@@ -1,0 +1,105 @@
+"""``export`` with ``import``, ``report`` and ``sweep``: what goes out comes back the same."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from campaign.case import Case
+from campaign.commands.common import a_problem, an_objective, schedule_in, truth_of
+from campaign.judge import values
+from campaign.judge.claims import Judged, false_claims
+from campaign.judge.reading import load
+
+
+def round_trip(case: Case) -> None:
+    """Torch's file, read back, has the same order on every device."""
+    judged = truth_of(case, a_problem(case), "makespan", 0.01)
+    torch = case.rng.random() < 0.5
+    words = ["--for", "torch"] if torch else []
+    ran = case.run(
+        "solve", "problem.json", "-o", "out", "--time-limit", 0.3, "--workers", 1, *words,
+        codes=(0, 2, 3) if torch else (0, 3),
+    )  # fmt: skip
+    path = case.folder / "out" / "schedule.json"
+    if ran.code or not path.exists():
+        return
+    original = load(path)
+    to = case.run(
+        "export", "problem.json", path, "--to", "torch-csv", "-o", "order.csv", codes=(0, 1, 2)
+    )
+    case.expect(not torch or to.code == 0, "what is solved for torch cannot be exported to torch")
+    if to.code:
+        return
+    back = case.run("import", "torch-csv", "order.csv", "problem.json", "-o", "back.json")
+    if back.code:
+        return
+    timed, broken = judged.judge(schedule_in(case.folder / "back.json"))
+    if not case.expect(timed is not None, f"what comes back breaks {broken[:3]}"):
+        return
+    assert timed is not None
+    if "changed" not in to.err + to.out and torch:
+        orders = [
+            [[slot[0] for slot in row] for row in document["devices"]]
+            for document in (original, load(case.folder / "back.json"))
+        ]
+        case.expect(orders[0] == orders[1], "another order comes back")
+        first, _ = judged.judge(original)
+        assert first is not None
+        earlier = values.makespan(timed) <= values.makespan(first)
+        case.expect(earlier, "the same order takes longer when it comes back")
+    for form in ("trace", "png"):
+        case.run("export", "problem.json", path, "--to", form, "-o", f"x.{form}")
+
+
+def report(case: Case) -> None:
+    """The page tells the result's value, and no gain below 0."""
+    a_problem(case)
+    ran = case.run(
+        "solve", "problem.json", "-o", "out", "--time-limit", 0.3, "--workers", 1, codes=(0, 3)
+    )
+    if ran.code:
+        return
+    case.run("report", "out", codes=(0, 2))
+    page = case.folder / "out" / "report.html"
+    if not page.exists():
+        return
+    text = re.sub(
+        r"<(script|style).*?</\1>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    text = " ".join(re.sub(r"<[^>]*>", " ", text).split())
+    value = load(case.folder / "out" / "result.json")["value"]
+    bare = text.replace(",", "").replace("\u202f", "").replace("\u2009", "")
+    case.expect(value is None or str(value) in bare, f"the page does not show the value {value}")
+    negative = re.findall(r"[-\u2212]\d[\d.]* ?% (?:shorter|better|less|faster)", text)
+    case.expect(not negative, f"the page prints {negative}")
+
+
+def sweep(case: Case) -> None:
+    """Every row's result is true of the problem and the schedule beside it."""
+    objective = an_objective(case)
+    a_problem(case)
+    case.write(
+        "s.toml",
+        'format = "pipesat.sweep/1"\n[run]\nworkers = 1\n[grid]\nproblem = "problem.json"\n'
+        f'objective = "{objective}"\nmicrobatches = [1, 2]\ntime_limit = 0.5\n',
+    )
+    ran = case.run("sweep", "s.toml", "-o", "rows", "--schedules", "--processes", 1, codes=(0, 2))
+    if ran.code:
+        return
+    for line in (case.folder / "rows" / "rows.jsonl").read_text(encoding="utf-8").splitlines():
+        row = case_row(line)
+        if row["result"] is None or row["result"]["schedule"] is None:
+            continue
+        path = case.folder / "rows" / row["result"]["schedule"]
+        path = path if path.exists() else case.folder / row["result"]["schedule"]
+        problem = load(path.parent / "problem.json")
+        judged = Judged(problem, objective, truth_of(case, problem, objective, 2.0).truth)
+        code = 3 if row["status"] == "infeasible" else 0
+        case.violations += false_claims(judged, row["result"], load(path), code)
+
+
+def case_row(line: str) -> Any:
+    import json
+
+    return json.loads(line)

@@ -1,0 +1,130 @@
+"""The same problem in another dress: what is proven of one holds of the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from campaign.case import Case
+from campaign.commands.common import a_limit, a_problem, an_objective, schedule_in, truth_of
+from campaign.judge.claims import false_claims
+from campaign.judge.reading import load
+from campaign.problems.big import multiplied
+
+Document = dict[str, Any]
+
+
+@dataclass
+class Change:
+    """A problem whose optimum is ``factor`` times the original's, or at most that if not ``equal``."""
+
+    document: Document
+    factor: int = 1
+    equal: bool = True
+
+
+def case(case: Case) -> None:
+    document, objective = a_problem(case), an_objective(case)
+    name, change = case.rng.choice(_changes(case, document))
+    case.notes.add(name)
+    case.write("changed.json", change.document)
+    found = []
+    for source, problem in (("problem", document), ("changed", change.document)):
+        ran = case.run(
+            "solve", f"{source}.json", "-o", source, "--workers", 1, "--time-limit", a_limit(case),
+            "--objective", objective, "--json", codes=(0, 3),
+        )  # fmt: skip
+        path = case.folder / source / "result.json"
+        if ran.code not in (0, 3) or not path.exists():
+            return
+        result, judged = load(path), truth_of(case, problem, objective, 0.01)
+        schedule = schedule_in(case.folder / source / "schedule.json")
+        case.violations += [
+            f"{source}: {claim}" for claim in false_claims(judged, result, schedule, ran.code)
+        ]
+        found.append(result)
+    compare(case, name, change, *found)
+
+
+def compare(case: Case, name: str, change: Change, one: Any, other: Any) -> None:
+    """Hold the bound of each against the value of the other, and what is infeasible."""
+    factor = change.factor
+    above, value = other["lower_bound"], one["value"]
+    if above is not None and value is not None:
+        case.expect(
+            above <= factor * value, f"{name}: bound {above}, but {factor} x {value} exists"
+        )
+    if other["status"] == "infeasible":
+        case.expect(value is None, f"{name}: infeasible, though the original has {value}")
+    if not change.equal:
+        return
+    bound, reached = one["lower_bound"], other["value"]
+    if bound is not None and reached is not None:
+        case.expect(factor * bound <= reached, f"{name}: {factor} x bound {bound}, but {reached}")
+    if one["status"] == "infeasible":
+        case.expect(reached is None, f"{name}: original infeasible, but it has {reached}")
+
+
+def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
+    rng = case.rng
+    found = [
+        ("renamed", Change(renamed(document))),
+        ("idle device", Change(document | {"devices": [*document["devices"], {"memory": 7}]})),
+        ("more memory", Change(more_memory(document), equal=False)),
+        ("doubled delays removed", Change(document | {"comm": {}}, equal=False)),
+    ]
+    if "overlap" not in document:
+        factor = rng.choice([2, 7, 1000])
+        if _largest(document) * factor <= 10**12:
+            found.append((f"times x {factor}", Change(multiplied(document, factor), factor)))
+    if rng.random() < 0.25:  # only a problem without split backwards has a reverse
+        for stage in document["stages"]:
+            stage["backward"] = "fused"
+        case.write("problem.json", document)
+        found = [("reversed", Change(reversed_in_time(document)))]
+    return found
+
+
+def _largest(value: Any) -> int:
+    if isinstance(value, dict):
+        return max(map(_largest, value.values()), default=0)
+    if isinstance(value, list):
+        return max(map(_largest, value), default=0)
+    return value if isinstance(value, int) else 0
+
+
+def renamed(document: Document) -> Document:
+    """Devices in reverse order and under other names."""
+    last = len(document["devices"]) - 1
+    devices = [entry | {"name": f"r{n}"} for n, entry in enumerate(document["devices"])]
+    stages = [stage | {"device": last - stage["device"]} for stage in document["stages"]]
+    return document | {"devices": devices[::-1], "stages": stages, "name": "renamed"}
+
+
+def more_memory(document: Document) -> Document:
+    devices = [
+        entry | ({} if entry.get("memory") is None else {"memory": entry["memory"] + 1})
+        for entry in document["devices"]
+    ]
+    return document | {"devices": devices}
+
+
+def reversed_in_time(document: Document) -> Document:
+    """Where all backwards are fused, time may run the other way: F and BW change places.
+
+    The way back becomes the way there over the same stages, gradients become activations; what is
+    held from the start of F to the end of BW is so in both directions, and a pair lasts the same.
+    """
+    stages = []
+    for stage in document["stages"]:
+        backward = stage.get("BW", stage["B"] + stage["W"])
+        stages.append(stage | {"F": backward, "B": stage["F"], "W": 0, "BW": stage["F"]})
+    found = document | {"stages": stages}
+    comm = document.get("comm")
+    if comm and "edges" in comm:
+        usual = comm.get("default", 0)
+        edges = [
+            edge | {"F": edge.get("B", usual), "B": edge.get("F", usual)} for edge in comm["edges"]
+        ]
+        found["comm"] = comm | {"edges": edges}
+    return found
