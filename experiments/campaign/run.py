@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+from random import Random
 
 HERE = Path(__file__).resolve().parent
 sys.path[0] = str(HERE.parent)  # `campaign` is a package; its modules are nobody's top level
@@ -63,10 +64,10 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 def _cases(
     kinds: Sequence[str], seed: int, until: float, most: int | None
 ) -> Iterator[tuple[str, int]]:
-    """Yield every kind in turn, each time with a new seed."""
-    number = 0
+    """Yield every kind once, in an order that the seed draws, and again with other seeds."""
+    number, rng = 0, Random(seed)
     while True:
-        for kind in kinds:
+        for kind in rng.sample(kinds, len(kinds)):
             if time.monotonic() > until or number == most:
                 return
             yield kind, seed + number

@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 @dataclass
 class Change:
-    """A problem whose optimum is ``factor`` times the original's, or at most that if not ``equal``."""
+    """Its optimum is ``factor`` times the original's, or at most that if not ``equal``."""
 
     document: Document
     factor: int = 1

@@ -45,6 +45,8 @@ def case(case: Case) -> None:
     schedule = schedule_in(case.folder / "out" / "schedule.json")
     case.expect((schedule is None) == (result["value"] is None), "schedule.json without a value")
     case.violations += false_claims(judged, result, schedule, ran.code, restricted=restricted)
+    if judged.feasible and float(limit[1]) >= 1 and not restricted:
+        case.expect(schedule is not None, f"finds no schedule, one of {judged.best} exists")
     if as_json:
         case.expect(ran.json() == result, "--json prints another document than result.json")
     else:

@@ -74,9 +74,24 @@ def zero_chunks(rng: Random) -> dict[str, Any]:
             entry |= {"F": 0, "B": 0, "W": 0}
             entry.pop("BW", None)
     draw.holdings(rng, stages)
-    return draw.problem(
-        rng, stages, count, _sizes(rng, number), slack=rng.choice([0.3, 0.5, 0.8]), delays=(0, 0, 1)
-    )
+    document = draw.problem(rng, stages, count, _sizes(rng, number), delays=(0, 0, 1))
+    if rng.random() < 0.6:
+        _instants(rng, document)
+    return document
+
+
+def _instants(rng: Random, document: dict[str, Any]) -> None:
+    """Let backwards pass in an instant, with memory for less than one microbatch's way at most."""
+    for entry in document["stages"]:
+        entry.pop("BW", None)
+        entry |= {"B": 0, "backward": rng.choice(["split", "split", "either"])}
+        entry["held_after_F"] = rng.choice([0, 2, 5, 8, 10])
+        entry["held_after_B"] = rng.choice([0, 0, 3, 11, 12])
+    for number, device in enumerate(document["devices"]):
+        here = [s for s in document["stages"] if s["device"] == number]
+        held = [max(s["held_after_F"], s["held_after_B"]) for s in here]
+        if held:
+            device["memory"] = device.get("static", 0) + rng.randint(max(held), sum(held))
 
 
 def tight(rng: Random) -> dict[str, Any]:
