@@ -261,7 +261,7 @@ class _Device:
         own = self.routes[route]
         room = self.room
         if room is not None:
-            room -= sum(self.activation[s] for s in own)
+            room -= sum(self.activation[s] for s in own if self._until_freed(own[-1], s))
         if len(self.stages) == 1:
             others = self._stored_work(room)
         else:
@@ -273,6 +273,12 @@ class _Device:
                     items.append((stage.held_after_B, stage.W, count))
             others = most_work(items, room)
         return others + sum(self.problem.stages[s].least_backward_work for s in own)
+
+    def _until_freed(self, top: int, stage: int) -> int:
+        """Least time from the end of F on a device's last chunk to a backward's end on another."""
+        data = self.problem.stages[stage]
+        way = round_trip(self.problem, top) + _finish(self.problem, top, stage)
+        return way - data.least_backward_work + data.shortest_backward
 
     def _stored_work(self, room: int | None) -> int:
         """Most work of x whole backwards and y pending W of one stage that fit into ``room``."""

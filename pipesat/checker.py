@@ -6,7 +6,7 @@ of orders, with :mod:`pipesat.rules` or with the solver's model: a fault there s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -14,6 +14,7 @@ from operator import itemgetter
 from pipesat.ops import Op, Pair, Unreadable
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule, Timed
+from pipesat.ties import impossible_ties
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ def check(problem: Problem, schedule: Schedule) -> list[Violation]:
     violations += _completeness(problem, ops)
     for device, row in enumerate(schedule.devices):
         violations += _device_conflicts(problem, device, row)
-    violations += _inputs(problem, ops)
+    waits = _waits(problem, ops)
+    violations += _inputs(problem, ops, waits)
+    ties = impossible_ties(problem, schedule.devices, {op: x for op, (x, _) in waits.items()})
+    violations += [Violation("order", text, None, time) for time, text in ties]
     violations += _memory(problem, ops)
     return violations
 
@@ -163,10 +167,10 @@ def _device_conflicts(problem: Problem, device: int, row: tuple[Timed, ...]) -> 
     """One op at a time; an op of length 0 may touch another's ends, not lie strictly inside."""
     home = problem.device_name(device)
     for before, after in pairwise(row):
-        if after.start < before.start:
+        if after[1:] < before[1:]:
             text = (
-                f"{after.item} (start {after.start}) is listed after {before.item} "
-                f"(start {before.start}) on {home}; lists are in execution order"
+                f"{after.item} ({after.start} to {after.end}) is listed after {before.item} "
+                f"({before.start} to {before.end}) on {home}; lists are in order of (start, end)"
             )
             yield Violation("order", text, device, after.start)
     running: Timed | None = None
@@ -192,9 +196,10 @@ def _backward(ops: _Ops, stage: int, microbatch: int) -> Op | None:
     return None
 
 
-def _inputs(problem: Problem, ops: _Ops) -> Iterator[Violation]:
-    """Nothing starts before its input has arrived. Missing inputs are reported as missing."""
-    for op, (start, _) in ops.times.items():
+def _waits(problem: Problem, ops: _Ops) -> dict[Op, tuple[Op, int]]:
+    """Return each op's input, if it has one that is there, and the delay until it arrives."""
+    waits = {}
+    for op in ops.times:
         stage, kind, microbatch = op
         needed: Op | None
         delay = 0
@@ -213,16 +218,22 @@ def _inputs(problem: Problem, ops: _Ops) -> Iterator[Violation]:
             else:
                 needed = _backward(ops, after, microbatch)
                 delay = problem.links[stage, after].B if (stage, after) in problem.links else 0
-        if needed is None or needed not in ops.times:
-            continue
-        end = ops.times[needed][1]
+        if needed in ops.times:
+            waits[op] = needed, delay
+    return waits
+
+
+def _inputs(problem: Problem, ops: _Ops, waits: Mapping[Op, tuple[Op, int]]) -> Iterator[Violation]:
+    """Nothing starts before its input has arrived. Missing inputs are reported as missing."""
+    for op, (needed, delay) in waits.items():
+        start, end = ops.times[op][0], ops.times[needed][1]
         if start < end + delay:
             travel = f" and takes {delay} to arrive" if delay else ""
             text = (
                 f"{op} starts at {start}, but its input {needed} ends at {end}{travel}: "
                 f"not before {end + delay}"
             )
-            yield Violation("input", text, problem.stages[stage].device, start)
+            yield Violation("input", text, problem.stages[op.stage].device, start)
 
 
 def _memory(problem: Problem, ops: _Ops) -> Iterator[Violation]:

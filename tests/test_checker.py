@@ -55,7 +55,7 @@ def test_the_valid_schedule_passes() -> None:
         (0, [*VALID[0], ("0F1", 9, 10)], "name: 0F1 names microbatch 1, the last one of its ro"),
         (0, [*VALID[0], ("2F0", 9, 10)], "name: 2F0 names stage 2, the last one is 1"),
         (0, [*VALID[0], ("0BW0", 9, 11)], "kind: 0B0 on device 0, but 0BW0 already is the whole"),
-        (0, [VALID[0][1], VALID[0][0], VALID[0][2]], "order: 0F0 (start 0) is listed after 0B0"),
+        (0, [VALID[0][1], VALID[0][0], VALID[0][2]], "order: 0F0 (0 to 1) is listed after 0B0"),
         (1, [("1F0", 2, 3), *VALID[1][1:]], "input: 1F0 starts at 2, but its input 0F0 ends at 1"),
         (1, [("1B0", 3, 4), ("1F0", 4, 5), ("1W0", 5, 6)], "input: 1B0 starts at 3, but its"),
     ],
@@ -218,3 +218,42 @@ def test_shifting_any_single_op_of_a_tight_schedule_is_noticed(problem: Problem)
             rows = list(schedule.devices)
             rows[device] = tuple(moved)
             assert check(problem, Schedule(tuple(rows)))
+
+
+def instants(*times: tuple[int, int]) -> Problem:
+    """A route of fused stages with these (device, F), whose backwards take no time."""
+    stages = [{"device": d, "F": f, "B": 0, "W": 0, "backward": "fused"} for d, f in times]
+    devices = [{} for _ in range(1 + max(d for d, _ in times))]
+    document = {"format": "pipesat.problem/1", "microbatches": 1}
+    return parse_problem(document | {"devices": devices, "stages": stages})
+
+
+def test_an_op_of_length_zero_is_listed_before_what_starts_then() -> None:
+    problem = instants((0, 0), (0, 2))
+    rest = [("1BW0", 2, 2), ("0BW0", 2, 2)]
+    assert complaints(problem, [("0F0", 0, 0), ("1F0", 0, 2), *rest]) == []
+    assert complaints(problem, [("1F0", 0, 2), ("0F0", 0, 0), *rest]) == [
+        "order: 0F0 (0 to 0) is listed after 1F0 (0 to 2) on device 0; "
+        "lists are in order of (start, end)"
+    ]
+
+
+def test_ties_are_listed_in_order_of_execution() -> None:
+    problem = instants((0, 0), (0, 2))
+    rows = [("0F0", 0, 0), ("1F0", 0, 2), ("0BW0", 2, 2), ("1BW0", 2, 2)]
+    (complaint,) = complaints(problem, rows)
+    assert complaint.startswith("order: no order of execution at 2: ")
+    assert "1BW0 is listed after 0BW0 on device 0" in complaint
+    assert "0BW0 waits for 1BW0" in complaint
+
+
+def test_ties_of_several_devices_that_wait_for_each_other() -> None:
+    # 0 and 2 on device 0, 1 and 3 on device 1: 2F0 before 0F0, then 1F0 before 2F0 is no way out
+    problem = instants((0, 0), (1, 0), (0, 0), (1, 0))
+    back = [("3BW0", 0, 0), ("1BW0", 0, 0)], [("2BW0", 0, 0), ("0BW0", 0, 0)]
+    forward = [("0F0", 0, 0), ("2F0", 0, 0)], [("1F0", 0, 0), ("3F0", 0, 0)]
+    assert complaints(problem, forward[0] + back[1], forward[1] + back[0]) == []
+    (complaint,) = complaints(problem, forward[0] + back[1], forward[1][::-1] + back[0])
+    assert "1F0 is listed after 3F0 on device 1" in complaint
+    assert "2F0 waits for 1F0" in complaint
+    assert "3F0 waits for 2F0" in complaint

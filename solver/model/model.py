@@ -75,7 +75,7 @@ def build_model(
     ``staircase``, order literals count the memory of every device.
     """
     cp = cp_model.CpModel()
-    times = model_times(problem)
+    times = model_times(problem, objective)
     upper_bound = upper // times.unit
     horizon = upper_bound
     if objective == "span":  # windows of the devices may lie one after the other
