@@ -13,7 +13,7 @@ from typing import Any
 
 from campaign.process import Ran, run_command
 
-TRACEBACK = "Traceback (most recent call last)"
+FAULTS = ("Traceback (most recent call last)", "internal error")
 ANY = (0, 1, 2, 3)
 
 
@@ -58,8 +58,8 @@ class Case:
         said = f"{self.commands[-1]}: "
         if ran.hung:
             self.violations.append(f"{said}hung, killed after {hang:g} s")
-        elif TRACEBACK in ran.err:
-            self.violations.append(f"{said}traceback: {ran.err.strip().splitlines()[-1]}")
+        elif any(fault in ran.err for fault in FAULTS):
+            self.violations.append(f"{said}a fault: {ran.err.strip().splitlines()[-1]}")
         elif ran.code not in codes:
             last = (ran.err.strip().splitlines() or [""])[-1]
             self.violations.append(f"{said}exit code {ran.code}: {last}")

@@ -17,13 +17,14 @@ def options(case: Case) -> tuple[list[str], int, bool]:
     """Return random options, the number of workers, and whether they restrict the answer."""
     rng = case.rng
     workers = rng.choice([1, 1, 1, 2, 3])
+    deterministic = rng.random() < 0.15
+    if deterministic:
+        workers = 1
     words = ["--seed", str(rng.randint(0, 5)), "--workers", str(workers)]
+    words += ["--deterministic"] * deterministic
     restricted = rng.random() < 0.15
     if restricted:
         words += ["--for", "torch"]  # refuses what torch cannot run at all
-    if rng.random() < 0.15:
-        words.append("--deterministic")
-        workers = 1
     return words, workers, restricted
 
 
