@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,15 @@ def fork(work: Callable[[], None]) -> int:
     pid = os.fork()
     if not pid:
         os.setsid()
+        _die_with_parent()
         _end(work)
     return pid
+
+
+def _die_with_parent() -> None:
+    """On Linux: nothing outlives the case that started it, however that ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end(work: Callable[[], None]) -> NoReturn:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from random import Random
@@ -41,9 +43,12 @@ def main(words: Sequence[str] | None = None) -> int:
     until = time.monotonic() + 60 * options.minutes
     cases = _cases(kinds, options.seed * PER_SEED, until, options.cases)
     outcomes = []
-    for outcome in run_all(cases, options.output, options.workers, options.quick):
-        outcomes.append(outcome)
-        _progress(outcomes)
+    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell ignores SIGINT in the background
+        signal.signal(ending, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):  # ends early, with the table so far
+        for outcome in run_all(cases, options.output, options.workers, options.quick):
+            outcomes.append(outcome)
+            _progress(outcomes)
     print(table(outcomes))
     return int(any(outcome.violations for outcome in outcomes))
 
