@@ -601,7 +601,7 @@ def test_a_folder_that_cannot_be_written(cli: Run, save: Save, tmp_path: Path) -
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", spec / "below")
     one_bad_line(outcome, str(spec / "below"), "cannot write into this folder")
-    one_bad_line(cli("sweep", spec, "--csv", spec / "below" / "x.csv"), "no such folder")
+    one_bad_line(cli("sweep", spec, "--csv", spec / "below" / "x.csv"), "Not a directory")
 
 
 def test_never_more_threads_than_cores() -> None:
