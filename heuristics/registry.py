@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pipesat.errors import NotApplicable
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 
@@ -13,6 +14,26 @@ Placement: TypeAlias = Literal["one stage per device", "loop", "vee", "two route
 """Where a schedule needs its stages: see :mod:`pipesat.heuristics.placement`."""
 
 Build: TypeAlias = Callable[[Problem], Schedule]
+GiveUp: TypeAlias = Callable[[], bool]
+SlowBuild: TypeAlias = Callable[[Problem, GiveUp], Schedule]
+"""A build that tries so many orders that it asks now and then whether to give up."""
+
+
+def never() -> bool:
+    """Do not give up."""
+    return False
+
+
+def unless_given_up(give_up: GiveUp) -> None:
+    """Go on, unless told to give up: the best of a part of the orders would not be the schedule.
+
+    Raises
+    ------
+    NotApplicable
+        If told to give up.
+    """
+    if give_up():
+        raise NotApplicable("given up before all of its orders were tried")
 
 
 @dataclass(frozen=True)
@@ -36,6 +57,8 @@ class Published:
         The paper or program that it was published in.
     promises
         Names of the functions in :mod:`pipesat.closed_forms` that describe it.
+    slow
+        The function that can be told to give up, if it takes long enough to need that.
     """
 
     name: str
@@ -45,10 +68,15 @@ class Published:
     pairs: bool
     source: str
     promises: tuple[str, ...]
+    slow: SlowBuild | None = None
 
-    def __call__(self, problem: Problem) -> Schedule:
-        """Build it, timed as early as possible, whether or not it fits into memory."""
-        return self.build(problem)
+    def __call__(self, problem: Problem, give_up: GiveUp = never) -> Schedule:
+        """Build it, timed as early as possible, whether or not it fits into memory.
+
+        Where it is slow, ``give_up`` is asked now and then; if it says yes, there is no schedule:
+        :class:`pipesat.errors.NotApplicable` is raised.
+        """
+        return self.build(problem) if self.slow is None else self.slow(problem, give_up)
 
 
 def published(
@@ -64,6 +92,28 @@ def published(
 
     def decorate(build: Build) -> Published:
         entry = Published(name, build, placement, splits, pairs, source, promises)
+        object.__setattr__(entry, "__doc__", build.__doc__)
+        return entry
+
+    return decorate
+
+
+def published_slow(
+    name: str, *, placement: Placement, source: str
+) -> Callable[[SlowBuild], Published]:
+    """Decorate a function ``(Problem, give_up) -> Schedule`` that splits backwards; see above."""
+
+    def decorate(build: SlowBuild) -> Published:
+        entry = Published(
+            name,
+            lambda problem: build(problem, never),
+            placement,
+            splits=True,
+            pairs=False,
+            source=source,
+            promises=(),
+            slow=build,
+        )
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry
 

@@ -12,7 +12,7 @@ from pipesat.errors import NotApplicable
 from pipesat.heuristics.parts.building_blocks import PERIOD, order_by_block
 from pipesat.heuristics.parts.refit import refitted
 from pipesat.heuristics.placement import Ranks, vee_of
-from pipesat.heuristics.registry import published
+from pipesat.heuristics.registry import GiveUp, published_slow, unless_given_up
 from pipesat.heuristics.zb_v import zb_v
 from pipesat.problem import Problem, Route
 from pipesat.rules import item_memory
@@ -45,8 +45,8 @@ class _Found(NamedTuple):
     order: Order
 
 
-@published("v-auto", placement="vee", splits=True, source="after Qi et al., NeurIPS 2024")
-def v_auto(problem: Problem) -> Schedule:
+@published_slow("v-auto", placement="vee", source="after Qi et al., NeurIPS 2024")
+def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     """The best of ZB-V and many building blocks that keeps within memory; refitted to the times.
 
     A block passes the ranks in some number of slots per hop, and from a rank on in another; the
@@ -57,19 +57,20 @@ def v_auto(problem: Problem) -> Schedule:
     Raises
     ------
     NotApplicable
-        Unless every device holds two stages in a V, or if none of the orders fits into memory.
+        Unless every device holds two stages in a V; if none of the orders fits into memory; or if
+        told to give up.
     """
     ranks = vee_of(problem)
     room = _room(problem, ranks)
     trial = _shortened(problem, 2 * len(ranks))
     most = max(_FEWEST, _MOST_OPS // trial.op_count)
-    orders = [_zb_v_order, *islice(_block_orders(problem, ranks, room), most)]
-    found = [_best(trial, order_of(trial), room) for order_of in orders]
+    orders = [_zb_v_order, *islice(_block_orders(problem, ranks, room, give_up), most)]
+    found = [_best(trial, order_of(trial), room, give_up) for order_of in orders]
     ranking = sorted((f.makespan, number) for number, f in enumerate(found) if f)
     if trial is not problem:
         finalists = _FINALISTS if problem.op_count <= _MOST_OPS else 1
         again = [orders[number](problem) for _, number in ranking[:finalists]]
-        found = [_best(problem, order, room) for order in again]
+        found = [_best(problem, order, room, give_up) for order in again]
     best = min((f for f in found if f), key=lambda f: f.makespan, default=None)
     if best is None:
         raise NotApplicable("no building block fits into memory")
@@ -97,8 +98,9 @@ def _room(problem: Problem, ranks: Ranks) -> list[int]:
     return room
 
 
-def _best(problem: Problem, order: Order, room: Sequence[int]) -> _Found | None:
+def _best(problem: Problem, order: Order, room: Sequence[int], give_up: GiveUp) -> _Found | None:
     """The best of an order and its refitted ones, of those that fit."""
+    unless_given_up(give_up)
     found = []
     if _fits(problem, order, room):
         found.append(_Found(time_order(problem, order).makespan, order))
@@ -121,7 +123,7 @@ def _fits(problem: Problem, order: Order, room: Sequence[int]) -> bool:
 
 
 def _block_orders(
-    problem: Problem, ranks: Ranks, room: Sequence[int]
+    problem: Problem, ranks: Ranks, room: Sequence[int], give_up: GiveUp
 ) -> Iterator[Callable[[Problem], Order]]:
     """Functions that make an order: blocks without a change of pace, then the fullest ones."""
     p = len(ranks)
@@ -132,6 +134,7 @@ def _block_orders(
     for family in (steady, mixed):  # the second is only looked at if the first leaves time
         ranking = []
         for near, far, cut in family:
+            unless_given_up(give_up)
             slots = _without_conflicts([near if d < cut else far for d in range(p - 1)])
             if slots is not None and slots not in seen:
                 seen.add(slots)

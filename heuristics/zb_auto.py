@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pipesat.bounds import closed_form_bound
 from pipesat.heuristics.parts.gap_filling import Filled, Fuse, Switches, fill_gaps
 from pipesat.heuristics.placement import Ranks, chain_of
-from pipesat.heuristics.registry import published
+from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
 from pipesat.problem import Problem
 from pipesat.schedule import Objective, Order, Schedule
 from pipesat.timing import time_order
@@ -84,8 +84,8 @@ def _most_orders(problem: Problem, objective: Objective) -> int:
     return max(_FEWEST, _MOST_OPS[objective] // problem.op_count)
 
 
-@published("zb-auto", placement="one stage per device", splits=True, source=_SOURCE)
-def zb_auto(problem: Problem) -> Schedule:
+@published_slow("zb-auto", placement="one stage per device", source=_SOURCE)
+def zb_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     """Warm up as deep as memory allows, fill gaps with W, and take the best of some switches.
 
     The paper's greedy: as many forwards as memory admits before the first B (or one less, where
@@ -99,14 +99,17 @@ def zb_auto(problem: Problem) -> Schedule:
     Raises
     ------
     NotApplicable
-        Unless every device holds exactly one stage of one route, and has room for a microbatch.
+        Unless every device holds exactly one stage of one route, and has room for a microbatch; or
+        if told to give up.
     """
-    best = min(filled_orders(problem), key=lambda filled: (filled.makespan, filled.span))
+    best = min(
+        filled_orders(problem, give_up=give_up), key=lambda filled: (filled.makespan, filled.span)
+    )
     return time_order(problem, best.order, source="zb-auto")
 
 
-@published("zb-auto-span", placement="one stage per device", splits=True, source=_SOURCE)
-def zb_auto_span(problem: Problem) -> Schedule:
+@published_slow("zb-auto-span", placement="one stage per device", source=_SOURCE)
+def zb_auto_span(problem: Problem, give_up: GiveUp) -> Schedule:
     """As zb-auto, but the order of least span (the paper's own objective), timed earliest.
 
     Some of its orders warm up by just as many forwards as leave the least idling before the first
@@ -121,7 +124,7 @@ def zb_auto_span(problem: Problem) -> Schedule:
     chain_of(problem)  # or else the bound is calculated for nothing
     least = closed_form_bound(problem, "span").value
     spans: dict[Order, tuple[int, int]] = {}
-    for makespan, _, order in filled_orders(problem, "span"):
+    for makespan, _, order in filled_orders(problem, "span", give_up):
         if order not in spans:
             spans[order] = (time_order(problem, order, "span").span, makespan)
             if spans[order][0] == least:
@@ -129,7 +132,9 @@ def zb_auto_span(problem: Problem) -> Schedule:
     return time_order(problem, min(spans, key=lambda order: spans[order]), source="zb-auto-span")
 
 
-def filled_orders(problem: Problem, objective: Objective = "makespan") -> Iterator[Filled]:
+def filled_orders(
+    problem: Problem, objective: Objective = "makespan", give_up: GiveUp = never
+) -> Iterator[Filled]:
     """Yield the order of every setting, with its makespan and span, as it is made.
 
     Where stages may fuse, other ranks than the settings' are fused in the best ones at the end.
@@ -145,10 +150,13 @@ def filled_orders(problem: Problem, objective: Objective = "makespan") -> Iterat
         filled = fill_gaps(problem, ranks, switches)
         tried.append(_Tried(filled.value(objective), switches))
         yield filled
+        unless_given_up(give_up)
     if _may_fuse(problem):
         best = nsmallest(_CLIMBS, tried, key=lambda one: one.value)
         others = _with_other_ranks_fused(problem, ranks, objective, best)
-        yield from islice(others, _most_orders(problem, objective) - len(tried))
+        for filled in islice(others, _most_orders(problem, objective) - len(tried)):
+            yield filled
+            unless_given_up(give_up)
 
 
 class _Tried(NamedTuple):

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from pipesat.feasibility import certain_holdings, chunks_by_route
@@ -33,6 +34,11 @@ from pipesat.warm_ups import least_warm_ups
 
 def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
     """Return the best closed-form bound and the name of its argument, in time units."""
+    return max(closed_form_bounds(problem, objective), key=lambda bound: bound.value)
+
+
+def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
+    """Return the bound of every argument that applies, the best of its devices', in time units."""
     bounds = [Bound(0, "closed form: nothing takes less than no time")]
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
     absolute = {device: _Device(problem, device, absolute=True) for device in devices}
@@ -52,7 +58,7 @@ def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
         found = least_warm_ups(problem, without_head)
         tight = problem.device_name(line[found.tight])
         bounds.append(Bound(found.length, f"closed form: warm-ups + load of {tight}"))
-    return max(bounds, key=lambda bound: bound.value)
+    return bounds
 
 
 def most_work(items: Iterable[tuple[int, int, int]], room: int | None) -> int:
@@ -63,7 +69,7 @@ def most_work(items: Iterable[tuple[int, int, int]], room: int | None) -> int:
     """
     kinds = [kind for kind in items if kind[2] > 0]
     free = sum(work * count for size, work, count in kinds if size == 0)
-    sized = sorted((k for k in kinds if k[0] > 0), key=lambda k: k[1] / k[0], reverse=True)
+    sized = sorted((k for k in kinds if k[0] > 0), key=_density, reverse=True)
     if room is None:
         return free + sum(work * count for _, work, count in sized)
     room = max(room, 0)
@@ -75,6 +81,12 @@ def most_work(items: Iterable[tuple[int, int, int]], room: int | None) -> int:
         total += -(-work * take // size)
         room -= take
     return free + total
+
+
+def _density(kind: tuple[int, int, int]) -> Fraction:
+    """Work per memory, exactly: a wrong order would make the upper bound too low."""
+    size, work, _ = kind
+    return Fraction(work, size)
 
 
 def _head(problem: Problem, stage: int) -> int:

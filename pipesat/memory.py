@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pipesat.problem import Problem
     from pipesat.schedule import Schedule
 
+_INT64 = 1 << 62  # times from here on are held as Python integers
+
 
 class Profile(NamedTuple):
     """A step function: from ``times[i]`` on, ``held[i]`` memory units are in use."""
@@ -35,9 +37,11 @@ def memory_profiles(problem: Problem, schedule: Schedule) -> list[Profile]:
         for timed in row:
             change = item_memory(problem, timed.item)  # type: ignore[arg-type]
             changes += [(timed.start, change.at_start), (timed.end, change.at_end)]
-        array = np.array(changes, dtype=np.int64)
+        # millions of ops of 10^12 time units each may pass 64 bits
+        dtype = np.int64 if max(max(change) for change in changes) < _INT64 else object
+        array = np.array(changes, dtype=dtype)
         times, index = np.unique(array[:, 0], return_inverse=True)
-        steps = np.zeros(len(times), dtype=np.int64)
+        steps = np.zeros(len(times), dtype=dtype)
         np.add.at(steps, index, array[:, 1])
         profiles.append(Profile(times, np.cumsum(steps)))
     return profiles

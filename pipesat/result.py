@@ -44,7 +44,8 @@ class Result:
     ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none.
     ``baselines_left_out``: the search ended before all hand-written schedules were made, so that
     ``baseline`` is the best of some. ``contradictions`` are proofs that a checked schedule has
-    refuted: faults of pipesat.
+    refuted: faults of pipesat. ``warnings`` say which proofs the solve itself has dropped
+    for that reason, and what failed in it without costing the schedule; the explanation has them.
 
     Raises
     ------
@@ -67,6 +68,7 @@ class Result:
     target: str | None = None
     baselines_left_out: bool = False
     contradictions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.standing.require_status(self.status)

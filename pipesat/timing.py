@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.int64]
 
-_UNREACHABLE = -(1 << 62)
-_EXACT_IN_INT64 = 1 << 60  # longer paths are added up as Python integers
+_EXACT_IN_INT64 = 1 << 60  # sums of longer paths are added up as Python integers
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,11 @@ def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
     import numpy as np
 
     longest = sum(sequence.duration) + sum(d for inputs in sequence.inputs for _, d in inputs)
-    dtype = np.int64 if longest < _EXACT_IN_INT64 else object
+    # no sum of paths through all devices, less a span each, is larger than this
+    furthest = (devices + 2) * longest
+    exact = furthest < _EXACT_IN_INT64
+    dtype = np.int64 if exact else object
+    unreachable = -(1 << 62) if exact else -4 * furthest
     row_end: dict[int, Matrix] = {}
     uses = _uses(sequence)
     kept: dict[int, Matrix] = {}  # ends of items that some later item still waits for
@@ -206,7 +209,7 @@ def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
         zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
     ):
         if before < 0:
-            start = np.full(devices, _UNREACHABLE, dtype=dtype)
+            start = np.full(devices, unreachable, dtype=dtype)
             start[device] = 0
         else:
             start = row_end[device]
@@ -222,7 +225,7 @@ def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
             end = np.maximum(end, kept[member])
         for member in group:
             row_end[sequence.device[member]] = kept[member] = end
-    paths = np.full((devices, devices), _UNREACHABLE, dtype=dtype)
+    paths = np.full((devices, devices), unreachable, dtype=dtype)
     for device, end in row_end.items():
         paths[:, device] = end
     return paths

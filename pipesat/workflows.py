@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pipesat.best_known import with_hand_written
@@ -21,11 +22,13 @@ from pipesat.metrics import bubbles
 from pipesat.timing import time_order
 
 if TYPE_CHECKING:
+    from pipesat.heuristics.registry import Published
     from pipesat.problem import Problem
     from pipesat.result import Bound, Improvement, Result
     from pipesat.schedule import Objective, Schedule
 
 SOLVER_ROW = "solver"
+_QUICK_OPS = 5_000  # one policy of list scheduling takes 0.2 s at most
 
 
 def solve(
@@ -69,11 +72,24 @@ def solve(
     BadInput
         If there is no such target.
     """
-    from pipesat.solver import solve as search  # ortools is slow to import
+    from pipesat.heuristics import BASELINES  # slow to import, both: before the clock starts
+    from pipesat.solver import solve as search
 
     expires = time.monotonic() + time_limit
+    stop = stop or threading.Event()
+    found = threading.Event()
+
+    def give_up() -> bool:
+        return stop.is_set() or (not deterministic and time.monotonic() > expires)
+
+    def heard(improvement: Improvement) -> None:
+        if improvement.value is not None:
+            found.set()
+        if listener is not None:
+            listener(improvement)
+
     searched = problem_for(problem, target)
-    starts = _Starts(searched, lambda: not deterministic and time.monotonic() > expires)
+    starts = _Starts(searched, BASELINES.values(), give_up, found.is_set)
     result = search(
         searched,
         objective=objective,
@@ -84,7 +100,7 @@ def solve(
         warm_starts=starts,
         schedules=schedules,
         known_bound=known_bound,
-        listener=listener,
+        listener=heard,
         stop=stop,
     )
     cut = not (starts.all_made or result.standing.proven or result.status == "infeasible")
@@ -293,23 +309,40 @@ def _summary(violations: list[Violation]) -> str:
 
 @dataclass
 class _Starts:
-    """The schedules to start from, made one by one; the portfolio comes last, policy by policy.
+    """The schedules to start from, made one by one: quick ones, slow ones, and the portfolio's.
 
-    ``all_made`` says afterwards whether whoever took them took all, and none was given up.
+    ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
+    quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
+    a fraction of a second, even if told to give up. ``all_made`` says afterwards whether whoever
+    took them took all, and none was given up.
     """
 
     problem: Problem
+    entries: Iterable[Published]
     give_up: Callable[[], bool]
+    found: Callable[[], bool]
     all_made: bool = False
 
     def __iter__(self) -> Iterator[Schedule]:
-        from pipesat.heuristics import BASELINES
         from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
-        from pipesat.heuristics.list_scheduling import list_schedules
+        from pipesat.heuristics.list_scheduling import list_schedules, policies
+        from pipesat.heuristics.registry import never
 
-        for name, function in BASELINES.items():
-            if name != LIST_SCHEDULING:
-                with contextlib.suppress(NotApplicable):
-                    yield function(self.problem)
-        yield from list_schedules(self.problem, self.give_up)
+        problem = self.problem
+        named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
+        yield from self._made(entry for entry in named if entry.slow is None)
+        chosen = policies(problem)
+        if not self.found():
+            give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
+            yield from list_schedules(problem, give_up, islice(chosen, 1))
+        yield from self._made(entry for entry in named if entry.slow is not None)
+        yield from list_schedules(problem, self.give_up, chosen)
         self.all_made = not self.give_up()
+
+    def _made(self, entries: Iterable[Published]) -> Iterator[Schedule]:
+        """Yield the schedules that apply, until told to give up."""
+        for entry in entries:
+            if self.give_up():
+                return
+            with contextlib.suppress(NotApplicable):
+                yield entry(self.problem, self.give_up)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ortools.sat.python import cp_model
@@ -9,6 +10,8 @@ from ortools.sat.python import cp_model
 from pipesat.solver.incumbent import Clock
 
 _OVERHEAD = 0.01  # deterministic time of building a small model
+PROOFS = "CP-SAT's proofs"
+"""Origin of all bounds that CP-SAT proves: one that is refuted ends them all."""
 FOUND = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
@@ -23,6 +26,20 @@ def new_solver(seed: int, workers: int = 1) -> cp_model.CpSolver:
     solver.parameters.catch_sigint_signal = False
     solver.parameters.cp_model_probing_level = 0
     return solver
+
+
+def proven_bound(solver: cp_model.CpSolver) -> int:
+    """Return the bound of a model's objective that was proven, 0 if there is none yet.
+
+    CP-SAT reports it as a double, which is exact for all numbers that our models have
+    (:mod:`pipesat.solver.model.times`).
+    """
+    return whole(solver.best_objective_bound)
+
+
+def whole(bound: float) -> int:
+    """Return a bound that CP-SAT reports as the integer it stands for; 0 if it says nothing."""
+    return round(bound) if math.isfinite(bound) and bound > 0 else 0
 
 
 class Runner:

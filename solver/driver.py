@@ -7,21 +7,24 @@ import platform
 import threading
 from collections.abc import Iterable
 
-from pipesat.bounds import closed_form_bound
+from pipesat.bounds import closed_form_bounds
 from pipesat.claims import Standing
 from pipesat.errors import Infeasible
-from pipesat.feasibility import preflight
+from pipesat.feasibility import preflight, sure_order
 from pipesat.machine import usable_cores
 from pipesat.problem import Problem
 from pipesat.result import Baseline, Bound, Result
 from pipesat.schedule import Objective, Schedule
 from pipesat.solver import portfolio
-from pipesat.solver.incumbent import Clock, Incumbent, Listener
+from pipesat.solver.incumbent import NOTHING, Clock, Incumbent, Listener, failure_note
 from pipesat.solver.parts import ALL_PARTS, Parts
 
 # Most of the time limit that warm starts may take: this share, and no more than these seconds or
 # that smaller share, whichever is more.
 _STARTS, _STARTS_SECONDS, _STARTS_OF_LONG = 0.5, 15.0, 0.1
+
+
+ONE_BY_ONE = "one microbatch after the other"
 
 
 def solve(
@@ -45,7 +48,8 @@ def solve(
     ----------
     warm_starts
         Hand-written schedules to start from, taken one by one (a generator may make them lazily)
-        until one meets the bound. The result is never worse than the best of them that is valid.
+        until one meets the bound, or time is over. The result is never worse than the best of them
+        that is valid. If none is, one microbatch after the other is where the search begins.
     schedules
         Other schedules to start from, none of them a baseline.
     known_bound
@@ -62,10 +66,9 @@ def solve(
     stop
         Set it from elsewhere to end the solve early with what there is.
 
-    Raises
-    ------
-    Fault
-        If a bound contradicts a checked schedule: a bug in pipesat.
+    A bound that contradicts a checked schedule is a bug in pipesat or in CP-SAT, and so is a part
+    of the search that fails. The schedule is kept, the bound and all from its origin are dropped,
+    and ``warnings`` of the result say so.
     """
     stop = stop or threading.Event()
     workers = workers or usable_cores()
@@ -73,30 +76,39 @@ def solve(
         workers = 1
     clock = Clock(time_limit, deterministic)
     incumbent = Incumbent(problem, objective, clock, listener)
-    baseline, notes = None, []
+    baseline = None
+    notes: list[str] = []
+    failed: list[str] = []
     try:
         preflight(problem)
     except Infeasible as error:
         notes = [str(error)]
     else:
-        nothing = Bound(0, "nothing takes less than no time")
-        incumbent.raise_bound(
-            closed_form_bound(problem, objective) if parts.closed_forms else nothing
-        )
+        if parts.closed_forms:
+            forms = closed_form_bounds(problem, objective)
+            for bound in sorted(forms, key=lambda bound: bound.value, reverse=True):
+                incumbent.raise_bound(bound)  # the best first; the others, should it be refuted
+        incumbent.raise_bound(NOTHING)
         if known_bound is not None:
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
-        given = _take_starts(incumbent, schedules, stop, 0)
-        written = _take_starts(incumbent, warm_starts, stop, time_limit - longest)
+        given, failed = _take_starts(incumbent, schedules, stop, 0)
+        written, failures = _take_starts(incumbent, warm_starts, stop, time_limit - longest)
+        failed += failures
         if written:
             baseline = Baseline(written[0].source, written[0].value(objective))
+        if incumbent.schedule is None:
+            incumbent.offer(sure_order(problem), ONE_BY_ONE)
         starts = sorted(given + written, key=lambda start: start.value(objective))
         if incumbent.schedule is None:
-            notes.append("ended before any schedule that fits was made")
+            notes.append("no schedule found")
         elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
-            notes += portfolio.search(
+            found = portfolio.search(
                 problem, incumbent, starts, workers=workers, seed=seed, parts=parts, stop=stop
             )
+            notes += found.notes
+            failed += found.failed
+    warnings = [*incumbent.faults, *failed]
     return Result(
         problem=problem,
         status=Standing(incumbent.value, incumbent.bound_value, incumbent.bound is None).status,
@@ -109,30 +121,38 @@ def solve(
         workers=workers,
         versions=_versions(),
         history=tuple(incumbent.history),
-        explanation="; ".join(notes + incumbent.faults),
-        contradictions=tuple(incumbent.faults),
+        explanation="; ".join([*notes, *warnings]),
+        warnings=tuple(warnings),
     )
 
 
 def _take_starts(
     incumbent: Incumbent, starts: Iterable[Schedule], stop: threading.Event, reserved: float
-) -> list[Schedule]:
+) -> tuple[list[Schedule], list[str]]:
     """Offer schedules until one meets the bound; return every source's best valid one, best first.
 
-    Leaves ``reserved`` seconds of the clock once there is a valid one.
+    Leaves ``reserved`` seconds of the clock once there is a valid one; without one it goes on, and
+    whoever makes them lazily should end when time is over. If making one fails, what
+    came before it stays; the second list says what failed.
     """
     objective = incumbent.objective
     best: dict[str, Schedule] = {}
-    for schedule in starts:
-        timed = incumbent.offer_earliest(schedule)
-        known = best.get(schedule.source)
-        if timed is not None and (known is None or timed.value(objective) < known.value(objective)):
-            best[schedule.source] = timed
-        meets_bound = timed is not None and timed.value(objective) == incumbent.bound_value
-        enough = best and incumbent.clock.left <= reserved
-        if meets_bound or stop.is_set() or enough or not incumbent.clock.left:
-            break
-    return sorted(best.values(), key=lambda schedule: schedule.value(objective))
+    failed = []
+    try:
+        for schedule in starts:
+            timed = incumbent.offer_earliest(schedule)
+            known = best.get(schedule.source)
+            if timed is not None and (
+                known is None or timed.value(objective) < known.value(objective)
+            ):
+                best[schedule.source] = timed
+            meets_bound = timed is not None and timed.value(objective) == incumbent.bound_value
+            enough = stop.is_set() or incumbent.clock.left <= reserved
+            if meets_bound or (enough and incumbent.schedule is not None):
+                break
+    except Exception as error:
+        failed.append(failure_note("a hand-written schedule", error))
+    return sorted(best.values(), key=lambda schedule: schedule.value(objective)), failed
 
 
 def _versions() -> dict[str, str]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pipesat.checker import check
-from pipesat.errors import Fault
 from pipesat.problem import Problem
 from pipesat.result import Bound, Improvement
 from pipesat.schedule import Objective, Order, Schedule
@@ -53,9 +52,22 @@ class Clock:
         return max(0.0, self.limit - self.elapsed)
 
 
+def failure_note(what: str, error: BaseException) -> str:
+    """Say that a part failed, by an error that should not be; users are asked to report it."""
+    return f"{what} failed, please report it: {type(error).__name__}: {error}"
+
+
+NOTHING = Bound(0, "nothing takes less than no time")
+
+
 @dataclass
 class Incumbent:
-    """Collects schedules and bounds from any thread; keeps the best of each."""
+    """Collects schedules and bounds from any thread; keeps the best of each.
+
+    Bounds are kept by their *origin*, the argument or the part of the search that they come from.
+    A checked schedule is right: an origin with a bound above its value has been refuted. All it has
+    said is dropped, and so is what it says later (see :meth:`trusts`).
+    """
 
     problem: Problem
     objective: Objective
@@ -66,6 +78,8 @@ class Incumbent:
     history: list[Improvement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _bounds: dict[str, Bound] = field(default_factory=dict)
+    _refuted: set[str] = field(default_factory=set)
 
     @property
     def value(self) -> int | None:
@@ -80,7 +94,8 @@ class Incumbent:
     @property
     def proven(self) -> bool:
         """Whether value = bound."""
-        return self.bound is not None and self.value == self.bound.value
+        with self.lock:
+            return self.bound is not None and self.value == self.bound.value
 
     def offer(self, order: Order, source: str) -> int | None:
         """Time an order for the objective, check it, and keep it if it is the best.
@@ -107,32 +122,54 @@ class Incumbent:
                 return None if check(self.problem, timed) else value
             if check(self.problem, timed):
                 return None
-            self._compare(value, self.bound, timed.source)
             self.schedule = timed
+            for origin, bound in list(self._bounds.items()):
+                if bound.value > value:
+                    self.refute(origin, bound)
             self._note(timed.source)
             return value
 
-    def raise_bound(self, bound: Bound) -> None:
-        """Keep a bound if it is the best."""
+    def raise_bound(self, bound: Bound, origin: str | None = None) -> None:
+        """Keep a bound if it is the best of its origin, which by default is its source."""
+        origin = origin or bound.source
         with self.lock:
-            if self.bound is not None and bound.value <= self.bound.value:
+            if origin in self._refuted:
                 return
-            if self.value is not None:
-                self._compare(self.value, bound, "incumbent")
-                if bound.value > self.value:
-                    return
-            self.bound = bound
-            self._note(bound.source)
+            if self.value is not None and bound.value > self.value:
+                self.refute(origin, bound)
+                return
+            known = self._bounds.get(origin)
+            if known is None or bound.value > known.value:
+                self._bounds[origin] = bound
+            if self.bound is None or bound.value > self.bound.value:
+                self.bound = bound
+                self._note(bound.source)
 
-    def _compare(self, value: int, bound: Bound | None, source: str) -> None:
-        """A bound above a checked value is a bug in one of them: never hide it."""
-        if bound is not None and bound.value > value:
+    def trusts(self, origin: str) -> bool:
+        """Whether nothing that came from there has been refuted."""
+        return origin not in self._refuted
+
+    def refute(self, origin: str, bound: Bound, of: str = "", value: int | None = None) -> None:
+        """Drop all bounds of an origin, because one is above the value of a checked schedule.
+
+        ``of`` says what the bound is of, and ``value`` is what a schedule has, if these are not the
+        objective and the incumbent's value.
+        """
+        with self.lock:
+            if origin in self._refuted:
+                return
+            self._refuted.add(origin)
+            self._bounds.pop(origin, None)
+            source = "" if self.schedule is None else f" ({self.schedule.source})"
             self.faults.append(
-                f"{bound.source} says at least {bound.value}, "
-                f"but a checked schedule ({source}) has {value}"
+                f"a proof was dropped, please report it: {bound.source} says at least "
+                f"{bound.value}{of and f' for {of}'}, but a checked schedule{source} has "
+                f"{self.value if value is None else value}"
             )
-            if bound is self.bound:
-                raise Fault(self.faults[-1])
+            rest = max(self._bounds.values(), key=lambda known: known.value, default=NOTHING)
+            if self.bound is not None and rest.value < self.bound.value:
+                self.bound = rest
+                self._note(rest.source)
 
     def _note(self, source: str) -> None:
         step = Improvement(self.clock.elapsed, self.value, self.bound_value, source)

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from pipesat.problem import Problem
 from pipesat.schedule import Schedule
 from pipesat.solver.cpsat import Runner
-from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.incumbent import Incumbent, failure_note
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.other_starts import other_starts
 from pipesat.solver.parts import Parts
@@ -23,6 +24,13 @@ from pipesat.solver.proof import ProofSearch
 
 _PATIENCE = 5.0  # seconds of window search without an improvement
 _POLL = 0.05  # seconds between looks at the clock and the stop flag
+
+
+class Report(NamedTuple):
+    """What the parts of the search did, and which of them failed."""
+
+    notes: list[str]
+    failed: list[str]
 
 
 def search(
@@ -34,7 +42,7 @@ def search(
     seed: int,
     parts: Parts,
     stop: threading.Event,
-) -> list[str]:
+) -> Report:
     """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
 
     Needs an incumbent with a schedule and a bound. ``starts`` are other valid schedules to work on.
@@ -45,10 +53,9 @@ def search(
     use_windows = parts.windows and windows_apply(problem, incumbent)
     windows: list[WindowSearch] = []
     runners: list[Runner] = []
-    failures: list[BaseException] = []
 
     def over() -> bool:
-        return stop.is_set() or incumbent.proven or not clock.left or bool(failures)
+        return stop.is_set() or incumbent.proven or not clock.left
 
     def runner() -> Runner:
         runners.append(Runner(clock))
@@ -65,10 +72,8 @@ def search(
         patience = 0.0 if threads == 1 else _PATIENCE
         return partial(_take_turns, windows[-1], proofs, runner(), over, others, patience)
 
-    _run([lane(number) for number in range(threads)], runners, over, failures)
-    if failures:
-        raise failures[0]
-    return [*(search.report for search in windows), proofs.report]
+    failed = run_lanes([lane(number) for number in range(threads)], runners, over)
+    return Report([*(search.report for search in windows), proofs.report], failed)
 
 
 Others = Iterator[Callable[[], None]]
@@ -117,19 +122,23 @@ def _nothing() -> None:
     pass
 
 
-def _run(
+def run_lanes(
     lanes: list[Callable[[], None]],
     runners: list[Runner],
     over: Callable[[], bool],
-    failures: list[BaseException],
-) -> None:
-    """Run lanes as threads, so that signals and the clock are heard meanwhile; keep what fails."""
+) -> list[str]:
+    """Run lanes as threads, so that signals and the clock are heard meanwhile.
+
+    A lane that fails ends; the others go on, and what has been found and proven stays. Returns what
+    failed.
+    """
+    failed: list[str] = []
 
     def guarded(lane: Callable[[], None]) -> None:
         try:
             lane()
         except BaseException as error:
-            failures.append(error)
+            failed.append(failure_note("a part of the search", error))
 
     threads = [
         threading.Thread(target=guarded, args=(lane,), name=f"lane {n}", daemon=True)
@@ -143,3 +152,4 @@ def _run(
         if over():
             for runner in runners:
                 runner.interrupt()
+    return failed

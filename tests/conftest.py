@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from pipesat.cli import main
+from pipesat.cli.interrupts import SIGNALS
 from pipesat.problem import Problem
 
 # The same examples everywhere, and no time limit that a slow core would miss.
@@ -39,11 +41,20 @@ Run = Callable[..., Outcome]
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command line inside this process, as the console script does."""
 
+    # the console script's process ends with it; this one goes on, with its own handlers
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    for hook in ("excepthook", "unraisablehook"):
+        monkeypatch.setattr(sys, hook, getattr(sys, hook))
+
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["pipesat", *map(str, arguments)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as exit_info:
-            main()
+        try:
+            with pytest.raises(SystemExit) as exit_info:
+                main()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         return Outcome(int(exit_info.value.code or 0), *capsys.readouterr())
 
     return run

@@ -30,7 +30,7 @@ FEASIBLE = (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
 def variables(problem: Problem, horizon: int = 60) -> Variables:
-    return add_variables(cp_model.CpModel(), problem, model_times(problem), horizon)
+    return add_variables(cp_model.CpModel(), problem, model_times(problem, horizon), horizon)
 
 
 def pin(v: Variables, phase: str, stage: int, microbatch: int, start: int) -> None:
@@ -202,7 +202,7 @@ def test_every_solution_replays_to_its_objective_or_better(problem: Problem) -> 
 
 def test_times_are_divided_by_their_common_factor() -> None:
     problem = chain(2, 2, F=600, B=900, W=300, comm=1500)
-    assert model_times(problem).unit == 300
+    assert model_times(problem, 10_000).unit == 300
     order = BASELINES["zb-h1"](problem).order
     model = build_model(problem, "makespan", 0, time_order(problem, order).makespan)
     solver = cp_model.CpSolver()

@@ -11,11 +11,12 @@ from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.problem import Problem
 from pipesat.result import Bound
 from pipesat.schedule import Objective
+from pipesat.solver.attempts import Attempt
 from pipesat.solver.cpsat import Runner
 from pipesat.solver.incumbent import Clock, Incumbent
 from pipesat.solver.model.lags import Lag, lag_before, tail_after
 from pipesat.solver.model.model import build_model, model_is_exact
-from pipesat.solver.proof import Attempt, ProofSearch
+from pipesat.solver.proof import ProofSearch
 from pipesat.timing import time_order
 from tests.oracle import brute_force, order_count, plain_model_optimum
 from tests.problems import chain, problems, vee
@@ -93,8 +94,7 @@ def test_a_share_of_the_gap_is_proven_at_a_time() -> None:
     incumbent.raise_bound(Bound(0, "nothing"))
     proofs = ProofSearch(problem, incumbent, seed=0)
     runner = Runner(incumbent.clock)
-    proofs.queue.clear()
-    proofs.queue.append(Attempt(frozenset({0}), 0.5, 60.0))
+    proofs.attempts.only(Attempt(frozenset({0}), 0.5, 60.0))
     proofs.step(runner)
     assert incumbent.value == 34
     assert incumbent.bound == Bound(18, "CP-SAT on device 0 alone")  # nothing within 17 = 34 / 2

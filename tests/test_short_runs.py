@@ -13,19 +13,19 @@ from ortools.sat.python import cp_model
 
 from pipesat.bounds import closed_form_bound
 from pipesat.checker import check
-from pipesat.errors import Deadlock, Fault
+from pipesat.errors import Deadlock
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.ops import Op
 from pipesat.problem import Problem
 from pipesat.result import Bound
 from pipesat.schedule import Schedule
-from pipesat.solver.cpsat import Runner
+from pipesat.solver.cpsat import PROOFS, Runner
 from pipesat.solver.few import first_microbatches, with_microbatches
 from pipesat.solver.incumbent import Clock, Incumbent
 from pipesat.solver.model.model import model_is_exact
 from pipesat.solver.short_runs.known import Known
 from pipesat.solver.short_runs.models import step_model
-from pipesat.solver.short_runs.search import ShortRuns, is_long
+from pipesat.solver.short_runs.search import SOURCE, ShortRuns, is_long
 from pipesat.timing import time_order
 from tests.oracle import all_orders, order_count, plain_model_optimum
 from tests.problems import chain, problems, vee
@@ -155,14 +155,22 @@ def test_first_microbatches_are_a_valid_schedule() -> None:
     assert values[-1] == schedule.makespan
 
 
-def test_a_wrong_bound_is_reported_as_a_fault() -> None:
+def test_a_wrong_bound_is_dropped_and_ends_the_search() -> None:
     problem = chain(2, 3, F=2, B=3, W=5, comm=1, cap=1, backward="split")
-    search = search_of(problem)
-    search.known.learn_step(1, 18)  # it is 17: see above
-    runner = Runner(search.incumbent.clock)
-    search.step(runner)  # the makespan of one microbatch
-    with pytest.raises(Fault, match="18 for the step of 1 microbatches, but a schedule has 17"):
-        search.step(runner)
+    for wrong, text in ((18, f"at least {2 * 18 + 17}, but a checked"), (16, "")):
+        search = search_of(problem)
+        search.known.learn_step(1, wrong)  # it is 17: see above
+        search.step(Runner(search.incumbent.clock))  # the makespan of one microbatch is 17
+        assert search.finished == bool(text)
+        assert search.incumbent.trusts(PROOFS) != bool(text)
+        assert all(text in fault for fault in search.incumbent.faults)
+    assert search.incumbent.bound == Bound(3 * 17, SOURCE)  # closed forms of few know it, too
+    assert not search._meets(18, 17, "the step of 1 microbatches")
+    (fault,) = search.incumbent.faults
+    assert "at least 18 for the step of 1 microbatches, but a checked schedule" in fault
+    assert fault.endswith("has 17")
+    assert search.finished
+    assert search.incumbent.bound == Bound(0, "nothing")  # all that CP-SAT has proven is dropped
 
 
 def test_which_runs_are_long() -> None:

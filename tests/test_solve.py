@@ -11,7 +11,6 @@ from hypothesis import given, settings
 
 from pipesat.bounds import closed_form_bound
 from pipesat.checker import check
-from pipesat.errors import Fault
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.problem import Problem
@@ -116,7 +115,7 @@ def test_infeasible_has_no_schedule_no_bound_and_an_explanation() -> None:
     assert "the smallest capacity that works is 3" in result.explanation
 
 
-def test_without_time_for_anything_the_status_is_unknown_not_zero() -> None:
+def test_without_time_for_anything_there_is_one_microbatch_after_the_other() -> None:
     stop = threading.Event()
     stop.set()
     problem = chain(3, 4, cap=0, F=0, B=0, W=0, held=(1, 1))
@@ -125,10 +124,10 @@ def test_without_time_for_anything_the_status_is_unknown_not_zero() -> None:
     from pipesat.solver import solve as bare
 
     result = bare(chain(3, 4), workers=1, stop=stop)
-    assert result.status == "unknown"
-    assert result.value is None
-    assert result.document()["value"] is None
-    assert result.lower_bound is not None
+    assert result.schedule is not None
+    assert result.schedule.source == "one microbatch after the other"
+    assert result.value == 4 * (3 * 1 + 3 * 2)  # three F's and three BW's in a row, four times
+    assert result.baseline is None
 
 
 def test_a_stop_keeps_the_best_schedule_so_far() -> None:
@@ -157,18 +156,36 @@ def test_w_above_a_and_cheap_bw() -> None:
     assert result.value == plain_model_optimum(problem)
 
 
-def test_a_bound_above_a_checked_schedule_is_a_fault_never_a_result() -> None:
-    problem = chain(2, 2)
+@pytest.mark.parametrize("schedule_first", [True, False])
+def test_a_bound_above_a_checked_schedule_is_dropped(schedule_first: bool) -> None:
+    problem = chain(2, 2)  # 1F1B: F0 at 0, then both devices take turns; longer than 6 anyway
     incumbent = Incumbent(problem, "makespan", Clock(60))
-    incumbent.raise_bound(Bound(10**6, "a wrong argument"))
-    with pytest.raises(Fault, match="a wrong argument says at least 1000000"):
-        incumbent.offer(BASELINES["1f1b"](problem).order, "1f1b")
-    incumbent = Incumbent(problem, "makespan", Clock(60))
-    incumbent.offer(BASELINES["1f1b"](problem).order, "1f1b")
-    incumbent.raise_bound(Bound(10**6, "a wrong argument"))
-    assert incumbent.bound is None
-    assert not incumbent.proven
-    assert len(incumbent.faults) == 1
+    order = BASELINES["1f1b"](problem).order
+    if schedule_first:
+        incumbent.offer(order, "1f1b")
+    for value, origin in ((5, "wrong"), (3, "right"), (10**6, "wrong"), (6, "wrong")):
+        incumbent.raise_bound(Bound(value, f"an argument for {value}"), origin)
+    if not schedule_first:
+        assert incumbent.bound_value == 10**6
+        incumbent.offer(order, "1f1b")
+    assert incumbent.value == BASELINES["1f1b"](problem).makespan
+    assert incumbent.bound == Bound(3, "an argument for 3")  # 5 and 6 come from where 10^6 did
+    assert not incumbent.trusts("wrong")
+    assert incumbent.trusts("right")
+    (fault,) = incumbent.faults
+    assert "an argument for 1000000 says at least 1000000" in fault
+    assert "(1f1b) has" in fault
+
+
+def test_a_wrong_proof_costs_neither_the_schedule_nor_the_other_bounds() -> None:
+    problem = chain(2, 3, cap=1)
+    right = solve(problem, time_limit=60, workers=1)
+    wrong = solve(problem, time_limit=60, workers=1, known_bound=Bound(10**6, "a wrong argument"))
+    assert (wrong.status, wrong.value) == ("optimal", right.value)
+    assert wrong.lower_bound == right.lower_bound
+    (warning,) = wrong.warnings
+    assert "a wrong argument says at least 1000000" in warning
+    assert warning in wrong.explanation
 
 
 def test_schedules_that_break_a_rule_are_never_kept() -> None:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 
 
 def main() -> None:
-    """Run the command line and exit: 0, 1 check failed, 2 bad input, 3 infeasible, 130, 143.
+    """Run the command line and end the process.
 
-    A bug is 1 with one line that says so; ``PIPESAT_TRACEBACK=1`` shows where it is.
+    With 0, 1 check failed, 2 bad input, 3 infeasible, 130 or 143 stopped by a signal. A bug is 1
+    with one line that says so; ``PIPESAT_TRACEBACK=1`` shows where it is.
     """
+    from pipesat.cli.interrupts import Stopped, end_quietly
+
+    begin = end_quietly()  # before anything slow is imported
+    import io
+
     from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
     from pipesat.cli.exits import CHECK_FAILED, TRACEBACK, exit_code_of, print_bug
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # names from files may not fit its encoding
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        begin()
         app()
+    except Stopped as stopped:
+        sys.exit(stopped.exit_code)
     except Exception as error:
         code = exit_code_of(error)
         if code is None:

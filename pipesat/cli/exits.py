@@ -100,7 +100,10 @@ def end_of_solve(results: Sequence[Result], interrupted: int, folder: Path | Non
     """End a command that has solved and written its files into a folder.
 
     1 if a proof was refuted, 3 with the reason if the first is infeasible, else 0 or 128 + signal.
+    What a solve had to drop is said on stderr.
     """
+    for warning in [text for result in results for text in result.warnings]:
+        typer.echo(f"pipesat: warning: {one_line(warning)}", err=True)
     refuse_contradictions([text for r in results for text in r.contradictions], folder)
     if results[0].status == "infeasible":
         typer.echo(f"pipesat: infeasible: {one_line(results[0].explanation)}", err=True)

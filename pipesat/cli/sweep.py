@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -205,9 +204,5 @@ def _pool(spec: Spec, processes: int | None, address: str | None) -> Iterator[tu
         return
     from pipesat.sweep.ray_pool import ray_pool
 
-    with contextlib.ExitStack() as stack:
-        try:
-            found = stack.enter_context(ray_pool(address, workers))
-        except KeyboardInterrupt:  # while waiting for the cluster's answer
-            raise typer.Exit(128 + signal.SIGINT) from None
+    with ray_pool(address, workers) as found:
         yield found

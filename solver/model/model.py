@@ -12,16 +12,21 @@ from pipesat.problem import Problem
 from pipesat.schedule import Objective, Order
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.objective import add_objective
-from pipesat.solver.model.times import model_times
+from pipesat.solver.model.times import latest_end, model_times
 from pipesat.solver.model.variables import Literal, Task, Variables, add_variables
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model with its variables; values are in multiples of ``unit`` time units."""
+    """A model with its variables; values are in multiples of ``unit`` time units.
+
+    ``beyond`` is the bound that follows, in time units, if it has no solution.
+    """
 
     variables: Variables
     value: cp_model.IntVar
+    objective: Objective
+    beyond: int
 
     @property
     def cp(self) -> cp_model.CpModel:
@@ -32,6 +37,10 @@ class Model:
     def unit(self) -> int:
         """Time units per unit of model time."""
         return self.variables.times.unit
+
+    def bound(self, value: int) -> int:
+        """Lower bound of the objective that follows from one of ``value``, in time units."""
+        return self.variables.times.bound(value, self.objective)
 
     def order(self, value: Callable[[cp_model.IntVar], int]) -> Order:
         """Read the order out of a solution; ``value`` evaluates a variable."""
@@ -75,16 +84,15 @@ def build_model(
     ``staircase``, order literals count the memory of every device.
     """
     cp = cp_model.CpModel()
-    times = model_times(problem, objective)
-    upper_bound = upper // times.unit
-    horizon = upper_bound
-    if objective == "span":  # windows of the devices may lie one after the other
-        farthest = max((*times.forward_delay, *times.backward_delay), default=0)
-        horizon = len(problem.devices) * (upper_bound + farthest)
+    longest = latest_end(problem, objective, upper)
+    times = model_times(problem, longest, objective)
+    most = times.at_most(upper, objective)
+    # rounded, a span and a delay may each take one unit more on every device
+    horizon = most if objective == "makespan" else longest // times.unit + 2 * len(problem.devices)
     variables = add_variables(cp, problem, times, horizon, devices)
     add_constraints(variables, staircase=staircase)
-    value = add_objective(variables, objective, -(-lower // times.unit), upper_bound)
-    return Model(variables, value)
+    value = add_objective(variables, objective, times.at_least(lower), most)
+    return Model(variables, value, objective, times.bound(most + 1, objective))
 
 
 def model_is_exact(problem: Problem) -> bool:

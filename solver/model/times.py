@@ -1,42 +1,103 @@
-"""Durations and delays as the model sees them: divided by their greatest common factor."""
+"""Times as models see them: in a unit that keeps every number of a model small.
+
+Normally the unit is what all durations and delays have in common, and nothing is rounded. Beyond
+``LARGEST`` units CP-SAT cannot be relied on: from some 10^11 on, OR-Tools 9.15 declares models
+infeasible that hold a schedule (``experiments/2026-11-22-large-times``). Then the unit is larger,
+and durations and delays are rounded *down*. docs/model.md proves what such a model says of the
+exact problem; :meth:`Times.at_least`, :meth:`Times.at_most` and :meth:`Times.bound` say it in code.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipesat.ops import Kind
-from pipesat.problem import Problem
+from pipesat.problem import Link, Problem
 from pipesat.rules import duration, link_delay
 from pipesat.schedule import Objective
 
 KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
+LARGEST = 1 << 32
+"""Largest number that a time in a model may take, in its units: the horizon."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """All times of a problem in multiples of ``unit`` time units; exact, nothing is rounded."""
+    """All times of a problem in multiples of ``unit`` time units, rounded down unless ``exact``."""
 
     unit: int
+    exact: bool
     duration: dict[Kind, tuple[int, ...]]
     forward_delay: tuple[int, ...]
     backward_delay: tuple[int, ...]
 
+    def at_least(self, time: int) -> int:
+        """What a time of the model is at least, if ``time`` is a lower bound in time units."""
+        return -(-time // self.unit) if self.exact else time // self.unit
 
-def model_times(problem: Problem, objective: Objective = "makespan") -> Times:
-    """Divide every duration and delay by what they all have in common.
+    def at_most(self, time: int, objective: Objective = "makespan") -> int:
+        """What the objective is at most in the model, if it is at most ``time``."""
+        rounds_up = objective == "span" and not self.exact
+        return -(-time // self.unit) if rounds_up else time // self.unit
 
-    For the makespan alone: the least span may be no multiple of it (docs/model.md).
+    def bound(self, value: int, objective: Objective = "makespan") -> int:
+        """Lower bound in time units that follows if the model's objective is at least ``value``."""
+        if objective == "span" and not self.exact:
+            return max(0, self.unit * (value - 1) + 1)
+        return self.unit * value
+
+
+def model_times(problem: Problem, longest: int, objective: Objective = "makespan") -> Times:
+    """Express durations and delays in a unit of which ``longest`` time units are few enough.
+
+    Without rounding, that is what they have in common; for the makespan alone, as the least span
+    may be no multiple of it (docs/model.md).
     """
+    unit = unit_for(longest)
+    exact = unit == 1
     stages = range(len(problem.stages))
     durations = {k: [duration(problem.stages[s], k) for s in stages] for k in KINDS}
     forward = [link_delay(problem, s, "F") for s in stages]
     backward = [link_delay(problem, s, "B") for s in stages]
-    every = [*forward, *backward, *(t for times in durations.values() for t in times)]
-    unit = math.gcd(*every) or 1 if objective == "makespan" else 1
+    common = math.gcd(*forward, *backward, *(t for times in durations.values() for t in times))
+    if objective == "makespan" and unit <= common:
+        unit, exact = common, True
     return Times(
         unit,
+        exact,
         {kind: tuple(t // unit for t in times) for kind, times in durations.items()},
         tuple(t // unit for t in forward),
         tuple(t // unit for t in backward),
     )
+
+
+def latest_end(problem: Problem, objective: Objective, value: int) -> int:
+    """Return when everything has ended, at the latest, in a schedule of this objective.
+
+    By span, the devices' windows may lie one after the other.
+    """
+    if objective == "makespan":
+        return value
+    farthest = max((max(link.F, link.B) for link in problem.links.values()), default=0)
+    return len(problem.devices) * (value + farthest)
+
+
+def unit_for(longest: int) -> int:
+    """Return the least unit of which ``longest`` time units are at most ``LARGEST``."""
+    return max(1, -(-longest // LARGEST))
+
+
+def rounded(problem: Problem, unit: int) -> Problem:
+    """Return the problem with its times in a larger unit, rounded down.
+
+    Any order of the one is one of the other: to be timed exactly, time it for the problem itself.
+    """
+    if unit == 1:
+        return problem
+    stages = (
+        replace(s, F=s.F // unit, B=s.B // unit, W=s.W // unit, BW=s.BW // unit)
+        for s in problem.stages
+    )
+    links = {ends: Link(link.F // unit, link.B // unit) for ends, link in problem.links.items()}
+    return replace(problem, stages=tuple(stages), links=links)

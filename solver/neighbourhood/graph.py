@@ -65,7 +65,7 @@ def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
 
 
 def _tails(sequence: LinearOrder, rows: Sequence[Sequence[int]], begin: Sequence[int]) -> list[int]:
-    unknown = -(1 << 62)
+    unknown = -(1 << 90)
     tail = [unknown] * len(sequence.item)
     for device, row in enumerate(rows):
         if row:

@@ -10,33 +10,39 @@ from pipesat.problem import Problem
 from pipesat.schedule import Order
 from pipesat.solver.cpsat import FOUND, Runner
 from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.model.times import latest_end, rounded, unit_for
 from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
+from pipesat.timing import time_order
 
 SOURCE = "window search"
-LARGEST_NUMBER = 1 << 60
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
 _FREE_SPLITS = 0.5  # of the windows may change what is split and what fused: these are harder
 _LIMIT = 2.0  # seconds per window
 
 
 def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether CP-SAT can hold a window's numbers, and there is time for a few windows."""
-    weighted = (incumbent.value or 0) * 8 * len(problem.devices)
-    return weighted < LARGEST_NUMBER and problem.op_count < OPS_PER_SECOND * incumbent.clock.left
+    """Whether there is time for a few windows."""
+    return problem.op_count < OPS_PER_SECOND * incumbent.clock.left
 
 
 class WindowSearch:
-    """Improves an incumbent window by window."""
+    """Improves an incumbent window by window.
+
+    Where times are too large for CP-SAT, ``graph`` has them rounded; ``value`` is always exact.
+    """
 
     def __init__(
         self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
     ) -> None:
         self.problem, self.incumbent, self.runner = problem, incumbent, runner
+        longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+        self.rounded = rounded(problem, unit_for(longest))
         self.rng = random.Random(seed)  # noqa: S311
         self.chooser = Chooser(self.rng, kinds_for(len(problem.devices)))
         self.graph: Graph | None = None
+        self.value = 0  # of the graph's order
         self.windows = self.improvements = 0
         self.last_success = 0.0
 
@@ -61,7 +67,7 @@ class WindowSearch:
         if segments:
             self.windows += 1
             free_splits = self.rng.random() < _FREE_SPLITS
-            window = Window(self.problem, graph, segments, free_splits)
+            window = Window(self.rounded, graph, segments, free_splits)
             seed, spent = self.rng.randrange(1 << 30), self.runner.spent
             solver, status = self.runner.solve(window.cp, limit=_LIMIT, seed=seed)
             kind.learn(
@@ -77,18 +83,25 @@ class WindowSearch:
         incumbent = self.incumbent
         if incumbent.schedule is None or incumbent.value is None:
             raise ValueError("window search needs a schedule to start from")
-        if self.graph is None or incumbent.value < self.graph.value:
-            self.graph = graph_of(self.problem, incumbent.schedule.order, incumbent.objective)
+        if self.graph is None or incumbent.value < self.value:
+            self.value = incumbent.value
+            self.graph = graph_of(self.rounded, incumbent.schedule.order, incumbent.objective)
         return self.graph
 
     def _take(self, order: Order) -> None:
         """Go on from an order that is no worse; one that is better is checked and offered."""
-        graph = graph_of(self.problem, order, self.incumbent.objective)
+        incumbent = self.incumbent
+        graph = graph_of(self.rounded, order, incumbent.objective)
         if self.graph is None or graph.value > self.graph.value:
             return
-        self.graph = graph
-        if self.incumbent.value is not None and graph.value < self.incumbent.value:
+        if self.rounded is self.problem:
+            timed, value = None, graph.value
+        else:
+            timed = time_order(self.problem, order, incumbent.objective, SOURCE)
+            value = timed.value(incumbent.objective)
+        self.graph, self.value = graph, value
+        if incumbent.value is not None and value < incumbent.value:
             self.improvements += 1
             self.refresh()
-            if self.incumbent.offer_timed(graph.schedule(SOURCE)) is None:
+            if incumbent.offer_timed(timed or graph.schedule(SOURCE)) is None:
                 self.graph = None  # it breaks a rule: start again from what was checked

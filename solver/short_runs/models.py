@@ -7,7 +7,7 @@ from ortools.sat.python import cp_model
 from pipesat.problem import Problem
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.model import Model, build_model
-from pipesat.solver.model.times import Times, model_times
+from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from pipesat.solver.short_runs.known import Known
 
@@ -21,7 +21,8 @@ def makespan_model(few: Problem, known: Known, upper: int, *, staircase: bool = 
     model = build_model(few, "makespan", known.makespan(n), upper, staircase=staircase)
     starts = _starts_with_known_steps(model.variables, known)
     for k in range(1, n):
-        model.cp.add(model.value - starts[k] >= -(-known.makespan(n - k) // model.unit))
+        rest = model.variables.times.at_least(known.makespan(n - k))
+        model.cp.add(model.value - starts[k] >= rest)
     return model
 
 
@@ -32,13 +33,13 @@ def step_model(few: Problem, known: Known, upper: int, *, staircase: bool = True
     in the order of whatever schedule attains e(n): it cuts off none.
     """
     n = few.routes[0].microbatches - 1
-    times = model_times(few)
-    horizon = upper // times.unit + _one_by_one(few, times)
+    times = model_times(few, upper + _one_by_one(few))
+    horizon = times.at_most(upper) + -(-_one_by_one(few) // times.unit)
     v = add_variables(cp_model.CpModel(), few, times, horizon)
     add_constraints(v, staircase=staircase)
     starts = _starts_with_known_steps(v, known)
     v.cp.add(starts[0] == 0)
-    v.cp.add_linear_constraint(starts[n], -(-known.step(n) // times.unit), upper // times.unit)
+    v.cp.add_linear_constraint(starts[n], times.at_least(known.step(n)), times.at_most(upper))
     v.cp.minimize(starts[n])
     return v
 
@@ -48,14 +49,12 @@ def _starts_with_known_steps(v: Variables, known: Known) -> list[cp_model.IntVar
     starts = [task.start for task in v.tasks["F"][v.problem.routes[0].stages[0]]]
     for n, step in known.sharp_steps(len(starts) - 1):
         for earlier, later in zip(starts, starts[n:], strict=False):
-            v.cp.add(later - earlier >= -(-step // v.times.unit))
+            v.cp.add(later - earlier >= v.times.at_least(step))
     return starts
 
 
-def _one_by_one(few: Problem, times: Times) -> int:
-    """Model time that all ops take one after the other, each with its delay."""
-    length = times.duration
-    one = sum(times.forward_delay) + sum(times.backward_delay)
-    for s in range(len(few.stages)):
-        one += length["F"][s] + max(length["B"][s] + length["W"][s], length["BW"][s])
+def _one_by_one(few: Problem) -> int:
+    """Time that all ops take one after the other, each with its delay."""
+    one = sum(link.F + link.B for link in few.links.values())
+    one += sum(stage.F + max(stage.B + stage.W, stage.BW) for stage in few.stages)
     return few.routes[0].microbatches * one

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.errors import Fault
 from pipesat.ops import Op
 from pipesat.problem import Problem
 from pipesat.result import Bound
 from pipesat.schedule import Schedule
-from pipesat.solver.cpsat import FOUND, Runner
+from pipesat.solver.cpsat import FOUND, PROOFS, Runner, proven_bound
 from pipesat.solver.few import first_microbatches, with_microbatches
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.staircase import staircase_applies
-from pipesat.solver.model.times import KINDS, model_times
+from pipesat.solver.model.times import KINDS
+from pipesat.solver.model.variables import Variables
 from pipesat.solver.short_runs.known import Known
 from pipesat.solver.short_runs.models import makespan_model, step_model
 from pipesat.timing import time_order
@@ -51,7 +50,6 @@ class ShortRuns:
         self.microbatches = problem.routes[0].microbatches
         devices = range(len(problem.devices))
         self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
-        self.dynamic = self.stairs and _no_zero_length(problem)
         self.known = Known(problem)
         self.settled: set[tuple[Kind, int]] = set()
         self.limit = _FIRST_LIMIT
@@ -72,7 +70,8 @@ class ShortRuns:
         if settle(n, runner):
             self.settled.add(attempt)
         self.spent += runner.spent - before
-        self.incumbent.raise_bound(Bound(self.known.makespan(self.microbatches), SOURCE))
+        self.incumbent.raise_bound(Bound(self.known.makespan(self.microbatches), SOURCE), PROOFS)
+        self.finished = self.finished or not self.incumbent.trusts(PROOFS)
 
     def _longer_and_longer(self) -> Iterator[tuple[Kind, int]]:
         """Yield runs of more and more microbatches; then what is not settled, with more time."""
@@ -102,8 +101,11 @@ class ShortRuns:
         if self._meets(self.known.makespan(n), upper, f"the makespan of {n} microbatches"):
             return True
         model = makespan_model(few, self.known, upper, staircase=self.staircase)
-        solver, status = self._solve(model.cp, runner)
-        self.known.learn_makespan(n, model.unit * _bound(solver))
+        solver, status = self._solve(model.variables, runner)
+        if status == cp_model.INFEASIBLE:
+            self._refute(upper + 1, f"the makespan of {n} microbatches", upper)
+            return False
+        self.known.learn_makespan(n, model.bound(proven_bound(solver)))
         if status in FOUND and n == self.microbatches:
             self.incumbent.offer(model.order(solver.value), SOURCE)
         return status == cp_model.OPTIMAL
@@ -116,8 +118,11 @@ class ShortRuns:
         if not self._fits(few):
             return False
         v = step_model(few, self.known, upper, staircase=self.staircase)
-        solver, status = self._solve(v.cp, runner)
-        self.known.learn_step(n, v.times.unit * _bound(solver))
+        solver, status = self._solve(v, runner)
+        if status == cp_model.INFEASIBLE:
+            self._refute(upper + 1, f"the step of {n} microbatches", upper)
+            return False
+        self.known.learn_step(n, v.times.bound(proven_bound(solver)))
         return status == cp_model.OPTIMAL
 
     def _fits(self, few: Problem) -> bool:
@@ -135,34 +140,28 @@ class ShortRuns:
 
     def _meets(self, bound: int, value: int, what: str) -> bool:
         if bound > value:
-            raise Fault(f"{SOURCE} says at least {bound} for {what}, but a schedule has {value}")
+            self._refute(bound, what, value)
         return bound == value
 
+    def _refute(self, bound: int, what: str, value: int) -> None:
+        """Stop, and drop what CP-SAT has proven: a checked schedule is better than it allows."""
+        self.incumbent.refute(PROOFS, Bound(bound, SOURCE), what, value)
+        self.finished = True
+
     def _solve(
-        self, cp: cp_model.CpModel, runner: Runner
+        self, v: Variables, runner: Runner
     ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        """Solve a model; see :meth:`Runner.solve` for ``dynamic`` and ops of length zero."""
+        dynamic = self.stairs and all(min(v.times.duration[kind]) > 0 for kind in KINDS)
         solver, status = runner.solve(
-            cp,
+            v.cp,
             limit=self.limit,
             seed=self.seed,
-            strong=self.stairs and not self.dynamic,
-            dynamic=self.dynamic,
+            strong=self.stairs and not dynamic,
+            dynamic=dynamic,
         )
         self.tried += 1
-        if status == cp_model.INFEASIBLE:
-            raise Fault(f"{SOURCE} says infeasible, but a checked schedule holds such a run")
         return solver, status
-
-
-def _no_zero_length(problem: Problem) -> bool:
-    lengths = (model_times(problem).duration[kind] for kind in KINDS)
-    return all(min(length) > 0 for length in lengths)
-
-
-def _bound(solver: cp_model.CpSolver) -> int:
-    """Return the proven bound, 0 if there is none yet."""
-    bound = solver.best_objective_bound
-    return round(bound) if math.isfinite(bound) and bound > 0 else 0
 
 
 def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:

@@ -95,9 +95,10 @@ def build_cyclic_model(problem: Problem, period: int, counts: tuple[int, ...]) -
 
     The period is rounded up to a multiple of what all times have in common. Nothing is lost but
     overlapped pairs: see :mod:`pipesat.solver.steady.variables` for the limits of the variables.
+    Times must be small enough for CP-SAT: the package's door rounds them.
     """
     cp = cp_model.CpModel()
-    times = model_times(problem)
+    times = model_times(problem, 0)
     v = add_variables(cp, problem, times, max(1, -(-period // times.unit)), counts)
     add_constraints(v)
     length = cp.new_int_var(0, v.horizon * 2, "length")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from pipesat.problem import Problem
 from pipesat.schedule import Order, Schedule
+from pipesat.solver.model.times import rounded, unit_for
 from pipesat.solver.packing.justify import justified
 from pipesat.solver.steady.period import why_not
 from pipesat.solver.steady.repetend import Repetend, unroll
@@ -14,6 +15,7 @@ from pipesat.solver.steady.search import Budget, shortened, shorter_and_shorter
 
 SOURCE = "steady state"
 LARGEST = 1 << 60  # of time x memory, summed up: CP-SAT's limit is 2^63
+_FINEST = 10_000  # units of a microbatch's way; with fewer, nothing is worth searching
 _PERIODS = (1, 2, 3, 4)  # microbatches (or shares of all routes) per period, in this order
 _SHARES = (0.2, 0.25, 0.25, 0.3)  # of the time left, per entry of _PERIODS
 _PASSES = 20  # of justification per repetend, while the search goes on
@@ -48,11 +50,12 @@ def steady_schedules(
     last_passes
         Passes of the last justification; ``None``: until the time is over.
     """
-    if not _representable(problem):
+    coarse = _coarse(problem)
+    if coarse is None:
         return
     whole = Budget(seconds, workers, seed, deterministic, stop)
     best: Schedule | None = None
-    for schedule in _from_all_periods(problem, whole):
+    for schedule in _from_all_periods(problem, coarse, whole):
         if best is None or schedule.makespan < best.makespan:
             best = schedule if improve is None else improve(schedule)
             yield best
@@ -64,24 +67,25 @@ def steady_schedules(
             yield best
 
 
-def _from_all_periods(problem: Problem, whole: Budget) -> Iterator[Schedule]:
+def _from_all_periods(problem: Problem, coarse: Problem, whole: Budget) -> Iterator[Schedule]:
     """For each number of microbatches: search, and complete the first and the last two repetends.
 
-    Completing takes as long as searching, at most.
+    The search is that of ``coarse``, whose times may be rounded. Completing takes as long as
+    searching, at most.
     """
     for least, share in zip(_PERIODS, _SHARES, strict=True):
         if why_not(problem, least) or whole.spent:
             continue
         part = whole.part(share * whole.left)
         last: deque[Repetend] = deque(maxlen=2)
-        for number, repetend in enumerate(repetends(problem, least, part.part(part.left / 2))):
+        for number, repetend in enumerate(repetends(coarse, least, part.part(part.left / 2))):
             if number:
                 last.append(repetend)
             else:
-                yield from completions(problem, repetend, whole.part(part.left / 4))
+                yield from completions(problem, coarse, repetend, whole.part(part.left / 4))
         while last:
             budget = whole.part(part.left / len(last))
-            yield from completions(problem, last.pop(), budget)
+            yield from completions(problem, coarse, last.pop(), budget)
 
 
 def repetends(problem: Problem, least: int, budget: Budget) -> Iterator[Repetend]:
@@ -96,10 +100,15 @@ def repetends(problem: Problem, least: int, budget: Budget) -> Iterator[Repetend
             yield shorter
 
 
-def completions(problem: Problem, repetend: Repetend, budget: Budget) -> Iterator[Schedule]:
-    """Yield the unrolled schedule and what justification makes of it, better and better."""
+def completions(
+    problem: Problem, coarse: Problem, repetend: Repetend, budget: Budget
+) -> Iterator[Schedule]:
+    """Yield the unrolled schedule and what justification makes of it, better and better.
+
+    The repetend is one of ``coarse``; an order of it is one of the problem.
+    """
     source = f"{SOURCE}, period of {'+'.join(map(str, repetend.microbatches))}"
-    return _justified(problem, unroll(problem, repetend), budget, _PASSES, source)
+    return _justified(problem, unroll(coarse, repetend), budget, _PASSES, source)
 
 
 def _justified(
@@ -115,10 +124,19 @@ def _justified(
     )
 
 
-def _representable(problem: Problem) -> bool:
-    """Whether the cyclic model's sums stay within 64 bits."""
-    longest = sum(s.F + s.B + s.W + s.BW for s in problem.stages)
-    longest += sum(link.F + link.B for link in problem.links.values())
+def _coarse(problem: Problem) -> Problem | None:
+    """Round times so that the cyclic model's numbers stay small; ``None`` if little would be left.
+
+    A model's horizon is a few times as many periods as a route has stages, and each of them at most
+    as long as all microbatches of a period one after the other. Its sums are of time x memory.
+    """
+    way = sum(s.F + s.B + s.W + s.BW for s in problem.stages)
+    way += sum(link.F + link.B for link in problem.links.values())
     largest = max((d.room or 0 for d in problem.devices), default=0)
     held = sum(s.held_after_F + s.held_after_B for s in problem.stages)
-    return (longest + 1) * (largest + held + 1) * (len(problem.stages) + 1) < LARGEST
+    stages = len(problem.stages) + 1
+    unit = max(
+        unit_for(_PERIODS[-1] * stages * (way + 1)),
+        -(-(way + 1) * (largest + held + 1) * stages // LARGEST),
+    )
+    return rounded(problem, unit) if unit == 1 or way // unit >= _FINEST else None

@@ -1,0 +1,152 @@
+"""Which relaxation to try next: what all proving lanes share, behind one lock."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+_FIRST_LIMIT = 1.0  # seconds for one device
+_WHOLE = 4.0  # times as much for the whole model
+_MORE_TIME = 1.5  # from one round of attempts to the next
+_DRAWS = 3  # relaxations per round
+_MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
+_SHARE = 0.25  # of the gap that a relaxation is asked to close at a time, at first
+_SHARES = (0.03, 0.5)  # least and largest
+_MORE, _LESS = 1.4, 0.7  # its change after a proof, and after an attempt without an outcome
+_OPS_PER_ROUND = 400  # rounds between two attempts at the whole model, per so many ops
+
+Devices: TypeAlias = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A relaxation that is worth a try.
+
+    It asks for a schedule of the kept devices whose objective is at most ``bound + share (value -
+    bound)``: if there is none, that is the new bound. With share 1 it looks for the optimum,
+    with ``None`` it takes the share that has served so far. ``limit`` is in seconds.
+    """
+
+    devices: Devices
+    share: float | None
+    limit: float
+
+
+class Attempts:
+    """A queue that refills itself. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        devices: Devices,
+        first: Sequence[int],
+        ops: int,
+        *,
+        seed: int,
+        fits: Callable[[Devices], bool],
+    ) -> None:
+        """Begin with the devices of ``first``, each alone; if none, only the whole is tried.
+
+        ``fits`` says whether a model of some devices is small enough for the time left.
+        """
+        self._lock = threading.Lock()
+        self._all, self._ops, self._fits = devices, ops, fits
+        self._draws = _DRAWS if first and len(devices) > 1 else 0
+        self._queue = deque(Attempt(frozenset({d}), 1.0, _FIRST_LIMIT) for d in first)
+        self._rng = random.Random(seed)  # noqa: S311
+        self._reach: dict[Devices, int] = {}  # value of a schedule of these devices
+        self._strongest: Devices = frozenset()
+        self._size, self._limit, self._share, self._rounds = 1, _FIRST_LIMIT, _SHARE, 0
+        self._skipped = self._tried = 0
+        self._why_ended: str | None = None
+
+    @property
+    def why_ended(self) -> str | None:
+        """Why there is nothing left to try; ``None`` while there may be something."""
+        with self._lock:
+            return self._why_ended
+
+    @property
+    def tried(self) -> int:
+        """Attempts that were made."""
+        with self._lock:
+            return self._tried
+
+    def end(self, why: str) -> None:
+        """Try nothing any more."""
+        with self._lock:
+            self._why_ended = self._why_ended or why
+
+    def take(self, bound: int) -> Attempt | None:
+        """Take an attempt that may raise the bound; ``None`` if the next one cannot."""
+        with self._lock:
+            if not self._queue and self._why_ended is None:
+                self._refill()
+            attempt = self._queue.popleft() if self._queue else None
+            if attempt and self._may_help(attempt.devices, bound) and self._fits(attempt.devices):
+                self._skipped = 0
+                return attempt
+            self._skipped += 1
+            if self._skipped > _MOST_SKIPPED:
+                self._why_ended = self._why_ended or "no relaxation left that could help"
+            return None
+
+    def share_of(self, attempt: Attempt) -> float:
+        """Share of the gap that an attempt is asked to close."""
+        with self._lock:
+            return self._share if attempt.share is None else attempt.share
+
+    def learn(
+        self, attempt: Attempt, *, reach: int | None, infeasible: bool, raised: bool, proven: bool
+    ) -> None:
+        """Take in the outcome of an attempt.
+
+        ``reach`` is the value of a schedule of these devices, if one was found; ``raised`` says
+        whether the bound has become better, ``proven`` whether it meets the value.
+        """
+        with self._lock:
+            self._tried += 1
+            if attempt.share is None and reach is None:
+                factor = _MORE if infeasible else _LESS
+                self._share = min(max(self._share * factor, _SHARES[0]), _SHARES[1])
+            if reach is not None:
+                self._reach[attempt.devices] = reach
+            if raised:
+                self._strongest = attempt.devices
+                if attempt.share != 1.0 and not proven:
+                    self._queue.appendleft(attempt)  # it may prove the next share as well
+
+    def only(self, *attempts: Attempt) -> None:
+        """Replace what is queued."""
+        with self._lock:
+            self._queue = deque(attempts)
+
+    def _refill(self) -> None:
+        """Queue the whole model and larger relaxations, with more time than before."""
+        self._limit *= _MORE_TIME
+        self._size = self._size % max(1, len(self._all) - 1) + 1
+        drawn = [self._draw() for _ in range(self._draws)]
+        if self._rounds % (1 + self._ops // _OPS_PER_ROUND) == 0 or not drawn:
+            self._queue.append(Attempt(self._all, 1.0, _WHOLE * self._limit))
+        self._rounds += 1
+        self._queue += [Attempt(d, None, self._limit) for d in dict.fromkeys(drawn)]
+        if not any(self._fits(attempt.devices) for attempt in self._queue):
+            self._why_ended = f"{self._ops} ops make too large a model for the time left"
+
+    def _draw(self) -> Devices:
+        """Draw some of the strongest relaxation so far, and others that lie apart from it."""
+        kept = sorted(self._strongest)
+        chosen = set(self._rng.sample(kept, min(len(kept), max(1, self._size - 1))))
+        rest = sorted(self._all - chosen)
+        while len(chosen) < self._size and rest:
+            apart = [min((abs(d - c) for c in chosen), default=1) for d in rest]
+            (device,) = self._rng.choices(rest, apart)
+            chosen.add(device)
+            rest.remove(device)
+        return frozenset(chosen)
+
+    def _may_help(self, devices: Devices, bound: int) -> bool:
+        return not any(devices <= known and value <= bound for known, value in self._reach.items())
