@@ -273,7 +273,7 @@ class _Device:
         own = self.routes[route]
         room = self.room
         if room is not None:
-            room -= sum(self.activation[s] for s in own if self._until_freed(own[-1], s))
+            room -= sum(self.activation[s] for s in own if self._is_held_at_the_end(own[-1], s))
         if len(self.stages) == 1:
             others = self._stored_work(room)
         else:
@@ -286,11 +286,15 @@ class _Device:
             others = most_work(items, room)
         return others + sum(self.problem.stages[s].least_backward_work for s in own)
 
-    def _until_freed(self, top: int, stage: int) -> int:
-        """Least time from the end of F on a device's last chunk to a backward's end on another."""
+    def _is_held_at_the_end(self, top: int, stage: int) -> bool:
+        """Whether a microbatch surely holds a chunk around the end of its F on the last one.
+
+        While that F runs, it does. If it takes no time, the backwards must take some.
+        """
         data = self.problem.stages[stage]
         way = round_trip(self.problem, top) + _finish(self.problem, top, stage)
-        return way - data.least_backward_work + data.shortest_backward
+        until_freed = way - data.least_backward_work + data.shortest_backward
+        return self.problem.stages[top].F > 0 or until_freed > 0
 
     def _stored_work(self, room: int | None) -> int:
         """Most work of x whole backwards and y pending W of one stage that fit into ``room``."""
