@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 import typing
@@ -464,3 +465,22 @@ def test_a_line_stays_a_line_whatever_a_name_is(cli: Run, world: Path, tmp_path:
     outcome = cli("check", path, world / "schedule.json")
     one_bad_line(outcome, str(world / "schedule.json"), "a schedule of another problem")
     assert len(outcome.err) < 1000
+
+
+def test_a_profile_s_amounts_that_no_layer_may_have(cli: Run, world: Path, tmp_path: Path) -> None:
+    profile = json.loads((world / "profile.json").read_text())
+    profile["kinds"]["embedding"]["output"]["bytes"] = 10**13
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profile))
+    outcome = cli("layers", "from-profile", path, "-o", tmp_path / "new")
+    one_bad_line(outcome, f"{path}: made into layers: layers[0].output: got 10000000000000")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_result_for_a_runtime_that_is_not_known(cli: Run, world: Path, tmp_path: Path) -> None:
+    place = tmp_path / "result"
+    shutil.copytree(world / "result", place)
+    result = json.loads((place / "result.json").read_text()) | {"for": "PP:0F0"}
+    (place / "result.json").write_text(json.dumps(result))
+    outcome = cli("report", place, "-o", tmp_path / "new")
+    one_bad_line(outcome, f"{place / 'result.json'}: for: got 'PP:0F0', expected 'torch'")

@@ -162,7 +162,7 @@ def from_profile(
         name=name,
     )
     derived = problem_of_profile(data, plan)
-    write_problem(derived.document, output, "problem from-profile")
+    write_problem(derived.document, output, f"{profile}: made into a problem")
     _print_summary(derived)
     if plan.links is None and comm is None:
         typer.echo("links: no delay was measured or given; all are 0 (--comm US)", err=True)

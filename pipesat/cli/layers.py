@@ -89,7 +89,7 @@ def from_profile(
         reserve=amount("--reserve", reserve),
     )
     layers = layers_of_profile(read_profile(profile), training, statistic=cost.value)
-    parse_layers(layers_document(layers), "layers from-profile")
+    parse_layers(layers_document(layers), f"{profile}: made into layers")
     write_layers(output, layers)
     typer.echo(one_line(f"{len(layers)} layers, written to {output}"))
 

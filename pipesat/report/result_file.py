@@ -34,7 +34,7 @@ class ResultModel(BaseModel):
     workers: Value
     versions: dict[StrictStr, StrictStr]
     explanation: StrictStr | None = None
-    target: Annotated[StrictStr | None, Field(alias="for")] = None
+    target: Annotated[Literal["torch"] | None, Field(alias="for")] = None
 
 
 def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Result:
