@@ -2,7 +2,7 @@
 
 ``BASELINES`` maps the name that users type to the schedule: call it with a problem. It returns a
 schedule timed as early as possible, whether or not it fits into memory (the checker tells), or
-raises :class:`pipesat.errors.NotApplicable` with the reason.
+raises :class:`pipesat.core.errors.NotApplicable` with the reason.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipesat.errors import NotApplicable
-from pipesat.heuristics.parts.rows import full_backward, schedule_by_rank
-from pipesat.heuristics.placement import two_routes_of
+from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import Item, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item, Op
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.heuristics.shared.rows import full_backward, schedule_by_rank
+from pipesat.placement.recognise import two_routes_of
 
 
 @published("chimera", placement="two routes", source="Li and Hoefler, SC 2021")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pipesat.errors import NotApplicable
-from pipesat.heuristics.parts.row_writer import RowWriter
-from pipesat.heuristics.parts.rows import schedule_by_rank
-from pipesat.heuristics.placement import two_routes_of, vee_of
+from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import Item
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.heuristics.shared.row_writer import RowWriter
+from pipesat.heuristics.shared.rows import schedule_by_rank
+from pipesat.placement.recognise import two_routes_of, vee_of
 
 _SOURCE = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024"
 

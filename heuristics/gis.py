@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.interleaved import interleaved
 from pipesat.heuristics.registry import published
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 _SOURCE = "Wan et al., PipeOffload, 2025"
 

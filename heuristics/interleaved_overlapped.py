@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.alternate import alternate_in_pairs
-from pipesat.heuristics.parts.loops import (
+from pipesat.core.ops import Item
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.heuristics.registry import published
+from pipesat.heuristics.shared.alternate import alternate_in_pairs
+from pipesat.heuristics.shared.loops import (
     DepthFirst,
     chunked_loop_of,
     full_groups,
     schedule_in_groups,
 )
-from pipesat.heuristics.registry import published
-from pipesat.ops import Item
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 NAME = "interleaved-overlapped"
 

@@ -24,8 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Literal, TypeAlias
 
-from pipesat.errors import Fault, Infeasible, NotApplicable
-from pipesat.feasibility import (
+from pipesat.bounds.feasibility import (
     capacities_by_order,
     chunks_by_route,
     further_need,
@@ -33,12 +32,13 @@ from pipesat.feasibility import (
     preflight,
     sure_order,
 )
+from pipesat.core.errors import Fault, Infeasible, NotApplicable
+from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.problem import Problem
+from pipesat.core.rules import duration, link_delay, memory_change, round_trip
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item, Kind, Op
-from pipesat.problem import Problem
-from pipesat.rules import duration, link_delay, memory_change, round_trip
-from pipesat.schedule import Order, Schedule
-from pipesat.timing import time_order
 
 NAME = "list-scheduling"
 

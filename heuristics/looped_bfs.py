@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.loops import chunked_loop_of
-from pipesat.heuristics.parts.rows import full_backward, schedule_by_rank
+from pipesat.core.ops import Item, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item, Op
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.heuristics.shared.loops import chunked_loop_of
+from pipesat.heuristics.shared.rows import full_backward, schedule_by_rank
 
 
 @published("looped-bfs", placement="loop", source="Lamy-Poirier, MLSys 2023")

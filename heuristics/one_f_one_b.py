@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.alternate import Pass, alternate, chain_schedule, whole
+from pipesat.core.ops import Item
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule, whole
 
 
 @published(

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipesat.errors import NotApplicable
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 
 Placement: TypeAlias = Literal["one stage per device", "loop", "vee", "two routes", "any"]
-"""Where a schedule needs its stages: see :mod:`pipesat.heuristics.placement`."""
+"""Where a schedule needs its stages: see :mod:`pipesat.placement.recognise`."""
 
 Build: TypeAlias = Callable[[Problem], Schedule]
 GiveUp: TypeAlias = Callable[[], bool]
@@ -45,7 +45,7 @@ class Published:
     name
         What users type.
     build
-        The function; it raises :class:`pipesat.errors.NotApplicable` with a reason where the
+        The function; it raises :class:`pipesat.core.errors.NotApplicable` with a reason where the
         schedule does not exist, and does not look at capacities unless its source does.
     placement
         Where it needs its stages.
@@ -56,7 +56,7 @@ class Published:
     source
         The paper or program that it was published in.
     promises
-        Names of the functions in :mod:`pipesat.closed_forms` that describe it.
+        Names of the functions in :mod:`pipesat.bounds.published` that describe it.
     slow
         The function that can be told to give up, if it takes long enough to need that.
     """
@@ -74,7 +74,7 @@ class Published:
         """Build it, timed as early as possible, whether or not it fits into memory.
 
         Where it is slow, ``give_up`` is asked now and then; if it says yes, there is no schedule:
-        :class:`pipesat.errors.NotApplicable` is raised.
+        :class:`pipesat.core.errors.NotApplicable` is raised.
         """
         return self.build(problem) if self.slow is None else self.slow(problem, give_up)
 

@@ -8,16 +8,16 @@ from functools import partial
 from itertools import accumulate, islice, permutations, product
 from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.errors import NotApplicable
-from pipesat.heuristics.parts.building_blocks import PERIOD, order_by_block
-from pipesat.heuristics.parts.refit import refitted
-from pipesat.heuristics.placement import Ranks, vee_of
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem, Route
+from pipesat.core.rules import item_memory
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, published_slow, unless_given_up
+from pipesat.heuristics.shared.building_blocks import PERIOD, order_by_block
+from pipesat.heuristics.shared.refit import refitted
 from pipesat.heuristics.zb_v import zb_v
-from pipesat.problem import Problem, Route
-from pipesat.rules import item_memory
-from pipesat.schedule import Order, Schedule
-from pipesat.timing import time_order
+from pipesat.placement.recognise import Ranks, vee_of
 
 Hops: TypeAlias = tuple[int, int, int, int]
 """Slots from one rank to the next of F0, F1, B1 and B0."""
@@ -51,8 +51,8 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
 
     A block passes the ranks in some number of slots per hop, and from a rank on in another; the
     fullest that memory allows are tried first. Each order is tried as it is, and refitted
-    (:mod:`pipesat.heuristics.parts.refit`). A device without a capacity may hold what ZB-V holds, p
-    activations of either chunk. Long runs are judged by their first 2p microbatches.
+    (:mod:`pipesat.heuristics.shared.refit`). A device without a capacity may hold what ZB-V
+    holds, p activations of either chunk. Long runs are judged by their first 2p microbatches.
 
     Raises
     ------

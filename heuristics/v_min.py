@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.building_blocks import order_by_block
-from pipesat.heuristics.placement import vee_of
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
-from pipesat.timing import time_order
+from pipesat.heuristics.shared.building_blocks import order_by_block
+from pipesat.placement.recognise import vee_of
 
 
 @published("v-min", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")

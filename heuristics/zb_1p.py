@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.rows import schedule_by_rank, split_backward
-from pipesat.heuristics.placement import chain_of
+from pipesat.core.ops import Item, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item, Op
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.heuristics.shared.rows import schedule_by_rank, split_backward
+from pipesat.placement.recognise import chain_of
 
 
 @published(

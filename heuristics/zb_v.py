@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipesat.heuristics.parts.row_writer import RowWriter
-from pipesat.heuristics.parts.rows import schedule_by_rank
-from pipesat.heuristics.placement import vee_of
+from pipesat.core.ops import Item
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.ops import Item
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.heuristics.shared.row_writer import RowWriter
+from pipesat.heuristics.shared.rows import schedule_by_rank
+from pipesat.placement.recognise import vee_of
 
 
 @published("zb-v", placement="vee", splits=True, source="Qi et al., ICLR 2024")

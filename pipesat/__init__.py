@@ -15,10 +15,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipesat.bounds import closed_form_bound
-    from pipesat.checker import Violation, check
-    from pipesat.critical import critical_path
-    from pipesat.errors import (
+    from pipesat.bounds.feasibility import preflight, smallest_capacities
+    from pipesat.bounds.one_device import closed_form_bound
+    from pipesat.core.checker import Violation, check
+    from pipesat.core.critical_path import critical_path
+    from pipesat.core.errors import (
         BadInput,
         Deadlock,
         Fault,
@@ -26,53 +27,52 @@ if TYPE_CHECKING:
         NotApplicable,
         PipesatError,
     )
-    from pipesat.feasibility import preflight, smallest_capacities
+    from pipesat.core.memory import memory_profiles, peak_memory
+    from pipesat.core.metrics import measure
+    from pipesat.core.ops import Op, Pair, parse_item
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Bound, Result
+    from pipesat.core.schedule import Schedule, Timed
+    from pipesat.core.timing import time_order
     from pipesat.files.problem_file import parse_problem, read_problem
     from pipesat.files.schedule_file import read_schedule, write_schedule
-    from pipesat.memory import memory_profiles, peak_memory
-    from pipesat.metrics import measure
-    from pipesat.ops import Op, Pair, parse_item
-    from pipesat.problem import Problem
     from pipesat.profile.file import read_profile
-    from pipesat.profile.measure import profile_model
-    from pipesat.result import Bound, Result
-    from pipesat.schedule import Schedule, Timed
-    from pipesat.timing import time_order
+    from pipesat.runtime.profile_model import profile_model
     from pipesat.workflows import baseline, compare, solve
 
 _HOMES = {
-    "BadInput": "errors",
-    "Bound": "result",
-    "Deadlock": "errors",
-    "Fault": "errors",
-    "Infeasible": "errors",
-    "NotApplicable": "errors",
-    "Op": "ops",
-    "Pair": "ops",
-    "PipesatError": "errors",
-    "Problem": "problem",
-    "Result": "result",
-    "Schedule": "schedule",
-    "Timed": "schedule",
-    "Violation": "checker",
+    "BadInput": "core.errors",
+    "Bound": "core.result",
+    "Deadlock": "core.errors",
+    "Fault": "core.errors",
+    "Infeasible": "core.errors",
+    "NotApplicable": "core.errors",
+    "Op": "core.ops",
+    "Pair": "core.ops",
+    "PipesatError": "core.errors",
+    "Problem": "core.problem",
+    "Result": "core.result",
+    "Schedule": "core.schedule",
+    "Timed": "core.schedule",
+    "Violation": "core.checker",
     "baseline": "workflows",
-    "check": "checker",
-    "closed_form_bound": "bounds",
+    "check": "core.checker",
+    "closed_form_bound": "bounds.one_device",
     "compare": "workflows",
-    "critical_path": "critical",
-    "measure": "metrics",
-    "memory_profiles": "memory",
-    "parse_item": "ops",
+    "critical_path": "core.critical_path",
+    "measure": "core.metrics",
+    "memory_profiles": "core.memory",
+    "parse_item": "core.ops",
     "parse_problem": "files.problem_file",
-    "peak_memory": "memory",
-    "preflight": "feasibility",
-    "profile_model": "profile.measure",
+    "peak_memory": "core.memory",
+    "preflight": "bounds.feasibility",
+    "profile_model": "runtime.profile_model",
     "read_problem": "files.problem_file",
     "read_profile": "profile.file",
     "read_schedule": "files.schedule_file",
-    "smallest_capacities": "feasibility",
+    "smallest_capacities": "bounds.feasibility",
     "solve": "workflows",
-    "time_order": "timing",
+    "time_order": "core.timing",
     "write_schedule": "files.schedule_file",
 }
 

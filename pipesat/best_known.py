@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pipesat.checker import check
-from pipesat.claims import Standing, tenable
-from pipesat.result import Baseline, Improvement, Result
-from pipesat.schedule import Schedule
+from pipesat.core.checker import check
+from pipesat.core.claims import Standing, tenable
+from pipesat.core.result import Baseline, Improvement, Result
+from pipesat.core.schedule import Schedule
 
 
 def with_hand_written(result: Result, schedules: Iterable[Schedule]) -> Result:

@@ -14,18 +14,18 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pipesat.best_known import with_hand_written
-from pipesat.checker import Violation, check
-from pipesat.claims import ratio, ratio_to_least, require_best
-from pipesat.errors import BadInput, NotApplicable
-from pipesat.memory import peak_memory
-from pipesat.metrics import bubbles
-from pipesat.timing import time_order
+from pipesat.core.checker import Violation, check
+from pipesat.core.claims import ratio, ratio_to_least, require_best
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import bubbles
+from pipesat.core.timing import time_order
 
 if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Bound, Improvement, Result
+    from pipesat.core.schedule import Objective, Schedule
     from pipesat.heuristics.registry import Published
-    from pipesat.problem import Problem
-    from pipesat.result import Bound, Improvement, Result
-    from pipesat.schedule import Objective, Schedule
 
 SOLVER_ROW = "solver"
 _QUICK_OPS = 5_000  # one policy of list scheduling takes 0.2 s at most
@@ -270,7 +270,7 @@ def compare_placements(
     BadInput
         If nobody states that the stages divide, or they do not.
     """
-    from pipesat.other_placements import same_layers_elsewhere
+    from pipesat.placement.elsewhere import same_layers_elsewhere
 
     for name, placed in same_layers_elsewhere(problem, layers).items():
         yield comparison_of(solve_one(name, placed), name)

@@ -6,6 +6,6 @@ The only package that imports ortools.
 from __future__ import annotations
 
 from pipesat.solver.driver import solve
-from pipesat.solver.parts import Parts
+from pipesat.solver.search_parts import Parts
 
 __all__ = ["Parts", "solve"]

@@ -7,17 +7,17 @@ import platform
 import threading
 from collections.abc import Iterable
 
-from pipesat.bounds import closed_form_bounds
-from pipesat.claims import Standing
-from pipesat.errors import Infeasible
-from pipesat.feasibility import preflight, sure_order
-from pipesat.machine import usable_cores
-from pipesat.problem import Problem
-from pipesat.result import Baseline, Bound, Result
-from pipesat.schedule import Objective, Schedule
+from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.core.claims import Standing
+from pipesat.core.errors import Infeasible
+from pipesat.core.machine import usable_cores
+from pipesat.core.problem import Problem
+from pipesat.core.result import Baseline, Bound, Result
+from pipesat.core.schedule import Objective, Schedule
 from pipesat.solver import portfolio
 from pipesat.solver.incumbent import NOTHING, Clock, Incumbent, Listener, failure_note
-from pipesat.solver.parts import ALL_PARTS, Parts
+from pipesat.solver.search_parts import ALL_PARTS, Parts
 
 # Most of the time limit that warm starts may take: this share, and no more than these seconds or
 # that smaller share, whichever is more.

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pipesat.checker import check
-from pipesat.problem import Problem
-from pipesat.result import Bound, Improvement
-from pipesat.schedule import Objective, Order, Schedule
-from pipesat.timing import time_order
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Improvement
+from pipesat.core.schedule import Objective, Order, Schedule
+from pipesat.core.timing import time_order
 
 Listener = Callable[[Improvement], None]
 

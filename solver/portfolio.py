@@ -13,14 +13,14 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.solver.cpsat import Runner
 from pipesat.solver.incumbent import Incumbent, failure_note
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
-from pipesat.solver.other_starts import other_starts
-from pipesat.solver.parts import Parts
+from pipesat.solver.other_ways import other_starts
 from pipesat.solver.proof import ProofSearch
+from pipesat.solver.search_parts import Parts
 
 _PATIENCE = 5.0  # seconds of window search without an improvement
 _POLL = 0.05  # seconds between looks at the clock and the stop flag

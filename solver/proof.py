@@ -12,15 +12,15 @@ import threading
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem import Problem
-from pipesat.result import Bound
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound
 from pipesat.solver.attempts import Attempt, Attempts, Devices
 from pipesat.solver.cpsat import FOUND, PROOFS, Runner, proven_bound, whole
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.model import Model, build_model, model_is_exact
 from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.staircase import staircase_applies
-from pipesat.solver.parts import ALL_PARTS, Parts
+from pipesat.solver.search_parts import ALL_PARTS, Parts
 from pipesat.solver.short_runs.search import ShortRuns, is_long
 
 SOURCE = "CP-SAT"

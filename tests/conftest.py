@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from pipesat.cli import main
 from pipesat.cli.interrupts import SIGNALS
-from pipesat.problem import Problem
+from pipesat.core.problem import Problem
 
 # The same examples everywhere, and no time limit that a slow core would miss.
 settings.register_profile("pipesat", derandomize=True, deadline=None)

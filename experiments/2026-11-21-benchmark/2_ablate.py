@@ -43,7 +43,7 @@ SELECTION = (
 
 def cases(options: argparse.Namespace, files: list[Path]) -> Iterator[Case]:
     """Everything, then without each part."""
-    from pipesat.solver.parts import Parts
+    from pipesat.solver.search_parts import Parts
 
     switches = [field.name for field in dataclasses.fields(Parts)]
     yield from repeated(options, files, [ALL, WARM_STARTS, *switches])

@@ -17,7 +17,7 @@ from runner import Case, Row, main, repeated, since
 if TYPE_CHECKING:
     from answer import Answer
 
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
 
 OURS, PLAIN, ILP, ILP_STARTED = "pipesat", "plain CP-SAT", "ILP", "ILP with a start"
 METHODS = (OURS, PLAIN, ILP, ILP_STARTED)
@@ -46,7 +46,7 @@ def measure(case: Case, launched: float) -> Row:
     if case.variant == OURS:
         return ours.measure(case, launched)
     import pipesat
-    from pipesat.errors import NotApplicable
+    from pipesat.core.errors import NotApplicable
 
     problem = pipesat.read_problem(case.file)
     if case.objective != "makespan":
@@ -80,9 +80,9 @@ def _method(variant: str):  # type: ignore[no-untyped-def]
 
 def row_of(problem: Problem, answer: Answer, began: float) -> Row:
     """Time and check the order; a schedule that breaks a rule counts as none."""
-    from pipesat.checker import check
-    from pipesat.errors import Deadlock
-    from pipesat.timing import time_order
+    from pipesat.core.checker import check
+    from pipesat.core.errors import Deadlock
+    from pipesat.core.timing import time_order
 
     value, why = None, None
     if answer.order is not None:

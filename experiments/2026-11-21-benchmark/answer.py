@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipesat.rules import link_delay
+from pipesat.core.rules import link_delay
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
-    from pipesat.schedule import Order
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Order
 
 
 @dataclass(frozen=True)

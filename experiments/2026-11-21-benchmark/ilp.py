@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import highspy
 from answer import Answer, serial_time
 
-from pipesat.errors import NotApplicable
-from pipesat.ops import Op
-from pipesat.rules import awaited, duration, memory_change
+from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import Op
+from pipesat.core.rules import awaited, duration, memory_change
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
-    from pipesat.schedule import Order, Schedule
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Order, Schedule
 
 INFINITE = highspy.kHighsInf
 TOLERANCE = 1e-6  # HiGHS's own, of feasibility

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from runner import HERE, Case, Row, since
 
 if TYPE_CHECKING:
-    from pipesat.result import Result
+    from pipesat.core.result import Result
 
 POINTS_PER_DECADE = 50  # of the history that a row keeps
 SCHEDULES = HERE / "schedules"  # not in git: ../bench/collect.py keeps the best

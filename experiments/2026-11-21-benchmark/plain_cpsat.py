@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from answer import Answer, serial_time
 from ortools.sat.python import cp_model
 
-from pipesat.errors import NotApplicable
-from pipesat.ops import Op
-from pipesat.rules import awaited
+from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import Op
+from pipesat.core.rules import awaited
 
 if TYPE_CHECKING:
-    from pipesat.ops import Item, Kind
-    from pipesat.problem import Problem
-    from pipesat.schedule import Order
+    from pipesat.core.ops import Item, Kind
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Order
 
 STATUS = {cp_model.OPTIMAL: "optimal", cp_model.FEASIBLE: "feasible"}
 

@@ -22,8 +22,8 @@ from pipesat.cli.frontier_report import print_frontier
 from pipesat.cli.study import hand_written, solver_of, versions
 from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.frontier.files import csv_bytes, document, staircases, write_frontier
+from pipesat.frontier.picture import frontier_pictures
 from pipesat.frontier.trace import Frontier, trace
-from pipesat.picture.frontier import frontier_pictures
 
 BEGIN, END = "<!-- begin results -->\n", "<!-- end results -->"
 HERE = Path(__file__).resolve().parent

@@ -22,15 +22,15 @@ from typing import Any
 import pipesat
 from pipesat.cli.plan_orders import columns, quick_orders
 from pipesat.cli.study import solver_of, versions
+from pipesat.core.memory import peak_memory
 from pipesat.files.atomic import write_files
 from pipesat.layers.file import read_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
-from pipesat.memory import peak_memory
-from pipesat.picture.plan import plan_pictures
 from pipesat.plan.answer import Plan, plan_document
-from pipesat.plan.even import even_partition
+from pipesat.plan.even_split import even_partition
+from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
 from pipesat.plan.proposals import balanced_partition
 from pipesat.plan.search import Search

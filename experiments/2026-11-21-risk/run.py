@@ -15,10 +15,10 @@ from datetime import date
 from pathlib import Path
 
 import pipesat
+from pipesat.core.schedule import Order
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
 from pipesat.risk.report import links_risk, noise_risk
 from pipesat.risk.robustness import Noise
-from pipesat.schedule import Order
 
 HERE = Path(__file__).resolve().parent
 PROBLEMS = HERE.parent / "bench" / "problems"

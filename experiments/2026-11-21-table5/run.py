@@ -17,7 +17,7 @@ from datetime import date
 from pathlib import Path
 
 import pipesat
-from pipesat.timing import time_order
+from pipesat.core.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE.parent / "bench"

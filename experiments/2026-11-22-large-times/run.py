@@ -21,13 +21,13 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from pipesat.checker import check
+from pipesat.core.checker import check
+from pipesat.core.problem import Link, Problem
+from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.problem import Link, Problem
 from pipesat.solver.cpsat import FOUND, new_solver
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model, model_is_exact
-from pipesat.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"

@@ -18,14 +18,14 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from pipesat.bounds import closed_form_bound  # noqa: E402
-from pipesat.checker import check  # noqa: E402
-from pipesat.errors import PipesatError  # noqa: E402
+from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
+from pipesat.core.checker import check  # noqa: E402
+from pipesat.core.errors import PipesatError  # noqa: E402
+from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
-from pipesat.schedule import Objective  # noqa: E402
 from pipesat.workflows import solve  # noqa: E402
-from tests.oracle_by_instants import optimum  # noqa: E402
-from tests.zero_lengths import random_document  # noqa: E402
+from tests.support.oracle_by_instants import optimum  # noqa: E402
+from tests.support.zero_lengths import random_document  # noqa: E402
 
 BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")

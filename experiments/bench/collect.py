@@ -30,9 +30,9 @@ import table
 from library import HERE, KINDS, OBJECTIVES, Contradiction, Library, Record
 
 import pipesat
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import time_order
 from pipesat.files.schedule_file import read_schedule
-from pipesat.schedule import Objective, Schedule
-from pipesat.timing import time_order
 
 OWN_FILES = ("solve", "ablate", "others")
 

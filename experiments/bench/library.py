@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pipesat
-from pipesat.checker import check
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import time_order
 from pipesat.files.atomic import write_file
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.problem import Problem
-from pipesat.schedule import Objective, Schedule
-from pipesat.timing import time_order
 
 HERE = Path(__file__).resolve().parent
 FORMAT = "pipesat.best-known/1"

@@ -18,7 +18,7 @@ from statistics import fmean
 
 from library import HERE, OBJECTIVES, Library, Record
 
-from pipesat.schedule import Objective
+from pipesat.core.schedule import Objective
 
 DOCS = HERE.parent.parent / "docs"
 PAGE = "instances.md"

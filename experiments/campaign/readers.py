@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.readers import choose, faults, make_world, mutate, reading_only
+from tests.support.readers import choose, faults, make_world, mutate, reading_only
 
 SLOW = 5.0  # seconds of a core; the files are tiny
 

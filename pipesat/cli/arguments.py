@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 ProblemFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="PROBLEM", help="Problem file (JSON).", show_default=False)

@@ -62,8 +62,8 @@ def baseline(
 ) -> None:
     """Write one hand-written schedule as a schedule file, if it keeps every rule."""
     del listed
-    from pipesat.checker import check
-    from pipesat.errors import NotApplicable
+    from pipesat.core.checker import check
+    from pipesat.core.errors import NotApplicable
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
     from pipesat.workflows import baseline as build

@@ -12,17 +12,17 @@ from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile
 from pipesat.cli.exits import CHECK_FAILED, one_line
 
 if TYPE_CHECKING:
-    from pipesat.checker import Violation
+    from pipesat.core.checker import Violation
 
 
 def check(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False) -> None:
     """Check a schedule against every rule, independently of the solver; list all violations."""
-    from pipesat.checker import check as find_violations
     from pipesat.cli.console import print_json
+    from pipesat.core.checker import check as find_violations
+    from pipesat.core.memory import peak_memory
+    from pipesat.core.ops import members
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import read_schedule
-    from pipesat.memory import peak_memory
-    from pipesat.ops import members
 
     data = read_problem(problem)
     timed = read_schedule(schedule, data)

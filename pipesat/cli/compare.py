@@ -21,8 +21,8 @@ from pipesat.cli.arguments import (
 from pipesat.cli.exits import end_of_solve, keeping, one_line
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
-    from pipesat.result import Result
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Result
 
 
 def compare(
@@ -47,12 +47,12 @@ def compare(
     device, and --layers states that stages divide; each placement is solved within the time limit
     and has a folder of its own. With costs per layer, use `plan --placement any`.
     """
+    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.comparison import print_comparison
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import layers_per_stage, statement_of
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
-    from pipesat.cli.valid import naming
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder

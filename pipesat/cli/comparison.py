@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.claims import percent, times
 from pipesat.cli.baseline import PLACEMENT_OF
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, table_lines, wrapped
+from pipesat.core.claims import percent, times
 from pipesat.workflows import SOLVER_ROW, Comparison, Row
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
-    from pipesat.schedule import Objective
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Objective
 
 BASIS = (
     "basis: same layers, devices, memory per device, link delays and microbatches; {stated}. "

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from pipesat.errors import BadInput
-from pipesat.new_problem import costs_of as from_numbers
-from pipesat.placements import Costs
+from pipesat.core.errors import BadInput
+from pipesat.placement.documents import Costs
+from pipesat.placement.from_numbers import costs_of as from_numbers
 
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from pipesat.errors import (
+from pipesat.core.errors import (
     BadInput,
     Contradiction,
     Deadlock,
@@ -24,7 +24,7 @@ from pipesat.errors import (
 )
 
 if TYPE_CHECKING:
-    from pipesat.result import Result
+    from pipesat.core.result import Result
 
 CHECK_FAILED = 1
 BAD_INPUT = 2

@@ -38,9 +38,9 @@ def export(
     ] = None,
 ) -> None:
     """Write a checked schedule in another format."""
+    from pipesat.cli.checked_schedule import naming, read_valid_schedule
     from pipesat.cli.options import refuse_given
-    from pipesat.cli.valid import naming, read_valid_schedule
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
     from pipesat.export import EXPORTERS
     from pipesat.files.atomic import write_files
     from pipesat.files.problem_file import read_problem

@@ -122,10 +122,10 @@ def from_profile(
     output: Output = None,
 ) -> None:
     """Write a problem from a measured profile: layers cut into stages, memory added up."""
-    from pipesat.amounts import amount, amounts
     from pipesat.cli.options import refuse_given
     from pipesat.cli.problem import write_problem
-    from pipesat.errors import BadInput
+    from pipesat.core.amounts import amount, amounts
+    from pipesat.core.errors import BadInput
     from pipesat.profile.file import read_profile
     from pipesat.profile.problem import Plan, problem_of_profile
     from pipesat.profile.static import Training
@@ -178,9 +178,9 @@ def _links(profile: Profile, comm: int | None, path: Path | None) -> LinksModel 
 
 def _print_summary(derived: Derived) -> None:
     """Say on stderr what the numbers consist of: the problem itself may be on stdout."""
-    from pipesat.amounts import readable
     from pipesat.cli.console import stderr
     from pipesat.cli.table import Column, table_lines
+    from pipesat.core.amounts import readable
 
     heads = ("", "layers", "F", "B", "W", "BW", "held\nafter F", "held\nafter B")
     rows = [

@@ -24,8 +24,8 @@ from pipesat.cli.exits import keeping, refuse_contradictions
 if TYPE_CHECKING:
     import threading
 
+    from pipesat.core.problem import Problem
     from pipesat.frontier.trace import Frontier
-    from pipesat.problem import Problem
 
 _PLACEMENTS = {
     "chain": "chain", "loop": "loop v=2", "vee": "vee", "bidirectional": "bidirectional",
@@ -72,6 +72,7 @@ def frontier(
     if memory were unlimited. Writes frontier.json, .csv, .png, .svg and a problem and a schedule
     per cap into DIR. Ctrl-C keeps the curve so far.
     """
+    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import layers_per_stage
     from pipesat.cli.frontier_report import print_frontier
@@ -79,7 +80,6 @@ def frontier(
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
     from pipesat.cli.study import caps_of, hand_written, solver_of, versions
-    from pipesat.cli.valid import naming
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
@@ -152,8 +152,8 @@ def _placed(
 ) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
     from pipesat.cli.options import refuse_repeated
-    from pipesat.errors import BadInput
-    from pipesat.other_placements import same_layers_elsewhere
+    from pipesat.core.errors import BadInput
+    from pipesat.placement.elsewhere import same_layers_elsewhere
 
     if names is None:
         return {None: problem}
@@ -173,7 +173,7 @@ def _placed(
 
 
 def _known(words: Sequence[str], given: str) -> None:
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
 
     if not set(words) <= _PLACEMENTS.keys():
         raise BadInput(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.claims import as_given, excess, percent
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines, wrapped
+from pipesat.core.claims import as_given, excess, percent
 
 if TYPE_CHECKING:
     from pipesat.frontier.curve import Curve
-    from pipesat.frontier.sufficient import Sufficient
+    from pipesat.frontier.min_memory import Sufficient
     from pipesat.frontier.trace import Frontier, Row
 
 

@@ -27,12 +27,12 @@ def import_(
 ) -> None:
     """Read an order that a runtime runs, time it, check it and write it as a schedule file."""
     del form  # there is one
-    from pipesat.checker import check
-    from pipesat.cli.valid import naming
+    from pipesat.cli.checked_schedule import naming
+    from pipesat.core.checker import check
+    from pipesat.core.ops import members
     from pipesat.export.torch.read import read_torch_csv
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
-    from pipesat.ops import members
 
     data = read_problem(problem)
     with naming(problem):

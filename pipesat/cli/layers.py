@@ -75,7 +75,7 @@ def from_profile(
     ] = StatisticName.median,
 ) -> None:
     """Write a layers file from a measured profile."""
-    from pipesat.amounts import amount
+    from pipesat.core.amounts import amount
     from pipesat.layers.file import layers_document, parse_layers, write_layers
     from pipesat.layers.from_profile import layers_of_profile
     from pipesat.profile.file import read_profile

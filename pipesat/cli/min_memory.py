@@ -22,7 +22,7 @@ from pipesat.cli.arguments import (
 from pipesat.cli.exits import refuse_contradictions
 
 if TYPE_CHECKING:
-    from pipesat.frontier.sufficient import Sufficient
+    from pipesat.frontier.min_memory import Sufficient
 
 _FILES = ("problem.json", "schedule.json", "gantt.png")
 
@@ -68,7 +68,7 @@ def min_memory(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.frontier.sufficient import least_memory, sufficient_document
+        from pipesat.frontier.min_memory import least_memory, sufficient_document
 
         data = read_problem(problem)
         accepted = share("--within", within, 10_000)

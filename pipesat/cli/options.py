@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 
 def refuse_given(context: typer.Context, names: Sequence[str], why: str) -> None:

@@ -10,8 +10,8 @@ from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile, Timeout
 from pipesat.cli.exits import CHECK_FAILED, one_line
 
 if TYPE_CHECKING:
-    from pipesat.errors import RunFailed
-    from pipesat.problem import Problem
+    from pipesat.core.errors import RunFailed
+    from pipesat.core.problem import Problem
     from pipesat.runtime.parity import ParityReport
 
 
@@ -26,10 +26,10 @@ def parity(
     Starts one local process per rank on the CPU, with a small transformer cut into the problem's
     stages. Needs the extra: pip install 'pipesat\[torch]'.
     """
+    from pipesat.cli.checked_schedule import naming, read_valid_schedule
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
-    from pipesat.cli.valid import naming, read_valid_schedule
-    from pipesat.errors import RunFailed
+    from pipesat.core.errors import RunFailed
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.write import torch_csv
     from pipesat.files.problem_file import read_problem

@@ -122,12 +122,12 @@ def plan(
     Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR.
     Ends early when nothing better can exist. Ctrl-C keeps the best plan so far.
     """
+    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.exits import refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_repeated
     from pipesat.cli.progress import Progress
-    from pipesat.cli.valid import naming
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
@@ -182,7 +182,7 @@ def _found(
 ) -> Plan:
     from pipesat.cli.plan_orders import columns, quick_orders
     from pipesat.cli.study import solver_of, versions
-    from pipesat.machine import usable_cores
+    from pipesat.core.machine import usable_cores
     from pipesat.plan.plan import run_plan
     from pipesat.plan.search import Search
 
@@ -197,7 +197,7 @@ def _found(
 
 
 def _require_choice(layers: Layers, recompute: RecomputeName, source: str) -> None:
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
 
     if recompute is not RecomputeName.never and not layers.recomputable:
         raise BadInput(
@@ -209,9 +209,9 @@ def _require_choice(layers: Layers, recompute: RecomputeName, source: str) -> No
 
 def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
     """Numbers in the file's unit, or amounts such as 80GiB where that unit is one of bytes."""
-    from pipesat.amounts import amount
     from pipesat.cli.costs import numbers
-    from pipesat.errors import BadInput
+    from pipesat.core.amounts import amount
+    from pipesat.core.errors import BadInput
 
     if text is None:
         return None
@@ -234,7 +234,7 @@ def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
 
 def _delay(latency: int, bandwidth: str | None, layers: Layers) -> Delay:
     from pipesat.cli.costs import rate
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
     from pipesat.layers.pipeline import link_delay
 
     delay = link_delay(latency, None if bandwidth is None else rate("--bandwidth", bandwidth))
@@ -277,7 +277,7 @@ def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
 
 
 def _require_multiple(stages: int, devices: int, source: str, text: str) -> None:
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
 
     if stages % devices:
         raise BadInput(

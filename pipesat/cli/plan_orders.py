@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
 
 if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule
     from pipesat.heuristics.list_scheduling import Policy
-    from pipesat.problem import Problem
-    from pipesat.schedule import Schedule
 
 _QUICK: Final = {"chain": ("zb-h1",), "vee": ("zb-v",), "loop": ("interleaved-zb",)}
 _ALL: Final = {
@@ -28,10 +28,10 @@ def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
 
     Which ones: measured on layers like those in examples/, they come closest to the best of all.
     """
+    from pipesat.core.timing import time_order
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.list_scheduling import list_schedules
     from pipesat.heuristics.zb_auto import filled_orders
-    from pipesat.timing import time_order
 
     kind = _placement(problem)
     for name in _QUICK[kind] if effort == 1 else _ALL[kind]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pipesat.claims import Standing, percent
 from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines, wrapped
+from pipesat.core.claims import Standing, percent
 
 if TYPE_CHECKING:
     from pipesat.plan.answer import Plan

@@ -13,7 +13,7 @@ from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, writable
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
-    from pipesat.new_problem import CapacityChoice
+    from pipesat.placement.from_numbers import CapacityChoice
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -153,8 +153,8 @@ def new(
     Lists that are longer than there are stages are of layers.
     """
     from pipesat.cli.costs import costs_of, numbers, ratio
-    from pipesat.new_problem import problem_document, stages_of
-    from pipesat.placements import Setting
+    from pipesat.placement.documents import Setting
+    from pipesat.placement.from_numbers import problem_document, stages_of
 
     setting = Setting(
         devices=devices,
@@ -185,7 +185,7 @@ def new(
 
 
 def _chunks(placement: PlacementName, chunks: int | None) -> int:
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
 
     if chunks is not None and placement is not PlacementName.loop:
         raise BadInput("only a loop has a choice: --placement loop", where="--chunks", value=chunks)
@@ -194,7 +194,7 @@ def _chunks(placement: PlacementName, chunks: int | None) -> int:
 
 def _memory(text: str | None) -> CapacityChoice:
     from pipesat.cli.costs import numbers
-    from pipesat.new_problem import share_of_1f1b
+    from pipesat.placement.from_numbers import share_of_1f1b
 
     if text is None:
         return None

@@ -142,10 +142,10 @@ def profile(
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_given
-    from pipesat.errors import RunFailed
+    from pipesat.core.errors import RunFailed
     from pipesat.profile.file import write_document
-    from pipesat.profile.measure import Request, measure_profile
     from pipesat.profile.options import MeasureOptions
+    from pipesat.runtime.profile_model import Request, measure_profile
 
     if not stages:
         refuse_given(context, ["split"], "only cuts of --stages are made in some way")
@@ -192,7 +192,7 @@ def _model(
     dtype: str,
 ) -> dict[str, Any]:
     """What the profile file's ``model`` is to be."""
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
     from pipesat.profile.shapes import DecoderShape, named_shape, shape_document
 
     given = {key: value for key, value in sizes.items() if value is not None}
@@ -218,7 +218,7 @@ def _model(
 def _counts(text: str) -> list[int]:
     from pipesat.cli.costs import numbers
     from pipesat.cli.options import refuse_repeated
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
 
     if not text:
         return []
@@ -267,7 +267,7 @@ def _print_table(measured: Profile) -> None:
 
 
 def _row(name: str, costs: CostsModel) -> tuple[str, ...]:
-    from pipesat.amounts import readable
+    from pipesat.core.amounts import readable
 
     split = costs.B is not None and costs.W is not None
     b = costs.B.median if costs.B else 0.0

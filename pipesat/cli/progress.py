@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pipesat.claims import Standing, percent
 from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
-from pipesat.result import Improvement
+from pipesat.core.claims import Standing, percent
+from pipesat.core.result import Improvement
 
 
 class Progress:

@@ -10,14 +10,14 @@ import typer
 from pipesat.cli.arguments import writable
 from pipesat.cli.exits import one_line, refuse_contradictions
 from pipesat.cli.options import refuse_repeated
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Objective
     from pipesat.report.shown import Case, Shown
-    from pipesat.schedule import Objective
 
 MANY_OPS = 20_000  # from here on the hand-written schedules take more than a few seconds
 
@@ -89,7 +89,7 @@ def _places(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _case(folder: Path, name: str, baselines: bool) -> Case:
-    from pipesat.cli.valid import read_valid_schedule
+    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.files.problem_file import read_problem
     from pipesat.report.result_file import read_result
     from pipesat.report.shown import case_of

@@ -12,14 +12,14 @@ import typer
 from pipesat.cli.arguments import AsJson, ObjectiveName, ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
 from pipesat.cli.risk_report import print_links, print_noise
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from pipesat.ops import Phase
-    from pipesat.problem import Problem
+    from pipesat.core.ops import Phase
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Objective, Order, Schedule
     from pipesat.risk.report import LinksRow
     from pipesat.risk.robustness import Noise
-    from pipesat.schedule import Objective, Order, Schedule
 
 OURS = "schedule"
 NOISE = "5%"
@@ -72,8 +72,8 @@ def risk(
     Noise: every order is timed under the same random times; variations are standard deviations
     relative to the mean.
     """
+    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.cli.console import print_json
-    from pipesat.cli.valid import read_valid_schedule
     from pipesat.files.problem_file import read_problem
     from pipesat.risk.report import links_risk, noise_risk
 
@@ -148,10 +148,10 @@ def _orders(
     problem: Problem, schedule: Schedule, objective: Objective, most: int
 ) -> dict[str, Order]:
     """The schedule's order, then different ones of the best baselines that fit into memory."""
-    from pipesat.checker import check
-    from pipesat.errors import NotApplicable
+    from pipesat.core.checker import check
+    from pipesat.core.errors import NotApplicable
+    from pipesat.core.timing import time_order
     from pipesat.heuristics import BASELINES
-    from pipesat.timing import time_order
 
     found: dict[Order, tuple[int, str]] = {}
     for name, function in BASELINES.items() if most else ():

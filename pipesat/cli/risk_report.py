@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.claims import difference, percent
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines
+from pipesat.core.claims import difference, percent
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
     from pipesat.risk.report import LinksRow, NoiseRow
 
 _LONG = 10_000  # time units: from here on their fractions are not shown

@@ -13,10 +13,10 @@ from pipesat.cli.exits import CHECK_FAILED, one_line
 from pipesat.cli.parity import print_failure
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule
     from pipesat.runtime.job import Job, Shape
     from pipesat.runtime.run import Check, Measured
-    from pipesat.schedule import Schedule
 
 
 class DeviceName(StrEnum):
@@ -94,8 +94,8 @@ def run(
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
     Needs the extra: pip install 'pipesat\[torch]'.
     """
-    from pipesat.cli.valid import naming, read_valid_schedule
-    from pipesat.errors import BadInput
+    from pipesat.cli.checked_schedule import naming, read_valid_schedule
+    from pipesat.core.errors import BadInput
     from pipesat.files.problem_file import read_problem
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Shape
@@ -139,7 +139,7 @@ def _refuse_unused(context: typer.Context, *, virtual: bool, model: str) -> None
 
 def _blocks(text: str) -> tuple[int, ...]:
     from pipesat.cli.costs import numbers
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
 
     values = numbers("--blocks", text)
     blocks = (values,) if isinstance(values, int) else tuple(values)
@@ -161,9 +161,9 @@ def _job(
     device: str,
     scale: float | None,
 ) -> Job:
+    from pipesat.core.ops import Pair
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.write import torch_csv
-    from pipesat.ops import Pair
     from pipesat.runtime.job import Job
     from pipesat.runtime.run import virtual_times
 
@@ -189,7 +189,7 @@ def _job(
 def _run_here(problem: Problem, job: Job, scale: float, timeout: float) -> Measured | None:
     """Start local ranks, or be one of torchrun's; ``None`` on its ranks other than 0."""
     from pipesat.cli.interrupts import Interrupts
-    from pipesat.errors import RunFailed
+    from pipesat.core.errors import RunFailed
     from pipesat.runtime.run import run_order
     from pipesat.runtime.torchrun import leave, run_this_rank, under_torchrun
 

@@ -10,8 +10,8 @@ from pipesat.cli.arguments import ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
-    from pipesat.schedule import Schedule
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule
 
 
 def show(
@@ -22,8 +22,8 @@ def show(
     ] = False,
 ) -> None:
     """Show a schedule as a text grid, and where each device's time goes."""
+    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.cli.console import stdout
-    from pipesat.cli.valid import read_valid_schedule
     from pipesat.files.problem_file import read_problem
     from pipesat.picture.grid import text_grid
 
@@ -39,9 +39,9 @@ def show(
 def _print_times(problem: Problem, schedule: Schedule) -> None:
     from rich.table import Table
 
-    from pipesat.claims import percent
     from pipesat.cli.console import stdout
-    from pipesat.metrics import measure
+    from pipesat.core.claims import percent
+    from pipesat.core.metrics import measure
 
     metrics = measure(problem, schedule)
     table = Table(box=None)
@@ -61,7 +61,7 @@ def _print_times(problem: Problem, schedule: Schedule) -> None:
 
 
 def _print_critical_path(problem: Problem, schedule: Schedule) -> None:
-    from pipesat.critical import critical_path
+    from pipesat.core.critical_path import critical_path
 
     typer.echo("\ncritical path:")
     reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}

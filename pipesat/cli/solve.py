@@ -21,7 +21,7 @@ from pipesat.cli.arguments import (
 from pipesat.cli.exits import end_of_solve, one_line
 
 if TYPE_CHECKING:
-    from pipesat.result import Baseline, Result
+    from pipesat.core.result import Baseline, Result
 
 
 def solve(
@@ -89,8 +89,8 @@ def solve(
 def _print_summary(result: Result, output: Path | None) -> None:
     from rich.table import Table
 
-    from pipesat.claims import percent
     from pipesat.cli.console import number, stdout
+    from pipesat.core.claims import percent
 
     document = result.document()
     unit = f" {one_line(result.problem.time_unit)}" if result.problem.time_unit else ""
@@ -131,7 +131,7 @@ def _memory_text(result: Result, peaks: list[int]) -> str:
 
 
 def _baseline_text(baseline: Baseline, value: int, unit: str) -> str:
-    from pipesat.claims import change
+    from pipesat.core.claims import change
 
     verdict = (
         "equal to ours" if value == baseline.value else f"ours is {change(value, baseline.value)}"

@@ -10,8 +10,8 @@ from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
-    from pipesat.steps import Step, Steps
+    from pipesat.core.problem import Problem
+    from pipesat.export.steps import Step, Steps
 
 
 def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False) -> None:
@@ -19,13 +19,13 @@ def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
 
     Sends and receives may block until the other side is there.
     """
+    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.cli.console import print_json, stdout
-    from pipesat.cli.valid import read_valid_schedule
-    from pipesat.errors import Fault
+    from pipesat.core.errors import Fault
+    from pipesat.export.step_check import step_faults
+    from pipesat.export.steps import steps_of
     from pipesat.files.problem_file import read_problem
     from pipesat.picture.grid import text_grid
-    from pipesat.step_check import step_faults
-    from pipesat.steps import steps_of
 
     data = read_problem(problem)
     timed = read_valid_schedule(schedule, data)

@@ -11,17 +11,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from pipesat.cli.options import refuse_repeated
-from pipesat.errors import BadInput, NotApplicable
-from pipesat.new_problem import share_of_1f1b
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.placement.from_numbers import share_of_1f1b
 
 if TYPE_CHECKING:
     import threading
 
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Bound, Result
+    from pipesat.core.schedule import Objective, Schedule
     from pipesat.frontier.published import Build
     from pipesat.frontier.study import Listener, Solve, Starts
-    from pipesat.problem import Problem
-    from pipesat.result import Bound, Result
-    from pipesat.schedule import Objective, Schedule
 
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
 _NUMBER = re.compile(r"[0-9]{1,13}")

@@ -93,9 +93,9 @@ def sweep(
     For --ray, install the extra: pip install 'pipesat\[ray]'.
     """
     from pipesat.cli import sweep_report
+    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.options import refuse_given
-    from pipesat.cli.valid import naming
-    from pipesat.errors import BadInput
+    from pipesat.core.errors import BadInput
     from pipesat.sweep.agreement import REFUTED, require_agreement
     from pipesat.sweep.cases import cases_of
     from pipesat.sweep.pool import share_of_memory
@@ -147,8 +147,8 @@ def sweep(
 
 def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None) -> None:
     """Refuse more workers or processes than there are cores, whether anything is to run or not."""
-    from pipesat.errors import BadInput
-    from pipesat.machine import usable_cores
+    from pipesat.core.errors import BadInput
+    from pipesat.core.machine import usable_cores
     from pipesat.sweep.pool import processes_for
 
     if ray is None:
@@ -171,7 +171,7 @@ def _run(
     from pipesat.cli.console import stderr
     from pipesat.cli.parity import print_failure
     from pipesat.cli.sweep_progress import SweepProgress
-    from pipesat.errors import RunFailed
+    from pipesat.core.errors import RunFailed
     from pipesat.sweep.run import run_sweep
 
     todo = [case for case in cases if case.key not in rows.by_key]
@@ -196,7 +196,7 @@ def _pool(spec: Spec, processes: int | None, address: str | None) -> Iterator[tu
     """Yield the pool and how many cases run at a time."""
     workers = spec.workers_per_case
     if address is None:
-        from pipesat.machine import usable_cores
+        from pipesat.core.machine import usable_cores
         from pipesat.sweep.pool import local_pool, processes_for
 
         count = processes_for(workers, usable_cores(), processes)

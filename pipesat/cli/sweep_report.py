@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import typer
 
-from pipesat.claims import percent
 from pipesat.cli.console import number, print_json, stdout
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, table_lines
+from pipesat.core.claims import percent
 from pipesat.files.atomic import write_file
 from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.claims import percent
 from pipesat.cli.exits import one_line
+from pipesat.core.claims import percent
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
     from pipesat.timeline.compare import Comparison
 
 _EXPLAIN = 0.15  # error of the makespan from which users are told what to do

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pipesat.core.machine import cores, memory
 from pipesat.doctor.machine import cores_line, memory_line
 from pipesat.doctor.packages import package_lines
 from pipesat.doctor.report import Line, Report
 from pipesat.doctor.self_check import self_check_lines
-from pipesat.machine import cores, memory
 
 __all__ = ["Line", "Report", "examine"]
 

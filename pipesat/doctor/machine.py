@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pipesat.core.machine import Cores, Memory
 from pipesat.doctor.report import Line
-from pipesat.machine import Cores, Memory
 
 
 def cores_line(cores: Cores) -> Line:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from pipesat.machine import Cores, Memory
+    from pipesat.core.machine import Cores, Memory
 
 Status: TypeAlias = Literal["ok", "missing", "FAILED"]
 Part: TypeAlias = Literal["versions", "extras", "machine", "self-check"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pipesat.doctor.report import Line
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
-    from pipesat.schedule import Schedule
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule
 
 TIME_LIMIT = 8.0  # seconds; it takes one or two on an idle core
 
@@ -75,7 +75,7 @@ def _solve() -> tuple[Problem, Schedule, str]:
 
 def _check(problem: Problem, schedule: Schedule, folder: Path) -> str:
     del folder
-    from pipesat.checker import check
+    from pipesat.core.checker import check
 
     if violations := check(problem, schedule):
         raise _Failed(f"the solver's schedule breaks a rule: {violations[0]}")

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
-from pipesat.errors import BadInput, Fault
+from pipesat.core.errors import BadInput, Fault
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.export.frameworks.automodel import automodel_notes, automodel_yaml
 from pipesat.export.frameworks.megatron import megatron_arguments, megatron_notes
 from pipesat.export.frameworks.options import Options
@@ -18,9 +21,6 @@ from pipesat.export.torch.hazards import hazards_text
 from pipesat.export.torch.notes import notes
 from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
-from pipesat.ops import Op
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 
 @dataclass(frozen=True)

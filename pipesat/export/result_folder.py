@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.result import Result
+from pipesat.core.schedule import Schedule
 from pipesat.export import export_torch_csv, export_trace
 from pipesat.files.atomic import write_files
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt_png
-from pipesat.problem import Problem
-from pipesat.result import Result
-from pipesat.schedule import Schedule
 
 _OF_A_SCHEDULE = {
     "schedule.json",

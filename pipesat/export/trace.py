@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from pipesat.memory import memory_profiles
-from pipesat.ops import PHASE_OF, Item, Phase, members
-from pipesat.problem import Problem
-from pipesat.rules import awaited
-from pipesat.schedule import Schedule
+from pipesat.core.memory import memory_profiles
+from pipesat.core.ops import PHASE_OF, Item, Phase, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited
+from pipesat.core.schedule import Schedule
 
 Event: TypeAlias = dict[str, Any]
 

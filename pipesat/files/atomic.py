@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pipesat.errors import BadInput, Contradiction
+from pipesat.core.errors import BadInput, Contradiction
 from pipesat.files.temporary import new_temporary, remove_abandoned
 
 

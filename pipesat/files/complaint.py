@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.files.strict_json import path_text
 
 _WANTED = {

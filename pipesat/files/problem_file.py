@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Backward, Device, Link, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
-from pipesat.problem import Backward, Device, Link, Problem, Route, Stage
 
 FORMAT = "pipesat.problem/1"
 LARGEST_FILE = 64 << 20

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Item, Unreadable, parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule, Timed
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
-from pipesat.ops import Item, Unreadable, parse_item
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule, Timed
 
 FORMAT = "pipesat.schedule/1"
 LARGEST_FILE = 1 << 30

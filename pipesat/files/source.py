@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 _GZIP: Final = b"\x1f\x8b"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipesat.errors import BadInput, shorten
+from pipesat.core.errors import BadInput, shorten
 from pipesat.files.source import decoded, read_bytes
 
 Path_: TypeAlias = tuple[str | int, ...]

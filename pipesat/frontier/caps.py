@@ -14,11 +14,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeAlias
 
-from pipesat.errors import BadInput, Infeasible
-from pipesat.feasibility import capacities_by_order, preflight, smallest_capacities
+from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_capacities
+from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.problem import Problem
 from pipesat.files.problem_file import MOST, parse_problem
-from pipesat.placements import Costs, Setting, peak_of_1f1b
-from pipesat.problem import Problem
+from pipesat.placement.documents import Costs, Setting, peak_of_1f1b
 
 Cap: TypeAlias = int | None
 

@@ -12,15 +12,15 @@ import math
 import threading
 from dataclasses import dataclass, field
 
-from pipesat.checker import check
-from pipesat.claims import Standing, tenable
-from pipesat.errors import Fault
+from pipesat.core.checker import check
+from pipesat.core.claims import Standing, tenable
+from pipesat.core.errors import Fault
+from pipesat.core.memory import peak_memory
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Status
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import time_order
 from pipesat.frontier.caps import Cap, at_cap
-from pipesat.memory import peak_memory
-from pipesat.problem import Problem
-from pipesat.result import Bound, Status
-from pipesat.schedule import Objective, Schedule
-from pipesat.timing import time_order
 
 
 @dataclass(frozen=True)

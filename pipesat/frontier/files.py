@@ -12,9 +12,9 @@ from typing import Any, Final
 from pipesat.files.atomic import prepare_folder, write_with_claims
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.frontier.caps import Cap, at_cap
+from pipesat.frontier.picture import Staircase, frontier_pictures
 from pipesat.frontier.published import Point
 from pipesat.frontier.trace import Frontier, Row
-from pipesat.picture.frontier import Staircase, frontier_pictures
 
 FORMAT: Final = "pipesat.frontier/1"
 _COLUMNS: Final = (

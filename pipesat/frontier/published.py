@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.frontier.caps import Scale, at_cap, scale_of
 from pipesat.frontier.curve import Curve, Known
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 Build: TypeAlias = Callable[[Problem], Schedule]
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from pipesat.core.problem import Problem
+from pipesat.core.result import Baseline, Bound, Improvement, Result
+from pipesat.core.schedule import Schedule
 from pipesat.frontier.caps import Cap, at_cap
 from pipesat.frontier.curve import Curve, Known
-from pipesat.problem import Problem
-from pipesat.result import Baseline, Bound, Improvement, Result
-from pipesat.schedule import Schedule
 
 Listener: TypeAlias = Callable[[Improvement], None]
 

@@ -12,8 +12,11 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipesat.bounds import closed_form_bound
-from pipesat.claims import Standing, excess, require_best
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.claims import Standing, excess, require_best
+from pipesat.core.problem import Problem
+from pipesat.core.result import Baseline, Bound, Status
+from pipesat.core.schedule import Objective
 from pipesat.frontier.caps import (
     Cap,
     Scale,
@@ -24,12 +27,9 @@ from pipesat.frontier.caps import (
     smallest_cap,
 )
 from pipesat.frontier.curve import Curve, Known, size
-from pipesat.frontier.least_memory import meeting, narrow
 from pipesat.frontier.published import Build, Point, published_points
+from pipesat.frontier.smallest_cap import meeting, narrow
 from pipesat.frontier.study import Listener, Solve, Study
-from pipesat.problem import Problem
-from pipesat.result import Baseline, Bound, Status
-from pipesat.schedule import Objective
 
 _FIRST_ROUND = 0.35  # of the time
 _UNLIMITED = 3  # times as much for unlimited memory, which the choice of caps rests on

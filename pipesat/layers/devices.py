@@ -10,16 +10,16 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from pipesat.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.layers.layer import Layers
-from pipesat.layers.lines import LineMaker, cost_of, loads
-from pipesat.layers.misfit import check_cuttable, why_no_split_fits
+from pipesat.layers.linear_costs import LineMaker, cost_of, loads
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import cut_masks, cuts_of, partition_of, same_stage
 from pipesat.layers.split import LARGEST_COST, Ints, Split, best_split
-from pipesat.layers.task import Task, make_task
-from pipesat.layers.two_tracks import Tracks, loop_tracks, vee_tracks
-from pipesat.layers.windows import broken_ties, improved
+from pipesat.layers.split_problem import Task, make_task
+from pipesat.layers.two_stages_per_device import Tracks, loop_tracks, vee_tracks
+from pipesat.layers.why_no_split import check_cuttable, why_no_split_fits
+from pipesat.layers.window_search import broken_ties, improved
 
 Recompute: TypeAlias = Literal["never", "always", "where_needed"]
 
@@ -46,8 +46,8 @@ def smallest_largest(
     Parameters
     ----------
     lines
-        What counts as load: :func:`~pipesat.layers.lines.loads` (the default: F + BW), or
-        :func:`~pipesat.layers.lines.makespan_lines`.
+        What counts as load: :func:`~pipesat.layers.linear_costs.loads` (the default: F + BW), or
+        :func:`~pipesat.layers.linear_costs.makespan_lines`.
     in_flight
         Microbatches whose activations every stage holds when its device holds most; ``None``: one.
     recompute

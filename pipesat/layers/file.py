@@ -8,14 +8,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import Amount
 from pipesat.files.strict_json import read_json
 from pipesat.layers.layer import AMOUNTS, Layer, Layers, Role, TieKind
-from pipesat.layers.recipe import Recipe
-from pipesat.placements import Costs
+from pipesat.layers.weight_memory import Recipe
+from pipesat.placement.documents import Costs
 
 FORMAT: Final = "pipesat.layers/1"
 LARGEST_FILE: Final = 64 << 20

@@ -8,7 +8,7 @@ from math import ceil
 
 from pipesat.layers.layer import Layer, Layers, Role
 from pipesat.layers.pipeline import Delay
-from pipesat.placements import Costs
+from pipesat.placement.documents import Costs
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
 from pipesat.profile.delays import delay_of
 from pipesat.profile.file import LinksModel, ParametersModel, Profile

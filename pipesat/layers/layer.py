@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
-from pipesat.layers.recipe import Recipe
-from pipesat.placements import Costs
+from pipesat.layers.weight_memory import Recipe
+from pipesat.placement.documents import Costs
 
 Role: TypeAlias = Literal["embedding", "block", "mtp", "head"]
 TieKind: TypeAlias = Literal["same_device", "copies"]

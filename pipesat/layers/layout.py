@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers, Role
 
 SYMBOLS: Final[dict[Role, str]] = {"embedding": "E", "block": "t", "mtp": "m", "head": "L"}

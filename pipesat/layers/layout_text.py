@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.layers.layout import WORDS, Layout
 
 _MOST: Final = 100_000

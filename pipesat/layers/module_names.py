@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.layers.layout import Layout
 
 _LAYER: Final = re.compile(r"(?:[a-z_]+\.)*(?:layers|h|blocks)\.(0|[1-9][0-9]{0,5})")

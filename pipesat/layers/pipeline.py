@@ -9,9 +9,9 @@ from functools import cached_property
 from math import ceil
 from typing import Literal, TypeAlias
 
-from pipesat.errors import BadInput, NotApplicable
-from pipesat.placements import per_device, stage_count
-from pipesat.problem import Backward
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.problem import Backward
+from pipesat.placement.documents import per_device, stage_count
 
 Delay: TypeAlias = Callable[[int], int]
 """Size units of a transfer -> time units."""
@@ -41,7 +41,7 @@ def link_delay(latency: int, bandwidth: int | Fraction | None = None) -> Delay:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Devices and how S stages lie on p of them (:mod:`pipesat.placements` has the formulas).
+    """Devices and how S stages lie on p of them (formulas: :mod:`pipesat.placement.documents`).
 
     Attributes
     ----------

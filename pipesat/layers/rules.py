@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers, Tie
 from pipesat.layers.pipeline import Pipeline
 

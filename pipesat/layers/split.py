@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.layers.rules import Mask, partition_of
 
 Ints: TypeAlias = NDArray[np.int64]

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.layers.layer import AMOUNTS, Layers
 from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
-from pipesat.problem import Problem
 
 
 def problem_of_split(

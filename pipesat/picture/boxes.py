@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pipesat.ops import Kind, Op, Pair
+from pipesat.core.ops import Kind, Op, Pair
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pipesat.schedule import Schedule
+    from pipesat.core.schedule import Schedule
 
     Ints = NDArray[np.int64]
 

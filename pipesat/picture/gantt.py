@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipesat.memory import memory_profiles
+from pipesat.core.memory import memory_profiles
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.picture.boxes import boxes_of
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 if TYPE_CHECKING:
     from pipesat.picture.canvas import Canvas

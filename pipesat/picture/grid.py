@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipesat.ops import Item, Op
+from pipesat.core.ops import Item, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.picture.timeline import Label, cuts, draw_row, draw_ruler, smallest_scale
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 _LONGEST_NAME = 16
 _FEWEST_COLUMNS = 12

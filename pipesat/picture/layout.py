@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipesat.memory import Profile
+from pipesat.core.memory import Profile
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.picture.lettering import fitted, text_width
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 WIDEST, TALLEST = 4000, 6000
 _LEAST_PLOT = 1400

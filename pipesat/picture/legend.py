@@ -12,10 +12,10 @@ from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.style import CAPACITY, FILL, HELD, INK, MEANING, OUTLINE, STATIC
 
 if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
     from pipesat.picture.canvas import Canvas, Point
     from pipesat.picture.labels import Labels
     from pipesat.picture.layout import Layout
-    from pipesat.problem import Problem
 
     Draw: TypeAlias = Callable[[Canvas, Point, Point], None]
 

@@ -17,7 +17,7 @@ from pipesat.picture.style import EXCESS, FILL, HELD, OUTLINE, STATIC, rgb
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pipesat.memory import Profile
+    from pipesat.core.memory import Profile
 
     Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipesat.ops import Kind
+from pipesat.core.ops import Kind
 
 FILL: Final[dict[Kind, str]] = {"F": "#b3daf2", "B": "#ec9a29", "W": "#187f5e", "BW": "#453781"}
 INK_ON: Final[dict[Kind, str]] = {"F": "#111111", "B": "#111111", "W": "#ffffff", "BW": "#ffffff"}

@@ -17,11 +17,11 @@ from pipesat.picture.style import EXCESS, FILL, GRID, HELD, OUTLINE, STATIC
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pipesat.memory import Profile
+    from pipesat.core.memory import Profile
+    from pipesat.core.problem import Problem
     from pipesat.picture.boxes import Boxes
     from pipesat.picture.canvas import Canvas
     from pipesat.picture.layout import Layout
-    from pipesat.problem import Problem
 
     Floats = NDArray[np.float64]
 

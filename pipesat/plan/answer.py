@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipesat.claims import Standing, require_best, tenable
-from pipesat.errors import Contradiction
+from pipesat.core.claims import Standing, require_best, tenable
+from pipesat.core.errors import Contradiction
+from pipesat.core.memory import peak_memory
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Result, Status
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
-from pipesat.memory import peak_memory
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.comparison import Row, comparison_document, gains
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shape_name
-from pipesat.problem import Problem
-from pipesat.result import Bound, Result, Status
 
 FORMAT: Final = "pipesat.plan/1"
 KINDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")

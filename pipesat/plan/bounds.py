@@ -12,19 +12,19 @@ from typing import Final
 
 import numpy as np
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
+from pipesat.core.result import Bound
+from pipesat.core.schedule import Objective
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
-from pipesat.layers.lines import Line, least_backward, makespan_lines, memory_lines, rooms
-from pipesat.layers.lines import shortest_backward as shortest_of
+from pipesat.layers.linear_costs import Line, least_backward, makespan_lines, memory_lines, rooms
+from pipesat.layers.linear_costs import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, one_in_flight
 from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
 from pipesat.layers.split import FORBIDDEN, Ints, StageCost, best_split
-from pipesat.plan.cheapest import certain, cheapest, variants
+from pipesat.plan.cheapest_layers import certain, cheapest, variants
 from pipesat.plan.shapes import shape_name
 from pipesat.plan.stage_bound import stage_bound
-from pipesat.result import Bound
-from pipesat.schedule import Objective
 
 _STEPS_PER_LOOK: Final = 500
 _MOST_CELLS: Final = 20_000_000  # of tables (stage, begin, end)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from pipesat.core.problem import Problem
+from pipesat.core.result import Baseline, Bound, Improvement
+from pipesat.core.schedule import Objective, Schedule
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.recompute import Flags
-from pipesat.problem import Problem
-from pipesat.result import Baseline, Bound, Improvement
-from pipesat.schedule import Objective, Schedule
 
 Key: TypeAlias = tuple[int, tuple[int, ...], Flags]
 """Shape, cuts, which stages recompute: what a candidate is remembered by."""

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from pipesat.checker import check
-from pipesat.claims import change, tenable
-from pipesat.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.checker import check
+from pipesat.core.claims import change, tenable
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import time_order
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.candidate import Candidate
-from pipesat.plan.even import even_partition
+from pipesat.plan.even_split import even_partition
 from pipesat.plan.proposals import balanced_partition
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shape_name
-from pipesat.problem import Problem
-from pipesat.result import Bound
-from pipesat.schedule import Objective, Schedule
-from pipesat.timing import time_order
 
 HandWritten: TypeAlias = Mapping[str, Callable[[Problem], Schedule]]
 """Column of the table -> what makes its schedule; it may not apply."""

@@ -10,10 +10,14 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pipesat.bounds import closed_form_bound
-from pipesat.checker import check
-from pipesat.errors import BadInput, Infeasible
-from pipesat.feasibility import preflight
+from pipesat.bounds.feasibility import preflight
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.problem import Problem
+from pipesat.core.result import Baseline, Bound, Improvement
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import time_order
 from pipesat.frontier.study import EitherStop, Listener, Solve
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
@@ -24,10 +28,6 @@ from pipesat.plan.bounds import stage_cost
 from pipesat.plan.candidate import Candidate, Key, key_of
 from pipesat.plan.recompute import Flags, Recomputation, RecomputeChoice
 from pipesat.plan.shapes import shape_name
-from pipesat.problem import Problem
-from pipesat.result import Baseline, Bound, Improvement
-from pipesat.schedule import Objective, Schedule
-from pipesat.timing import time_order
 
 Orders: TypeAlias = Callable[[Problem, int], Iterator[Schedule]]
 """(problem, effort of 1 or 2) -> hand-written and greedy schedules, timed earliest, as made."""

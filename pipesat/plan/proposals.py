@@ -14,18 +14,18 @@ from fractions import Fraction
 from math import ceil
 from typing import Final, NamedTuple
 
-from pipesat.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.schedule import Objective
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
-from pipesat.layers.lines import LineMaker, Weights, loads, makespan_lines
+from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import cut_masks, same_stage
 from pipesat.layers.split import best_split
 from pipesat.plan.bounds import flags_below, stage_cost
-from pipesat.plan.cheapest import cheapest
-from pipesat.plan.even import even_partition
+from pipesat.plan.cheapest_layers import cheapest
+from pipesat.plan.even_split import even_partition
 from pipesat.plan.recompute import Flags, Recomputation, usual_in_flight
-from pipesat.schedule import Objective
 
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
 _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts

@@ -15,7 +15,7 @@ from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b
 from pipesat.layers.stages import static_of_devices
-from pipesat.plan.cheapest import variants
+from pipesat.plan.cheapest_layers import variants
 
 Flags: TypeAlias = tuple[bool, ...]
 """Which stages recompute, one per stage; empty: none."""

@@ -16,14 +16,14 @@ from itertools import product, zip_longest
 from math import prod
 from typing import Final
 
-from pipesat.bounds import closed_form_bound
-from pipesat.errors import BadInput, Infeasible
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.errors import BadInput, Infeasible
 from pipesat.layers.rules import neighbours
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.bounds import flags_below, partitions_below, shape_bound
 from pipesat.plan.candidate import Candidate
-from pipesat.plan.cheapest import cheapest
+from pipesat.plan.cheapest_layers import cheapest
 from pipesat.plan.known import LEAST_SECONDS, Known
 from pipesat.plan.proposals import Proposal, proposals
 from pipesat.plan.shapes import shape_name

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Backward
 from pipesat.files.problem_file import MOST_STAGES
 from pipesat.layers.layer import Layers
-from pipesat.layers.misfit import check_cuttable
 from pipesat.layers.pipeline import Delay, Pipeline, PlacementName, no_delay
-from pipesat.problem import Backward
+from pipesat.layers.why_no_split import check_cuttable
 
 PlacementChoice: TypeAlias = Literal["chain", "loop", "vee", "any"]
 

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipesat.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.schedule import Objective
 from pipesat.layers.layer import AMOUNTS, Layers
-from pipesat.layers.lines import rooms, shortest_backward
+from pipesat.layers.linear_costs import rooms, shortest_backward
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import Mask
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST, Ints, StageCost
-from pipesat.plan.cheapest import cheapest
-from pipesat.schedule import Objective
+from pipesat.plan.cheapest_layers import cheapest
 
 _ROUNDED: Final = 1 - 1e-12  # so that rounding errors cannot lift a bound
 _MOST_STEPS: Final = 20_000_000  # of cells times microbatches, for one stage

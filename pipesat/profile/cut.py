@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipesat.errors import BadInput
-from pipesat.partition import balanced, even
+from pipesat.core.errors import BadInput
+from pipesat.placement.partition import balanced, even
 from pipesat.profile.file import (
     CostsModel,
     ParametersModel,

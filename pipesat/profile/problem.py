@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, Literal, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import FORMAT
-from pipesat.placements import stage_count
+from pipesat.placement.documents import stage_count
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.profile.delays import delay_of
 from pipesat.profile.file import LinksModel, Profile

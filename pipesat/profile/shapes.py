@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 Style: TypeAlias = Literal["gpt", "llama"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Literal, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.profile.cut import StageCosts
 from pipesat.profile.file import ParametersModel, Profile
 

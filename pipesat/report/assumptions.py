@@ -6,10 +6,10 @@ import math
 import shlex
 from collections.abc import Iterator
 
-from pipesat.problem import Problem
+from pipesat.core.problem import Problem
+from pipesat.core.result import Result
 from pipesat.report.markup import Markup, element, joined, plain
 from pipesat.report.tables import counted, number
-from pipesat.result import Result
 
 _EXACT = 1 << 53  # integers up to here are exact in a browser
 

@@ -12,15 +12,15 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pipesat.critical import critical_path
-from pipesat.metrics import measure
-from pipesat.ops import PHASE_OF, Kind, Pair, members
+from pipesat.core.critical_path import critical_path
+from pipesat.core.metrics import measure
+from pipesat.core.ops import PHASE_OF, Kind, Pair, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration, memory_change
+from pipesat.core.schedule import Schedule, Timed
 from pipesat.picture.style import FILL, INK_ON, MEANING
-from pipesat.problem import Problem
 from pipesat.report.markup import plain
 from pipesat.report.shown import Case, Shown
-from pipesat.rules import awaited, duration, memory_change
-from pipesat.schedule import Schedule, Timed
 
 LARGEST: Final = 4_000_000
 """Bytes of all schedules of a report; beyond it, baselines keep their line but no timeline."""

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Result
+from pipesat.core.schedule import Schedule
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
-from pipesat.problem import Problem
-from pipesat.result import Bound, Result
-from pipesat.schedule import Schedule
 
 LARGEST_FILE = 16 << 20
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipesat.best_known import with_hand_written
-from pipesat.result import Result
-from pipesat.schedule import Schedule
+from pipesat.core.result import Result
+from pipesat.core.schedule import Schedule
 from pipesat.workflows import Row, solver_row, with_ratios
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from pipesat import claims
-from pipesat.problem import Problem, Stage
+from pipesat.core import claims
+from pipesat.core.problem import Problem, Stage
+from pipesat.core.result import Result
+from pipesat.core.schedule import Objective
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import Case, Shown
-from pipesat.result import Result
-from pipesat.schedule import Objective
 from pipesat.workflows import SOLVER_ROW
 
 MOST_STAGES = 256  # lines of the table of stages

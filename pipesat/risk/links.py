@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from pipesat.ops import PHASE_OF, Item, Op, members
-from pipesat.rules import awaited
-from pipesat.schedule import Order, Schedule, Timed
-from pipesat.timing import LinearOrder, linearize
+from pipesat.core.ops import PHASE_OF, Item, Op, members
+from pipesat.core.rules import awaited
+from pipesat.core.schedule import Order, Schedule, Timed
+from pipesat.core.timing import LinearOrder, linearize
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
 
 Links: TypeAlias = Literal["independent", "pair", "rank"]
 """How transfers queue: not at all, per unordered pair of ranks, or per rank."""
@@ -76,7 +76,7 @@ def time_with_links(problem: Problem, order: Order, links: Links, source: str = 
     Raises
     ------
     Deadlock, ValueError
-        As :func:`pipesat.timing.time_order`.
+        As :func:`pipesat.core.timing.time_order`.
     """
     network = network_of(problem, order, links)
     rows: list[list[Timed]] = [[] for _ in problem.devices]
@@ -117,7 +117,7 @@ def network_of(problem: Problem, order: Order, links: Links) -> Network:
     Raises
     ------
     Deadlock, ValueError
-        As :func:`pipesat.timing.time_order`.
+        As :func:`pipesat.core.timing.time_order`.
     """
     linear = linearize(problem, order)
     if links != "independent":

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pipesat.errors import BadInput
-from pipesat.ops import Phase
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Phase
 from pipesat.risk.robustness import Noise
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem, Stage
+    from pipesat.core.problem import Problem, Stage
     from pipesat.profile.file import CostsModel, Profile, Samples
 
 Statistic: TypeAlias = Literal["median", "low", "high"]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipesat.core.schedule import Objective, Order
 from pipesat.risk.links import Links, Queued, network_of, queued
 from pipesat.risk.robustness import Gain, Noise, Spread, gain_of, sample_orders, spread_of
 from pipesat.risk.sampled import value_without_noise
-from pipesat.schedule import Objective, Order
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def links_risk(
     Raises
     ------
     Deadlock, ValueError
-        As :func:`pipesat.timing.time_order`.
+        As :func:`pipesat.core.timing.time_order`.
     """
     rows = []
     for name, order in orders.items():

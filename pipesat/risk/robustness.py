@@ -21,18 +21,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pipesat.errors import BadInput
-from pipesat.ops import PHASE_OF, Item, Pair, Phase
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import PHASE_OF, Item, Pair, Phase
+from pipesat.core.rules import duration
+from pipesat.core.schedule import Objective, Order
 from pipesat.risk.links import Links, Transfer, network_of
 from pipesat.risk.sampled import makespans, spans
-from pipesat.rules import duration
-from pipesat.schedule import Objective, Order
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
 
     Floats = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ def sample_orders(
     BadInput
         If there is no sample, or times are too long for floating point (from 2^53 units on).
     Deadlock, ValueError
-        As :func:`pipesat.timing.time_order`.
+        As :func:`pipesat.core.timing.time_order`.
     """
     import numpy as np
 

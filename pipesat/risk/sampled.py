@@ -3,8 +3,8 @@
 One pass over the nodes, with an array of one number per sample (:func:`makespans`) or per sample
 and device (:func:`spans`). The span is the minimum span of each sample: with ``L[d, e]`` the
 longest path from the start of device d's first item to the end of device e's last one, it is the
-largest mean of a cycle of L (:mod:`pipesat.timing` has the proof), by Karp (Discrete Mathematics
-23, 1978, theorem 1). It is not rounded up, since sampled times are no integers.
+largest mean of a cycle of L (:mod:`pipesat.core.timing` has the proof), by Karp (Discrete
+Mathematics 23, 1978, theorem 1). It is not rounded up, since sampled times are no integers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pipesat.core.schedule import Objective
     from pipesat.risk.links import Network
-    from pipesat.schedule import Objective
 
     Floats: TypeAlias = NDArray[np.float64]
     Durations: TypeAlias = Iterable[Floats | float]

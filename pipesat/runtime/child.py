@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from pipesat.errors import BadInput, PipesatError
+from pipesat.core.errors import BadInput, PipesatError
 from pipesat.runtime.job import job_file
 from pipesat.runtime.plan import FOLDER_PREFIX, REFERENCE
 
@@ -55,7 +55,7 @@ def _work(folder: Path, name: str, timeout: float) -> None:
     api = load_torch_api()  # before anything else of torch is imported
     rank = int(name.split()[1])
     if job_file(folder).exists():
-        from pipesat.runtime.measured import run_measured_rank
+        from pipesat.runtime.measured_rank import run_measured_rank
 
         run_measured_rank(api, folder, rank, timeout)
     else:

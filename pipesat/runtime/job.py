@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipesat.errors import BadInput, RunFailed
+from pipesat.core.errors import BadInput, RunFailed
 from pipesat.runtime.child import error_file
 
 _POLL = 0.02  # seconds

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import Profile, read_profile
 from pipesat.profile.shapes import DecoderShape
@@ -56,7 +56,7 @@ class LayeredModel:
     def build_stage(self, stage: int, stages: int) -> nn.Module:
         """Build one of so many stages; the same weights on every process."""
         if self.cut is None:
-            from pipesat.partition import even
+            from pipesat.placement.partition import even
 
             return nn.Sequential(*self.build(even(len(self.names), stages)[stage]))
         return nn.Sequential(*self.build(self.cut(stages)[stage]))

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.profile.file import LINKS_FORMAT, LinksModel, samples_document, write_document
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.runtime.job import Job
 from pipesat.runtime.model import Transformer
 

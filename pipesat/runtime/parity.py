@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.plan import (
     FOLDER_PREFIX,

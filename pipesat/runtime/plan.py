@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.export.torch.read import rows_of_csv
 
 FOLDER_PREFIX = "pipesat-ranks-"

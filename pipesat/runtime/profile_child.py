@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pipesat.profile.measure import MEASURE, answer_of, ask_file
 from pipesat.runtime.child import main
+from pipesat.runtime.profile_model import MEASURE, answer_of, ask_file
 
 
 def work(folder: Path, name: str, timeout: float) -> None:

@@ -17,14 +17,14 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import FORMAT, Profile, parse_profile
 from pipesat.profile.options import MeasureOptions
+from pipesat.runtime.clock_and_memory_meters import CudaClock, CudaMeter, HostClock, HostMeter
 from pipesat.runtime.layered import LayeredModel
-from pipesat.runtime.measuring import Subject, load_backward, measure, parameters_of
-from pipesat.runtime.meters import CudaClock, CudaMeter, HostClock, HostMeter
-from pipesat.runtime.walk import Boundary, spec, walk
+from pipesat.runtime.model_walk import Boundary, spec, walk
+from pipesat.runtime.stage_costs import Subject, load_backward, measure, parameters_of
 
 Say = Callable[[str], object]
 

@@ -13,10 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Problem
+from pipesat.core.rules import duration
 from pipesat.export.torch.tokens import LETTER_OF
-from pipesat.problem import Problem
-from pipesat.rules import duration
 from pipesat.runtime.job import Job, Virtual, write_job
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.parity import Deviation, read_answer, worst_deviation

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 Around: TypeAlias = Callable[[str], AbstractContextManager[Any]]
 """Called with an action in torch's letters (``0F3``); entered before it is computed."""

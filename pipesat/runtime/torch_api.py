@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 from typing import Any, Final, NamedTuple
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 
 _PIPELINING: Final = "torch.distributed.pipelining"
 _RUNTIME: Final = "_PipelineScheduleRuntime"

@@ -11,13 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from pipesat.errors import BadInput, RunFailed
+from pipesat.core.errors import BadInput, RunFailed
 from pipesat.runtime.plan import FOLDER_PREFIX, plan_of_csv
 from pipesat.runtime.run import Check, Measured, check_of, timeline_of
 from pipesat.runtime.torch_api import load_torch_api
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
     from pipesat.runtime.job import Job
 
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -78,7 +78,7 @@ def _run(
     from torch import distributed
 
     from pipesat.runtime.clock import offsets
-    from pipesat.runtime.measured import MeasuredRank
+    from pipesat.runtime.measured_rank import MeasuredRank
 
     _require_device(torch, job.device)
     if job.device == "cuda":

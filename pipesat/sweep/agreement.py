@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from pipesat.claims import Standing, require_best
+from pipesat.core.claims import Standing, require_best
 from pipesat.sweep.rows import FAILURES, Row
 
 REFUTED: Final = "proof refuted: "

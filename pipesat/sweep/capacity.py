@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pipesat.amounts import amount
-from pipesat.errors import BadInput
+from pipesat.core.amounts import amount
+from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import MOST, parse_problem
-from pipesat.new_problem import share_of_1f1b
-from pipesat.placements import Costs, Setting, peak_of_1f1b, per_device
+from pipesat.placement.documents import Costs, Setting, peak_of_1f1b, per_device
+from pipesat.placement.from_numbers import share_of_1f1b
 
 if TYPE_CHECKING:
-    from pipesat.problem import Problem
+    from pipesat.core.problem import Problem
 
 UNLIMITED: Final = "unlimited"
 _EXPECTED: Final = (

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from pipesat.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
 
 Job: TypeAlias = Mapping[str, Any]
 """``problem`` (a document), ``solve`` (keyword arguments), ``kill_after`` in seconds,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipesat.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.files.problem_file import parse_problem
 from pipesat.sweep.spec import SHAPING, SOLVING, Grid, Spec
 

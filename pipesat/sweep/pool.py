@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.sweep.case import Answer, Job
-from pipesat.sweep.slot_process import SlotProcess
+from pipesat.sweep.worker_main import SlotProcess
 
 Jobs: TypeAlias = Iterable[tuple[str, Job]]
 Answers: TypeAlias = Generator[tuple[str, Answer], None, None]

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.sweep.case import Answer, answer
 from pipesat.sweep.pool import Answers, Jobs, Pool, share_of_memory
-from pipesat.sweep.slot_process import SlotProcess, environment
+from pipesat.sweep.worker_main import SlotProcess, environment
 
 TIMEOUT: Final = 30.0  # seconds for the cluster to answer
 _LISTENS: Final = 10.0  # seconds for a host to accept a connection

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
 from pipesat.files.atomic import prepare_folder, write_file
 from pipesat.files.strict_json import parse_json
 

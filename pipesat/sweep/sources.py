@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from pipesat.amounts import amount
-from pipesat.errors import BadInput
+from pipesat.core.amounts import amount
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Backward
 from pipesat.files.problem_file import Amount, Count, read_problem
-from pipesat.new_problem import costs_of, problem_document, stages_of
-from pipesat.placements import Setting, Split
-from pipesat.problem import Backward
+from pipesat.placement.documents import Setting, Split
+from pipesat.placement.from_numbers import costs_of, problem_document, stages_of
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import LinksModel, Profile, read_links, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT, Plan, problem_of_profile

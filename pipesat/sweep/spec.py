@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from pipesat.amounts import amount
-from pipesat.errors import BadInput
+from pipesat.core.amounts import amount
+from pipesat.core.errors import BadInput
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES, Amount, Count
 from pipesat.files.source import read_text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
 from pipesat.export.torch.tokens import KIND_OF, Action, parse_cell
-from pipesat.ops import Op
-from pipesat.problem import Problem
 from pipesat.timeline.timeline import Ran, Row, Step, Transfer
 
 

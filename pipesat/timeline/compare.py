@@ -8,9 +8,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from pipesat.claims import difference
-from pipesat.ops import Kind
-from pipesat.problem import Problem
+from pipesat.core.claims import difference
+from pipesat.core.ops import Kind
+from pipesat.core.problem import Problem
 from pipesat.timeline.replay import (
     KINDS,
     gaps_of,

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Op, parse_item
+from pipesat.core.problem import Problem
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
-from pipesat.ops import Op, parse_item
-from pipesat.problem import Problem
 from pipesat.timeline.timeline import Ran, Row, Step, Timeline, Transfer, require_order_of
 
 FORMAT = "pipesat.timeline/1"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipesat.claims import percent
-from pipesat.ops import Op
-from pipesat.picture.two_timelines import two_timelines_png
-from pipesat.problem import Problem
+from pipesat.core.claims import percent
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
 from pipesat.timeline.compare import Comparison
 from pipesat.timeline.timeline import Timeline
-from pipesat.timing import time_order
+from pipesat.timeline.two_rows import two_timelines_png
 
 
 def comparison_png(problem: Problem, timeline: Timeline, comparison: Comparison) -> bytes:

@@ -9,11 +9,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Kind
+from pipesat.core.problem import Problem, Stage
+from pipesat.core.rules import duration
 from pipesat.files.problem_file import MOST, parse_problem
-from pipesat.ops import Kind
-from pipesat.problem import Problem, Stage
-from pipesat.rules import duration
 from pipesat.timeline.replay import KINDS, CostKey, measured_delays
 from pipesat.timeline.timeline import Timeline
 

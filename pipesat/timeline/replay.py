@@ -9,11 +9,11 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
-from pipesat.ops import Item, Kind, Op
-from pipesat.problem import Problem
-from pipesat.rules import awaited, duration
+from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration
+from pipesat.core.timing import LinearOrder, linearize
 from pipesat.timeline.timeline import Ran, Row, Step, Timeline
-from pipesat.timing import LinearOrder, linearize
 
 CostKey: TypeAlias = tuple[int, Kind]
 """Stage and kind of an op."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pipesat.errors import BadInput, Deadlock
+from pipesat.core.errors import BadInput, Deadlock
+from pipesat.core.ops import Item, Op, members
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order
+from pipesat.core.timing import linearize
 from pipesat.export.trace import MICROSECONDS
-from pipesat.ops import Item, Op, members
-from pipesat.problem import Problem
-from pipesat.schedule import Order
-from pipesat.timing import linearize
 
 
 class Ran(NamedTuple):

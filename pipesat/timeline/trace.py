@@ -16,14 +16,14 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
+from pipesat.core.rules import duration
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.tokens import parse_cell
 from pipesat.files.complaint import validated, validated_at
 from pipesat.files.strict_json import read_json
-from pipesat.ops import Op
-from pipesat.problem import Problem
-from pipesat.rules import duration
 from pipesat.timeline.assemble import op_of
 from pipesat.timeline.file import MOST_US
 from pipesat.timeline.replay import source_of

@@ -14,9 +14,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from pipesat.ops import PHASE_OF, Op, Phase
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
+from pipesat.core.ops import PHASE_OF, Op, Phase
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 
 Name: TypeAlias = tuple[int, Phase, int]
 """Stage, phase, and how many microbatches of its route have started since the op's own."""

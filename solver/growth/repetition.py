@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipesat.ops import Op
-from pipesat.problem import Problem
-from pipesat.schedule import Order, Schedule
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.growth.cuts import Cut, Name, Repeat
 
 

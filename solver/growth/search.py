@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 
-from pipesat.ops import Pair
-from pipesat.problem import Problem
-from pipesat.result import Bound
-from pipesat.schedule import Objective, Order, Schedule
+from pipesat.core.ops import Pair
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound
+from pipesat.core.schedule import Objective, Order, Schedule
+from pipesat.core.timing import time_order
 from pipesat.solver.cpsat import Runner
-from pipesat.solver.few import first_microbatches, with_microbatches
+from pipesat.solver.fewer_microbatches import first_microbatches, with_microbatches
 from pipesat.solver.growth.cuts import Name, Repeat, repeats
 from pipesat.solver.growth.repetition import grown, repeated, with_other_end
 from pipesat.solver.incumbent import Clock, Incumbent
 from pipesat.solver.neighbourhood.search import OPS_PER_SECOND, WindowSearch, windows_apply
 from pipesat.solver.packing.justify import justified
 from pipesat.solver.steady.period import microbatches_per_period
-from pipesat.timing import time_order
 
 SOURCE = "growth"
 _MANY = 32  # microbatches of all routes; no more than these are not worth it

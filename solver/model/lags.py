@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from pipesat.ops import Phase
-from pipesat.problem import Problem
-from pipesat.rules import link_delay, round_trip
+from pipesat.core.ops import Phase
+from pipesat.core.problem import Problem
+from pipesat.core.rules import link_delay, round_trip
 
 
 class Lag(NamedTuple):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import Item, Kind, Op
-from pipesat.problem import Problem
-from pipesat.schedule import Objective, Order
+from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective, Order
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.objective import add_objective
 from pipesat.solver.model.times import latest_end, model_times

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import Phase
-from pipesat.schedule import Objective
+from pipesat.core.ops import Phase
+from pipesat.core.schedule import Objective
 from pipesat.solver.model.lags import lag_before, tail_after
 from pipesat.solver.model.variables import Variables
 

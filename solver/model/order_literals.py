@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from pipesat.problem import Problem
-from pipesat.rules import memory_change
+from pipesat.core.problem import Problem
+from pipesat.core.rules import memory_change
 from pipesat.solver.model.literals import Sum, conjunction
 from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Literal, Task, Variables

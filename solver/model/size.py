@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pipesat.problem import Problem
+from pipesat.core.problem import Problem
 from pipesat.solver.model.staircase import staircase_applies
 
 CONSTRAINTS_PER_SECOND = 8_000  # that can be built and presolved in a part of each second

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from ortools.sat.python.cp_model import IntVar
 
-from pipesat.feasibility import passes_in_an_instant
-from pipesat.problem import Problem
+from pipesat.bounds.feasibility import passes_in_an_instant
+from pipesat.core.problem import Problem
 from pipesat.solver.model.variables import Variables, splits
 
 

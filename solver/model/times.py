@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pipesat.ops import Kind
-from pipesat.problem import Link, Problem
-from pipesat.rules import duration, link_delay
-from pipesat.schedule import Objective
+from pipesat.core.ops import Kind
+from pipesat.core.problem import Link, Problem
+from pipesat.core.rules import duration, link_delay
+from pipesat.core.schedule import Objective
 
 KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
 LARGEST = 1 << 32

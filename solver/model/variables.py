@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import Op, Phase
-from pipesat.problem import Problem, Stage
+from pipesat.core.ops import Op, Phase
+from pipesat.core.problem import Problem, Stage
 from pipesat.solver.model.times import Times
 
 Literal: TypeAlias = cp_model.IntVar | bool
@@ -63,8 +63,8 @@ class Variables:
 def splits(stage: Stage) -> bool | None:
     """Whether a stage's backwards are split; ``None``: the model chooses per microbatch.
 
-    Where fusing never pays (see :attr:`pipesat.problem.Stage.fusing_may_pay`), splitting dominates
-    and the choice is not modelled.
+    Where fusing never pays (see :attr:`pipesat.core.problem.Stage.fusing_may_pay`), splitting
+    dominates and the choice is not modelled.
     """
     if not stage.may_split:
         return False

@@ -6,15 +6,15 @@ import random
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem import Problem
-from pipesat.schedule import Order
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order
+from pipesat.core.timing import time_order
 from pipesat.solver.cpsat import FOUND, Runner
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.times import latest_end, rounded, unit_for
 from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
-from pipesat.timing import time_order
 
 SOURCE = "window search"
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python

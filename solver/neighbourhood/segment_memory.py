@@ -12,9 +12,9 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import PHASE_OF, Op, Phase, members
-from pipesat.problem import Problem
-from pipesat.rules import MemoryChange, item_memory
+from pipesat.core.ops import PHASE_OF, Op, Phase, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import MemoryChange, item_memory
 from pipesat.solver.model.literals import Sum, conjunction
 from pipesat.solver.model.variables import Literal
 from pipesat.solver.neighbourhood.graph import Graph

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import PHASE_OF, Item, Op, Pair, Phase, members
-from pipesat.problem import Problem
-from pipesat.rules import duration
+from pipesat.core.ops import PHASE_OF, Item, Op, Pair, Phase, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import duration
 from pipesat.solver.model.variables import Literal
 from pipesat.solver.neighbourhood.graph import Graph
 

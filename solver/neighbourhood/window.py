@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import Item, Op, members
-from pipesat.problem import Problem
-from pipesat.schedule import Order
+from pipesat.core.ops import Item, Op, members
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order
 from pipesat.solver.model.variables import Literal
 from pipesat.solver.neighbourhood.between import between, following
 from pipesat.solver.neighbourhood.graph import Graph

@@ -12,10 +12,10 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from pipesat.problem import Problem
-from pipesat.schedule import Order, Schedule
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import time_order
 from pipesat.solver.packing.pack import Jobs, jobs_of, pack
-from pipesat.timing import time_order
 
 _PATIENCES = (0.5, 0.0, 0.25, 0.75, 1.0)
 _DISTURBANCES = (0.0, 0.0, 1.5, 4.0)  # places of the guide that an item may seem away from its own

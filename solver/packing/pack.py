@@ -17,11 +17,11 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipesat.ops import PHASE_OF, Item, members
-from pipesat.problem import Problem
-from pipesat.rules import item_memory
-from pipesat.schedule import Order
-from pipesat.timing import linearize
+from pipesat.core.ops import PHASE_OF, Item, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import item_memory
+from pipesat.core.schedule import Order
+from pipesat.core.timing import linearize
 
 _EVENTS_PER_LOOK = 2000  # between two questions whether to give up
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipesat.bounds import closed_form_bound
-from pipesat.problem import Problem
-from pipesat.solver.few import with_microbatches
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.problem import Problem
+from pipesat.solver.fewer_microbatches import with_microbatches
 
 
 class Known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem import Problem
+from pipesat.core.problem import Problem
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.times import model_times

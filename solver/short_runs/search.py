@@ -7,12 +7,13 @@ from typing import Final, Literal, TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import Op
-from pipesat.problem import Problem
-from pipesat.result import Bound
-from pipesat.schedule import Schedule
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
 from pipesat.solver.cpsat import FOUND, PROOFS, Runner, proven_bound
-from pipesat.solver.few import first_microbatches, with_microbatches
+from pipesat.solver.fewer_microbatches import first_microbatches, with_microbatches
 from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.staircase import staircase_applies
@@ -20,7 +21,6 @@ from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Variables
 from pipesat.solver.short_runs.known import Known
 from pipesat.solver.short_runs.models import makespan_model, step_model
-from pipesat.timing import time_order
 
 SOURCE = "CP-SAT on fewer microbatches"
 _PER_DEVICE = 2  # a run is long if it has more microbatches per device

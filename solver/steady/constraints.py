@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pipesat.rules import awaited
+from pipesat.core.rules import awaited
 from pipesat.solver.steady.memory import add_memory
 from pipesat.solver.steady.variables import PHASES, Cycle, Slot
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import PHASE_OF, Kind, Op
-from pipesat.problem import Problem
+from pipesat.core.ops import PHASE_OF, Kind, Op
+from pipesat.core.problem import Problem
 from pipesat.solver.model.times import model_times
 from pipesat.solver.steady.constraints import add_constraints
 from pipesat.solver.steady.repetend import Repetend

@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pipesat.ops import PHASE_OF, Kind, Op, Phase
-from pipesat.problem import Problem
-from pipesat.rules import awaited, duration, memory_change
+from pipesat.core.ops import PHASE_OF, Kind, Op, Phase
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.solver.steady.repetend import Repetend
 
 _STEP = 1.02  # from one period tried to the next

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from pipesat.problem import Problem, Stage
-from pipesat.rules import round_trip
+from pipesat.core.problem import Problem, Stage
+from pipesat.core.rules import round_trip
 
 MOST_OPS = 1200  # ops of one period; beyond, the cyclic model is no longer quick
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipesat.ops import PHASE_OF, Op
-from pipesat.problem import Problem
-from pipesat.rules import awaited, duration
-from pipesat.schedule import Order
+from pipesat.core.ops import PHASE_OF, Op
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration
+from pipesat.core.schedule import Order
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from pipesat.problem import Problem
-from pipesat.schedule import Order, Schedule
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.model.times import rounded, unit_for
 from pipesat.solver.packing.justify import justified
 from pipesat.solver.steady.period import why_not

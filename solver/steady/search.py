@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from ortools.sat.python import cp_model
 
-from pipesat.problem import Problem
+from pipesat.core.problem import Problem
 from pipesat.solver.cpsat import new_solver
 from pipesat.solver.steady.model import CyclicModel, build_cyclic_model
 from pipesat.solver.steady.modulo import greedy_repetend, random_repetend

@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.ops import Phase
-from pipesat.problem import Problem
-from pipesat.rules import link_delay
+from pipesat.core.ops import Phase
+from pipesat.core.problem import Problem
+from pipesat.core.rules import link_delay
 from pipesat.solver.model.times import Times
 from pipesat.solver.model.variables import Literal, splits
 

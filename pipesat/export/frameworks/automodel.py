@@ -11,14 +11,14 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
 from pipesat.export.frameworks.options import (
     Options,
     module_names,
     require_known_stage_count,
     schedule_name,
 )
-from pipesat.problem import Problem
 
 NAME = "NeMo AutoModel"
 VERSION: Final = "0.7.0"

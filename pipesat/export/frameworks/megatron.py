@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
 from pipesat.export.frameworks.options import Options
 from pipesat.export.torch.loaders import loader_for
 from pipesat.layers.layout import Layout
 from pipesat.layers.megatron import CORE_VERSION, refusal
-from pipesat.problem import Problem
 
 
 def megatron_notes(problem: Problem) -> Iterator[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipesat.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.loaders import loader_for
-from pipesat.problem import Problem
 
 MOST_LAYERS = 100_000
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
 from pipesat.export.frameworks.options import (
     Options,
     module_names,
     require_known_stage_count,
     schedule_name,
 )
-from pipesat.problem import Problem
 
 NAME = "torchtitan"
 TOML_VERSION: Final = "0.2.2"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pipesat.checker import check
-from pipesat.errors import NotApplicable
-from pipesat.ops import Item, Op, Pair, members
-from pipesat.problem import Problem
-from pipesat.schedule import Order, Schedule
-from pipesat.timing import time_order
+from pipesat.core.checker import check
+from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import time_order
 
 _MOST_OPS_FOR_STAGEWISE_FUSING = 2_000_000  # ops times stages: beyond, all or nothing
 

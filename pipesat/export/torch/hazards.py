@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipesat.core.ops import Pair, members
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.export.torch.in_turn import makespan_in_turn
 from pipesat.export.torch.loaders import loader_for
-from pipesat.ops import Pair, members
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 
 def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pipesat.ops import Pair
-from pipesat.problem import Problem
-from pipesat.rules import item_duration
-from pipesat.schedule import Order
-from pipesat.timing import linearize
+from pipesat.core.ops import Pair
+from pipesat.core.problem import Problem
+from pipesat.core.rules import item_duration
+from pipesat.core.schedule import Order
+from pipesat.core.timing import linearize
 
 
 def makespan_in_turn(problem: Problem, order: Order) -> int:

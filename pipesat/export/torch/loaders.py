@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipesat.problem import Problem
+from pipesat.core.problem import Problem
 
 
 class Loader(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipesat.core.memory import peak_memory
+from pipesat.core.ops import Pair
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.export.torch.adapt import Adapted
 from pipesat.export.torch.in_turn import makespan_in_turn
-from pipesat.memory import peak_memory
-from pipesat.ops import Pair
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 _STAGES_SHOWN = 8
 

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pipesat.errors import BadInput
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.lint import lint
 from pipesat.export.torch.tokens import KIND_OF, Cell, communication_in, parse_cell
 from pipesat.files.source import read_text
-from pipesat.ops import Item, Op, Pair
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
-from pipesat.timing import time_order
 
 LARGEST_FILE = 1 << 28
 

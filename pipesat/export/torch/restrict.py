@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipesat.errors import NotApplicable
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.files.problem_file import parse_problem
-from pipesat.problem import Problem
 
 
 def restricted_to_torch(problem: Problem) -> Problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pipesat.ops import Kind
+from pipesat.core.ops import Kind
 
 Letter: TypeAlias = Literal["F", "I", "W", "B"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipesat.errors import Fault
+from pipesat.core.errors import Fault
+from pipesat.core.ops import Item, members
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
 from pipesat.export.torch.lint import lint
 from pipesat.export.torch.read import rows_of_csv
 from pipesat.export.torch.tokens import LETTER_OF, Action, Cell, cell_text
-from pipesat.ops import Item, members
-from pipesat.problem import Problem
-from pipesat.schedule import Schedule
 
 
 def torch_csv(problem: Problem, schedule: Schedule) -> str:

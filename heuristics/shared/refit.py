@@ -1,0 +1,186 @@
+"""Refitting: an order of B's and F's kept, but for gaps, and its W's placed by the true times.
+
+Orders that are published for equal times leave gaps elsewhere on other times. The order is run
+once; where a device would wait for the input of its next op, it takes
+
+1. a later F or B of its row whose input is there, if that ends before the gap does and the ops
+   that it overtakes still fit into memory; else
+2. the oldest due W, if the gap is long enough for a given part of it.
+
+A W also runs before an op that would not fit into memory otherwise. Nothing can deadlock: an op
+overtakes others only once its input is there. After V-schedules' own ways of filling bubbles
+(Qi et al., ICLR 2024, section 6; NeurIPS 2024, section 3).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pipesat.core.ops import PHASE_OF, Kind, Op, Phase
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration, memory_change
+from pipesat.core.schedule import Order
+
+_FAR = 64  # overtaken ops, at most
+
+
+class Refitted(NamedTuple):
+    """An order, when its last op ended, and whether it kept within room.
+
+    Timed as early as possible, the order may end sooner.
+    """
+
+    order: Order
+    end: int
+    fits: bool
+
+
+def refitted(problem: Problem, order: Order, room: Sequence[int], patience: float) -> Refitted:
+    """Run an order without pairs anew within ``room`` memory units per device.
+
+    ``patience`` is the least gap that a W is put into, in parts of the W. The result does not fit
+    where the F's and B's of a row need more than the room though every W follows its B.
+    """
+    run = _Run(problem, order, room, patience)
+    run.to_the_end()
+    return Refitted(tuple(map(tuple, run.rows)), max(run.clock), run.fits)
+
+
+class _Run:
+    """Event-driven; lists are indexed by device."""
+
+    def __init__(
+        self, problem: Problem, order: Order, room: Sequence[int], patience: float
+    ) -> None:
+        self.room, self.patience = room, patience
+        kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
+        ops = [(s, kind) for s in range(len(problem.stages)) for kind in kinds]
+        self.waits = {(s, kind): awaited(problem, s, kind) for s, kind in ops}
+        self.length = {(s, kind): duration(problem.stages[s], kind) for s, kind in ops}
+        changes = {(s, kind): memory_change(problem.stages[s], kind) for s, kind in ops}
+        self.taken = {key: change.at_start for key, change in changes.items()}
+        self.kept = {key: change.at_start + change.at_end for key, change in changes.items()}
+        self.pending = [stage.held_after_B for stage in problem.stages]
+        self.series = [2 * len(stages) for stages in problem.stages_on]
+        self.ahead: list[list[Op | None]] = [  # None: has overtaken others
+            [op for op in row if isinstance(op, Op) and op.kind != "W"] for row in order
+        ]
+        self.position = [0] * len(order)
+        self.clock = [0] * len(order)
+        self.used = [0] * len(order)
+        self.freeable = [0] * len(order)  # part of it that W's which are due would free
+        self.due: list[deque[Op]] = [deque() for _ in order]
+        self.rows: list[list[Op]] = [[] for _ in order]
+        self.ends: dict[tuple[int, Phase, int], int] = {}
+        self.asleep: dict[tuple[int, Phase, int], list[int]] = {}
+        self.events = [(0, device) for device in range(len(order))]
+        self.fits = True
+
+    def to_the_end(self) -> None:
+        """Execute everything."""
+        while self.events:
+            now, device = heapq.heappop(self.events)
+            if self.clock[device] <= now:
+                self._next(device, now)
+
+    def _next(self, device: int, now: int) -> None:
+        row, position = self.ahead[device], self.position[device]
+        while position < len(row) and row[position] is None:
+            position += 1
+        self.position[device] = position
+        op = row[position] if position < len(row) else None
+        if op is None:
+            self._weight(device, now)
+            return
+        arrival = self._arrival(op)
+        if arrival is not None and arrival <= now:
+            self._in_turn(device, op, now)
+            return
+        gap = self._soonest(op, now) - now if arrival is None else arrival - now
+        if early := self._overtaker(device, now, gap):
+            self._execute(device, early, now)
+        elif self.due[device] and gap >= self.patience * self._length(self.due[device][0]):
+            self._weight(device, now)
+        elif arrival is not None:
+            heapq.heappush(self.events, (arrival, device))
+        else:
+            self.asleep.setdefault(self._input(op), []).append(device)
+
+    def _in_turn(self, device: int, op: Op, now: int) -> None:
+        if self.used[device] + self.taken[op[:2]] > self.room[device]:
+            if self.due[device]:
+                self._weight(device, now)
+                return
+            self.fits = False
+        self.position[device] += 1
+        self._execute(device, op, now)
+
+    def _weight(self, device: int, now: int) -> None:
+        if self.due[device]:
+            op = self.due[device].popleft()
+            self.freeable[device] -= self.pending[op.stage]
+            self._execute(device, op, now)
+
+    def _execute(self, device: int, op: Op, now: int) -> None:
+        end = self.clock[device] = now + self._length(op)
+        self.used[device] += self.kept[op[:2]]
+        self.rows[device].append(op)
+        if op.kind == "B":
+            self.due[device].append(op._replace(kind="W"))
+            self.freeable[device] += self.pending[op.stage]
+        event = (op.stage, PHASE_OF[op.kind], op.microbatch)
+        self.ends[event] = end
+        for sleeper in self.asleep.pop(event, ()):
+            heapq.heappush(self.events, (max(now, self.clock[sleeper]), sleeper))
+        heapq.heappush(self.events, (end, device))
+
+    def _overtaker(self, device: int, now: int, gap: int) -> Op | None:
+        """Take the first op out of the row that is ready, fills no more than the gap, and fits."""
+        row, position = self.ahead[device], self.position[device]
+        now_free = self.room[device] - self.used[device]
+        free = now_free + self.freeable[device]
+        seen: set[tuple[int, Kind]] = set()
+        held = most = 0  # by the ops in between, were each W run right after its B
+        for place in range(position, min(position + _FAR, len(row))):
+            op = row[place]
+            if op is None:
+                continue
+            key = (op.stage, op.kind)
+            kept = self.kept[key] - (self.pending[op.stage] if op.kind == "B" else 0)
+            if place > position and key not in seen and self.length[key] <= gap:
+                arrival = self._arrival(op)
+                small = self.taken[key] <= now_free and (kept <= 0 or most + kept <= free)
+                if arrival is not None and arrival <= now and small:
+                    row[place] = None
+                    return op
+            seen.add(key)
+            if len(seen) == self.series[device]:
+                return None  # every later op has one of its kind before it
+            most = max(most, held + self.taken[key])
+            held += kept
+        return None
+
+    def _arrival(self, op: Op) -> int | None:
+        """When the input is there; ``None`` while that is unknown."""
+        need = self.waits[op[:2]]
+        if need is None:
+            return 0
+        end = self.ends.get((need.stage, need.phase, op.microbatch))
+        return None if end is None else end + need.delay
+
+    def _soonest(self, op: Op, now: int) -> int:
+        """Bound on the arrival of an input whose op has not begun."""
+        need = self.waits[op[:2]]
+        if need is None:
+            return now
+        return now + self.length[need.stage, "F" if need.phase == "F" else "B"] + need.delay
+
+    def _input(self, op: Op) -> tuple[int, Phase, int]:
+        need = self.waits[op[:2]]
+        return (op.stage, "F", op.microbatch) if need is None else (*need[:2], op.microbatch)
+
+    def _length(self, op: Op) -> int:
+        return self.length[op[:2]]

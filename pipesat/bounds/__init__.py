@@ -1,0 +1,1 @@
+"""What no schedule can beat, and whether there is one at all: arithmetic, no search."""

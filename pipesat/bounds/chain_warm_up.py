@@ -1,0 +1,95 @@
+"""How deep the devices of a chain have to warm up together, and what that costs at least.
+
+Before its first backward a device runs forwards only, one after the other. So the time from its
+first op to its first backward, its *warm-up*, is that of k whole forwards and of some idling. A
+device's warm-up outlasts that of the next one by a fixed time, the way to it and back. The k are
+limited by memory, and a device that has little time to spare cannot idle long: together this
+bounds the whole schedule, where each device alone would be fine. docs/bounds.md has the argument.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pipesat.bounds.feasibility import certain_holdings
+from pipesat.core.problem import Problem
+from pipesat.core.rules import link_delay
+
+
+class WarmUps(NamedTuple):
+    """The least length of the schedule, and the shortest warm-ups within it.
+
+    ``forwards[d]`` are the whole forwards before the first backward on the route's stage d;
+    ``tight`` is the stage, counted along the route, that fails in less time.
+    """
+
+    length: int
+    forwards: tuple[int, ...]
+    tight: int
+
+
+def least_warm_ups(problem: Problem, without_idling: Sequence[int]) -> WarmUps:
+    """Find the least length in which every device finds the time to idle in its warm-up.
+
+    ``without_idling[d]``, in time units, is what the device of the route's stage d needs at least
+    if it never idles before its first backward. For a single route with one stage per device, and
+    without overlapped pairs.
+
+    From the last stage to the first, the shortest warm-up x[d] is taken with ``x[d] >= x[d+1] +
+    F[d] + backward[d+1] + delays`` and ``k F[d] <= x[d] <= k F[d] + length - without_idling[d]``
+    for some k from 1 to what memory admits. A longer one would make none of the others shorter.
+    """
+    line = _Line(problem, without_idling)
+    stages, least = len(without_idling), max(without_idling)
+    # the longer the whole, the further the warm-ups get along the line
+    more = bisect_left(range(line.way), stages, key=lambda more: len(line.within(least + more)))
+    forwards = tuple(reversed(line.within(least + more)))
+    if not more:
+        return WarmUps(least, forwards, without_idling.index(least))
+    return WarmUps(least + more, forwards, stages - 1 - len(line.within(least + more - 1)))
+
+
+class _Line:
+    """The stages along the route: forward times, most forwards, and ways there and back.
+
+    Who may idle for the whole ``way``, from the first F to its backward, has always time enough.
+    """
+
+    def __init__(self, problem: Problem, without_idling: Sequence[int]) -> None:
+        (route,) = problem.routes
+        stages = [problem.stages[s] for s in route.stages]
+        holdings = certain_holdings(problem)
+        self.without_idling = without_idling
+        self.forward = [stage.F for stage in stages]
+        self.most = []
+        for number, stage in zip(route.stages, stages, strict=True):
+            room, held = problem.devices[stage.device].room, holdings[number].activation
+            fit = room // held if room is not None and held else route.microbatches
+            self.most.append(max(1, min(fit, route.microbatches)))
+        self.further = [
+            stage.F
+            + link_delay(problem, number, "F")
+            + after.shortest_backward
+            + link_delay(problem, number, "B")
+            for number, stage, after in zip(route.stages, stages, stages[1:], strict=False)
+        ]
+        self.way = self.forward[-1] + sum(self.further)
+
+    def within(self, length: int) -> list[int]:
+        """Forwards of the shortest warm-ups, from the last stage on, until one lacks the time."""
+        counts: list[int] = []
+        warm_up = self.forward[-1]
+        for d in reversed(range(len(self.forward))):
+            if counts:
+                warm_up += self.further[d]
+            forward, most = self.forward[d], self.most[d]
+            count = min(warm_up // forward, most) if forward else most
+            if warm_up > count * forward + length - self.without_idling[d]:
+                if count == most:
+                    break
+                count += 1
+                warm_up = count * forward
+            counts.append(count)
+        return counts

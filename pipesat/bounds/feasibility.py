@@ -1,0 +1,239 @@
+"""Can any schedule fit into memory? Decided by arithmetic, with the reason.
+
+What is left of a valid schedule without some of its microbatches is valid, and microbatches that
+pass alone can pass one after the other. So a problem is feasible exactly if one microbatch of each
+route passes alone.
+
+Where every op takes time, one on a device that holds the chunks s1 < s2 < ... of its route needs
+``max over s of (sum of held_after_F up to s + excess of s)``, the excess being
+``max(0, held_after_B - held_after_F)`` where the backward must be split, else 0. With ops of length
+zero it may need less (:mod:`pipesat.bounds.one_microbatch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from pipesat.bounds.one_microbatch import (
+    Passage,
+    Step,
+    need_alone,
+    pass_alone,
+    steps_by_device,
+    steps_of,
+)
+from pipesat.core.errors import Infeasible
+from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.problem import Problem
+from pipesat.core.rules import round_trip
+from pipesat.core.schedule import Order
+
+
+class Holding(NamedTuple):
+    """What one microbatch holds on one chunk: after F, and what its backward takes on top."""
+
+    activation: int
+    excess: int
+
+
+class Need(NamedTuple):
+    """Least capacity of a device (static part included) and the stages that make it so."""
+
+    device: int
+    capacity: int
+    stages: tuple[int, ...]
+
+
+def holdings(problem: Problem) -> list[Holding]:
+    """Holding of one microbatch on each stage."""
+    return [
+        Holding(s.held_after_F, 0 if s.may_fuse else max(0, s.held_after_B - s.held_after_F))
+        for s in problem.stages
+    ]
+
+
+def passes_in_an_instant(problem: Problem, stage: int) -> bool:
+    """Whether F, everything after it and the backward of a stage may take no time at all."""
+    data = problem.stages[stage]
+    return data.F == data.shortest_backward == round_trip(problem, stage) == 0
+
+
+def certain_holdings(problem: Problem) -> list[Holding]:
+    """Holdings that no schedule can make vanish: the ones to prove bounds from.
+
+    An interval of length zero holds nothing, so where F, everything after it and the backward
+    take no time at all, a schedule may run them in one instant and hold nothing.
+    """
+    result = []
+    for number, (stage, holding) in enumerate(zip(problem.stages, holdings(problem), strict=True)):
+        activation, excess = holding
+        if passes_in_an_instant(problem, number):
+            activation = 0
+            excess = 0 if stage.may_fuse else stage.held_after_B
+        if stage.B == stage.W == 0:
+            excess = 0
+        result.append(Holding(activation, excess))
+    return result
+
+
+def further_need(chunks: Sequence[Holding], up: int, down: int) -> int:
+    """Most memory that a microbatch will yet take on a device beyond what it holds there.
+
+    ``chunks`` are its holdings on the device's chunks in route order; it has run the forwards of
+    the first ``up`` of them and has the backwards of the first ``down`` still to come.
+    """
+    most = held = 0
+    for activation, excess in chunks[:down]:
+        held += activation
+        most = max(most, held + excess)
+    return max(0, most - sum(chunk.activation for chunk in chunks[: min(up, down)]))
+
+
+def chunks_by_route(problem: Problem) -> list[dict[int, tuple[int, ...]]]:
+    """Per device and route, the device's stages of that route in route order."""
+    chunks: list[dict[int, list[int]]] = [{} for _ in problem.devices]
+    for number, route in enumerate(problem.routes):
+        for stage in route.stages:
+            chunks[problem.stages[stage].device].setdefault(number, []).append(stage)
+    return [{route: tuple(stages) for route, stages in per.items()} for per in chunks]
+
+
+def smallest_capacities(problem: Problem) -> list[Need]:
+    """Smallest capacity of every device with which a schedule exists, if all others have enough.
+
+    These are sufficient together, too, unless ops of length zero on several devices share instants.
+    """
+    own = [steps_by_device(problem, number) for number in range(len(problem.routes))]
+    held = holdings(problem)
+    return [
+        _neediest(
+            problem,
+            device,
+            {
+                stages: _need(problem, own[route][device], [held[s] for s in stages])
+                for route, stages in per_route.items()
+            },
+        )
+        for device, per_route in enumerate(chunks_by_route(problem))
+    ]
+
+
+def capacities_by_order(problem: Problem) -> list[Need]:
+    """Capacity of every device with which one microbatch may pause after any op.
+
+    That is all it takes for those who count memory op by op: they are on the safe side where ops of
+    length zero share an instant.
+    """
+    held = holdings(problem)
+    return [
+        _neediest(
+            problem,
+            device,
+            {
+                stages: further_need([held[s] for s in stages], 0, len(stages))
+                for stages in per_route.values()
+            },
+        )
+        for device, per_route in enumerate(chunks_by_route(problem))
+    ]
+
+
+def _neediest(problem: Problem, device: int, needs: Mapping[tuple[int, ...], int]) -> Need:
+    stages = max(needs, key=lambda stages: needs[stages], default=())
+    return Need(device, problem.devices[device].static + needs.get(stages, 0), stages)
+
+
+def _need(problem: Problem, steps: Sequence[Step], held: Sequence[Holding]) -> int:
+    """Least room of a device for one microbatch, given its steps and holdings there."""
+    stages = [problem.stages[step.stage] for step in steps]
+    if all(stage.F and stage.shortest_backward for stage in stages):
+        return further_need(held, 0, len(held))
+    return need_alone(problem, steps)
+
+
+def preflight(problem: Problem) -> None:
+    """Pass if a schedule exists.
+
+    Raises
+    ------
+    Infeasible
+        Naming every device that is too small: its need, its capacity, the stages responsible.
+    """
+    if not _lacking(problem, capacities_by_order(problem)):
+        return
+    if short := _lacking(problem, smallest_capacities(problem)):
+        raise Infeasible("; ".join(_sentence(problem, need) for need in short))
+    for route in range(len(problem.routes)):
+        _passage(problem, route)
+
+
+def sure_order(problem: Problem) -> Order:
+    """Return an order that is valid whenever any is: one microbatch after the other.
+
+    Raises
+    ------
+    Infeasible
+        If there is none.
+    """
+    preflight(problem)
+    rows: list[list[Item]] = [[] for _ in problem.devices]
+    for number, route in enumerate(problem.routes):
+        ops = _ops_alone(problem, number)
+        for microbatch in range(route.microbatches):
+            for stage, kind in ops:
+                rows[problem.stages[stage].device].append(Op(stage, kind, microbatch))
+    return tuple(map(tuple, rows))
+
+
+def _ops_alone(problem: Problem, route: int) -> list[tuple[int, Kind]]:
+    """(stage, kind) of one microbatch's ops; W's of some length follow at the next stop."""
+    steps, passage = steps_of(problem, route), _passage(problem, route)
+    ops: list[tuple[int, Kind]] = []
+    for begin, end in pairwise(passage.stops):
+        segment = list(zip(steps[begin:end], passage.kinds[begin:end], strict=True))
+        for step, kind in segment:
+            ops.append((step.stage, kind))
+            if kind == "B" and not problem.stages[step.stage].W:
+                ops.append((step.stage, "W"))
+        split = [step.stage for step, kind in segment if kind == "B"]
+        ops += [(stage, "W") for stage in split if problem.stages[stage].W]
+    return ops
+
+
+def _passage(problem: Problem, route: int) -> Passage:
+    rooms = {device: data.room for device, data in enumerate(problem.devices)}
+    passage = pass_alone(problem, steps_of(problem, route), rooms)
+    if passage.complete:
+        return passage
+    step = steps_of(problem, route)[passage.stops[-1]]
+    names = " or ".join(problem.device_name(device) for device in passage.short)
+    raise Infeasible(
+        "every device has room for one microbatch if all others have enough memory, but not all "
+        f"together: after the start of one's {step.phase} on stage {step.stage}, wherever time "
+        f"passes next, {names} holds too much"
+    )
+
+
+def _lacking(problem: Problem, needs: Sequence[Need]) -> list[Need]:
+    """Those needs that exceed the capacities."""
+    return [
+        need
+        for need in needs
+        if (memory := problem.devices[need.device].memory) is not None and need.capacity > memory
+    ]
+
+
+def _sentence(problem: Problem, need: Need) -> str:
+    device, capacity, stages = need
+    unit = f" {problem.memory_unit}" if problem.memory_unit else ""
+    data = problem.devices[device]
+    which = f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(map(str, stages))}"
+    reason = f"its static {data.static}" + (
+        f" and one microbatch's {capacity - data.static} on {which}" if stages else ""
+    )
+    return (
+        f"{problem.device_name(device)} has a capacity of {data.memory}{unit} but needs "
+        f"{capacity}{unit} ({reason}); the smallest capacity that works is {capacity}"
+    )

@@ -1,0 +1,54 @@
+"""Amounts of memory with units, as users write them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Final
+
+from pipesat.core.errors import BadInput
+
+_AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]i?B|B)", re.IGNORECASE)
+MOST_BYTES: Final = 10**15
+_POWERS: Final = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def amount(option: str, text: str) -> int:
+    """Read ``40GiB``, ``512 MiB``, ``80GB`` or ``1000B`` as bytes (GiB: 1024^3, GB: 1000^3).
+
+    Raises
+    ------
+    BadInput
+        If it has no unit or is no amount.
+    """
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        raise BadInput("expected an amount with its unit, as 40GiB", where=option, value=text)
+    unit = match[2].upper()
+    base = 1024 if "I" in unit else 1000
+    count = int(Fraction(match[1]) * base ** _POWERS[unit[0]])
+    if count > MOST_BYTES:
+        raise BadInput(f"expected at most {MOST_BYTES} bytes", where=option, value=text)
+    return count
+
+
+def amounts(option: str, text: str) -> int | list[int]:
+    """Read one amount, or several parted by commas.
+
+    Raises
+    ------
+    BadInput
+        As :func:`amount`.
+    """
+    values = [amount(option, word) for word in text.split(",")]
+    return values[0] if len(values) == 1 else values
+
+
+def readable(size: int) -> str:
+    """Show bytes with three digits: ``1.25 GiB``."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1000 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{size} B" if unit == "B" else f"{value:.3g} {unit}"

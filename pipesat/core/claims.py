@@ -1,0 +1,198 @@
+"""What pipesat says of a value: what is proven of it, what beats it, by how much it differs.
+
+Every table, sentence, file and picture takes gaps, statuses, ratios and changes from here; nobody
+else computes them. A claim that contradicts itself cannot be built: :class:`Contradiction` is
+raised in its place, so it is never printed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipesat.core.errors import Contradiction
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from pipesat.core.result import Bound, Status
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A checked value, or none, and a bound that no schedule goes below, or none.
+
+    Attributes
+    ----------
+    infeasible
+        Whether it is proven that no schedule exists.
+    of
+        What the value is of, for the message of a contradiction.
+
+    Raises
+    ------
+    Contradiction
+        If the bound is above the value, or there is a value of what is infeasible.
+    """
+
+    value: int | None
+    bound: int | None
+    infeasible: bool = False
+    of: str = "value"
+
+    def __post_init__(self) -> None:
+        if self.value is None:
+            return
+        if self.infeasible:
+            raise Contradiction(
+                f"{self.of}: proven infeasible, but a checked schedule has {self.value}"
+            )
+        if self.bound is not None and self.bound > self.value:
+            raise Contradiction(
+                f"{self.of}: proven to be at least {self.bound}, but a checked schedule has "
+                f"{self.value}"
+            )
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing better exists."""
+        return self.value is not None and self.value == self.bound
+
+    @property
+    def status(self) -> Status:
+        """``optimal`` if and only if the checked value is the bound."""
+        if self.infeasible:
+            return "infeasible"
+        if self.value is None:
+            return "unknown"
+        return "optimal" if self.proven else "feasible"
+
+    @property
+    def gap(self) -> float | None:
+        """``(value - bound) / value``; 0 where both are 0, ``None`` where one is unknown."""
+        if self.value is None or self.bound is None:
+            return None
+        return (self.value - self.bound) / self.value if self.value else 0.0
+
+    @property
+    def verdict(self) -> str:
+        """What is proven, in a few words."""
+        if self.value is None:
+            return "proven infeasible" if self.infeasible else "no schedule found"
+        if self.proven:
+            return "proven optimal"
+        return "no bound known" if self.gap is None else f"gap {percent(self.gap)}"
+
+    def require_status(self, status: Status) -> None:
+        """Raise :class:`Contradiction` unless this is the status of value and bound."""
+        if status != self.status:
+            raise Contradiction(
+                f"{self.of}: said to be {status}, but with value {self.value} and bound "
+                f"{self.bound} it is {self.status}"
+            )
+
+
+def tenable(value: int | None, bound: Bound | None) -> tuple[Bound | None, tuple[str, ...]]:
+    """Return the bound if a checked value agrees with it; else ``None``, and what was wrong.
+
+    Where proof and checked schedule contradict each other the proof is dropped: the schedule can be
+    checked again by anyone.
+    """
+    if value is None or bound is None or bound.value <= value:
+        return bound, ()
+    return None, (
+        f"{bound.source} says at least {bound.value}, but a checked schedule has {value}",
+    )
+
+
+def require_best(name: str, value: int | None, others: Iterable[tuple[str, int | None]]) -> None:
+    """Raise :class:`Contradiction` if another one, of the same problem, is better than the best.
+
+    Parameters
+    ----------
+    others
+        Name and value of everything else that was built for the problem and passed the checker.
+    """
+    for other, theirs in others:
+        if theirs is not None and (value is None or theirs < value):
+            has = "has no schedule" if value is None else f"has {value}"
+            raise Contradiction(f"{name} is called the best and {has}, but {other} has {theirs}")
+
+
+def ratio(value: int | None, base: int | None) -> float | None:
+    """``value / base``, exactly 1 only if they are equal; ``None`` where it has no meaning."""
+    if value is None or not base:
+        return None
+    quotient = value / base
+    if quotient == 1 and value != base:  # too large for a double to tell them apart
+        quotient = math.nextafter(1.0, math.inf if value > base else 0.0)
+    return quotient
+
+
+def times(quotient: float | None, unknown: str = "-") -> str:
+    """Show a ratio; ``1`` only if it is exactly 1."""
+    return unknown if quotient is None else "1" if quotient == 1 else f"{quotient:.4f}"
+
+
+def ratio_to_least(value: int | None, least: int | None, of: str) -> float | None:
+    """Ratio of a value to one that it cannot be below.
+
+    Raises
+    ------
+    Contradiction
+        If it is below.
+    """
+    if value is not None and least is not None and value < least:
+        raise Contradiction(f"{of} has {value}, below {least}, which nothing is said to be below")
+    return ratio(value, least)
+
+
+def excess(value: int | None, least: int | None, of: str) -> float | None:
+    """By which share a value exceeds the least; as :func:`ratio_to_least`."""
+    ratio_to_least(value, least, of)
+    return difference(value, least)
+
+
+def difference(value: float | None, reference: float | None) -> float | None:
+    """``(value - reference) / reference``; ``None`` where it has no meaning."""
+    if value is None or not reference:
+        return None
+    return (value - reference) / reference
+
+
+def change(value: int, reference: int, digits: int = 2) -> str:
+    """Say how a time differs from another: ``3.20 % shorter``, ``0.50 % longer`` or ``equal``."""
+    if value == reference:
+        return "equal"
+    word = "shorter" if value < reference else "longer"
+    if not reference:
+        return word
+    return f"{percent(abs(value - reference) / reference, digits)} {word}"
+
+
+def as_given(share: Fraction) -> str:
+    """Show a share that a user gave as a percentage."""
+    return f"{float(100 * share):g} %"
+
+
+def percent(share: float | None, digits: int = 2, *, unknown: str = "-", sign: bool = False) -> str:
+    """Show a share as a percentage; ``0 %`` only if it is exactly 0.
+
+    Parameters
+    ----------
+    unknown
+        What stands for ``None``.
+    sign
+        Whether to write a plus sign.
+    """
+    if share is None:
+        return unknown
+    if share == 0:
+        return "0 %"
+    text = f"{100 * share:{'+' if sign else ''}.{digits}f}"
+    if float(text) == 0:
+        side = "-" if share < 0 else "+" if sign else ""
+        return f"{side}<{10.0**-digits:.{digits}f} %"
+    return f"{text} %"

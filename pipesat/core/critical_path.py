@@ -1,0 +1,57 @@
+"""The critical path: the chain of items and delays that makes the makespan what it is."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pipesat.core.timing import linearize
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule, Timed
+
+
+class Step(NamedTuple):
+    """One item of the path. ``through`` says what tied it to the step before.
+
+    ``device``: the device was busy with that step; ``input``: it waited for that step's result;
+    ``start``: the first step.
+    """
+
+    device: int
+    timed: Timed
+    through: Literal["device", "input", "start"]
+
+
+def critical_path(problem: Problem, schedule: Schedule) -> list[Step]:
+    """Return a longest chain through the schedule's order, first step first.
+
+    The nodes of the graph are items, the edges device succession and data flow, weighted with the
+    length of their head plus the delay. For a schedule timed as early as possible the path has no
+    idle time but delays, and its length is the makespan.
+    """
+    import networkx as nx  # importing pipesat stays fast
+
+    order = schedule.order
+    linear = linearize(problem, order)
+    graph: nx.DiGraph[int] = nx.DiGraph()  # node -1 stands before every device's first item
+    for number, (length, before, inputs) in enumerate(
+        zip(linear.duration, linear.before, linear.inputs, strict=True)
+    ):
+        graph.add_edge(before, number, weight=length, through="device" if before >= 0 else "start")
+        for origin, delay in sorted(inputs):  # a pair may wait twice for one pair: the longer delay
+            if origin != before:
+                graph.add_edge(origin, number, weight=length + delay, through="input")
+    if not graph:
+        return []
+    path = nx.dag_longest_path(graph)
+    counters = [0] * len(order)
+    timed_of = []
+    for device in linear.device:
+        timed_of.append(schedule.devices[device][counters[device]])
+        counters[device] += 1
+    return [
+        Step(linear.device[node], timed_of[node], graph.edges[last, node]["through"])
+        for last, node in pairwise(path)
+    ]

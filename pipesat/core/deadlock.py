@@ -1,0 +1,82 @@
+"""Why an order cannot run: the circle of ops that wait for each other, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from pipesat.core.errors import Deadlock
+from pipesat.core.ops import PHASE_OF, Item, Op, Phase, members
+from pipesat.core.rules import awaited
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Order
+
+
+Event: TypeAlias = tuple[int, Phase, int]
+"""The end of a phase: (stage, phase, microbatch)."""
+
+
+def explain_deadlock(problem: Problem, order: Order, position: Sequence[int]) -> Deadlock:
+    """Build the error for an order that stopped with device d at ``order[d][position[d]]``.
+
+    Each stopped head waits for an event; the device whose list has that event further back is
+    stopped by its own head. Following heads closes a circle, unless some event is in no list.
+    """
+    import networkx as nx  # slow to import, needed for the error alone
+
+    where = _places(order, position)
+    happened = _places(order, [0] * len(order)).keys() - where.keys()
+    waits: nx.DiGraph[int] = nx.DiGraph()
+    for device, row in enumerate(order):
+        if position[device] == len(row):
+            continue
+        head = row[position[device]]
+        for event in _awaited_events(problem, head):
+            if event in happened:
+                continue
+            place = where.get(event)
+            if place is None:
+                return Deadlock(
+                    f"{head} on {problem.device_name(device)} waits for "
+                    f"{_event_text(problem, event)}, which the order does not have"
+                )
+            waits.add_edge(device, place[0], item=order[place[0]][place[1]])
+    circle = [(d, e) for d, e, *_ in nx.find_cycle(waits)]
+    sentences, names = [], []
+    for device, other in circle:
+        head, target = order[device][position[device]], waits.edges[device, other]["item"]
+        names.append(str(head))
+        sentences.append(
+            f"{head} on {problem.device_name(device)} waits for {target}"
+            + (
+                f", which stands behind {order[other][position[other]]} on "
+                f"{problem.device_name(other)}"
+                if order[other][position[other]] != target
+                else f" on {problem.device_name(other)}"
+            )
+        )
+    return Deadlock("deadlock: " + "; ".join(sentences), names)
+
+
+def _places(order: Order, position: Sequence[int]) -> dict[Event, tuple[int, int]]:
+    """Where each event from ``position`` on stands: device and index."""
+    return {
+        (op.stage, PHASE_OF[op.kind], op.microbatch): (device, index)
+        for device, row in enumerate(order)
+        for index in range(position[device], len(row))
+        for op in members(row[index])
+    }
+
+
+def _awaited_events(problem: Problem, head: Item) -> list[Event]:
+    needs = [(awaited(problem, op.stage, op.kind), op.microbatch) for op in members(head)]
+    return [(need.stage, need.phase, mb) for need, mb in needs if need is not None]
+
+
+def _event_text(problem: Problem, event: Event) -> str:
+    stage, phase, microbatch = event
+    fused = phase == "B" and not problem.stages[stage].may_split
+    return str(Op(stage, "BW" if fused else phase, microbatch))

@@ -1,0 +1,106 @@
+"""Ops that must end in one instant, because what is held between them exceeds the memory.
+
+An order fixes what a device holds between one of its items and the next. Where that is more than
+the capacity, no time may pass in between: the next item has to be one of length zero that runs at
+the end of the one before it. This, and what waits for what, makes groups of items, perhaps of
+several devices, that all end at the same time; every timing of the order that keeps to memory keeps
+them together, and the earliest of these timings exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipesat.core.rules import duration, item_memory
+
+if TYPE_CHECKING:
+    from pipesat.core.ops import Kind
+    from pipesat.core.problem import Problem
+    from pipesat.core.timing import LinearOrder
+
+
+def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:
+    """Return the sequence with the groups of an order side by side.
+
+    What cannot be kept together, because something in between takes time, stays apart: no timing of
+    such an order keeps to memory, and the checker says where.
+    """
+    if not instants_matter(problem):
+        return sequence
+    joined = list(_without_time_between(problem, sequence))
+    if not joined:
+        return sequence
+    import networkx as nx  # importing pipesat stays fast
+
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(sequence.item)))
+    graph.add_edges_from(_waits(sequence))
+    graph.add_edges_from((after, before) for before, after in joined)
+    blocks = nx.condensation(graph)
+    order: list[int] = []
+    groups: list[range] = []
+    for block in nx.topological_sort(blocks):
+        members = sorted(blocks.nodes[block]["members"])
+        if len(members) > 1 and _can_end_together(sequence, set(members)):
+            groups.append(range(len(order), len(order) + len(members)))
+        order += members
+    return _rearranged(sequence, order, groups)
+
+
+def instants_matter(problem: Problem) -> bool:
+    """Whether a device of limited memory has ops of length zero."""
+    kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
+    return any(
+        problem.devices[stage.device].memory is not None and not duration(stage, kind)
+        for stage in problem.stages
+        for kind in kinds
+    )
+
+
+def _waits(sequence: LinearOrder) -> Iterator[tuple[int, int]]:
+    for number, (before, inputs) in enumerate(zip(sequence.before, sequence.inputs, strict=True)):
+        if before >= 0:
+            yield before, number
+        for source, _ in inputs:
+            yield source, number
+
+
+def _without_time_between(problem: Problem, sequence: LinearOrder) -> Iterator[tuple[int, int]]:
+    """Consecutive items of a device between which more is held than there is room for."""
+    held = [0] * len(problem.devices)
+    rooms = [device.room for device in problem.devices]
+    for number, (device, item) in enumerate(zip(sequence.device, sequence.item, strict=True)):
+        before, room = sequence.before[number], rooms[device]
+        if room is None:
+            continue
+        if before >= 0 and held[device] > room and not sequence.duration[number]:
+            yield before, number
+        held[device] += sum(item_memory(problem, item))
+
+
+def _can_end_together(sequence: LinearOrder, members: Iterable[int]) -> bool:
+    """Whether whatever waits within the group takes no time and waits without a delay."""
+    inside = set(members)
+    return not any(
+        sequence.duration[number]
+        for number in inside
+        if sequence.before[number] in inside
+        or any(source in inside for source, _ in sequence.inputs[number])
+    ) and not any(
+        delay for number in inside for source, delay in sequence.inputs[number] if source in inside
+    )
+
+
+def _rearranged(sequence: LinearOrder, order: list[int], groups: list[range]) -> LinearOrder:
+    place = {number: at for at, number in enumerate(order)} | {-1: -1}
+    return replace(
+        sequence,
+        device=[sequence.device[n] for n in order],
+        item=[sequence.item[n] for n in order],
+        duration=[sequence.duration[n] for n in order],
+        before=[place[sequence.before[n]] for n in order],
+        inputs=[tuple((place[s], delay) for s, delay in sequence.inputs[n]) for n in order],
+        groups=tuple(groups),
+    )

@@ -1,0 +1,73 @@
+"""Schedules (items with times) and orders (items without)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from pipesat.core.ops import Item, Unreadable
+
+Objective: TypeAlias = Literal["makespan", "span"]
+
+Order: TypeAlias = tuple[tuple[Item, ...], ...]
+"""Per device, the items in execution order."""
+
+
+class Timed(NamedTuple):
+    """An item with its start and end, in time units."""
+
+    item: Item | Unreadable
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Per device, the timed items in execution order. ``source`` says who made it."""
+
+    devices: tuple[tuple[Timed, ...], ...]
+    source: str = ""
+
+    @property
+    def order(self) -> Order:
+        """The items without their times.
+
+        Raises
+        ------
+        ValueError
+            If an item is unreadable (only possible in a schedule read for the checker).
+        """
+        return tuple(tuple(_readable(timed.item) for timed in row) for row in self.devices)
+
+    @property
+    def makespan(self) -> int:
+        """Largest end of any op; 0 without ops."""
+        return max((timed.end for row in self.devices for timed in row), default=0)
+
+    @property
+    def span(self) -> int:
+        """Largest time from the start of a device's first op to the end of its last."""
+        return max(
+            (max(t.end for t in row) - min(t.start for t in row) for row in self.devices if row),
+            default=0,
+        )
+
+    def value(self, objective: Objective) -> int:
+        """Makespan or span."""
+        return self.makespan if objective == "makespan" else self.span
+
+    def __iter__(self) -> Iterator[tuple[int, Timed]]:
+        """Yield ``(device, timed item)`` device after device."""
+        for device, row in enumerate(self.devices):
+            for timed in row:
+                yield device, timed
+
+    def __len__(self) -> int:
+        return sum(map(len, self.devices))
+
+
+def _readable(item: Item | Unreadable) -> Item:
+    if isinstance(item, Unreadable):
+        raise ValueError(f"{item.text!r} is not an op")
+    return item

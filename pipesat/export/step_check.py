@@ -1,0 +1,135 @@
+"""Whether step lists can run with blocking sends and receives: a graph without cycles.
+
+A node is a compute step, or a transfer: its send and its receive are one node, because neither side
+gets past it alone. An edge leads from each step of a rank to the rank's next one. All ranks finish,
+whatever the timing, exactly if this graph has no cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from pipesat.core.ops import PHASE_OF, Op, Phase, members
+from pipesat.core.rules import awaited
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Order
+    from pipesat.export.steps import Step, Steps
+
+Event: TypeAlias = tuple[int, Phase, int]
+"""The end of a phase: (stage, phase, microbatch); it names a transfer too, by what it carries."""
+
+Place: TypeAlias = tuple[int, int]
+"""Rank and position in its list."""
+
+
+def step_faults(problem: Problem, order: Order, steps: Steps) -> list[str]:
+    """Return what is wrong with the steps of an order; empty if they run to their end. O(steps).
+
+    In turn: every rank computes its items of the order, and no others; every send has its receive
+    on the named rank and the reverse; data is there before it is used or sent; nothing waits in a
+    circle.
+    """
+    if len(steps) != len(order):
+        return [f"{len(steps)} step lists, expected {len(order)}, one per device"]
+    faults = []
+    for rank, (row, items) in enumerate(zip(steps, order, strict=True)):
+        if [step.item for step in row if step.peer is None] != list(items):
+            faults.append(f"{problem.device_name(rank)} does not compute the schedule's ops")
+    ends: dict[Event, dict[str, Place]] = {}
+    faults += _collect(problem, steps, ends)
+    faults += _unmatched(problem, steps, ends)
+    if not faults:
+        faults += _data(problem, steps)
+    return faults or list(_circle(problem, steps, ends))
+
+
+def _collect(problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]]) -> Iterator[str]:
+    """Note both ends of every transfer; complain about doubled ones."""
+    for rank, row in enumerate(steps):
+        for position, step in enumerate(row):
+            if step.peer is None:
+                continue
+            event = _event(problem, step)
+            side = "send" if step.kind.startswith("Send") else "receive"
+            if event is None or side in ends.setdefault(event, {}):
+                yield f"{_at(problem, rank, step)} has no place: doubled, or of no transfer"
+            else:
+                ends[event][side] = rank, position
+
+
+def _event(problem: Problem, step: Step) -> Event | None:
+    """What a send or receive carries."""
+    (op,) = members(step.item)
+    if step.kind.startswith("Send"):
+        return op.stage, PHASE_OF[op.kind], op.microbatch
+    need = awaited(problem, op.stage, op.kind)
+    return None if need is None else (need.stage, need.phase, op.microbatch)
+
+
+def _unmatched(
+    problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]]
+) -> Iterator[str]:
+    for sides in ends.values():
+        for side, (rank, position) in sides.items():
+            step = steps[rank][position]
+            other = sides.get("receive" if side == "send" else "send")
+            if other is None or other[0] != step.peer:
+                yield f"{_at(problem, rank, step)} has no other end on its peer"
+
+
+def _data(problem: Problem, steps: Steps) -> Iterator[str]:
+    """Complain where a rank computes or sends what it does not have yet."""
+    for rank, row in enumerate(steps):
+        there: set[Event] = set()
+        for step in row:
+            event = None if step.peer is None else _event(problem, step)
+            if event is not None and step.kind.startswith("Recv"):
+                there.add(event)
+                continue
+            ops: tuple[Op, ...] = members(step.item)
+            needs = [event] if event else [*_inputs(problem, ops)]
+            if any(need not in there for need in needs):
+                yield f"{_at(problem, rank, step)} comes before its data"
+            there.update((op.stage, PHASE_OF[op.kind], op.microbatch) for op in ops)
+
+
+def _inputs(problem: Problem, ops: tuple[Op, ...]) -> Iterator[Event]:
+    for op in ops:
+        need = awaited(problem, op.stage, op.kind)
+        if need is not None:
+            yield need.stage, need.phase, op.microbatch
+
+
+def _circle(problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]]) -> Iterator[str]:
+    """Let the ranks run; if they stop, name a circle of what they wait for."""
+    other: dict[Place, Place] = {}
+    for sides in ends.values():
+        other[sides["send"]], other[sides["receive"]] = sides["receive"], sides["send"]
+    position = [0] * len(steps)
+    ready = list(range(len(steps)))
+    while ready:
+        rank = ready.pop()
+        while position[rank] < len(steps[rank]):
+            here = rank, position[rank]
+            if here in other:
+                peer, place = other[here]
+                if position[peer] != place:
+                    break
+                position[peer] += 1
+                ready.append(peer)
+            position[rank] += 1
+    stopped = {r: other[r, p][0] for r, p in enumerate(position) if p < len(steps[r])}
+    if not stopped:
+        return
+    import networkx as nx  # slow to import, needed for the message alone
+
+    members_of = [edge[0] for edge in nx.find_cycle(nx.DiGraph(list(stopped.items())))]
+    texts = [_at(problem, rank, steps[rank][position[rank]]) for rank in members_of]
+    yield "deadlock: " + ", which waits for ".join([*texts, problem.device_name(members_of[0])])
+
+
+def _at(problem: Problem, rank: int, step: Step) -> str:
+    return f"{step} on {problem.device_name(rank)}"

@@ -1,0 +1,203 @@
+"""Step lists: what each rank does, communication included, for any schedule.
+
+A rank's list has its compute steps in the schedule's order and a send or a receive for everything
+that crosses ranks; stages on one device hand over without communication. Sends and receives may
+block until the other side is there (*rendezvous*), and the lists still cannot deadlock:
+
+    Put all compute steps and all transfers into **one** sequence in which a transfer stands once,
+    after the op that produces its data and before the op that needs it, and ops stand after what
+    they wait for and in their device's order. A rank's list is the part of that sequence in which
+    the rank takes part. Take the first entry that has not completed yet. Its ranks have completed
+    all their earlier entries, so it is the next one of each of them: a compute step has its inputs
+    and runs, a transfer finds both sides waiting. So there is always an entry that can proceed.
+
+It follows too that two ranks see the messages between them in one order, so that channels without
+tags (NCCL, gloo) match them correctly.
+
+The sequence is the order of time of the schedule at its earliest. A transfer stands at the latest
+instant between the producer's end and the consumer's start (less the link's delay) at which neither
+rank computes: there, waiting for the other side delays no op. Where no such instant is found near
+the consumer, it stands where it delays least.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from pipesat.core.ops import PHASE_OF, Item, Op, Pair, Phase, members
+from pipesat.core.rules import Awaited, awaited
+from pipesat.core.timing import LinearOrder, earliest_ends, linearize
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule
+
+StepKind: TypeAlias = Literal[
+    "RecvActivations", "Forward", "SendActivations", "RecvGradient", "Backward", "Weight",
+    "SendGradient", "ForwardAndBackward",
+]  # fmt: skip
+
+_GAPS = 16  # of the receiver before the consumer, that are searched for a free instant
+
+
+class Step(NamedTuple):
+    """One step of a rank.
+
+    ``item`` is the op that is computed (or the overlapped pair: ``ForwardAndBackward``); of a send,
+    the op whose result leaves; of a receive, the op that needs it. ``peer`` is the other rank.
+    """
+
+    kind: StepKind
+    item: Item
+    peer: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.item}"
+
+
+Steps: TypeAlias = tuple[tuple[Step, ...], ...]
+"""Per rank (device), its steps in order."""
+
+COMPUTE: Final[dict[str, StepKind]] = {
+    "F": "Forward", "B": "Backward", "BW": "Backward", "W": "Weight",
+}  # fmt: skip
+
+
+def steps_of(problem: Problem, schedule: Schedule) -> Steps:
+    """Return every rank's steps. O(n log n) for n ops.
+
+    Raises
+    ------
+    Deadlock
+        If the schedule's ops wait for each other.
+    ValueError
+        If an item is unreadable, or names what the problem does not have.
+    """
+    linear = linearize(problem, schedule.order)
+    ends = earliest_ends(linear, [0] * len(problem.devices))
+    events = [
+        (end - length, int(length > 0), 2 * number, 0)
+        for number, (end, length) in enumerate(zip(ends, linear.duration, strict=True))
+    ]
+    transfers = list(_transfers(problem, linear))
+    rows = _rows(linear, ends, len(problem.devices))
+    for number, transfer in enumerate(transfers):
+        instant = _meeting(rows, linear, ends, transfer)
+        # at one instant: ops without length and transfers by dependency, then the ops that start
+        events.append((instant, 0, 2 * transfer.producer + 1, number))
+    steps: list[list[Step]] = [[] for _ in problem.devices]
+    for _, _, tie, number in sorted(events):
+        item = linear.item[tie // 2]
+        here = linear.device[tie // 2]
+        if tie % 2 == 0:
+            kind = "ForwardAndBackward" if isinstance(item, Pair) else COMPUTE[item.kind]
+            steps[here].append(Step(kind, item))
+            continue
+        transfer = transfers[number]
+        there = linear.device[transfer.consumer]
+        forward = transfer.needs.kind == "F"
+        send: StepKind = "SendActivations" if forward else "SendGradient"
+        receive: StepKind = "RecvActivations" if forward else "RecvGradient"
+        steps[here].append(Step(send, transfer.gives, there))
+        steps[there].append(Step(receive, transfer.needs, here))
+    return tuple(map(tuple, steps))
+
+
+class _Transfer(NamedTuple):
+    """From item ``producer`` to item ``consumer`` of the linear order, which ops, which delay."""
+
+    producer: int
+    consumer: int
+    gives: Op
+    needs: Op
+    delay: int
+
+
+def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[_Transfer]:
+    """All data that crosses devices, by consumer."""
+    waits = _waits(problem)
+    giver: dict[tuple[int, Phase, int], tuple[int, Op]] = {}
+    for number, item in enumerate(linear.item):
+        for op in members(item):
+            need = waits[op.stage, op.kind]
+            if need is not None:
+                producer, gives = giver[need.stage, need.phase, op.microbatch]
+                if linear.device[producer] != linear.device[number]:
+                    yield _Transfer(producer, number, gives, op, need.delay)
+        for op in members(item):
+            giver[op.stage, PHASE_OF[op.kind], op.microbatch] = number, op
+
+
+def _waits(problem: Problem) -> dict[tuple[int, str], Awaited | None]:
+    return {
+        (stage, kind): awaited(problem, stage, kind)
+        for stage in range(len(problem.stages))
+        for kind in PHASE_OF
+    }
+
+
+@dataclass
+class _Row:
+    """Starts and ends of a device's items, and where each stands in it."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+
+    def free_until(self, instant: int) -> int:
+        """Latest time, not after ``instant``, at which the device is not inside an item."""
+        before = bisect_left(self.starts, instant) - 1
+        return instant if before < 0 or self.ends[before] <= instant else self.starts[before]
+
+    def busy_until(self, instant: int) -> int:
+        """When the item ends that runs at ``instant``; ``instant`` if none does."""
+        before = bisect_left(self.starts, instant) - 1
+        return instant if before < 0 else max(instant, self.ends[before])
+
+    def delayed(self, instant: int, until: int) -> int:
+        """By how much the first item from ``instant`` on starts late if it waits for ``until``."""
+        after = bisect_left(self.starts, instant)
+        return max(0, until - self.starts[after]) if after < len(self.starts) else 0
+
+
+class _Rows(NamedTuple):
+    devices: list[_Row]
+    place: list[int]  # of each item of the linear order, within its device
+
+
+def _rows(linear: LinearOrder, ends: list[int], devices: int) -> _Rows:
+    rows = _Rows([_Row() for _ in range(devices)], [])
+    for device, length, end in zip(linear.device, linear.duration, ends, strict=True):
+        row = rows.devices[device]
+        rows.place.append(len(row.starts))
+        row.starts.append(end - length)
+        row.ends.append(end)
+    return rows
+
+
+def _meeting(rows: _Rows, linear: LinearOrder, ends: list[int], transfer: _Transfer) -> int:
+    """When a transfer happens: from the producer's end to the consumer's start less the delay."""
+    producer, consumer, *_, delay = transfer
+    sender = rows.devices[linear.device[producer]]
+    receiver = rows.devices[linear.device[consumer]]
+    place = rows.place[consumer]
+    ready, needed = ends[producer], receiver.starts[place] - delay
+    candidates = [needed, ready]
+    for gap in range(place, max(-1, place - _GAPS), -1):  # the gap before each item, going back
+        opens = max(ready, receiver.ends[gap - 1] if gap else 0)
+        closes = min(needed, receiver.starts[gap])
+        if opens <= closes:
+            instant = sender.free_until(closes)
+            if instant >= opens:
+                return instant
+            candidates += [closes, opens]
+        if opens == ready:
+            break
+
+    def lost(instant: int) -> int:
+        both = max(sender.busy_until(instant), receiver.busy_until(instant))
+        return sender.delayed(instant, both) + receiver.delayed(instant, both)
+
+    return min(candidates, key=lost)

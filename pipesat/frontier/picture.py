@@ -1,0 +1,292 @@
+"""Value against capacity: what is reached, what is proven impossible, and hand-written schedules.
+
+Both are staircases that fall with the cap. A value holds to the right of its step, a bound to the
+left of it; the truth lies in the shaded area between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pipesat.picture.both_formats import DPI, png_and_svg
+from pipesat.picture.lettering import fitted
+from pipesat.picture.style import FAINT_INK, GRID, INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Objective
+
+_COLOURS: Final = ("#1b6ca8", "#c1440e", "#187f5e", "#6a3d9a")
+_MARKERS: Final = ("o", "s", "D", "^")
+_ZOOM: Final = 1.45  # times the best value: as far up as the second panel shows
+
+
+class Scale(Protocol):
+    """1F1B's memory, see :class:`pipesat.frontier.caps.Scale`."""
+
+    @property
+    def static(self) -> int:
+        """Static memory."""
+
+    @property
+    def activations(self) -> int:
+        """What 1F1B holds besides it."""
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """One curve.
+
+    ``values[i]`` holds from ``caps[i]`` on, ``bounds[i]`` up to ``caps[i]``; one more bound than
+    there are caps holds with unlimited memory. ``marks`` are the caps of the table,
+    ``published`` has name, peak and value of hand-written schedules.
+    """
+
+    name: str
+    caps: Sequence[int]
+    values: Sequence[int | None]
+    bounds: Sequence[int | None]
+    marks: Sequence[int]
+    published: Sequence[tuple[str, int, int]]
+
+    def value(self, cap: int) -> int | None:
+        """The best value at a cap."""
+        fitting = [v for c, v in zip(self.caps, self.values, strict=True) if c <= cap]
+        return fitting[-1] if fitting else None
+
+
+def frontier_pictures(
+    problem: Problem,
+    objective: Objective,
+    curves: Sequence[Staircase],
+    scale: Scale | None,
+    *,
+    title: str | None = None,
+) -> dict[str, bytes]:
+    """Draw the curves into one picture; return its files: ``png``, and ``svg`` with drawn texts.
+
+    The problem gives units, and its name if there is no title.
+    """
+
+    def draw() -> Figure:
+        figure = _figure(problem, objective, curves, scale)
+        _entitle(figure, title or f"{problem.name or 'problem'}: what memory buys")
+        _label(figure, curves)
+        return figure
+
+    return png_and_svg(draw)
+
+
+def _figure(
+    problem: Problem, objective: Objective, curves: Sequence[Staircase], scale: Scale | None
+) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 7), layout="constrained", dpi=DPI)
+    FigureCanvasAgg(figure)
+    values = [v for curve in curves for v in curve.values if v is not None]
+    best = min([v for v in values if v], default=1)
+    least = min([v for curve in curves for v in [*curve.bounds, best] if v], default=1)
+    zoomed = bool(values) and max(values) > 1.15 * _ZOOM * best
+    panels = figure.subplots(1, 2, width_ratios=(1, 2.4)) if zoomed else [figure.subplots()]
+    right = max([c for curve in curves for c in _places(curve)], default=1)
+    for number, axes in enumerate(panels):
+        for position, curve in enumerate(curves):
+            _draw(axes, curve, position, right)
+        detail = number == len(panels) - 1
+        left = min([curve.caps[0] for curve in curves if curve.caps], default=0)
+        if zoomed and detail:
+            left = min((c for curve in curves for c in _below(curve, _ZOOM * best)), default=left)
+            axes.set_ylim(least * 0.985, best * _ZOOM)
+        elif zoomed:
+            _set_logarithmic_y(axes, best, max(values))
+        _set_x(axes, left, right, logarithmic=zoomed and not detail)
+        _name_axes(axes, problem, objective, scale, best if detail else None)
+    handles, labels = panels[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _entitle(figure: Figure, title: str) -> None:
+    figure.suptitle(fitted(title, 1100, 17), x=0.01, ha="left", weight="bold", parse_math=False)
+
+
+def _label(figure: Figure, curves: Sequence[Staircase]) -> None:
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # what was laid out stays where the labels find it
+    _label_points(figure, figure.axes[-1], curves)
+
+
+def _places(curve: Staircase) -> list[int]:
+    return [*curve.caps, *(peak for _, peak, _ in curve.published)]
+
+
+def _below(curve: Staircase, limit: float) -> list[int]:
+    pairs = zip(curve.caps, curve.values, strict=True)
+    return [cap for cap, value in pairs if value is not None and value <= limit][:1]
+
+
+def _set_logarithmic_y(axes: Axes, best: int, worst: int) -> None:
+    """Ticks at multiples of the best value."""
+    axes.set_yscale("log")
+    multiples = [x for x in (1, 1.5, 2, 3, 5, 10, 20, 50, 100) if x * best <= 1.1 * worst]
+    axes.set_yticks([x * best for x in multiples], [f"{x:g} x" for x in multiples])
+
+
+def _set_x(axes: Axes, left: int, right: int, *, logarithmic: bool) -> None:
+    if logarithmic and left > 0:
+        axes.set_xscale("log")
+        axes.set_xlim(left / 1.15, right * 1.15)
+    else:
+        margin = 0.04 * max(1, right - left)
+        axes.set_xlim(left - margin, right + 2 * margin)
+
+
+def _draw(axes: Axes, curve: Staircase, position: int, right: int) -> None:
+    """The staircases, the area between them, and the points."""
+    colour, marker = _COLOURS[position % len(_COLOURS)], _MARKERS[position % len(_MARKERS)]
+    name = f"{curve.name}: " if curve.name else ""
+    ends = [*curve.caps[1:], 2 * right]
+    xs = [x for pair in zip(curve.caps, ends, strict=True) for x in pair]
+    top = [_number(v) for v in curve.values for _ in (0, 1)]
+    low = [_number(v) for v in curve.bounds[1:] for _ in (0, 1)]
+    axes.fill_between(xs, low, top, color=colour, alpha=0.16, linewidth=0)
+    axes.plot(xs, top, color=colour, linewidth=1.8, label=f"{name}best schedule found")
+    axes.plot(xs, low, color=colour, linewidth=1, linestyle=(0, (3, 2)), label=f"{name}bound")
+    marks = [(cap, value) for cap in curve.marks if (value := curve.value(cap)) is not None]
+    axes.plot(*_columns(marks), marker, color=colour, markersize=5.5)
+    published = [(peak, value) for _, peak, value in curve.published]
+    axes.plot(
+        *_columns(published), marker,
+        markersize=7, markerfacecolor="white", markeredgecolor=colour, markeredgewidth=1.5,
+        linestyle="none", label=f"{name}hand-written",
+    )  # fmt: skip
+
+
+def _columns(points: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def _number(value: int | None) -> float:
+    return math.nan if value is None else value
+
+
+def _name_axes(
+    axes: Axes, problem: Problem, objective: Objective, scale: Scale | None, best: int | None
+) -> None:
+    """Names, ticks and grid; above, the share of 1F1B's memory; right, the loss to the best."""
+    import numpy as np
+
+    memory = f" ({problem.memory_unit})" if problem.memory_unit else ""
+    time = f" ({problem.time_unit})" if problem.time_unit else ""
+    axes.set_xlabel(fitted(f"memory of every device{memory}", 400, 10), parse_math=False)
+    name = f"{objective}{time}" if best else f"{objective}, times the best"
+    axes.set_ylabel(fitted(name, 400, 10), parse_math=False)
+    axes.grid(color=GRID, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    for axis in [axes.xaxis, *([axes.yaxis] if best else [])]:
+        axis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
+    axes.yaxis.set_minor_formatter("")
+    if scale is not None:
+        static, activations = scale.static, scale.activations
+        above = axes.secondary_xaxis(
+            "top",
+            functions=(
+                lambda cap: (np.asarray(cap) - static) / activations,
+                lambda share: static + np.asarray(share) * activations,
+            ),
+        )
+        above.set_xlabel("activation memory, as multiples of 1F1B's", color=FAINT_INK)
+        above.tick_params(colors=FAINT_INK)
+        if axes.get_xscale() == "log":
+            above.set_xticks([0.125, 0.25, 0.5, 1, 2, 4])
+        above.xaxis.set_major_formatter("{x:g}")
+        above.xaxis.set_minor_formatter("")
+    if axes.get_xscale() == "log":
+        axes.tick_params(axis="x", rotation=35)
+    if best:
+        beside = axes.secondary_yaxis(
+            "right",
+            functions=(
+                lambda y: 100 * (np.asarray(y) / best - 1),
+                lambda y: best * (1 + np.asarray(y) / 100),
+            ),
+        )
+        beside.set_ylabel("above the best, %", color=FAINT_INK)
+        beside.tick_params(colors=FAINT_INK)
+
+
+def _label_points(figure: Figure, axes: Axes, curves: Sequence[Staircase]) -> None:
+    """Name the hand-written schedules, each where its text hides least."""
+    from matplotlib.transforms import Bbox
+
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    transform = axes.transData.transform
+    inside = axes.get_window_extent(renderer)
+    taken: list[Bbox] = []
+    named: dict[tuple[int, int, int], list[str]] = {}
+    for position, curve in enumerate(curves):
+        for name, peak, value in curve.published:
+            named.setdefault((peak, value, position), []).append(name)
+        for x, y in _along(curve, axes):
+            taken.append(Bbox.from_bounds(x - 4, y - 4, 8, 8))
+    points = [key for key in named if inside.contains(*transform(key[:2]))]
+    for peak, value, _ in points:
+        x, y = transform((peak, value))
+        taken.append(Bbox.from_bounds(x - 5, y - 5, 10, 10))
+    for peak, value, position in sorted(points):
+        text = ", ".join(named[peak, value, position])
+        colour = _COLOURS[position % len(_COLOURS)]
+        label = axes.annotate(
+            text, (peak, value), xytext=(0, 0), textcoords="offset pixels", fontsize=9,
+            color=INK, arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7},
+        )  # fmt: skip
+        label.set_parse_math(False)
+        size = label.get_window_extent(renderer)
+        x, y = transform((peak, value))
+        places = _places_around(x, y, size.width, size.height)
+        box = min(places, key=lambda place: _cost(place[1], taken, inside, place[0]))[1]
+        label.set_position((box.x0 - x, box.y0 - y))
+        taken.append(box)
+
+
+def _along(curve: Staircase, axes: Axes) -> Iterator[tuple[float, float]]:
+    """Points on the staircase of values, in pixels, some ten apart."""
+    transform = axes.transData.transform
+    end = axes.get_xlim()[1]
+    for number, (cap, value) in enumerate(zip(curve.caps, curve.values, strict=True)):
+        if value is None:
+            continue
+        until = curve.caps[number + 1] if number + 1 < len(curve.caps) else end
+        (left, y), (right, _) = transform((cap, value)), transform((until, value))
+        for step in range(1 + int((right - left) / 10)):
+            yield left + 10 * step, y
+
+
+def _places_around(x: float, y: float, width: float, height: float) -> list[tuple[float, Any]]:
+    """Boxes for a text beside a point, with their distance from it."""
+    from matplotlib.transforms import Bbox
+
+    places = []
+    for distance in (13.0, 32.0, 55.0, 90.0):
+        for across, up in (
+            (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (1, -1), (0, -1), (-1, -1),
+        ):  # fmt: skip
+            left = x + across * distance - (width if across < 0 else width / 2 if not across else 0)
+            low = y + up * distance - (height if up < 0 else height / 2 if not up else 0)
+            places.append((distance, Bbox.from_bounds(left, low, width, height)))
+    return places
+
+
+def _cost(box: Any, taken: Sequence[Any], inside: Any, distance: float) -> float:
+    hidden = sum(box.overlaps(other) for other in taken)
+    outside = not (inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1))
+    return float(100 * hidden + 1000 * outside + distance)

@@ -1,0 +1,227 @@
+"""Costs of stages as sums over their layers, in the form that every programme here takes.
+
+A :class:`Line` says what layers a to b - 1 cost on one stage: ``at_end[b] - at_begin[a]``. Both
+arrays never fall, so a stage costs more the earlier it begins and the later it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.layers.layer import Layer, Layers
+from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.split import LARGEST_COST, Ints, StageCost
+
+Weights: TypeAlias = Mapping[str, int]
+"""How often each of F, B, W, BW counts."""
+TRAINING_STEP: Final[Weights] = {"F": 1, "BW": 1}
+"""A forward and a whole backward: what a classic schedule runs per microbatch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Cost of a stage that holds layers a to b - 1: ``at_end[b] - at_begin[a]``; (L + 1,) each."""
+
+    at_end: Ints
+    at_begin: Ints
+
+
+LineMaker: TypeAlias = Callable[[Layers, Pipeline, Sequence[bool]], tuple[Line, ...]]
+"""(layers, pipeline, which stages recompute) -> one line per stage."""
+
+
+def loads(weights: Weights | Sequence[Weights] = TRAINING_STEP) -> LineMaker:
+    """Lines of a weighted sum of times, the same on all stages or one mapping per stage.
+
+    ``loads([{"F": 1, "BW": 1}, {"F": 2, "BW": 2}])`` takes the second stage for twice as long.
+    """
+
+    def make(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> tuple[Line, ...]:
+        stages = pipeline.stages
+        of = [weights] * stages if isinstance(weights, Mapping) else weights
+        if len(of) != stages:
+            raise BadInput(f"{len(of)} entries, expected {stages}, one per stage", where="weights")
+        keys = [(tuple(one.items()), again) for one, again in zip(of, recompute, strict=True)]
+        made = {
+            (factors, again): _line(
+                sum(factor * x.amount(kind, recompute=again) for kind, factor in factors)
+                for x in layers.layers
+            )
+            for factors, again in set(keys)
+        }
+        return tuple(made[key] for key in keys)
+
+    return make
+
+
+def makespan_lines(
+    layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
+) -> tuple[Line, ...]:
+    """Lines whose sum on any device is at most the makespan of any schedule.
+
+    On a device, m microbatches take at least ``m (F + least backward)`` of its layers, and nothing
+    begins before one microbatch has passed the layers before its first stage, and their links.
+
+    Raises
+    ------
+    NotApplicable
+        With overlapped pairs, which may hide a part of the load.
+    """
+    _require_no_pairs(pipeline)
+    hop = _least_delay(layers, pipeline)
+    first = {stages[0] for stages in pipeline.stages_on}
+    before = _prefix(min(_both(x, "F")) for x in layers.layers)
+    m = pipeline.microbatches
+    loads_of = {
+        again: _prefix(
+            m
+            * (
+                x.amount("F", recompute=again)
+                + least_backward(layers, x, pipeline, recompute=again)
+            )
+            for x in layers.layers
+        )
+        for again in set(recompute)
+    }
+    return tuple(
+        Line(load + stage * hop, load - before) if stage in first else Line(load, load)
+        for stage, load in enumerate(loads_of[again] for again in recompute)
+    )
+
+
+def makespan_cost(layers: Layers, pipeline: Pipeline) -> StageCost:
+    """Cost of a stage of a chain that is at most the makespan of any schedule.
+
+    ``head + max(m (F + least backward), m (F + shortest backward) + tail)``: head as in
+    :func:`makespan_lines`; tail is the way of the last gradient through the stages before. Every
+    layer counts with the cheaper of its variants, so it holds with and without recomputation.
+    ``best_split`` of it is a bound over all partitions.
+
+    Raises
+    ------
+    NotApplicable
+        With overlapped pairs, and unless every device holds one stage.
+    """
+    _require_no_pairs(pipeline)
+    if pipeline.stages != pipeline.devices:
+        raise NotApplicable("this bound is for one stage per device")
+    m, hop = pipeline.microbatches, _least_delay(layers, pipeline)
+    head = _prefix(min(_both(x, "F")) for x in layers.layers)
+    tail = _prefix(shortest_backward(layers, x, pipeline) for x in layers.layers)
+    load = _prefix(
+        m
+        * min(
+            x.amount("F", recompute=again) + least_backward(layers, x, pipeline, recompute=again)
+            for again in (False, True)
+        )
+        for x in layers.layers
+    )
+    trips = _prefix(
+        m * (min(_both(x, "F")) + shortest_backward(layers, x, pipeline)) for x in layers.layers
+    )
+
+    def cost(a: Ints, b: Ints, stage: int) -> Ints:
+        way = stage * hop
+        last_gradient = trips[b] - trips[a] + (tail[a] + way)
+        costs: Ints = head[a] + way + np.maximum(load[b] - load[a], last_gradient)
+        return costs
+
+    return cost
+
+
+def cost_of(lines: Sequence[Line]) -> StageCost:
+    """Lines as what :func:`~pipesat.layers.split.best_split` takes."""
+    return lambda a, b, stage: lines[stage].at_end[b] - lines[stage].at_begin[a]
+
+
+def memory_lines(
+    layers: Layers,
+    pipeline: Pipeline,
+    recompute: Sequence[bool],
+    in_flight: Sequence[int],
+) -> tuple[Line, ...]:
+    """Lines of memory: ``in_flight[s] * held_after_F + static``.
+
+    Shared weights count once where both layers surely are on one device, else with every layer.
+    """
+    if len(in_flight) != pipeline.stages:
+        raise BadInput(
+            f"{len(in_flight)} values, expected {pipeline.stages}, one per stage",
+            where="in_flight",
+        )
+    static = list(layers.static)
+    for tie in layers.ties:
+        ends = {tie.one, tie.other} == {0, len(layers) - 1} and pipeline.placement == "vee"
+        if not tie.copies or ends or pipeline.devices == 1:
+            static[tie.other] -= tie.memory
+    keys = [*zip(in_flight, recompute, strict=True)]
+    made = {
+        (count, again): _line(
+            count * x.amount("held_after_F", recompute=again) + taken
+            for x, taken in zip(layers.layers, static, strict=True)
+        )
+        for count, again in set(keys)
+    }
+    return tuple(made[key] for key in keys)
+
+
+def rooms(layers: Layers, pipeline: Pipeline) -> tuple[int, ...]:
+    """Memory of every device that layers may take; a huge number if it is unlimited."""
+    return tuple(
+        LARGEST_COST if capacity is None else capacity - layers.reserve
+        for capacity in pipeline.capacities
+    )
+
+
+def least_backward(
+    layers: Layers, layer: Layer, pipeline: Pipeline, *, recompute: bool = False
+) -> int:
+    """Least time of a layer's whole backward, whatever the rest of its stage does."""
+    split, whole = _ways(layers, layer, pipeline)
+    times = {kind: layer.amount(kind, recompute=recompute) for kind in ("B", "W", "BW")}
+    return min([times["B"] + times["W"]] * split + [times["BW"]] * whole)
+
+
+def shortest_backward(layers: Layers, layer: Layer, pipeline: Pipeline) -> int:
+    """Least time from the start of a layer's backward to its input gradient."""
+    split, whole = _ways(layers, layer, pipeline)
+    return min([*_both(layer, "B")] * split + [*_both(layer, "BW")] * whole)
+
+
+def _ways(layers: Layers, layer: Layer, pipeline: Pipeline) -> tuple[bool, bool]:
+    """Whether a backward may be split, and whether it may be whole: with a fused layer it must."""
+    split = pipeline.backward != "fused" and not layer.fused
+    whole = not split or pipeline.backward == "either" or any(x.fused for x in layers.layers)
+    return split, whole
+
+
+def _both(layer: Layer, kind: str) -> tuple[int, int]:
+    return layer.amount(kind), layer.amount(kind, recompute=True)
+
+
+def _least_delay(layers: Layers, pipeline: Pipeline) -> int:
+    """Least delay of any hop between stages."""
+    return min((pipeline.delay(layer.output) for layer in layers.layers[:-1]), default=0)
+
+
+def _require_no_pairs(pipeline: Pipeline) -> None:
+    if pipeline.overlap is not None:
+        raise NotApplicable("overlapped pairs may hide a part of the load: no bound is known")
+
+
+def _line(values: Iterable[int]) -> Line:
+    sums = _prefix(values)
+    return Line(sums, sums)
+
+
+def _prefix(values: Iterable[int]) -> Ints:
+    """0, v0, v0 + v1, ...; exact, or refused."""
+    listed = list(values)
+    if sum(listed) >= LARGEST_COST:
+        raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")
+    return np.concatenate([[0], np.cumsum(np.array(listed, dtype=np.int64))]).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Where stages lie: names, geometry, problem documents, recognising a placement."""

@@ -1,0 +1,112 @@
+"""Cutting a model's layers into stages: contiguous slices, evenly or balanced by cost."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from pipesat.core.errors import BadInput
+
+
+def even(layers: int, stages: int) -> tuple[range, ...]:
+    """Cut evenly; the first ``layers % stages`` stages have one layer more.
+
+    Raises
+    ------
+    BadInput
+        If there is no stage, or there are fewer layers than stages.
+    """
+    _check_counts(layers, stages)
+    size, more = divmod(layers, stages)
+    return _slices([stage * size + min(stage, more) for stage in range(stages + 1)])
+
+
+def balanced(costs: Sequence[int], stages: int) -> tuple[range, ...]:
+    """Cut so that the largest stage's cost is the least possible: an exact minimum.
+
+    ``costs[i] >= 0`` is layer i's cost, in any unit. Every stage has a layer. Among the cuts of
+    least maximum, every stage in turn takes as many layers as it can.
+    Takes O(L + S log(L) log(sum of costs)).
+
+    Raises
+    ------
+    BadInput
+        If there is no stage, there are fewer layers than stages, or a cost is not a whole number
+        of at least 0.
+    """
+    _check_counts(len(costs), stages)
+    for layer, cost in enumerate(costs):
+        if isinstance(cost, bool) or not isinstance(cost, int) or cost < 0:
+            expected = "expected a whole number of at least 0"
+            raise BadInput(expected, where=f"costs[{layer}]", value=cost)
+    before = [0, *accumulate(costs)]
+    low, high = max(costs), before[-1]
+    while low < high:
+        middle = (low + high) // 2
+        if _cuts(before, stages, middle)[-1] == len(costs):
+            high = middle
+        else:
+            low = middle + 1
+    return _slices(_cuts(before, stages, low))
+
+
+def stage_of(partition: Sequence[range], layer: int) -> int:
+    """Stage that holds a layer.
+
+    Raises
+    ------
+    BadInput
+        If no stage holds it.
+    """
+    for stage, layers in enumerate(partition):
+        if layer in layers:
+            return stage
+    last = partition[-1].stop - 1 if partition else -1
+    raise BadInput(f"expected from 0 to {last}", where="layer", value=layer)
+
+
+def layers_of(partition: Sequence[range], stage: int) -> range:
+    """Layers of a stage.
+
+    Raises
+    ------
+    BadInput
+        If there is no such stage.
+    """
+    whole = isinstance(stage, int) and not isinstance(stage, bool)
+    if not whole or not 0 <= stage < len(partition):
+        raise BadInput(f"expected from 0 to {len(partition) - 1}", where="stage", value=stage)
+    return partition[stage]
+
+
+def stage_costs(costs: Sequence[int], partition: Sequence[range]) -> tuple[int, ...]:
+    """Cost of every stage: the sum of its layers'."""
+    return tuple(sum(costs[layer] for layer in layers) for layers in partition)
+
+
+def _check_counts(layers: int, stages: int) -> None:
+    for name, value in (("layers", layers), ("stages", stages)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise BadInput("expected a whole number of at least 1", where=name, value=value)
+    if layers < stages:
+        expected = f"expected at most {layers}, one per layer"
+        raise BadInput(expected, where="stages", value=stages)
+
+
+def _cuts(before: Sequence[int], stages: int, most: int) -> list[int]:
+    """Greedy cuts: every stage takes layers up to cost ``most``, and leaves one per later stage.
+
+    Taking all that fits lets every later stage start as late as possible, so the last cut is the
+    number of layers if and only if some partition keeps within ``most``.
+    """
+    layers = len(before) - 1
+    cuts = [0]
+    for later in range(stages - 1, -1, -1):
+        fits = bisect_right(before, before[cuts[-1]] + most) - 1
+        cuts.append(min(fits, layers - later))
+    return cuts
+
+
+def _slices(cuts: Sequence[int]) -> tuple[range, ...]:
+    return tuple(range(begin, end) for begin, end in pairwise(cuts))

@@ -1,0 +1,133 @@
+"""One rank of a measured run: the same step again and again, with the time of every op."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+from torch import distributed
+
+from pipesat.core.errors import RunFailed
+from pipesat.runtime.job import Job, read_job
+from pipesat.runtime.models import Model, load_model
+from pipesat.runtime.op_recorder import CudaStamps, HostStamps, Recorder, listen
+from pipesat.runtime.pipeline import Pipeline, connected
+from pipesat.runtime.plan import (
+    Plan,
+    answer_file,
+    measured_file,
+    order_file,
+    plan_of_csv,
+    progress_file,
+    rank_name,
+)
+from pipesat.runtime.stages import reporting
+from pipesat.runtime.torch_api import TorchApi
+from pipesat.runtime.waits import VirtualDevice
+
+
+def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
+    """Run a job as rank ``rank`` of local ranks and leave what was measured in files."""
+    job = read_job(folder)
+    plan = plan_of_csv(job.csv)
+    with connected(folder, rank, len(plan.rows), timeout):
+        measured = MeasuredRank(api, job, plan, rank, folder)
+        document = measured.run()
+        measured_file(folder, rank_name(rank)).write_text(json.dumps(document))
+        if job.check:
+            np.savez(answer_file(folder, rank_name(rank), 0), **measured.answer)
+        distributed.barrier()  # no rank leaves while another still listens to it
+
+
+class MeasuredRank:
+    """A rank that is connected to the others already."""
+
+    def __init__(self, api: TorchApi, job: Job, plan: Plan, rank: int, folder: Path) -> None:
+        self.job, self.rank, self.folder = job, rank, folder
+        self.progress: TextIO | None = None
+        cuda = job.device == "cuda"
+        self.recorder = Recorder(
+            CudaStamps() if cuda else HostStamps(),
+            counts_cores=not cuda and job.virtual is None,
+        )
+        self.virtual: VirtualDevice | None = None
+        if job.virtual is not None:
+            self.virtual = VirtualDevice(job.virtual, plan, rank, folder)
+        model: Model = load_model(job)
+        order = order_file(folder, 0)
+        if not order.exists():  # under torchrun every rank has a folder of its own
+            order.write_text(plan.csv)
+        stage_class = reporting(api.stage, self._around)
+        self.pipeline = Pipeline(api, plan, rank, order, model, stage_class, job.device)
+        self.answer: dict[str, Any] = {}
+
+    @contextmanager
+    def _around(self, action: str) -> Iterator[None]:
+        if self.progress is not None:
+            self.progress.write(f"{action}\n")
+        if self.virtual is not None:
+            self.virtual.await_input(action)
+        self.recorder.begin(action)
+        begin = time.monotonic()
+        yield
+        if self.virtual is not None:
+            self.virtual.compute(action, begin)
+
+    def run(self) -> dict[str, Any]:
+        """Run all steps.
+
+        Returns
+        -------
+        What the measured steps' recorders say, and torch's version and the device.
+
+        Raises
+        ------
+        RunFailed
+            If a loss is not finite.
+        """
+        listen(self.recorder)
+        steps = []
+        for number in range(self.job.warm_up + self.job.steps):
+            path = progress_file(self.folder, rank_name(self.rank), number)
+            with path.open("w", buffering=1) as self.progress, _without_collector():
+                self.pipeline.forget_gradients()
+                distributed.barrier()
+                self.recorder.restart()
+                losses = self.pipeline.step()
+            _require_finite(losses, number)
+            if number >= self.job.warm_up:
+                steps.append(self.recorder.document())
+        if self.job.check:
+            self.answer = self.pipeline.answer(losses)
+        return {"steps": steps, "torch": torch.__version__, "device": _device(self.job.device)}
+
+
+def _require_finite(losses: list[Any], step: int) -> None:
+    for microbatch, loss in enumerate(losses):
+        if not bool(torch.isfinite(loss).all()):
+            raise RunFailed(
+                f"the loss of microbatch {microbatch} is {float(loss)} in step {step} "
+                "(warm-up steps counted)"
+            )
+
+
+def _device(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else "cpu"
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Collect garbage now and not during a step, as careful training loops do."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,116 @@
+"""Predicted and measured timeline in one picture (PNG), on one time scale, two rows per device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipesat.core.ops import Op
+from pipesat.core.schedule import Schedule, Timed
+from pipesat.files.problem_file import FORMAT, parse_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipesat.core.problem import Problem
+    from pipesat.picture.boxes import Boxes
+
+Lanes = tuple[tuple[tuple[Op, float, float], ...], ...]
+"""Per device, ops with start and end in us."""
+
+_MILLISECONDS = 1_000_000  # us from which the axis counts in ms
+
+
+def two_timelines_png(problem: Problem, predicted: Lanes, measured: Lanes, *, title: str) -> bytes:
+    """Draw both timelines, each device's prediction above its measurement; return the PNG file.
+
+    Parameters
+    ----------
+    predicted, measured
+        Per device, the ops with start and end in microseconds.
+    title
+        As that of :func:`pipesat.picture.gantt.gantt_png`.
+    """
+    # matplotlib is slow to import, and importing pipesat stays fast
+    from pipesat.core.memory import memory_profiles
+    from pipesat.picture.axis import draw_axis
+    from pipesat.picture.boxes import boxes_of
+    from pipesat.picture.canvas import Canvas
+    from pipesat.picture.labels import choose_labels, draw_labels
+    from pipesat.picture.layout import lay_out
+    from pipesat.picture.legend import draw_header, entries_of, header_height, place_entries
+    from pipesat.picture.rows import draw_rows
+
+    longest = max((end for lane in (*predicted, *measured) for *_, end in lane), default=0.0)
+    unit, us = ("ms", 1000) if longest >= _MILLISECONDS else ("us", 1)
+    doubled = _doubled(problem)
+    schedule = _both(problem, predicted, measured, us)
+    makespan = schedule.makespan
+    boxes = boxes_of(schedule)
+    profiles = memory_profiles(doubled, schedule)
+    layout = lay_out(doubled, schedule, profiles)
+    named = _true_stages(boxes, len(problem.stages))
+    labels = choose_labels(named, layout, makespan, strips=layout.stages > 1)
+    legend = place_entries(list(entries_of(doubled, boxes, layout, labels)), layout)
+    layout = replace(layout, top=header_height(title, legend, layout.font))
+
+    canvas = Canvas(layout.width, layout.height)
+    draw_header(canvas, title, legend, layout)
+    draw_axis(canvas, layout, makespan, unit)
+    draw_rows(canvas, doubled, boxes, profiles, layout, makespan)
+    if labels is not None:
+        draw_labels(canvas, labels, (layout.left, layout.top))
+    return canvas.png()
+
+
+def _doubled(problem: Problem) -> Problem:
+    """Return a problem with every device and stage twice: predicted, then measured.
+
+    Only places and names matter to a picture: costs and memory are left out.
+    """
+    names = [problem.device_name(device) for device in range(len(problem.devices))]
+    stages = len(problem.stages)
+    zero = {"F": 0, "B": 0, "W": 0}
+    return parse_problem(
+        {
+            "format": FORMAT,
+            "devices": [
+                {"name": f"{name} {word}"} for name in names for word in ("predicted", "measured")
+            ],
+            "stages": [
+                {"device": 2 * stage.device + side} | zero
+                for side in (0, 1)
+                for stage in problem.stages
+            ],
+            "routes": [
+                {
+                    "stages": [stage + side * stages for stage in route.stages],
+                    "microbatches": route.microbatches,
+                }
+                for side in (0, 1)
+                for route in problem.routes
+            ],
+        }
+    )
+
+
+def _both(problem: Problem, predicted: Lanes, measured: Lanes, us: int) -> Schedule:
+    stages = len(problem.stages)
+    rows = []
+    for pair in zip(predicted, measured, strict=True):
+        for side, lane in enumerate(pair):
+            rows.append(
+                tuple(
+                    Timed(
+                        op._replace(stage=op.stage + side * stages),
+                        max(0, round(start / us)),
+                        max(0, round(end / us)),
+                    )
+                    for op, start, end in lane
+                )
+            )
+    return Schedule(tuple(rows))
+
+
+def _true_stages(boxes: Sequence[Boxes], stages: int) -> list[Boxes]:
+    return [replace(row, stage=row.stage % stages) for row in boxes]

@@ -1,0 +1,44 @@
+"""Which parts of the search take part: all of them, except in an ablation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Switches for measuring what each part is worth (experiments/ has the figures).
+
+    What warm starts are worth is measured by handing in fewer.
+
+    Parameters
+    ----------
+    closed_forms
+        The bounds of :mod:`pipesat.bounds.one_device`.
+    staircase
+        The staircase of devices with one stage; without, order literals count their memory.
+    windows
+        Large-neighbourhood search.
+    relaxations
+        Models of some devices; without, only the whole model is tried.
+    short_runs
+        Bounds of long runs from models of fewer microbatches (makespan only).
+    packing
+        Justification of the best warm start.
+    steady
+        Schedules from the steady state (not with a deterministic clock).
+    growth
+        Schedules grown from few microbatches (not with a deterministic clock).
+    """
+
+    closed_forms: bool = True
+    staircase: bool = True
+    windows: bool = True
+    relaxations: bool = True
+    short_runs: bool = True
+    packing: bool = True
+    steady: bool = True
+    growth: bool = True
+
+
+ALL_PARTS = Parts()

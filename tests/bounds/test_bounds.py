@@ -1,0 +1,120 @@
+"""Closed-form bounds: tight where the paper's formula is reached, never above the optimum."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from pipesat.bounds.one_device import closed_form_bound, most_work
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem, read_problem
+from tests.support.oracle import brute_force, order_count, plain_model_optimum
+from tests.support.paths import ROOT
+from tests.support.problems import chain, document, problems, vee
+
+BENCH = ROOT / "experiments" / "bench"
+REFERENCE = json.loads((BENCH / "reference.json").read_text())
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (8, 24)])
+def test_equals_zb_h1_at_1f1b_s_memory(objective: str, p: int, m: int) -> None:
+    """Head and tail give m(F+B+W) + (p-1)(B+2c) + (p-1)(F-W+2c), ZB-H1's span."""
+    problem = chain(p, m, F=30, B=40, W=20, comm=1, cap=10 * p, held=(10, 5))
+    expected = m * 90 + (p - 1) * (40 + 2) + (p - 1) * (30 - 20 + 2)
+    assert closed_form_bound(problem, objective).value == expected
+
+
+def test_the_load_of_the_last_device_after_its_start() -> None:
+    # adaptis-p4-m8: 25 + 24 + 24 until stage 3 can begin, then 8 (33 + 55 + 19)
+    bound = closed_form_bound(read_problem(BENCH / "problems" / "adaptis-p4-m8.json"), "makespan")
+    assert bound.value == 25 + 24 + 24 + 8 * (33 + 55 + 19)
+    assert bound.source == "closed form: load of device 3"
+
+
+def test_the_span_sees_the_chain_through_a_heavy_device() -> None:
+    # the same case: device 0's window holds the way to stage 3 (25 + 24 + 24), all F and B of stage
+    # 3 (8 x 88), the way back (3 x 40) and one W (16): 73 + 704 + 120 + 16
+    bound = closed_form_bound(read_problem(BENCH / "problems" / "adaptis-p4-m8.json"), "span")
+    assert bound.value == 73 + 704 + 120 + 16
+
+
+def test_one_microbatch_s_pass() -> None:
+    # F, 3, F, B, 3, B, W with F = 2, B = 5, W = 1: 2 + 3 + 2 + 5 + 3 + 5 + 1
+    assert closed_form_bound(chain(2, 1, F=2, B=5, W=1, comm=3), "makespan").value == 21
+
+
+def test_area_at_a_tight_capacity() -> None:
+    # room for one activation, held from F to the end of B: device 0 runs microbatches one by one,
+    # each F + way + B; W of the last one afterwards is not in the area: 4 (1 + 2 + 1) = 16, and the
+    # activation of W's part (1 x 1) makes it 4 x 5 = 20
+    assert closed_form_bound(chain(2, 4, cap=1), "makespan").value == 20
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCE))
+def test_never_above_the_best_known_schedule_and_at_least_the_reference(name: str) -> None:
+    problem = read_problem(BENCH / "problems" / f"{name}.json")
+    known = REFERENCE[name]
+    makespan = closed_form_bound(problem, "makespan").value
+    span = closed_form_bound(problem, "span").value
+    if "best_known_makespan" in known:
+        assert makespan <= known["best_known_makespan"]
+    for peer in known.get("peers", {}).values():
+        if peer.get("within_cap"):
+            assert makespan <= peer["makespan"]
+            assert span <= peer["span"]
+    if "closed_form_bound" in known:
+        assert makespan >= known["closed_form_bound"]["makespan"]
+        assert span >= known["closed_form_bound"]["span"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(least_time=0))
+def test_never_above_the_optimal_makespan(problem: Problem) -> None:
+    optimum = plain_model_optimum(problem)
+    assert optimum is not None
+    assert closed_form_bound(problem, "makespan").value <= optimum
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(max_microbatches=2, least_time=0))
+def test_never_above_the_optimal_span(problem: Problem) -> None:
+    optimum = plain_model_optimum(problem, "span")
+    assert optimum is not None
+    assert closed_form_bound(problem, "span").value <= optimum
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(max_stages=3, max_microbatches=2))
+def test_never_above_the_optimum_by_brute_force(problem: Problem) -> None:
+    if order_count(problem) > 400:
+        return
+    for objective in ("makespan", "span"):
+        optimum = brute_force(problem, objective)
+        assert optimum is not None
+        assert closed_form_bound(problem, objective).value <= optimum
+
+
+@pytest.mark.parametrize(("cap", "devices"), [(None, 2), (2, 2), (3, 2), (4, 2)])
+def test_chunks_of_a_v(cap: int | None, devices: int) -> None:
+    problem = vee(devices, 3, cap=cap, F=2, B=3, W=1)
+    optimum = plain_model_optimum(problem)
+    assert optimum is not None
+    assert 0.85 * optimum <= closed_form_bound(problem, "makespan").value <= optimum
+
+
+def test_overlapped_pairs_loosen_the_load() -> None:
+    plain = chain(1, 4, F=4, B=3, W=3, BW=6)
+    paired = parse_problem(document(plain, overlap={"FB": [3, 4]}))
+    assert closed_form_bound(plain, "makespan").value == 40
+    # no pair is shorter than 3/4 of its members' sum: 4 (4 + 6) 3/4
+    assert closed_form_bound(paired, "makespan").value == 30
+
+
+def test_most_work_is_a_knapsack() -> None:
+    assert most_work([(10, 7, 5)], 34) == 21  # three whole items
+    assert most_work([(10, 7, 5)], None) == 35
+    assert most_work([(10, 7, 2), (5, 4, 3)], 20) == 4 * 3 + 4  # small ones first, then half of one
+    assert most_work([(0, 3, 2), (4, 9, 1)], 0) == 6

@@ -1,0 +1,89 @@
+"""Feasibility by arithmetic: the smallest capacity works, one unit less does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from pipesat.bounds.feasibility import preflight, smallest_capacities
+from pipesat.core.checker import check
+from pipesat.core.errors import Infeasible
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics.list_scheduling import list_schedules
+from tests.support.oracle import plain_model_optimum
+from tests.support.problems import chain, document, problems, vee
+
+
+def test_needs_derived_by_hand() -> None:
+    # V of 2 devices: a microbatch holds both chunks of a device at once, 2 x 3
+    assert [n.capacity for n in smallest_capacities(vee(2, 4, held_after_F=3))] == [6, 6]
+    # B adds 2 on the lower chunk (3 + 2) or on the upper one (3 + 3 + 2): 8
+    split = vee(2, 4, held_after_F=3, held_after_B=5, backward="split")
+    assert [n.capacity for n in smallest_capacities(split)] == [8, 8]
+    # where it may be fused, BW adds nothing
+    either = vee(2, 4, held_after_F=3, held_after_B=5, backward="either")
+    assert [n.capacity for n in smallest_capacities(either)] == [6, 6]
+
+
+def test_the_message_names_device_need_capacity_and_what_works() -> None:
+    problem = parse_problem(
+        document(chain(2, 3, held=(5, 2)), devices=[{"memory": 6, "static": 2, "name": "r0"}, {}])
+    )
+    with pytest.raises(Infeasible) as caught:
+        preflight(problem)
+    assert str(caught.value) == (
+        "r0 has a capacity of 6 but needs 7 (its static 2 and one microbatch's 5 on stage 0); "
+        "the smallest capacity that works is 7"
+    )
+
+
+def test_static_memory_alone_can_be_too_much() -> None:
+    problem = parse_problem(
+        document(chain(1, 1), devices=[{"memory": 9}, {"memory": 4, "static": 5}])
+    )
+    with pytest.raises(
+        Infeasible, match=r"device 1 has a capacity of 4 but needs 5 \(its static 5"
+    ):
+        preflight(problem)
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems())
+def test_the_smallest_capacity_works_and_one_less_does_not(problem: Problem) -> None:
+    needs = smallest_capacities(problem)
+    devices = [
+        {"memory": n.capacity, "static": d.static}
+        for n, d in zip(needs, problem.devices, strict=True)
+    ]
+    tight = parse_problem(document(problem, devices=devices))
+    preflight(tight)
+    assert all(check(tight, schedule) == [] for schedule in list_schedules(tight))
+    for device in range(len(devices)):
+        if not devices[device]["memory"]:
+            continue
+        fewer = [dict(d) for d in devices]
+        fewer[device]["memory"] -= 1
+        short = parse_problem(document(problem, devices=fewer))
+        with pytest.raises(Infeasible, match=f"device {device} has a capacity"):
+            preflight(short)
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems(max_stages=3, max_microbatches=2))
+def test_infeasible_agrees_with_an_independent_model(problem: Problem) -> None:
+    devices = [{"memory": max(0, n.capacity - 1)} for n in smallest_capacities(problem)]
+    short = parse_problem(document(problem, devices=devices))
+    if all(
+        n.capacity <= (d.memory or 0)
+        for n, d in zip(smallest_capacities(short), short.devices, strict=True)
+    ):
+        return  # nothing is held anywhere
+    with pytest.raises(Infeasible):
+        preflight(short)
+    assert plain_model_optimum(short) is None
+
+
+def test_work_that_takes_no_time_may_hold_nothing() -> None:
+    # F and backward of zero length can run in one instant: capacity 0 is not proven infeasible
+    preflight(chain(1, 2, F=0, B=0, W=0, cap=0, held=(5, 5)))

@@ -1,0 +1,137 @@
+"""Ops of length zero: whether a problem is feasible, its value and its bound, by instants."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipesat.bounds.feasibility import preflight, smallest_capacities, sure_order
+from pipesat.core.checker import check
+from pipesat.core.errors import Infeasible
+from pipesat.core.schedule import Objective
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.workflows import solve
+from tests.support.oracle_by_instants import optimum
+from tests.support.problems import chain
+from tests.support.zero_lengths import random_document
+
+# Device 0 of capacity 0 holds nothing if stage 1's F and backward run in the instant of its own F:
+# only B (no time) does, not BW. Device 1 of capacity 1 has room for BW, not for what B leaves.
+TOGETHER_TOO_SMALL: dict[str, Any] = {
+    "format": FORMAT,
+    "microbatches": 1,
+    "devices": [{"memory": 0}, {"memory": 1}],
+    "stages": [
+        {"device": 0, "F": 0, "B": 0, "W": 0, "held_after_F": 1},
+        {"device": 1, "F": 0, "B": 0, "W": 2, "BW": 3, "held_after_F": 1, "held_after_B": 5},
+    ],
+}
+
+
+def test_chunks_that_pass_in_one_instant_need_less() -> None:
+    # F, F, B, B, W with W of 5 at the end. Held: 10 after the first F; then the second F of length
+    # 1 brings 12, its B leaves 12 in the same instant in which the first B frees 10: 12 are enough.
+    stages = [
+        {"device": 0, "F": 1, "B": 0, "W": 0, "held_after_F": 10, "held_after_B": 0},
+        {"device": 0, "F": 1, "B": 0, "W": 5, "held_after_F": 2, "held_after_B": 12},
+    ]
+    document = {
+        "format": FORMAT,
+        "microbatches": 1,
+        "devices": [{"memory": 12}],
+        "stages": [stage | {"backward": "split"} for stage in stages],
+    }
+    problem = parse_problem(document)
+    assert [need.capacity for need in smallest_capacities(problem)] == [12]
+    assert check(problem, time_order(problem, sure_order(problem))) == []
+    with pytest.raises(Infeasible, match="the smallest capacity that works is 12"):
+        preflight(parse_problem(document | {"devices": [{"memory": 11}]}))
+
+
+def test_devices_that_are_too_small_only_together() -> None:
+    problem = parse_problem(TOGETHER_TOO_SMALL)
+    assert [need.capacity for need in smallest_capacities(problem)] == [0, 1]
+    with pytest.raises(Infeasible, match=r"F on stage 0, .*, device 0 or device 1 holds too much"):
+        preflight(problem)
+    assert optimum(TOGETHER_TOO_SMALL) is None
+    for enough in ([{"memory": 1}, {"memory": 1}], [{"memory": 0}, {"memory": 5}]):
+        more = TOGETHER_TOO_SMALL | {"devices": enough}
+        preflight(parse_problem(more))
+        assert optimum(more) is not None
+
+
+def test_earliest_timing_waits_for_the_instant_that_memory_needs() -> None:
+    # nothing fits on device 0, so F and backward share an instant: with microbatch 0's W on
+    # device 1 until 3, microbatch 1 passes at 3 and not before
+    document = TOGETHER_TOO_SMALL | {"microbatches": 2, "devices": [{"memory": 0}, {}]}
+    document["stages"] = [document["stages"][0], document["stages"][1] | {"W": 3, "BW": 4}]
+    problem = parse_problem(document)
+    order = sure_order(problem)
+    for objective in ("makespan", "span"):
+        timed = time_order(problem, order, objective)  # type: ignore[arg-type]
+        assert check(problem, timed) == []
+        assert [(t.start, t.end) for t in timed.devices[0]][-2:] == [(3, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_feasible_exactly_if_one_microbatch_of_each_route_passes(seed: int) -> None:
+    document = random_document(Random(seed))
+    problem = parse_problem(document)
+    one = dict(document)
+    if "routes" in one:
+        one["routes"] = [route | {"microbatches": 1} for route in one["routes"]]
+    else:
+        one["microbatches"] = 1
+    try:
+        order = sure_order(problem)
+    except Infeasible:
+        assert optimum(one) is None
+    else:
+        assert optimum(one) is not None
+        assert check(problem, time_order(problem, order)) == []
+        assert check(problem, time_order(problem, order, "span")) == []
+
+
+def test_sure_order_runs_one_microbatch_after_the_other() -> None:
+    rows = sure_order(chain(2, 2, cap=1))
+    assert [str(op) for op in rows[0]] == ["0F0", "0BW0", "0F1", "0BW1"]
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("seed", range(24))
+def test_value_bound_and_feasibility_agree_with_the_oracle(seed: int, objective: Objective) -> None:
+    document = random_document(Random(1000 + seed))
+    problem = parse_problem(document)
+    result = solve(problem, objective=objective, time_limit=20, deterministic=True)
+    if result.status == "infeasible":
+        assert optimum(document, objective) is None
+        return
+    assert result.status == "optimal"
+    assert result.schedule is not None
+    assert result.lower_bound is not None
+    assert check(problem, result.schedule) == []
+    value = result.schedule.value(objective)
+    assert result.lower_bound.value == value == optimum(document, objective, at_most=value)
+
+
+def test_a_zero_length_forward_shares_the_instant_of_another_microbatch_s_backward() -> None:
+    # Two chunks on a device that holds 7 of microbatch 0 already; F of microbatch 1 takes 7 more
+    # while the last of microbatch 0's zero-length backwards frees 7. By order 19, by instants 18:
+    # the load of device 0 is 2 (1 + 0 + 2 + 3 + 0 + 3) = 18.
+    stages = [
+        {"device": 0, "F": 1, "B": 0, "W": 2, "held_after_F": 7, "backward": "either"},
+        {"device": 1, "F": 1, "B": 0, "W": 4, "held_after_F": 7, "held_after_B": 11},
+        {"device": 0, "F": 3, "B": 0, "W": 3, "held_after_B": 3, "backward": "split"},
+    ]
+    document = {
+        "format": FORMAT,
+        "microbatches": 2,
+        "devices": [{"memory": 15}, {}],
+        "stages": [stages[0], stages[1] | {"backward": "split"}, stages[2]],
+    }
+    result = solve(parse_problem(document), time_limit=20, deterministic=True)
+    assert result.schedule is not None
+    assert (result.status, result.schedule.makespan) == ("optimal", 18)

@@ -1,0 +1,332 @@
+"""What commands claim when time was over at once, and when a proof of theirs is wrong.
+
+The search is one that takes the first schedule that it is given: no test here depends on time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesat.solver
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.checker import check
+from pipesat.core.claims import Standing
+from pipesat.core.errors import Contradiction, Fault
+from pipesat.core.problem import Problem
+from pipesat.core.result import Baseline, Bound, Result
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import time_order
+from pipesat.frontier.trace import Frontier
+from pipesat.sweep.agreement import REFUTED, require_agreement
+from pipesat.sweep.case import run_case
+from pipesat.sweep.cases import cases_of
+from pipesat.sweep.rows import NAME
+from pipesat.sweep.run import _job, _row
+from pipesat.sweep.spec import read_spec
+from tests.conftest import Run
+from tests.support.problems import chain
+
+PROBLEM = chain(4, 8, F=2, B=3, W=1, cap=5)
+WRONG = Bound(10**6, "a wrong argument")
+SWEEP = """format = "pipesat.sweep/1"
+[costs.unit]
+F = 2
+B = 3
+W = 1
+held_after_F = 1
+[grid]
+devices = 3
+microbatches = 5
+memory = "1f1b"
+seed = [0, 1]
+"""
+LAYERS = {
+    "format": "pipesat.layers/1",
+    "layers": [
+        {"name": f"{n}", "F": 2 + n % 3, "B": 3, "W": 1, "held_after_F": 1} for n in range(6)
+    ],
+}
+
+
+def ended_at_once(
+    problem: Problem,
+    *,
+    objective: Objective = "makespan",
+    warm_starts: Iterable[Schedule] = (),
+    schedules: Iterable[Schedule] = (),
+    seed: int = 0,
+    **_: Any,
+) -> Result:
+    """Return the first schedule that fits."""
+    starts = (time_order(problem, s.order, objective, s.source) for s in [*schedules, *warm_starts])
+    first = next((start for start in starts if not check(problem, start)), None)
+    bound = closed_form_bound(problem, objective)
+    value = None if first is None else first.value(objective)
+    return Result(
+        problem, Standing(value, bound.value).status, objective, first, bound, None, 0.0, seed, 1
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipesat.solver, "solve", ended_at_once)
+
+
+Listed = tuple[str, int | None]
+
+
+def of_solve(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
+    """Lists of what was claimed: the best first, then what must not be better."""
+    result = cli("solve", save(PROBLEM), "-o", folder, "--objective", objective, "--json").json
+    baseline = result["baseline"] or {"value": None}
+    yield [("solve", result["value"]), ("baseline", baseline["value"])]
+    outcome = cli("report", folder)
+    assert outcome.code == 0
+    page = (folder / "report.html").read_text()
+    assert "longer" not in page
+    assert not re.search(r"-[0-9.]+ %", page.partition("<script")[0])
+
+
+def of_compare(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
+    rows = cli("compare", save(PROBLEM), "--objective", objective, "--json").json
+    valid = {row["name"]: row[objective] for row in rows if row["valid"]}
+    yield [("solver", valid["solver"]), *valid.items()]
+    text = cli("compare", save(PROBLEM), "--objective", objective).out
+    table = text[text.index("to best" if "to best" in text else "schedule") :].splitlines()
+    assert next(line for line in table if re.match(r"\S+ +[0-9]+ ", line)).startswith("solver")
+
+
+def of_frontier(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
+    common = ("--objective", objective, "--caps", "2,3,4", "--time-limit", 1)
+    (curve,) = cli("frontier", save(PROBLEM), *common, "--json").json["curves"]
+    published = [(p["name"], max(p["peak_memory"]), p["value"]) for p in curve["published"]]
+    smaller: list[Listed] = []
+    for point in curve["points"]:
+        cap = point["cap"]
+        fitting = [(n, v) for n, peak, v in published if cap is None or peak <= cap]
+        yield [(f"cap {cap}", point["value"]), *fitting, *smaller]
+        if point["value"] is not None:
+            smaller.append((f"cap {cap}", point["value"]))
+
+
+def of_min_memory(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
+    found = cli(
+        "min-memory", save(PROBLEM), "--objective", objective, "--time-limit", 1, "--json"
+    ).json
+    yield [("best", found["best"]["value"]), ("answer", found["value"])]
+    yield [("answer", found["value"]), ("target", found["target"])]
+    yield [("sum", found["sum_lower_bound"]), ("sum found", found["sum_of_peaks"])]
+
+
+def of_plan(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
+    plan = cli(
+        "plan", save(LAYERS), "--devices", 3, "--microbatches", 5, "--objective", objective,
+        "--time-limit", 1, "--json",
+    ).json  # fmt: skip
+    yield [("plan", plan["value"]), ("result", plan["result"]["value"])]
+    for row in plan["comparison"]:
+        fitting = [(n, c["value"]) for n, c in row["schedules"].items() if c["fits"]]
+        yield [("plan", plan["value"]), (row["name"], row["best_order"]), *fitting]
+        yield [(f"bound of {row['name']}", row["lower_bound"]), *fitting]
+
+
+def of_sweep(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
+    if objective == "makespan":
+        folder.mkdir()
+        spec = save(SWEEP, "sweep.toml")
+        (folder / NAME).write_text("".join(f"{json.dumps(row)}\n" for row in rows_of(spec)))
+        outcome = cli("sweep", spec, "-o", folder, "--json")
+        assert outcome.code == 0
+        for row in outcome.json["rows"]:
+            baseline = row["result"]["baseline"] or {"value": None}
+            yield [(row["key"], row["result"]["value"]), ("baseline", baseline["value"])]
+
+
+def rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a sweep, made in this process."""
+    spec = read_spec(path)
+    for case in cases_of(spec):
+        answer = run_case(_job(spec, case, None, False))
+        yield _row(case, {"wall_s": 0.0, "peak_mib": None, "host": None} | answer)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize(
+    "claimed", [of_solve, of_compare, of_frontier, of_min_memory, of_plan, of_sweep]
+)
+def test_nothing_that_a_command_shows_is_better_than_what_it_calls_the_best(
+    claimed: Callable[..., Iterator[list[Listed]]],
+    objective: str,
+    cli: Run,
+    save: Any,
+    tmp_path: Path,
+) -> None:
+    for (name, value), *others in claimed(cli, save, tmp_path / "out", objective):
+        for other, theirs in others:
+            if theirs is not None:
+                assert value is not None, (name, other)
+                assert value <= theirs, (name, other)
+
+
+# Proofs that are wrong
+
+
+def told(outcome: Any, folder: Path | None, *words: str) -> None:
+    """Exit code 1, one message, no traceback."""
+    assert outcome.code == 1, outcome.err
+    assert "Traceback" not in outcome.err
+    (line,) = [line for line in outcome.err.splitlines() if "internal error" in line]
+    assert line.startswith("pipesat: internal error, please report it: ")
+    for word in words:
+        assert word in line
+    if folder is not None:
+        assert line.endswith(f"; what was found is in {folder}")
+
+
+def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuted(problem: Problem, **given: Any) -> Result:
+        result = ended_at_once(problem, **given)
+        assert result.baseline is None
+        return replace(result, lower_bound=None, status="feasible", contradictions=("A, but B",))
+
+    monkeypatch.setattr(pipesat.solver, "solve", refuted)
+    outcome = cli("solve", save(PROBLEM), "-o", tmp_path / "out")
+    told(outcome, tmp_path / "out", "A, but B")
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["lower_bound"] is None
+    assert cli("check", save(PROBLEM), tmp_path / "out" / "schedule.json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [("frontier", "pipesat.frontier.trace"), ("min-memory", "pipesat.frontier.min_memory")],
+)
+def test_caps(
+    cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, module: str
+) -> None:
+    monkeypatch.setattr(f"{module}.closed_form_bound", lambda *_: WRONG)
+    out = tmp_path / "out"
+    outcome = cli(command, save(PROBLEM), "-o", out, "--time-limit", 0.5)
+    told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
+    assert str(WRONG.value) not in outcome.out
+    schedules = list(out.rglob("schedule.json"))
+    assert schedules
+    for schedule in schedules:
+        assert cli("check", schedule.parent / "problem.json", schedule).code == 0
+
+
+def test_a_frontier_that_contradicts_itself_keeps_its_schedules(
+    cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(frontier: Frontier) -> None:
+        raise Contradiction("cap 3 is called the best and has 9, but cap 2 has 8")
+
+    monkeypatch.setattr(Frontier, "require_consistent", refuse)
+    out = tmp_path / "out"
+    told(cli("frontier", save(PROBLEM), "--caps", "2,3", "-o", out, "--time-limit", 0.5), out, "8")
+    assert {path.name for path in out.iterdir()} == {"caps"}
+    schedules = list(out.rglob("schedule.json"))
+    assert schedules  # with unlimited memory, at least
+    for schedule in schedules:
+        assert cli("check", schedule.parent / "problem.json", schedule).code == 0
+
+
+PLAN = ("--devices", 3, "--microbatches", 5, "--time-limit", 1)
+
+
+def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipesat.plan.known.closed_form_bound", lambda *_: WRONG)
+    out = tmp_path / "out"
+    outcome = cli("plan", save(LAYERS), *PLAN, "-o", out)
+    told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
+    assert not re.search(r"proven optimal|gap", outcome.out)
+    written = json.loads((out / "plan.json").read_text())
+    assert [written[key] for key in ("status", "lower_bound", "gap")] == ["feasible", None, None]
+    assert cli("check", out / "problem.json", out / "schedule.json").code == 0
+
+
+def test_a_plan_that_contradicts_itself_keeps_its_schedule(
+    cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> None:
+        raise Contradiction("the plan is called the best and has 9, but another has 8")
+
+    out = tmp_path / "out"
+    assert cli("plan", save(LAYERS), *PLAN, "-o", out).code == 0
+    assert (out / "plan.json").exists()
+    monkeypatch.setattr("pipesat.plan.answer.require_consistent", refuse)
+    told(cli("plan", save(LAYERS), *PLAN, "-o", out), out, "another has 8")
+    assert not {"plan.json", "plan.png", "plan.svg"} & {path.name for path in out.iterdir()}
+    assert cli("check", out / "problem.json", out / "schedule.json").code == 0
+
+
+def test_the_best_baseline_of_some_is_not_called_the_best_of_all(
+    cli: Run, save: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_some(problem: Problem, *, warm_starts: Iterable[Schedule], **given: Any) -> Result:
+        first = next(s for s in warm_starts if not check(problem, s))
+        result = ended_at_once(problem, warm_starts=[first], **given)
+        return replace(result, baseline=Baseline(first.source, first.value(result.objective)))
+
+    assert "best baseline made in time" not in cli("solve", save(PROBLEM)).out
+    monkeypatch.setattr(pipesat.solver, "solve", of_some)
+    outcome = cli("solve", save(PROBLEM))
+    assert "best baseline made in time" in outcome.out
+    assert "the search ended before all hand-written" in " ".join(outcome.out.split())
+
+
+def test_sweep(cli: Run, save: Any, tmp_path: Path) -> None:
+    spec, out = save(SWEEP, "sweep.toml"), tmp_path / "out"
+    good = list(rows_of(spec))
+    require_agreement(good)
+    value = good[0]["result"]["value"]
+    out.mkdir()
+    for changes, word in (
+        ({"lower_bound": value + 1}, f"at least {value + 1}"),
+        ({"lower_bound": value}, "said to be feasible"),
+        ({"baseline": {"name": "better", "value": value - 1}}, f"better has {value - 1}"),
+    ):
+        bad = [good[0] | {"result": good[0]["result"] | changes}, good[1]]
+        text = "".join(f"{json.dumps(row)}\n" for row in bad)
+        (out / NAME).write_text(text)
+        told(cli("sweep", spec, "-o", out), out / NAME, word)
+        assert (out / NAME).read_text() == text
+
+
+def test_rows_of_one_problem_agree(save: Any) -> None:
+    one, other = rows_of(save(SWEEP, "sweep.toml"))
+    value = one["result"]["value"]
+    one["result"] |= {"value": value + 2, "lower_bound": value + 1}
+    with pytest.raises(Contradiction, match=rf"{one['key'][:12]} and case {other['key'][:12]}"):
+        require_agreement([one, other])
+    other["problem_sha256"] = "another"
+    require_agreement([one, other])
+
+
+def test_a_case_with_a_refuted_proof_says_so(
+    cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuted(problem: Problem, **given: Any) -> Result:
+        return replace(ended_at_once(problem, **given), contradictions=("A, but B",))
+
+    monkeypatch.setattr(pipesat.solver, "solve", refuted)
+    spec, out = save(SWEEP, "sweep.toml"), tmp_path / "out"
+    rows = list(rows_of(spec))
+    assert {row["why"] for row in rows} == {f"{REFUTED}A, but B"}
+    out.mkdir()
+    (out / NAME).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told(cli("sweep", spec, "-o", out), out / NAME, "A, but B")
+
+
+def test_any_fault_is_one_line(cli: Run, save: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> Result:
+        raise Fault("two parts\ndisagree")
+
+    monkeypatch.setattr(pipesat.solver, "solve", fails)
+    told(cli("solve", save(PROBLEM)), None, r"two parts\ndisagree")

@@ -1,0 +1,295 @@
+"""compare: ratios, the table in narrow and wide terminals, placements; baseline --list."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipesat.cli.table import Column, table_lines
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Result
+from pipesat.core.timing import time_order
+from pipesat.heuristics import BASELINES
+from pipesat.workflows import Row, against_best, compare
+from tests.conftest import Run
+from tests.export.test_steps import order_of
+from tests.support.problems import chain, vee
+
+CONTRACT = {"name", "makespan", "span", "bubble", "peak_memory", "valid", "why_not"}
+
+
+# Ratios
+
+
+def test_ratios_to_the_best_valid_row() -> None:
+    rows = [
+        Row("a", makespan=10, span=8, valid=True),
+        Row("b", makespan=5, span=9),  # over the cap, say: it cannot be the best
+        Row("c", makespan=20, span=4, valid=True),
+        Row("d", why_not="needs a V"),
+    ]
+    assert [row.ratio_to_best for row in against_best(rows, "makespan")] == [1, 0.5, 2, None]
+    assert [row.ratio_to_best for row in against_best(rows, "span")] == [2, 2.25, 1, None]
+    assert [row.ratio_to_best for row in against_best(rows[1:2], "span")] == [None]
+
+
+def result_of(problem: Problem, bound: int | None, **changes: Any) -> Result:
+    schedule = time_order(problem, order_of("0F0 0BW0 0F1 0BW1"))
+    given = {
+        "status": "feasible", "objective": "makespan", "schedule": schedule,
+        "lower_bound": None if bound is None else Bound(bound, "test"), "baseline": None,
+        "wall_s": 0.0, "seed": 0, "workers": 1,
+    }  # fmt: skip
+    return Result(problem, **(given | changes))
+
+
+def test_ratios_to_the_bound() -> None:
+    problem = chain(1, 2)  # every order takes 6
+    for bound, ratio in ((4, 1.5), (6, 1), (0, None), (None, None)):
+        result = result_of(problem, bound, status="optimal" if bound == 6 else "feasible")
+        rows = {row.name: row for row in compare(problem, result)}
+        assert rows["gpipe"].ratio_to_bound == rows["solver"].ratio_to_bound == ratio
+        assert rows["gpipe"].ratio_to_best == rows["solver"].ratio_to_best == 1
+    assert all(row.ratio_to_bound is None for row in compare(problem))
+
+
+def test_rows_keep_the_contract(cli: Run, save: Any) -> None:
+    outcome = cli("compare", save(vee(2, 4, cap=8)), "--workers", 1, "--seed", 3, "--json")
+    assert outcome.code == 0
+    assert [row["name"] for row in outcome.json] == [*BASELINES, "solver"]
+    for row in outcome.json:
+        assert row.keys() >= CONTRACT
+        known = [row[key] is not None for key in ("makespan", "span", "bubble", "peak_memory")]
+        assert len(set(known)) == 1
+        assert row["valid"] == (row["why_not"] is None)
+        assert (row["ratio_to_best"] is None) == (row["makespan"] is None)
+        assert row["placement"] is None
+    best = min(row["makespan"] for row in outcome.json if row["valid"])
+    assert outcome.json[-1]["makespan"] == best
+
+
+def test_the_objective_orders_the_rows(cli: Run, save: Any) -> None:
+    # F = B = W = 1 with delay 3: an idle start of device 1 counts for the makespan only
+    path = save(chain(2, 3, comm=3))
+    for objective in ("makespan", "span"):
+        outcome = cli("compare", path, "--objective", objective, "--workers", 1, "--json")
+        valid = [row for row in outcome.json if row["valid"]]
+        best = min(row[objective] for row in valid)
+        assert all(row["ratio_to_best"] == row[objective] / best for row in valid)
+        text = cli("compare", path, "--objective", objective, "--workers", 1).out
+        assert f"order and ratios by {objective}" in text
+        column = 1 + (objective == "span")
+        values = [int(line.split()[column]) for line in table_of(text) if line.split()[1].isdigit()]
+        assert values == sorted(values)
+
+
+# The text
+
+
+def table_of(text: str) -> list[str]:
+    """Lines of the table below its headings, up to the next section or blank line."""
+    lines = text.split("\n")
+    start = next(i for i, line in enumerate(lines) if line.startswith("schedule ")) + 1
+    return lines[start : next(i for i in range(start, len(lines)) if not lines[i].strip())]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_table_fits_the_terminal(
+    cli: Run, save: Any, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    stage = {"F": 123456, "B": 234567, "W": 111111}
+    outcome = cli("compare", save(chain(4, 8, cap=4, **stage)), "--time-limit", 1, "--json")
+    rows = {row["name"]: row for row in outcome.json}
+    text = cli("compare", save(chain(4, 8, cap=4, **stage)), "--time-limit", 1).out
+    assert max(map(len, text.splitlines())) <= width
+    assert all(line == line.rstrip() for line in text.splitlines())
+    # whatever the width: names, the objective, memory against the cap and both ratios stay
+    for name in ("gpipe", "1f1b", "zb-h1", "list-scheduling"):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{name} ")]
+        assert str(rows[name]["makespan"]) in line.split()
+        assert f"{100 * max(rows[name]['peak_memory']) / 4:.1f} %" in line
+    # GPipe holds all 8, cap 4; 1F1B holds 4
+    gpipe = next(i for i, line in enumerate(text.splitlines()) if line.startswith("gpipe "))
+    assert "over the cap:" in text.splitlines()[:gpipe]
+    assert "200.0 %" in text.splitlines()[gpipe]
+    assert text.index("\n1f1b ") < text.index("over the cap:")
+
+
+def test_baselines_that_do_not_apply_are_grouped_by_reason(cli: Run, save: Any) -> None:
+    text = cli("compare", save(vee(2, 4)), "--time-limit", 2).out
+    below = re.sub(r"\s+", " ", text.split("do not apply:")[1])
+    groups = re.findall(r"([\w, -]+): needs exactly one stage per device", below)
+    assert len(groups) == 1
+    names = {name.strip() for name in groups[0].split(",")}
+    homes = {b.name for b in BASELINES.values() if b.placement == "one stage per device"}
+    assert names == homes
+    for name in homes:
+        assert not re.search(rf"^{re.escape(name)} ", text, re.MULTILINE)
+
+
+def test_the_solvers_proof_stands_below(cli: Run, save: Any) -> None:
+    text = cli("compare", save(chain(1, 3))).out
+    assert "solver: proven optimal (bound 9, " in text
+    infeasible = cli("compare", save(chain(1, 1, cap=1, held=(2, 0))))
+    assert infeasible.code == 3
+    assert "solver: device 0 has a capacity of 1 but needs 2" in infeasible.out
+
+
+def test_without_capacities_there_is_no_cap(cli: Run, save: Any) -> None:
+    text = cli("compare", save(chain(2, 3))).out
+    assert "cap" not in text.split("\nschedule")[0]
+    assert "over the cap" not in text
+
+
+# Tables
+
+
+def test_columns_go_in_their_order_where_room_is_short() -> None:
+    columns = [Column("name", number=False), Column("aa", spare=1), Column("b\nbb", spare=2)]
+    lines = [("x", "1", "22"), ("yyyyy", "333", "4"), "a text"]
+    assert list(table_lines(columns, lines, 14)) == [
+        "             b", "name    aa  bb", "x        1  22", "yyyyy  333   4", "a text",
+    ]  # fmt: skip
+    assert list(table_lines(columns, lines, 13))[2] == "x       1 22"  # one space between
+    assert list(table_lines(columns, lines, 11)) == [
+        "name    aa", "x        1", "yyyyy  333", "a text",
+    ]  # fmt: skip
+    assert list(table_lines(columns, lines, 3)) == ["name", "x", "yyyyy", "a text"]  # stands out
+
+
+def test_the_last_column_can_be_wrapped() -> None:
+    columns = [Column("n", number=False), Column("text", number=False)]
+    lines = [("a", "one two three four five six")]
+    assert list(table_lines(columns, lines, 24, wrap_last=True)) == [
+        "n text", "a one two three four", "  five six",
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.lists(st.text("xyz", max_size=9), min_size=3, max_size=3), max_size=5),
+    st.integers(0, 40),
+)
+def test_no_text_is_ever_cut(lines: list[list[str]], width: int) -> None:
+    columns = [Column("a", number=False), Column("b"), Column("c", spare=1)]
+    shown = list(table_lines(columns, lines, width))
+    for line, printed in zip(lines, shown[1:], strict=True):
+        assert [text for text in line[:2] if text] == printed.split()[: sum(map(bool, line[:2]))]
+
+
+# Placements
+
+
+def test_placements_carry_their_names(cli: Run, save: Any) -> None:
+    options = ("--placements", "--layers", 2, "--time-limit", 2, "--workers", 1)
+    outcome = cli("compare", save(chain(2, 4, F=2, B=2, W=2, held=(2, 2))), *options, "--json")
+    assert outcome.code == 0
+    found = [row["placement"] for row in outcome.json if row["name"] == "solver"]
+    assert found == ["chain", "loop v=2", "vee", "bidirectional"]
+    assert all(row.keys() >= CONTRACT for row in outcome.json)
+    valid = [row for row in outcome.json if row["valid"]]
+    best = min(row["makespan"] for row in valid)
+    for row in valid:
+        assert row["ratio_to_best"] == row["makespan"] / best  # over all placements
+        assert row["ratio_to_bound"] >= 1
+    homes = {
+        "1f1b": {"chain"}, "zb-v": {"vee"}, "chimera": {"bidirectional"},
+        "list-scheduling": set(found),
+    }  # fmt: skip
+    for name, expected in homes.items():
+        assert {row["placement"] for row in valid if row["name"] == name} == expected
+    # F + B + W = 6 for 4 microbatches on each of 2 devices: no placement changes the load
+    for row in valid:
+        assert row["makespan"] >= 24
+
+
+def test_placements_in_text_state_their_basis(
+    cli: Run, save: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    path = save(chain(2, 4, F=2, B=2, W=2, held=(2, 2), cap=4))
+    text = cli(
+        "compare", path, "--placements", "--layers", 2, "--time-limit", 1, "--workers", 1
+    ).out
+    assert max(map(len, text.splitlines())) <= 80
+    flat = re.sub(r"\s+", " ", text)
+    assert "basis: same layers, devices, memory per device, link delays and microbatches" in flat
+    assert "as --layers states, every stage is made of 2 equal layers" in flat
+    for placement in ("chain", "loop v=2", "vee", "bidirectional"):
+        assert re.search(rf"^solver +{placement} ", text, re.MULTILINE)
+        assert f"solver ({placement}): " in flat
+    # every baseline stands in the table or is named with the reason of its own placement
+    for name in BASELINES:
+        assert re.search(rf"(^|[ ,]){re.escape(name)}[ ,:]", text, re.MULTILINE), name
+
+
+def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    path = save(chain(2, 1))  # one microbatch: no two directions
+    outcome = cli("compare", path, "--placements", "--layers", "3,2", "--time-limit", 2, "-o", out)
+    assert outcome.code == 0
+    assert {folder.name for folder in out.iterdir()} == {"chain", "loop-v2", "vee"}
+    for folder in out.iterdir():
+        problem, schedule = folder / "problem.json", folder / "schedule.json"
+        assert cli("check", problem, schedule).code == 0
+        assert json.loads((folder / "result.json").read_bytes())["schedule"] == str(schedule)
+    assert outcome.out.rstrip().endswith("gantt.png")
+
+
+def test_placements_start_from_a_chain(cli: Run, save: Any) -> None:
+    outcome = cli("compare", save(vee(2, 2)), "--placements", "--layers", 2)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "one stage per device" in outcome.err
+
+
+def test_no_stage_is_cut_that_may_not_divide(cli: Run, save: Any, tmp_path: Path) -> None:
+    """A head of 706 on one of two devices takes 32 x 706 in any placement: it has no half."""
+    head = chain(2, 32)
+    head.document["stages"][1].update({"F": 353, "B": 300, "W": 53})
+    path, out = save(head), tmp_path / "out"
+    for options, words in (
+        (["--placements"], ["--placements", "--layers N", "pipesat plan LAYERS --placement any"]),
+        (["--placements", "--layers", "4,1"], ["--layers", "stage 1", "got 1"]),
+        (["--placements", "--layers", "4,2,2"], ["--layers", "3 numbers, expected 2"]),
+        (["--placements", "--layers", "some"], ["--layers", "'some'"]),
+        (["--layers", "4"], ["--layers", "--placements"]),
+    ):
+        outcome = cli("compare", path, *options, "-o", out)
+        assert (outcome.code, outcome.out) == (2, "")
+        (line,) = outcome.err.splitlines()
+        assert [word for word in words if word not in line] == []
+        assert not out.exists() or not [*out.iterdir()]
+
+
+# baseline --list, and why a baseline does not apply
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_list_of_baselines(cli: Run, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    outcome = cli("baseline", "--list")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert max(map(len, outcome.out.splitlines())) <= width
+    flat = re.sub(r"\s+", " ", outcome.out)
+    for entry in BASELINES.values():
+        (line,) = re.findall(rf"^{re.escape(entry.name)} .*", outcome.out, re.MULTILINE)
+        words = line.split()
+        assert words[2:4] == ["yes" if flag else "no" for flag in (entry.splits, entry.pairs)]
+        assert entry.source.split()[0] in line
+        assert entry.source in flat
+    assert re.search(r"^1f1b +chain +no +no +Narayanan", outcome.out, re.MULTILINE)
+
+
+def test_why_a_baseline_does_not_apply_names_it_and_the_file(
+    cli: Run, save: Any, tmp_path: Path
+) -> None:
+    path = save(vee(2, 2))
+    outcome = cli("baseline", "1f1b", path, "-o", tmp_path / "s.json")
+    reason = "needs exactly one stage per device"
+    assert outcome == (2, "", f"pipesat: error: 1f1b does not apply to {path}: {reason}\n")

@@ -1,0 +1,350 @@
+"""check, baseline, export and show; usage; exit codes. Contract, section 6."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipesat.cli.baseline import PLACEMENT_OF
+from pipesat.core.problem import Problem
+from pipesat.export import EXPORTERS
+from pipesat.files.problem_file import parse_problem
+from pipesat.files.schedule_file import read_schedule
+from pipesat.heuristics import BASELINES
+from pipesat.placement.documents import PLACEMENTS, Costs, Setting
+from tests.conftest import Run
+from tests.support.problems import chain, vee
+
+Save = Callable[..., Path]
+Rows = list[list[list[Any]]]
+
+# 1F1B of two devices and two microbatches, F = B = W = 1, BW = 2, no delays; each F holds 1 until
+# its BW ends. By hand: (m + p - 1)(F + BW) = 3 * 3 = 9.
+PROBLEM = chain(2, 2, cap=2)
+
+
+def rows() -> Rows:
+    return [
+        [["0F0", 0, 1], ["0F1", 1, 2], ["0BW0", 4, 6], ["0BW1", 7, 9]],
+        [["1F0", 1, 2], ["1BW0", 2, 4], ["1F1", 4, 5], ["1BW1", 5, 7]],
+    ]
+
+
+def schedule_text(devices: Rows, problem: Problem = PROBLEM) -> dict[str, Any]:
+    return {
+        "format": "pipesat.schedule/1",
+        "problem_sha256": problem.sha256,
+        "devices": devices,
+    }
+
+
+# check
+
+
+def test_check_passes_a_valid_schedule(cli: Run, save: Save) -> None:
+    problem, schedule = save(PROBLEM), save(schedule_text(rows()), "s.json")
+    assert cli("check", problem, schedule) == (0, "valid: 8 ops, makespan 9, span 9\n", "")
+    outcome = cli("check", problem, schedule, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.json == {
+        "valid": True, "makespan": 9, "span": 9, "peak_memory": [2, 1], "violations": [],
+    }  # fmt: skip
+
+
+def drop_last(r: Rows) -> None:
+    del r[1][3]
+
+
+def replace_time(device: int, place: int, start: int, end: int) -> Callable[[Rows], None]:
+    def change(r: Rows) -> None:
+        r[device][place][1:] = [start, end]
+
+    return change
+
+
+def append(device: int, *entry: object) -> Callable[[Rows], None]:
+    return lambda r: r[device].append(list(entry))
+
+
+def move_to_other_device(r: Rows) -> None:
+    r[1].append(r[0].pop())
+
+
+def swap_entries(r: Rows) -> None:
+    r[0][0], r[0][1] = r[0][1], r[0][0]
+
+
+def several(r: Rows) -> None:
+    drop_last(r)  # missing
+    r[0][3][2] = 10  # length
+    append(0, "0X9", 10, 11)(r)  # text
+
+
+CHANGES = {
+    "missing": (drop_last, ["missing"]),
+    "doubled": (append(0, "0BW1", 9, 11), ["doubled"]),
+    "text": (append(0, "0I1", 9, 10), ["text"]),
+    "stage name": (append(0, "2F0", 9, 10), ["name"]),
+    "microbatch name": (append(0, "0F2", 9, 10), ["name"]),
+    "device": (move_to_other_device, ["device"]),
+    "device lists": (lambda r: r.append([]), ["device"]),
+    "time": (replace_time(0, 0, -1, 0), ["time"]),
+    "length": (replace_time(0, 3, 7, 10), ["length"]),
+    "kind": (append(0, "0B1", 9, 10), ["kind"]),
+    "pair": (append(0, "(0F0+0BW1)", 9, 12), ["doubled", "doubled", "kind"]),
+    "overlap": (replace_time(0, 1, 0, 1), ["overlap"]),
+    "order": (swap_entries, ["order"]),
+    "input": (replace_time(1, 0, 0, 1), ["input"]),
+    "several": (several, ["length", "missing", "text"]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_check_lists_every_violation(cli: Run, save: Save, name: str) -> None:
+    change, rules = CHANGES[name]
+    devices = rows()
+    change(devices)
+    problem, schedule = save(PROBLEM), save(schedule_text(devices), "s.json")
+    outcome = cli("check", problem, schedule)
+    *lines, total = outcome.out.splitlines()
+    assert outcome.code == 1
+    assert sorted(line.split(":")[0] for line in lines) == rules
+    assert total == f"not valid: {len(rules)} violation{'s' if len(rules) > 1 else ''}"
+    document = cli("check", problem, schedule, "--json")
+    assert document.code == 1
+    assert document.json["valid"] is False
+    assert [f"{v['rule']}: {v['message']}" for v in document.json["violations"]] == lines
+
+
+def test_check_reports_too_much_memory(cli: Run, save: Save) -> None:
+    small = chain(2, 2, cap=1)  # device 0 holds two microbatches from 1 to 6
+    outcome = cli("check", save(small), save(schedule_text(rows(), small), "s.json"))
+    assert outcome.code == 1
+    assert outcome.out.splitlines()[0] == (
+        "memory: device 0 holds up to 2 from 1 to 6, 1 over its capacity of 1"
+    )
+
+
+def test_violations_show_names_literally(cli: Run, save: Save) -> None:
+    document = dict(PROBLEM.document) | {"devices": [{"name": "[red]\x1b[31m:fire:\n"}, {}]}
+    devices = rows()
+    devices[0][3][0] = "0\x1b[31m\n"
+    problem = save(document)
+    digest = cli("baseline", "1f1b", problem, "-o", problem.parent / "b.json") and json.loads(
+        (problem.parent / "b.json").read_bytes()
+    )
+    outcome = cli("check", problem, save(digest | {"devices": devices}, "s.json"))
+    assert outcome.code == 1
+    assert len(outcome.out.splitlines()) == 1 + 2  # text, missing, the total
+    assert r"on [red]\x1b[31m:fire:\n" in outcome.out
+    assert outcome.out.replace("\n", "").isprintable()
+
+
+# baseline
+
+
+# two devices and enough microbatches for any published schedule, one problem per placement
+HOMES = {
+    name: parse_problem(place([Costs(2, 2, 2)] * 4, Setting(devices=2, microbatches=8), 2, "even"))
+    for name, place in PLACEMENTS.items()
+}
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_is_a_valid_schedule_file(
+    cli: Run, save: Save, tmp_path: Path, name: str
+) -> None:
+    problem = HOMES.get(PLACEMENT_OF[BASELINES[name].placement], PROBLEM)
+    saved, file = save(problem), tmp_path / "b.json"
+    outcome = cli("baseline", name, saved, "-o", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert cli("check", saved, file).code == 0
+    assert read_schedule(file, problem).source.startswith(name)
+
+
+def test_1f1b_by_hand(cli: Run, save: Save, tmp_path: Path) -> None:
+    cli("baseline", "1f1b", save(PROBLEM), "-o", tmp_path / "b.json")
+    assert json.loads((tmp_path / "b.json").read_bytes())["devices"] == rows()
+
+
+def test_a_baseline_that_needs_too_much_memory(cli: Run, save: Save, tmp_path: Path) -> None:
+    outcome = cli("baseline", "gpipe", save(chain(1, 3, cap=2)), "-o", tmp_path / "b.json")
+    assert outcome.code == 1  # three forwards hold 3
+    assert "memory: device 0 holds up to 3" in outcome.err
+    assert not (tmp_path / "b.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "expected"),
+    [
+        ("1f1b", vee(2, 2), "one stage per device"),
+        ("2f2b", PROBLEM, "expected one of .*zb-h1,.* 1f1b,"),
+    ],
+)
+def test_a_baseline_that_cannot_be_built(
+    cli: Run, save: Save, tmp_path: Path, name: str, problem: Problem, expected: str
+) -> None:
+    outcome = cli("baseline", name, save(problem), "-o", tmp_path / "b.json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert re.fullmatch(rf"pipesat: error: .*{expected}.*\n", outcome.err)
+    assert not (tmp_path / "b.json").exists()
+
+
+# export and show
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_every_format_is_named_in_the_help_and_written(
+    cli: Run, save: Save, tmp_path: Path, name: str
+) -> None:
+    assert re.search(rf"--to .*?\b{re.escape(name)}\b", cli("export", "--help").out, re.DOTALL)
+    schedule = save(schedule_text(rows()), "s.json")
+    layers = ["--layers", "1"] * (name == "megatron-layout")  # which has no use without
+    outcome = cli("export", save(PROBLEM), schedule, "--to", name, "-o", tmp_path / "x", *layers)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert (tmp_path / "x").stat().st_size > 0
+
+
+def test_export_of_a_trace(cli: Run, save: Save, tmp_path: Path) -> None:
+    schedule = save(schedule_text(rows()), "s.json")
+    outcome = cli("export", save(PROBLEM), schedule, "--to", "trace", "-o", tmp_path / "x.json")
+    assert (outcome.code, outcome.err) == (0, "")
+    events = json.loads((tmp_path / "x.json").read_bytes())["traceEvents"]
+    ops = {entry[0] for row in rows() for entry in row}
+    assert {event["name"] for event in events if event["ph"] == "X"} >= ops
+
+
+def test_export_to_an_unknown_format(cli: Run, save: Save, tmp_path: Path) -> None:
+    schedule = save(schedule_text(rows()), "s.json")
+    outcome = cli("export", save(PROBLEM), schedule, "--to", "pdf", "-o", tmp_path / "x")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert re.fullmatch(
+        r"pipesat: error: --to: got 'pdf', expected one of .*trace.*\n", outcome.err
+    )
+
+
+@pytest.mark.parametrize("command", ["export", "show"])
+def test_nothing_is_made_of_an_invalid_schedule(
+    cli: Run, save: Save, tmp_path: Path, command: str
+) -> None:
+    devices = rows()
+    drop_last(devices)
+    options = ["--to", "trace", "-o", tmp_path / "x"] if command == "export" else []
+    outcome = cli(command, save(PROBLEM), save(schedule_text(devices), "s.json"), *options)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "missing: 1BW1" in outcome.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_show_prints_grid_times_and_critical_path(cli: Run, save: Save) -> None:
+    schedule = save(schedule_text(rows()), "s.json")
+    outcome = cli("show", save(PROBLEM), schedule, "--critical-path")
+    assert (outcome.code, outcome.err) == (0, "")
+    # makespan 9, load 6 on each of 2 devices: 1 - 12/18; span 9: 1 - 6/9
+    assert "makespan 9 (bubble 33.33 %), span 9 (bubble 33.33 %)" in outcome.out
+    # device 0 is busy 6, waits 2 for 1BW0 and 1 for 1BW1 and ends last; device 1 starts at 1,
+    # never waits, ends at 7; columns: busy, warm-up, no input, no memory, unforced, cool-down, peak
+    assert re.search(r"device 0 +6 +0 +3 +0 +0 +0 +2 *$", outcome.out, re.MULTILINE)
+    assert re.search(r"device 1 +6 +1 +0 +0 +0 +2 +1 *$", outcome.out, re.MULTILINE)
+    path = outcome.out.split("critical path:")[1]
+    # backward from the last end, 0BW1: its input 1BW1, then device 1 without a gap, then 0F0
+    chain_of_ops = ["0F0", "1F0", "1BW0", "1F1", "1BW1", "0BW1"]
+    assert re.findall(r"\d+(?:F|BW)\d+", path) == chain_of_ops
+
+
+def test_show_shows_names_literally(cli: Run, save: Save, tmp_path: Path) -> None:
+    names = [{"name": "[red]\x1b[31m"}, {"name": ":fire:\n"}]
+    problem = save(dict(PROBLEM.document) | {"devices": names})
+    cli("baseline", "1f1b", problem, "-o", tmp_path / "s.json")
+    out = cli("show", problem, tmp_path / "s.json", "--critical-path").out
+    assert out.replace("\n", "").isprintable()
+    assert r"[red]\x1b[31m" in out
+    assert r":fire:\n" in out
+
+
+# Usage and the process
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["solve"],
+        ["solve", "p.json", "--frobnicate"],
+        ["solve", "p.json", "--time-limit", "0"],
+        ["solve", "p.json", "--time-limit", "-1"],
+        ["solve", "p.json", "--time-limit", "nan"],
+        ["solve", "p.json", "--time-limit", "inf"],
+        ["solve", "p.json", "--time-limit", "soon"],
+        ["solve", "p.json", "--workers", "0"],
+        ["solve", "p.json", "--seed", "-1"],
+        ["solve", "p.json", "--seed", "1.5"],
+        ["solve", "p.json", "--objective", "bubble"],
+        ["solve", "p.json", "-o"],
+        ["compare"],
+        ["check", "p.json"],
+        ["check", "p.json", "s.json", "more.json"],
+        ["baseline", "1f1b", "p.json"],
+        ["export", "p.json", "s.json", "--to", "trace"],
+        ["export", "p.json", "s.json", "-o", "x"],
+        ["show", "p.json"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(cli: Run, arguments: list[str]) -> None:
+    outcome = cli(*arguments)
+    assert outcome.code == 2
+    assert re.search("Usage: |─ Error ─|^pipesat: error: --time-limit: ", outcome.err + outcome.out)
+
+
+def test_help_and_version(cli: Run) -> None:
+    commands = ["solve", "compare", "baseline", "check", "export", "show"]
+    overview = cli("--help")
+    assert overview.code == 0
+    assert all(f" {command} " in overview.out for command in commands)
+    for command in commands:
+        assert cli(command, "--help").code == 0
+    assert re.fullmatch(r"pipesat \d+\.\d+\.\d+\S*\n", cli("--version").out)
+
+
+def run_process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipesat", *map(str, arguments)],
+        text=True, check=False, timeout=60, **{"stderr": subprocess.PIPE} | options,
+    )  # fmt: skip
+
+
+def test_stdout_on_a_full_disk(save: Save) -> None:
+    problem, schedule = save(PROBLEM), save(schedule_text(rows()), "s.json")
+    with Path("/dev/full").open("w") as full:
+        done = run_process("check", problem, schedule, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "pipesat: error: standard output: cannot write: No space left on device\n"
+    )
+
+
+def test_a_reader_that_has_left_is_no_traceback(save: Save) -> None:
+    problem, schedule = save(PROBLEM), save(schedule_text(rows()), "s.json")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = run_process("check", problem, schedule, "--json", stdout=writer)
+    os.close(writer)
+    assert done.stderr == ""
+
+
+def test_names_that_stdout_cannot_encode(save: Save) -> None:
+    problem = chain(1, 1, cap=1)
+    document = dict(problem.document) | {"name": "東京", "devices": [{"name": "Gerät"}]}
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = run_process("solve", save(document), stdout=subprocess.PIPE, env=environment)
+    assert done.returncode == 0
+    assert r"on Ger\xe4t (unlimited)" in done.stdout

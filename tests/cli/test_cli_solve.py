@@ -1,0 +1,364 @@
+"""solve and compare: results, infeasibility, signals. Contract, sections 5 and 6."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pipesat.cli.interrupts import Interrupts
+from pipesat.cli.progress import Progress
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.core.result import Improvement, Result
+from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.schedule_file import read_schedule
+from pipesat.heuristics import BASELINES
+from tests.conftest import Outcome, Run
+from tests.support.paths import ROOT
+from tests.support.problems import chain, vee
+
+Save = Callable[..., Path]
+
+KEYS = {
+    "status", "objective", "value", "makespan", "span", "lower_bound", "lower_bound_source", "gap",
+    "bubble", "peak_memory", "baseline", "schedule", "wall_s", "seed", "workers", "versions",
+}  # fmt: skip
+FILES = {
+    "schedule.json", "result.json", "problem.json", "gantt.png", "trace.json", "solver.log",
+    "schedule.csv", "schedule.hazards.txt",
+}  # fmt: skip
+
+# Two devices, one microbatch, delay 1: 0F 0-1, 1F 2-3, 1B 3-4, 0B 5-6, 0W 6-7 is a chain of
+# dependent ops, so nothing is shorter than 7. Compute time is 2 x 3 = 6.
+RETURN_TRIP = chain(2, 1, comm=1)
+
+
+# The result object
+
+
+def test_the_result_object(cli: Run, save: Save) -> None:
+    outcome = cli("solve", save(RETURN_TRIP), "--json", "--seed", 5, "--workers", 1)
+    assert outcome.code == 0
+    result = outcome.json
+    assert result.keys() >= KEYS
+    assert result["status"] == "optimal"
+    assert result["objective"] == "makespan"
+    assert [result[key] for key in ("value", "makespan", "span", "lower_bound")] == [7, 7, 7, 7]
+    assert result["gap"] == 0
+    assert result["bubble"]["makespan"] == pytest.approx(1 - 6 / (2 * 7))
+    assert result["bubble"]["span"] == pytest.approx(1 - 3 / 7)
+    assert result["peak_memory"] == [1, 1]  # one microbatch holds 1 from F to W
+    assert result["baseline"]["name"] in BASELINES
+    assert result["baseline"]["value"] == 7
+    assert result["schedule"] is None  # no folder was asked for
+    assert (result["seed"], result["workers"]) == (5, 1)
+    assert isinstance(result["lower_bound_source"], str)
+    assert 0 < result["wall_s"] < 60
+    assert {"pipesat", "ortools", "python"} <= result["versions"].keys()
+
+
+def test_the_objective_can_be_the_span(cli: Run, save: Save) -> None:
+    # 0F 0-1, 1F 1-2, 1B 2-3, 1W 3-13: nothing ends before 13, but device 1 may start at 1 and
+    # its load is 12, device 0 is done after 1 + (1 + 1) + 1 + 1 = 5
+    document = dict(chain(2, 1).document)
+    document["stages"] = [document["stages"][0], document["stages"][1] | {"W": 10}]
+    by_makespan = cli("solve", save(document), "--json").json
+    by_span = cli("solve", save(document), "--json", "--objective", "span").json
+    assert [by_makespan[key] for key in ("value", "makespan", "span")] == [13, 13, 12]
+    assert by_span["objective"] == "span"
+    assert [by_span[key] for key in ("value", "span", "lower_bound")] == [12, 12, 12]
+
+
+def test_a_gap_is_a_fraction_of_the_value(cli: Run, save: Save) -> None:
+    # One device, F = 2, BW = 4, a pair of both takes 4: F, pair, BW is the best with 2 + 4 + 4.
+    # No bound knows more than the backwards' 4 + 4, and models have no pairs: nothing proves 10.
+    document = dict(chain(1, 2, F=2, B=2, W=2, backward="fused").document)
+    problem = save(document | {"overlap": {"FB": [1, 2]}})
+    result = cli("solve", problem, "--json", "--time-limit", "0.2", "--workers", 1).json
+    assert result["status"] == "feasible"
+    assert result["lower_bound"] == 8
+    assert 0 < result["lower_bound"] < result["value"]
+    assert result["gap"] == pytest.approx(1 - result["lower_bound"] / result["value"])
+
+
+def test_what_is_unknown_is_null() -> None:
+    result = Result(RETURN_TRIP, "unknown", "makespan", None, None, None, 1.0, 0, 1).document()
+    known = {"status", "objective", "bubble", "wall_s", "seed", "workers", "versions"}
+    assert result["bubble"] == {"makespan": None, "span": None}
+    assert {key: result[key] for key in KEYS - known} == dict.fromkeys(KEYS - known)
+
+
+def test_the_summary_names_status_value_bound_and_gap(cli: Run, save: Save) -> None:
+    outcome = cli("solve", save(RETURN_TRIP))
+    words = {
+        line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in outcome.out.split("\n")[:-1]
+    }
+    assert words["status"] == "optimal"
+    assert words["makespan"] == "7"
+    assert words["lower bound"].startswith("7 ")
+    assert words["gap"] == "0 %"
+    assert words["bubble of makespan"] == "57.14 %"  # 1 - 6/14
+    assert outcome.code == 0
+
+
+def test_progress_is_on_stderr(cli: Run, save: Save) -> None:
+    lines = cli("solve", save(RETURN_TRIP), "--json").err.splitlines()
+    assert lines[0] == "pipesat: solving"
+    assert re.fullmatch(r" *[\d.]+ s  best 7  bound 7  gap 0 %  \S+", lines[-1])
+
+
+# The folder
+
+
+def test_the_folder_has_everything(cli: Run, save: Save, tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "out"
+    problem_file = save(RETURN_TRIP)
+    outcome = cli("solve", problem_file, "-o", folder, "--json")
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert json.loads((folder / "result.json").read_bytes()) == outcome.json
+    assert outcome.json["schedule"] == str(folder / "schedule.json")
+    copy = read_problem(folder / "problem.json")
+    assert copy.sha256 == RETURN_TRIP.sha256
+    schedule = read_schedule(folder / "schedule.json", RETURN_TRIP)
+    assert check(RETURN_TRIP, schedule) == []
+    assert schedule.makespan == 7
+    assert (folder / "gantt.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    trace = json.loads((folder / "trace.json").read_bytes())
+    names = [event.get("name") for event in trace["traceEvents"]]
+    assert {str(timed.item) for _, timed in schedule} <= set(names)
+    assert "best 7  bound 7" in (folder / "solver.log").read_text()
+    assert cli("check", problem_file, folder / "schedule.json").code == 0
+
+
+def test_solving_again_replaces_the_folders_files(cli: Run, save: Save, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    cli("solve", save(RETURN_TRIP), "-o", tmp_path / "out")
+    again = cli("solve", save(chain(1, 2)), "-o", tmp_path / "out", "--json").json
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES | {"notes.txt"}
+    assert json.loads((tmp_path / "out" / "result.json").read_bytes()) == again
+    assert again["value"] == 6  # two microbatches of 1 + 1 + 1 on one device
+
+
+def test_a_folder_whose_name_is_no_text(cli: Run, save: Save, tmp_path: Path) -> None:
+    folder = tmp_path / "out\udcff"  # how Python shows the byte 0xff
+    outcome = cli("solve", save(RETURN_TRIP), "-o", folder, "--json")
+    assert outcome.code == 0
+    assert outcome.json["schedule"] == str(folder / "schedule.json")
+    assert (folder / "result.json").exists()
+
+
+# Infeasible
+
+
+def two_chunks(cap: int | None) -> Problem:
+    return vee(2, 1, cap=cap, held_after_F=2)
+
+
+def tight(cap: int | None) -> Problem:
+    return chain(2, 3, cap=cap, held=(5, 1))
+
+
+def growing(cap: int | None) -> Problem:
+    return chain(2, 3, cap=cap, held=(2, 5), backward="split")
+
+
+def with_static(cap: int | None) -> Problem:
+    document = dict(tight(None).document)
+    document["devices"] = [{}, {"name": "[red]gpu\x1b[31m 1", "memory": cap, "static": 3}]
+    return parse_problem(document)
+
+
+@pytest.mark.parametrize(
+    ("problem", "need", "names"),
+    [
+        (tight, 5, ["device 0", "device 1"]),  # an F takes 5, and needs nothing else
+        (growing, 5, ["device 0", "device 1"]),  # B takes the 3 that are more than F's 2
+        (two_chunks, 4, ["device 0", "device 1"]),  # a microbatch visits both chunks: 2 + 2
+        (with_static, 8, [r"[red]gpu\x1b[31m 1"]),  # 3 + 5
+    ],
+)
+def test_infeasible_says_what_would_work(
+    cli: Run, save: Save, problem: Callable[[int], Problem], need: int, names: list[str]
+) -> None:
+    outcome = cli("solve", save(problem(need - 1)), "--json")
+    assert outcome.code == 3
+    assert outcome.json["status"] == "infeasible"
+    assert [outcome.json[key] for key in ("value", "makespan", "span", "lower_bound")] == [None] * 4
+    (message,) = [line for line in outcome.err.splitlines() if "infeasible" in line]
+    for name in names:
+        assert f"{name} has a capacity of {need - 1} but needs {need} " in message
+    assert message.count("the smallest capacity that works is") == len(names)
+    assert set(re.findall(r"the smallest capacity that works is (\d+)", message)) == {str(need)}
+    works = cli("solve", save(problem(need)), "--json")
+    assert works.code == 0
+    assert works.json["status"] == "optimal"
+    assert works.json["peak_memory"][-1] == need
+
+
+def test_an_infeasible_folder_has_no_schedule(cli: Run, save: Save, tmp_path: Path) -> None:
+    cli("solve", save(tight(5)), "-o", tmp_path / "out")
+    outcome = cli("solve", save(tight(4)), "-o", tmp_path / "out", "--json")
+    assert outcome.code == 3
+    assert outcome.json["schedule"] is None
+    left = {path.name for path in (tmp_path / "out").iterdir()}  # nothing of the earlier solve
+    assert left == {"result.json", "problem.json", "solver.log"}
+    assert "needs 5" in (tmp_path / "out" / "solver.log").read_text()
+
+
+def test_comparing_an_infeasible_problem(cli: Run, save: Save) -> None:
+    outcome = cli("compare", save(tight(4)), "--json")
+    assert outcome.code == 3
+    assert not any(row["valid"] for row in outcome.json)
+    assert "needs 5" in outcome.json[-1]["why_not"]
+
+
+# Compare
+
+
+def rows_by_name(outcome: Any) -> dict[str, dict[str, Any]]:
+    assert all(
+        row.keys() >= {"name", "makespan", "span", "bubble", "peak_memory", "valid", "why_not"}
+        for row in outcome.json
+    )
+    return {row["name"]: row for row in outcome.json}
+
+
+def test_compare_shows_every_baseline_beside_the_solver(cli: Run, save: Save) -> None:
+    # one device is never idle: 3 microbatches take 9, whatever the order
+    outcome = cli("compare", save(chain(1, 3, cap=2)), "--json")
+    rows = rows_by_name(outcome)
+    assert outcome.code == 0
+    assert rows.keys() == {*BASELINES, "solver"}
+    assert rows["solver"] == {
+        "name": "solver", "makespan": 9, "span": 9, "bubble": {"makespan": 0, "span": 0},
+        "peak_memory": rows["solver"]["peak_memory"], "valid": True, "why_not": None,
+        "ratio_to_best": 1, "ratio_to_bound": 1, "placement": None,
+    }  # fmt: skip
+    assert rows["solver"]["peak_memory"][0] <= 2
+    # GPipe runs all forwards first and holds 3; 1F1B holds 1 on the last device
+    assert (rows["gpipe"]["valid"], rows["gpipe"]["peak_memory"]) == (False, [3])
+    assert "over its capacity of 2" in rows["gpipe"]["why_not"]
+    assert (rows["1f1b"]["valid"], rows["1f1b"]["peak_memory"]) == (True, [1])
+
+
+def test_compare_says_why_a_baseline_does_not_apply(cli: Run, save: Save) -> None:
+    rows = rows_by_name(cli("compare", save(vee(2, 2)), "--json"))
+    for name in ("gpipe", "1f1b", "zb-h1"):  # defined for one stage per device
+        figures = [rows[name][key] for key in ("makespan", "span", "bubble", "peak_memory")]
+        assert figures == [None] * 4
+        assert rows[name]["valid"] is False
+        assert "one stage per device" in rows[name]["why_not"]
+
+
+def test_compare_prints_a_table(cli: Run, save: Save) -> None:
+    outcome = cli("compare", save(chain(1, 3, cap=2)))
+    for name in ("gpipe", "1f1b", "zb-h1", "list-scheduling", "solver"):
+        assert re.search(rf"^ *{re.escape(name)} +9 +9 +0 % +0 % +\d", outcome.out, re.MULTILINE)
+    assert "proven optimal" in outcome.out
+    assert "pipesat: solving" in outcome.err
+
+
+# Names that look like markup, colours or emoji
+
+
+def test_names_are_shown_literally(cli: Run, save: Save) -> None:
+    document = dict(chain(1, 3, cap=2).document)
+    document["name"] = "[red]name\x1b[31m :fire:\x9b"
+    document["devices"] = [{"name": "[bold]d0\n\x07\u2028", "memory": 2}]
+    outcomes = [cli(command, save(document)) for command in ("solve", "compare")]
+    for outcome in outcomes:
+        assert outcome.code == 0
+        shown = (outcome.out + outcome.err).replace("\n", "")
+        assert shown.isprintable()
+        assert "[bold]d0" in shown
+    assert r"[red]name\x1b[31m :fire:\x9b" in outcomes[1].out
+
+
+def test_the_line_on_a_terminal() -> None:
+    screen = io.StringIO()
+    with Progress(Console(file=screen, force_terminal=True, width=100)) as progress:
+        progress(Improvement(2.0, 8, 6, "load of [red]\x1b[31m:fire:"))
+        progress.live.refresh()
+    assert r"best 8  bound 6  gap 25.00 %  load of [red]\x1b[31m:fire:" in screen.getvalue()
+    assert len(progress.lines) == 1
+
+
+# Signals
+
+LONG = ROOT / "experiments/bench/problems/lowcap-6.2B-p8-m32-cap0.5.json"  # not proven in minutes
+SIGNALS = [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 3.0)]  # at once, in the exact search
+
+
+def signalled(number: signal.Signals, pause: float, *arguments: object) -> Outcome:
+    """Run a command in a process; send it a signal some seconds after its first schedule."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipesat", *map(str, arguments), "--json", "--time-limit", "60"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if re.search(r"best \d", line):
+                break
+        time.sleep(pause)
+        process.send_signal(number)
+        asked = time.monotonic()
+        out, err = process.communicate(timeout=30)
+    assert time.monotonic() - asked < 15
+    assert "Traceback" not in err
+    return Outcome(process.returncode, out, err)
+
+
+@pytest.mark.parametrize(("number", "code", "pause"), SIGNALS)
+def test_a_signal_ends_a_solve_with_the_best_schedule_so_far(
+    tmp_path: Path, number: signal.Signals, code: int, pause: float
+) -> None:
+    folder = tmp_path / "out"
+    outcome = signalled(number, pause, "solve", LONG, "-o", folder, "--workers", 1)
+    assert outcome.code == code
+    assert outcome.json == json.loads((folder / "result.json").read_bytes())
+    assert outcome.json["status"] == "feasible"
+    assert {path.name for path in folder.iterdir()} == FILES
+    problem = read_problem(LONG)
+    schedule = read_schedule(folder / "schedule.json", problem)
+    assert check(problem, schedule) == []
+    assert schedule.makespan == outcome.json["value"]
+
+
+def test_a_signal_ends_a_comparison_with_its_rows() -> None:
+    outcome = signalled(signal.SIGINT, 0, "compare", LONG)
+    assert outcome.code == 130
+    assert rows_by_name(outcome)["solver"]["valid"]
+
+
+@pytest.mark.parametrize(("number", "code", "pause"), SIGNALS)
+def test_the_first_signal_asks_and_the_second_kills(
+    number: signal.Signals, code: int, pause: float
+) -> None:
+    before = signal.getsignal(number)
+    with Interrupts() as interrupts:
+        assert (interrupts.stop.is_set(), interrupts.exit_code) == (False, 0)
+        signal.raise_signal(number)
+        assert interrupts.stop.is_set()
+        assert signal.getsignal(number) == signal.SIG_DFL
+    assert interrupts.exit_code == code
+    assert signal.getsignal(number) == before
+
+
+def test_compare_writes_the_same_folder_as_solve(cli: Run, save: Save, tmp_path: Path) -> None:
+    outcome = cli("compare", save(RETURN_TRIP), "-o", tmp_path / "out")
+    assert outcome.code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
+    assert outcome.out.rstrip().endswith("gantt.png")

@@ -1,0 +1,106 @@
+"""Metrics against figures derived by hand, and the parts of a device's time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+
+from pipesat.core.critical_path import critical_path
+from pipesat.core.memory import memory_profiles, peak_memory
+from pipesat.core.metrics import DeviceTime, measure
+from pipesat.core.ops import parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.list_scheduling import list_schedules
+from tests.support.problems import chain, problems
+
+
+def order_of(*rows: str):
+    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
+
+
+def test_bubbles_of_1f1b_on_a_uniform_chain() -> None:
+    # makespan and span (m + p - 1)(F + BW) = 11 * 3, load m (F + BW) = 8 * 3 on every device:
+    # both bubbles are (p - 1) / (m + p - 1) = 3 / 11
+    metrics = measure(chain(4, 8), BASELINES["1f1b"](chain(4, 8)))
+    assert metrics.makespan == metrics.span == 33
+    assert metrics.bubble_of_makespan is not None
+    assert metrics.bubble_of_span is not None
+    assert abs(metrics.bubble_of_makespan - 3 / 11) < 1e-12
+    assert abs(metrics.bubble_of_span - 3 / 11) < 1e-12
+
+
+def test_a_problem_without_time_has_no_bubble() -> None:
+    problem = chain(1, 1, F=0, B=0, W=0)
+    metrics = measure(problem, time_order(problem, order_of("0F0 0B0 0W0")))
+    assert metrics.makespan == 0
+    assert metrics.bubble_of_makespan is None
+    assert metrics.bubble_of_span is None
+
+
+def test_idle_time_by_cause() -> None:
+    # F B W 1 long, delay 2, one activation fits on device 0. Device 0: 0F0 0-1; 1F0 3-4, 1B0 4-5,
+    # 0B0 7-8, 0W0 8-9, 0F1 9-10: idle 1-7 although 0F1 is ready from 0 on: memory. Then 1F1 at 12,
+    # 1B1 13-14, 0B1 16-17: idle 10-16 with no forward left: input. 0W1 17-18.
+    # Device 1: warm-up 0-3; 1W0 5-6; idle 6-12 for its input; 1W1 14-15; cool-down 15-18.
+    problem = chain(2, 2, comm=2, cap=1)
+    order = order_of("0F0 0B0 0W0 0F1 0B1 0W1", "1F0 1B0 1W0 1F1 1B1 1W1")
+    first, second = measure(problem, time_order(problem, order)).devices
+    assert first == DeviceTime(busy=6, warm_up=0, input=6, memory=6, unforced=0, cool_down=0)
+    assert second == DeviceTime(busy=6, warm_up=3, input=6, memory=0, unforced=0, cool_down=3)
+
+
+def test_idle_time_that_nothing_forces() -> None:
+    # timed for the span nothing starts later than it must; shift the last op by hand instead
+    from pipesat.core.schedule import Schedule, Timed
+
+    problem = chain(1, 1)
+    rows = tuple(Timed(parse_item(t), a, a + 1) for t, a in (("0F0", 0), ("0B0", 1), ("0W0", 5)))
+    (device,) = measure(problem, Schedule((rows,))).devices
+    assert device == DeviceTime(busy=3, warm_up=0, input=0, memory=0, unforced=3, cool_down=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_the_parts_of_a_device_s_time_add_up_to_the_makespan(problem: Problem) -> None:
+    for schedule in list(list_schedules(problem))[::7]:
+        metrics = measure(problem, schedule)
+        for t in metrics.devices:
+            parts = (t.busy, t.warm_up, t.input, t.memory, t.unforced, t.cool_down)
+            assert min(parts) >= 0
+            assert sum(parts) == metrics.makespan
+            assert t.unforced == 0  # earliest timing
+
+
+def test_memory_over_time() -> None:
+    # held_after_F 5, held_after_B 8: 5 from F's start, 8 from B's start, until W's end
+    problem = chain(1, 2, held=(5, 8))
+    schedule = time_order(problem, order_of("0F0 0F1 0B0 0W0 0B1 0W1"))
+    (profile,) = memory_profiles(problem, schedule)
+    # 0F0 0-1: 5; 0F1 1-2: 10; 0B0 2-3 and 0W0 3-4: 13; 0B1 4-5, 0W1 5-6: 8; then 0
+    assert list(zip(profile.times.tolist(), profile.held.tolist(), strict=True)) == [
+        (0, 5), (1, 10), (2, 13), (3, 13), (4, 8), (5, 8), (6, 0),
+    ]  # fmt: skip
+    assert peak_memory(problem, schedule) == [13]
+
+
+def test_1f1b_holds_p_minus_d_activations_and_gpipe_m() -> None:
+    problem = chain(4, 8)
+    assert peak_memory(problem, BASELINES["1f1b"](problem)) == [4, 3, 2, 1]
+    assert peak_memory(problem, BASELINES["gpipe"](problem)) == [8] * 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_the_critical_path_explains_the_makespan(problem: Problem) -> None:
+    schedule = next(iter(list_schedules(problem)))
+    path = critical_path(problem, schedule)
+    assert path[-1].timed.end == schedule.makespan
+    assert path[0].timed.start == 0
+    for before, after in pairwise(path):
+        assert after.timed.start >= before.timed.end
+        if after.through == "device":
+            assert before.device == after.device
+            assert after.timed.start == before.timed.end

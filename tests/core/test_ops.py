@@ -1,0 +1,75 @@
+"""The text form of ops and pairs: contract, section 1."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipesat.core.ops import Op, Pair, members, parse_item
+
+numbers = st.integers(0, 999_999_999)  # more than the 4 million ops that a problem may have
+ops = st.builds(Op, numbers, st.sampled_from(["F", "B", "W", "BW"]), numbers)
+pairs = st.builds(
+    Pair,
+    st.builds(Op, numbers, st.just("F"), numbers),
+    st.builds(Op, numbers, st.just("BW"), numbers),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        ("0F3", Op(0, "F", 3)),
+        ("7B0", Op(7, "B", 0)),
+        ("7W0", Op(7, "W", 0)),
+        ("2BW5", Op(2, "BW", 5)),
+        ("16383F1000000", Op(16383, "F", 1_000_000)),
+        ("(0F2+7BW0)", Pair(Op(0, "F", 2), Op(7, "BW", 0))),
+    ],
+)
+def test_texts_of_the_contract(text: str, item: Op | Pair) -> None:
+    assert parse_item(text) == item
+    assert str(item) == repr(item) == text
+
+
+@given(ops | pairs)
+def test_text_and_parse_are_inverse(item: Op | Pair) -> None:
+    assert parse_item(str(item)) == item
+
+
+@given(st.text("01٣²FBWI+-() \n", max_size=12))
+def test_an_item_has_only_one_text(text: str) -> None:
+    try:
+        item = parse_item(text)
+    except ValueError:
+        return
+    assert str(item) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "F", "0F", "F0", "0", "00", "0F0F", "0F0 1F0",  # incomplete, too much
+        "00F0", "01F0", "0F00", "0F01",  # leading zeros
+        "+0F0", "-0F0", "-1F0", "0F-1", "0F+1", "0_0F0", "0F1_0",  # signs, Python's underscores
+        "٣F0", "0F٣", "１F0", "²F0", "0F₀",  # digits that are not ASCII
+        "0F0\n", "\n0F0", "0F0 ", " 0F0", "0 F0", "0F 0", "0F0\0", "0F0x", "0F0,",  # junk
+        "0f0", "0b0", "0bw0", "0Bw0", "0WB0", "0X0", "0FB0", "0FF0", "0BB0",  # no such kind
+        "0I0", "0FULL_BACKWARD0",  # torch's names
+        "0.0F0", "1e1F0", "0x1F0", "0F1.",  # other ways to write numbers
+        "1" * 5000 + "F0", "0F" + "1" * 5000,  # more digits than int() takes
+        "(7BW0+0F2)", "(0F2+7B0)", "(0F2+7W0)", "(0F2+7F0)", "(0BW2+7BW0)",  # not an F and a BW
+        "0F2+7BW0", "(0F2+7BW0", "0F2+7BW0)", "((0F2+7BW0))", "(0F2)", "(0F2+7BW0+1F0)",
+        "(0F2 + 7BW0)", "(0F2+7BW0)\n", "(0F02+7BW0)", "(0F2-7BW0)", "()", "(+)",
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an op"):
+        parse_item(text)
+
+
+def test_a_pair_consists_of_its_forward_and_backward() -> None:
+    forward, backward = Op(0, "F", 2), Op(7, "BW", 0)
+    assert members(Pair(forward, backward)) == (forward, backward)
+    assert members(forward) == (forward,)

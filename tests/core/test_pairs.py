@@ -1,0 +1,377 @@
+"""Overlapped pairs through everything that handles schedules. Contract, section 2, `overlap`."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesat.core.checker import check
+from pipesat.core.critical_path import critical_path
+from pipesat.core.errors import BadInput, Deadlock
+from pipesat.core.memory import memory_profiles, peak_memory
+from pipesat.core.metrics import bubbles, measure
+from pipesat.core.ops import Item, Op, Pair, members, parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import time_order
+from pipesat.export import EXPORTERS, export_trace
+from pipesat.export.step_check import step_faults
+from pipesat.export.steps import steps_of
+from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.hazards import hazards_text
+from pipesat.export.torch.lint import lint
+from pipesat.export.torch.read import read_torch_csv, rows_of_csv
+from pipesat.export.torch.write import torch_csv
+from pipesat.export.trace import ops_in_trace
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.files.schedule_file import read_schedule, write_schedule
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.picture.boxes import boxes_of
+from pipesat.picture.grid import text_grid
+from tests.conftest import Run
+from tests.support.problems import chain, document, problems
+
+
+def order_of(*rows: str) -> Order:
+    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
+
+
+def with_overlap(problem: Problem, num: int, den: int) -> Problem:
+    return parse_problem(document(problem, overlap={"FB": [num, den]}))
+
+
+# One device, F = 4, BW = 6; the pair lasts max(4, 6, ceil(10 * 3 / 4)) = 8: 0-4, 4-12, 12-18.
+ALONE = with_overlap(chain(1, 2, F=4, B=3, W=3, held=(5, 2)), 3, 4)
+ALONE_ORDER = order_of("0F0 (0F1+0BW0) 0BW1")
+ALONE_TIMED = time_order(ALONE, ALONE_ORDER)
+
+
+def crossing() -> tuple[Problem, Schedule]:
+    """A pair that waits for both members of one pair, over links of different delays.
+
+    Route 0 goes 0 -> 1, route 1 goes 2 -> 3, back over the same devices; stage 4 is a route of its
+    own on device 1. F 1, BW 2, pairs 3; stage 4: F 4, BW 4. Device 1 runs 2F0 0-1, 4F0 1-5, 4BW0
+    5-9; device 0 runs 3F0 1-2 and its pair 2-5. The activation arrives at 5 + 10, the gradient at
+    5 + 3: device 1's pair runs 15-18, 1BW0 18-20, 0BW0 20-22.
+    """
+    one = {"F": 1, "B": 1, "W": 1}
+    problem = parse_problem(
+        {
+            "format": FORMAT,
+            "devices": [{}, {}],
+            "stages": [{"device": d} | one for d in (0, 1, 1, 0)]
+            + [{"device": 1, "F": 4, "B": 2, "W": 2}],
+            "routes": [{"stages": stages, "microbatches": 1} for stages in ([0, 1], [2, 3], [4])],
+            "comm": {"edges": [{"src": 0, "dst": 1, "F": 10}, {"src": 2, "dst": 3, "B": 3}]},
+            "overlap": {"FB": [1, 1]},
+        }
+    )
+    order = order_of("3F0 (0F0+3BW0) 0BW0", "2F0 4F0 4BW0 (1F0+2BW0) 1BW0")
+    return problem, time_order(problem, order)
+
+
+@st.composite
+def paired_schedules(draw: st.DrawFn) -> tuple[Problem, Schedule]:
+    """Random problems with `overlap`, and list schedules of them with neighbours made pairs."""
+    problem = draw(problems(max_devices=3, max_stages=5, max_microbatches=4))
+    problem = with_overlap(problem, draw(st.integers(1, 5)), draw(st.integers(1, 5)))
+    rows = [list(row) for row in draw(st.sampled_from(list(list_schedules(problem)))).order]
+    for device, row in enumerate(rows):
+        index = 0
+        while index + 1 < len(row):
+            pair = pair_of(row[index], row[index + 1])
+            if pair is not None and draw(st.booleans()):
+                tried = [*row[:index], pair, *row[index + 2 :]]
+                if runs(problem, [*rows[:device], tried, *rows[device + 1 :]]):
+                    row[:] = tried
+            index += 1
+    return problem, time_order(problem, tuple(map(tuple, rows)))
+
+
+def pair_of(a: Item, b: Item) -> Pair | None:
+    forward, backward = sorted((a, b), key=lambda item: isinstance(item, Op) and item.kind != "F")
+    if not (isinstance(forward, Op) and isinstance(backward, Op)):
+        return None
+    fits = (forward.kind, backward.kind) == ("F", "BW") and forward[::2] != backward[::2]
+    return Pair(forward, backward) if fits else None
+
+
+def runs(problem: Problem, rows: list[list[Item]]) -> bool:
+    try:
+        time_order(problem, tuple(map(tuple, rows)))
+    except Deadlock:
+        return False
+    return True
+
+
+def pairs_in(schedule: Schedule) -> int:
+    return sum(isinstance(item, Pair) for row in schedule.order for item in row)
+
+
+# Timing, memory, metrics, checker
+
+
+@settings(max_examples=50, deadline=None)
+@given(paired_schedules(), st.sampled_from(["makespan", "span"]))
+def test_timed_orders_with_pairs_break_no_rule_but_memory(made: Any, objective: Any) -> None:
+    problem, schedule = made
+    timed = time_order(problem, schedule.order, objective)
+    assert {violation.rule for violation in check(problem, timed)} <= {"memory"}
+    assert timed.span <= schedule.span
+
+
+@settings(max_examples=50, deadline=None)
+@given(paired_schedules())
+def test_memory_agrees_with_the_checker(made: Any) -> None:
+    """The least capacity that the checker passes is the peak, device by device."""
+    problem, schedule = made
+    peaks = peak_memory(problem, schedule)
+    for less, fits in ((0, True), (1, False)):
+        devices = [
+            dict(device) | {"memory": max(0, peak - less)}
+            for device, peak in zip(problem.document["devices"], peaks, strict=True)
+        ]
+        capped = parse_problem(document(problem, devices=devices))
+        over = {v.device for v in check(capped, schedule) if v.rule == "memory"}
+        assert over == (set() if fits else {d for d, peak in enumerate(peaks) if peak})
+
+
+def test_random_schedules_do_have_pairs() -> None:
+    found = []
+
+    @settings(max_examples=40, deadline=None)
+    @given(paired_schedules())
+    def look(made: Any) -> None:
+        found.append(pairs_in(made[1]))
+
+    look()
+    assert sum(map(bool, found)) >= 10
+
+
+def test_memory_of_a_pair_by_hand() -> None:
+    # held_after_F 5: 0F0 takes 5 at 0, the pair 5 more at 4 and frees 0BW0's 5 at its end 12
+    (profile,) = memory_profiles(ALONE, ALONE_TIMED)
+    steps = list(zip(profile.times.tolist(), profile.held.tolist(), strict=True))
+    assert steps == [(0, 5), (4, 10), (12, 5), (18, 0)]
+
+
+def test_a_pair_is_busy_once() -> None:
+    metrics = measure(ALONE, ALONE_TIMED)
+    assert (metrics.makespan, metrics.devices[0].busy) == (18, 18)  # 4 + 8 + 6
+    assert bubbles(ALONE, ALONE_TIMED) == (0, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(paired_schedules())
+def test_the_parts_of_a_devices_time_add_up(made: Any) -> None:
+    problem, schedule = made
+    for t in measure(problem, schedule).devices:
+        parts = (t.busy, t.warm_up, t.input, t.memory, t.unforced, t.cool_down)
+        assert min(parts) >= 0
+        assert sum(parts) == schedule.makespan
+        assert t.unforced == 0  # earliest timing
+
+
+def test_a_gap_before_a_pair_waits_for_its_later_input() -> None:
+    # the pair on device 1 has its gradient at 8 and its activation at 15; device 1 is free from 9
+    problem, schedule = crossing()
+    assert [(str(t.item), t.start, t.end) for t in schedule.devices[1]] == [
+        ("2F0", 0, 1), ("4F0", 1, 5), ("4BW0", 5, 9), ("(1F0+2BW0)", 15, 18), ("1BW0", 18, 20),
+    ]  # fmt: skip
+    assert schedule.makespan == 22
+    times = measure(problem, schedule).devices[1]
+    assert (times.busy, times.input, times.cool_down) == (14, 6, 2)
+
+
+def test_the_critical_path_takes_the_longer_delay_between_two_pairs() -> None:
+    path = critical_path(*crossing())
+    assert [str(step.timed.item) for step in path] == [
+        "2F0", "3F0", "(0F0+3BW0)", "(1F0+2BW0)", "1BW0", "0BW0",
+    ]  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(paired_schedules())
+def test_the_critical_path_explains_the_makespan(made: Any) -> None:
+    problem, schedule = made
+    path = critical_path(problem, schedule)
+    assert (path[0].timed.start, path[-1].timed.end) == (0, schedule.makespan)
+    for before, after in pairwise(path):
+        assert after.timed.start >= before.timed.end
+        if after.through == "device":
+            assert (before.device, before.timed.end) == (after.device, after.timed.start)
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ("(0F1+0BW0) 0F0 0BW1", "waits for 0F0, which stands behind (0F1+0BW0)"),
+        ("(0F0+0BW0) 0F1 0BW1", "(0F0+0BW0) on device 0 waits for (0F0+0BW0) on device 0"),
+        ("(0F1+0BW0) 0BW1", "waits for 0F0, which the order does not have"),
+    ],
+)
+def test_deadlocks_name_pairs(row: str, text: str) -> None:
+    with pytest.raises(Deadlock, match=re.escape(text)):
+        time_order(ALONE, order_of(row))
+
+
+# Files and pictures
+
+
+@settings(max_examples=20, deadline=None)
+@given(made=paired_schedules())
+def test_schedule_files_keep_pairs(made: Any, tmp_path_factory: Any) -> None:
+    problem, schedule = made
+    path = tmp_path_factory.mktemp("pairs") / "s.json"
+    write_schedule(path, problem, schedule)
+    assert read_schedule(path, problem).devices == schedule.devices
+
+
+@settings(max_examples=20, deadline=None)
+@given(paired_schedules())
+def test_pictures_and_traces_show_every_member(made: Any) -> None:
+    problem, schedule = made
+    ops = [
+        (device, str(op), t.start, t.end - t.start)
+        for device, t in schedule
+        for op in members(t.item)  # type: ignore[arg-type]
+    ]
+    assert sum(map(len, boxes_of(schedule))) == len(ops)
+    assert sorted(ops_in_trace(export_trace(problem, schedule).data).elements()) == sorted(ops)
+    grid = text_grid(problem, schedule, 200)
+    whole = any(len(stages) > 1 for stages in problem.stages_on)
+    written = re.findall(r"\d*(?:BW|F|B|W)\d+", grid.replace("device", ""))
+    assert sorted(written) == sorted(
+        text if whole else text.lstrip("0123456789") for _, text, *_ in ops
+    )
+
+
+# torch
+
+
+def split_chain() -> tuple[Problem, Schedule]:
+    """Two stages, pairs on both, and one split backward on the last."""
+    problem = with_overlap(chain(2, 4, F=2, B=1, W=2), 3, 4)
+    order = order_of(
+        "0F0 0F1 0F2 (0F3+0BW0) 0BW1 0BW2 0BW3",
+        "1F0 (1F1+1BW0) (1F2+1BW1) (1F3+1BW2) 1B3 1W3",
+    )
+    return problem, time_order(problem, order)
+
+
+def test_torch_gets_overlapped_cells_and_gives_them_back(tmp_path: Path) -> None:
+    problem, schedule = split_chain()
+    exported = EXPORTERS["torch-csv"](problem, schedule)
+    first, second = exported.data.decode().splitlines()
+    assert first == "0F0,0F1,0F2,(0F3;0B0)OVERLAP_F_B,0B1,0B2,0B3"
+    # 1B3 and 1W3 follow each other, and BW lasts as long: they are written whole
+    assert second.startswith("1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1B1)OVERLAP_F_B,(1F3;1B2)OVERLAP_F_B")
+    path = tmp_path / "order.csv"
+    path.write_bytes(exported.data)
+    back = read_torch_csv(path, problem).schedule
+    assert back.devices == adapt(problem, schedule).schedule.devices
+    assert pairs_in(back) == 4
+    assert "OVERLAP_F_B" in exported.beside[".hazards.txt"].decode()
+    assert "Overlapped pairs" in hazards_text(problem, back)
+
+
+@settings(max_examples=40, deadline=None)
+@given(paired_schedules())
+def test_torch_both_ways(made: Any) -> None:
+    problem, schedule = made
+    if len(problem.routes) > 1 or not all(problem.stages_on) or check(problem, schedule):
+        return
+    adapted = adapt(problem, schedule).schedule
+    assert pairs_in(adapted) == pairs_in(schedule)
+    rows = rows_of_csv(torch_csv(problem, adapted), "export")
+    assert sum(len(cell) == 2 for row in rows for cell in row) == pairs_in(schedule)
+    assert lint(rows, len(problem.stages), problem.routes[0].microbatches) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "items"),
+    [
+        ("0F0,(0F1;0B0)OVERLAP_F_B,0B1", "0F0 (0F1+0BW0) 0BW1"),
+        ("0F0,(0B0;0F1)OVERLAP_F_B,0B1", "0F0 (0F1+0BW0) 0BW1"),
+        # the loss of a microbatch stands between its own F and B: torch runs them in turn
+        ("(0F0;0B0)OVERLAP_F_B,0F1,0B1", "0F0 0BW0 0F1 0BW1"),
+        # an I is no whole backward, two forwards are no pair
+        ("0F0,(0F1;0I0)OVERLAP_F_B,0W0,0B1", "0F0 0F1 0B0 0W0 0BW1"),
+        ("(0F0;0F1)OVERLAP_F_B,0B0,0B1", "0F0 0F1 0BW0 0BW1"),
+        ("0F0,(0F1;0B0;0B1)OVERLAP_F_B", "0F0 0F1 0BW0 0BW1"),
+    ],
+)
+def test_import_of_overlapped_cells(cells: str, items: str, tmp_path: Path) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text(cells + "\n")
+    schedule = read_torch_csv(path, ALONE).schedule
+    assert schedule.order == order_of(items)
+    assert check(ALONE, schedule) == []
+
+
+def test_a_backward_before_its_forward_in_one_cell_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text("(0B0;0F0)OVERLAP_F_B,0F1,0B1\n")
+    with pytest.raises(BadInput, match=r"row 1, cell 1: 0B0 stands before 0F0"):
+        read_torch_csv(path, ALONE)
+
+
+def test_lint_finds_a_circle_through_overlapped_cells() -> None:
+    # rank 0's cell wants 1B0's gradient, rank 1's cell (with 1B0) wants rank 0's 0F1
+    rows = rows_of_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", "test")
+    (complaint,) = lint(rows, 2, 2)
+    assert "wait for each other" in complaint.message
+    assert "0F1;0B0 (row 1, cell 2)" in complaint.message
+    assert "1F1;1B0 (row 2, cell 2)" in complaint.message
+
+
+# Steps and commands
+
+
+@settings(max_examples=40, deadline=None)
+@given(paired_schedules())
+def test_steps_of_pairs(made: Any) -> None:
+    problem, schedule = made
+    steps = steps_of(problem, schedule)
+    assert step_faults(problem, schedule.order, steps) == []
+    kinds = [step.kind for row in steps for step in row]
+    assert kinds.count("ForwardAndBackward") == pairs_in(schedule)
+
+
+def test_a_pair_receives_both_inputs_and_sends_both_results() -> None:
+    first, second = ([str(s) for s in row] for row in steps_of(*crossing()))
+    at = first.index("ForwardAndBackward (0F0+3BW0)")
+    assert set(first[at + 1 : at + 3]) == {"SendActivations 0F0", "SendGradient 3BW0"}
+    at = second.index("ForwardAndBackward (1F0+2BW0)")
+    assert set(second[:at]) >= {"RecvActivations 1F0", "RecvGradient 2BW0"}
+
+
+def test_the_commands_take_pairs(cli: Run, save: Any, tmp_path: Path) -> None:
+    problem, schedule = split_chain()
+    file, path = save(problem), tmp_path / "s.json"
+    write_schedule(path, problem, schedule)
+    checked = cli("check", file, path)
+    # 4 microbatches on 2 stages, F and BW each, and one BW in two parts
+    assert (checked.code, checked.out.split(",")[0]) == (0, "valid: 17 ops")
+    shown = cli("show", file, path, "--critical-path")
+    assert shown.code == 0
+    assert "(F1+BW0)" in shown.out.split("critical path:")[0]
+    lines = shown.out.split("critical path:\n")[1].splitlines()
+    assert any("(1F1+1BW0)" in line for line in lines)
+    assert len({line.index("device") for line in lines}) == 1  # columns stay aligned
+    listed = cli("steps", file, path)
+    assert "  ForwardAndBackward (1F1+1BW0)\n" in listed.out
+    for form in ("trace", "png", "torch-csv"):
+        assert cli("export", file, path, "--to", form, "-o", tmp_path / f"x.{form}").code == 0
+    csv = tmp_path / "x.torch-csv"
+    again = tmp_path / "again.json"
+    assert cli("import", "torch-csv", csv, file, "-o", again).code == 0
+    written = json.loads(again.read_bytes())["devices"]
+    assert "(1F1+1BW0)" in [text for text, *_ in written[1]]

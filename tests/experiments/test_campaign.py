@@ -1,0 +1,238 @@
+"""The campaign: its judge sees planted faults, and some dozens of its cases are clean."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import ROOT
+
+CAMPAIGN = ROOT / "experiments" / "campaign"
+
+# Two devices, two microbatches, no split: device 0 F0 F1 . BW0 BW1, device 1 . F0 BW0 F1 BW1 with
+# F = 1, BW = 2. F0 ends at 1, device 1 works from 1 to 7; BW1 of device 0 starts at 7, ends at 9.
+DOCUMENT: dict[str, Any] = {
+    "format": "pipesat.problem/1",
+    "microbatches": 2,
+    "devices": [{"memory": 5, "static": 1}, {}],
+    "stages": [
+        {"device": d, "F": 1, "B": 1, "W": 1, "held_after_F": 2, "backward": "fused"}
+        for d in (0, 1)
+    ],
+}
+ROWS = [
+    [["0F0", 0, 1], ["0F1", 1, 2], ["0BW0", 4, 6], ["0BW1", 7, 9]],
+    [["1F0", 1, 2], ["1BW0", 2, 4], ["1F1", 4, 5], ["1BW1", 5, 7]],
+]
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that imports one of the campaign's modules."""
+    monkeypatch.syspath_prepend(str(CAMPAIGN.parent))
+    return lambda name: importlib.import_module(f"campaign.{name}")
+
+
+def schedule(judge: Any, document: dict[str, Any] = DOCUMENT) -> dict[str, Any]:
+    digest = judge("judge.reading").digest(document)
+    return {
+        "format": "pipesat.schedule/1",
+        "problem_sha256": digest,
+        "devices": copy.deepcopy(ROWS),
+    }
+
+
+def broken(judge: Any, found: dict[str, Any], document: dict[str, Any] = DOCUMENT) -> set[str]:
+    """First words of the broken rules."""
+    reading = judge("judge.reading")
+    pipe, digest = reading.pipe_of(document), reading.digest(document)
+    rules = judge("judge.rules").broken_rules(pipe, digest, found)
+    return {rule.partition(":")[0] for rule in rules}
+
+
+def test_the_judge_imports_nothing_of_pipesat() -> None:
+    for path in [*CAMPAIGN.glob("judge/*.py"), *CAMPAIGN.glob("problems/*.py")]:
+        assert "import pipesat" not in path.read_text()
+        assert "from pipesat" not in path.read_text()
+
+
+def test_a_schedule_by_hand_has_its_figures(judge: Any) -> None:
+    found, values = schedule(judge), judge("judge.values")
+    assert broken(judge, found) == set()
+    pipe = judge("judge.reading").pipe_of(DOCUMENT)
+    timed, _ = judge("judge.timed").read_timed(found, 2)
+    assert (values.makespan(timed), values.span(timed)) == (9, 9)
+    assert [float(share) for share in values.bubbles(timed).values()] == pytest.approx(
+        [1 - 12 / 18, 1 - 6 / 9]
+    )
+    assert values.peaks(pipe, timed) == [5, 2]
+
+
+@pytest.mark.parametrize(
+    ("rule", "device", "position", "entry"),
+    [
+        ("form", 0, 0, ["0F00", 0, 1]),
+        ("form", 0, 0, ["0F0", 0.0, 1]),
+        ("start", 0, 0, ["0F0", -1, 0]),
+        ("duration", 0, 0, ["0F0", 0, 2]),
+        ("missing", 0, 0, ["0F1", 0, 1]),
+        ("backward", 0, 2, ["0B0", 4, 5]),
+        ("overlap", 0, 1, ["0F1", 0, 1]),
+        ("listing", 0, 3, ["0BW1", 2, 4]),
+        ("input", 0, 2, ["0BW0", 3, 5]),
+        ("pair", 0, 2, ["(0F1+0BW0)", 4, 6]),
+    ],
+)
+def test_a_broken_rule_is_seen(
+    judge: Any, rule: str, device: int, position: int, entry: list[Any]
+) -> None:
+    found = schedule(judge)
+    found["devices"][device][position] = entry
+    if rule == "pair":
+        del found["devices"][0][1]
+    assert rule in broken(judge, found)
+
+
+def test_an_op_on_another_device_is_seen(judge: Any) -> None:
+    found = schedule(judge)
+    found["devices"][1].insert(0, found["devices"][0].pop(0))
+    assert "device" in broken(judge, found)
+
+
+def test_memory_digest_and_ties_are_seen(judge: Any) -> None:
+    less = copy.deepcopy(DOCUMENT)
+    less["devices"][0]["memory"] = 4
+    assert broken(judge, schedule(judge, less), less) == {"memory"}
+    assert broken(judge, schedule(judge), less) == {"digest"}
+    # a chain of ops of length 0 on one device, listed against its order
+    zero = {
+        "format": "pipesat.problem/1",
+        "microbatches": 1,
+        "devices": [{}],
+        "stages": [{"device": 0, "F": 0, "B": 0, "W": 0, "backward": "fused"}],
+    }
+    row = [["0F0", 0, 0], ["0BW0", 0, 0]]
+    for rows, rule in ((row, set()), (row[::-1], {"listing"})):
+        found = schedule(judge, zero) | {"devices": [rows]}
+        assert broken(judge, found, zero) == rule
+
+
+def exhaustive(judge: Any, document: dict[str, Any], objective: str, horizon: int) -> int | None:
+    """Least value over all starts up to ``horizon``: no model, only the rules."""
+    pipe = judge("judge.reading").pipe_of(document)
+    rules, values = judge("judge.rules"), judge("judge.values")
+    read = judge("judge.timed").read_timed
+    way = ["0F0", "1F0", "1B0", "0B0"]  # each waits for the one before; the W's for their B
+    best = None
+    for starts in product(range(horizon + 1), repeat=6):
+        if list(starts[:4]) != sorted(starts[:4]) or starts[4] < starts[3] or starts[5] < starts[2]:
+            continue
+        row = []
+        for text, start in zip([*way, "0W0", "1W0"], starts, strict=True):
+            row.append([text, start, start + getattr(pipe.stages[int(text[0])], text[1])])
+        row.sort(key=lambda slot: slot[1:])  # stable: ties stay in an order that they may run in
+        found = {"format": "pipesat.schedule/1", "problem_sha256": "", "devices": [row]}
+        if not rules.broken_rules(pipe, "", found):
+            value = values.value(read(found, pipe.devices)[0], objective)
+            best = value if best is None else min(best, value)
+    return best
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize(
+    ("times", "held", "memory"),
+    [
+        ((1, 1, 1, 0, 1, 1), (1, 1), 2),
+        ((0, 0, 1, 1, 0, 1), (2, 0), 2),
+        ((1, 0, 1, 0, 0, 2), (1, 2), 2),
+        ((1, 0, 0, 1, 0, 0), (1, 1), 1),
+    ],
+)
+def test_the_exact_oracle_agrees_with_all_starts(
+    judge: Any,
+    objective: str,
+    times: tuple[int, ...],
+    held: tuple[int, int],
+    memory: int,
+) -> None:
+    document = {
+        "format": "pipesat.problem/1",
+        "microbatches": 1,
+        "devices": [{"memory": memory}],
+        "stages": [
+            dict(zip("FBW", times[3 * s : 3 * s + 3], strict=True))
+            | {"device": 0, "backward": "split", "held_after_F": held[0], "held_after_B": held[1]}
+            for s in (0, 1)
+        ],
+    }
+    pipe = judge("judge.reading").pipe_of(document)
+    truth = judge("judge.exact").exact(pipe, objective)
+    assert truth.exact
+    assert truth.upper == exhaustive(judge, document, objective, sum(times))
+
+
+def test_planted_false_claims_are_seen(judge: Any) -> None:
+    claims = judge("judge.claims")
+    truth = judge("judge.exact").exact(judge("judge.reading").pipe_of(DOCUMENT), "makespan")
+    assert (truth.lower, truth.upper) == (9, 9)  # 9: the way of a microbatch and what waits for it
+    true = {
+        "status": "optimal", "objective": "makespan", "value": 9, "makespan": 9, "span": 9,
+        "lower_bound": 9, "lower_bound_source": "", "gap": 0.0,
+        "bubble": {"makespan": 1 / 3, "span": 1 / 3}, "peak_memory": [5, 2],
+        "baseline": {"name": "1f1b", "value": 9}, "schedule": None, "wall_s": 0.1, "seed": 0,
+        "workers": 1, "versions": {},
+    }  # fmt: skip
+
+    def false(change: dict[str, Any], code: int = 0, known: Any = truth) -> list[str]:
+        judged = claims.Judged(DOCUMENT, "makespan", known)
+        return list(claims.false_claims(judged, true | change, schedule(judge), code))
+
+    assert false({}) == []
+    planted: list[dict[str, Any]] = [
+        {"value": 8}, {"makespan": 10}, {"span": 8}, {"lower_bound": 10}, {"gap": 0.1},
+        {"status": "feasible"}, {"lower_bound": 8, "gap": 1 / 9}, {"objective": "span"},
+        {"peak_memory": [4, 2]}, {"bubble": {"makespan": 0.3, "span": 1 / 3}},
+        {"baseline": {"name": "1f1b", "value": 8}}, {"status": "infeasible"},
+        {"status": "unknown"}, {"value": None},
+    ]  # fmt: skip
+    for change in planted:
+        assert false(change), change
+    assert false({}, code=3)
+    none = claims.Truth(9, feasible=False)
+    assert any("no schedule exists" in claim for claim in false({}, known=none))
+    lower = claims.Truth(10)
+    assert any("none is below 10" in claim for claim in false({}, known=lower))
+
+
+def test_some_dozens_of_cases(tmp_path: Path) -> None:
+    command = [
+        sys.executable, str(CAMPAIGN / "run.py"), "--cases", "26", "--seed", "7",
+        "--output", str(tmp_path), "--quick",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "| **all** | 26 |" in done.stdout
+
+
+def test_a_false_case_leaves_a_folder_and_a_replay(judge: Any, tmp_path: Path) -> None:
+    pool, commands = judge("pool"), judge("commands")
+
+    def lies(case: Any) -> None:
+        case.expect(False, "2 is 3")
+
+    commands.KINDS["lies"] = lies
+    try:
+        (outcome,) = pool.run_all(iter([("lies", 4)]), tmp_path, 1)
+    finally:
+        del commands.KINDS["lies"]
+    assert outcome.violations == ["2 is 3"]
+    saved = json.loads((tmp_path / "lies-4" / "case.json").read_text())
+    assert saved["replay"] == "python experiments/campaign/run.py --case lies:4"

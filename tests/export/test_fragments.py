@@ -1,0 +1,413 @@
+"""Configuration fragments: what they say, what torch makes of it, and what is refused and why."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.export import (
+    EXPORTERS,
+    Exported,
+    export_megatron_layout,
+    export_nemo_automodel,
+    export_torchtitan,
+)
+from pipesat.export.frameworks.options import Options
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.heuristics import BASELINES
+from pipesat.layers.megatron import least_group, refusal
+from tests.conftest import Run
+
+Save = Callable[..., Path]
+
+
+def placed(devices: list[int], ranks: int, m: int = 8, **stage: Any) -> Problem:
+    stages = [{"device": d, "F": 1, "B": 1, "W": 1} | stage for d in devices]
+    return parse_problem(
+        {"format": FORMAT, "devices": [{}] * ranks, "stages": stages, "microbatches": m}
+    )
+
+
+CHAIN = placed([0, 1, 2, 3], 4)
+LOOP = placed([0, 1, 2, 3] * 2, 4)
+VEE = placed([0, 1, 2, 3, 3, 2, 1, 0], 4)
+BLOCKS = placed([0, 0, 1, 1], 2)
+THREE = placed([0, 1] * 3, 2)
+TWO_ROUTES = parse_problem(
+    {
+        "format": FORMAT,
+        "devices": [{}, {}],
+        "stages": [{"device": d, "F": 1, "B": 1, "W": 1} for d in (0, 1, 1, 0)],
+        "routes": [{"stages": [0, 1], "microbatches": 2}, {"stages": [2, 3], "microbatches": 2}],
+    }
+)
+
+Export = Callable[[Problem, Schedule, Options], Exported]
+FRAMEWORKS: list[Export] = [export_torchtitan, export_nemo_automodel, export_megatron_layout]
+
+
+def made(problem: Problem, export: Export, name: str = "list-scheduling", **options: Any) -> Any:
+    chosen = Options(Path("out/run.x"), **options)
+    return export(problem, BASELINES[name](problem), chosen)
+
+
+def toml(exported: Exported) -> Any:
+    return tomllib.loads(exported.data.decode())
+
+
+def yaml(text: str) -> Any:
+    """Read the part of YAML that is written: nested mappings, lists of JSON, JSON values."""
+    root: dict[str, Any] = {}
+    open_at: list[tuple[int, Any]] = [(-1, root)]
+    pending: tuple[dict[str, Any], str] | None = None
+    for line in text.splitlines():
+        if line.strip().startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith("- "):
+            if pending is not None:
+                pending[0][pending[1]] = []
+                open_at.append((indent, pending[0][pending[1]]))
+                pending = None
+            open_at[-1][1].append(json.loads(line.strip()[2:]))
+            continue
+        if pending is not None:
+            pending[0][pending[1]] = {}
+            open_at.append((indent, pending[0][pending[1]]))
+            pending = None
+        while open_at[-1][0] > indent or (open_at[-1][0] == -1 and indent > 0):
+            open_at.pop()
+        key, _, value = line.strip().partition(":")
+        here = open_at[-1][1]
+        if value.strip():
+            here[key] = json.loads(value)
+        else:
+            pending = (here, key)
+    return root
+
+
+def applied(exported: Exported) -> SimpleNamespace:
+    """Run the Python fragment on a configuration that has nothing set."""
+    names: dict[str, Any] = {}
+    exec(exported.beside[".py"], names)  # our own file
+    config = SimpleNamespace(
+        parallelism=SimpleNamespace(), training=SimpleNamespace(), compile=SimpleNamespace()
+    )
+    result = names["with_pipeline_schedule"](config)
+    assert result is config
+    return config
+
+
+# torchtitan
+
+
+def test_torchtitan_s_toml_and_python_say_the_same() -> None:
+    exported = made(VEE, export_torchtitan, layers=(1, 2, 2, 2, 2, 2, 2, 1))
+    document, config = toml(exported), applied(exported)
+    parallelism = document["parallelism"]
+    assert parallelism["pipeline_parallel_degree"] == 4
+    assert parallelism["pipeline_parallel_schedule"] == "ZBVZeroBubble"
+    assert parallelism["pipeline_parallel_schedule_csv"] == "out/run.csv"
+    microbatches = (
+        document["training"]["local_batch_size"] // parallelism["pipeline_parallel_microbatch_size"]
+    )
+    assert microbatches == config.training.local_batch_size == 8
+    assert config.parallelism.pipeline_parallel_microbatch_size == 1
+    for key in ("degree", "schedule", "schedule_csv"):
+        name = f"pipeline_parallel_{key}"
+        assert getattr(config.parallelism, name) == parallelism[name]
+    assert config.training.disable_cuda_graphs is True
+    old, new = parallelism["module_fqns_per_model_part"], config.parallelism
+    assert old[0] == ["tok_embeddings", "layers.0"]
+    assert old[1] == ["layers.1", "layers.2"]
+    assert old[7] == ["layers.13", "norm", "output"]
+    assert new.module_fqns_per_model_part == [*old[:7], ["layers.13", "norm", "lm_head"]]
+
+
+def test_split_backwards_switch_checkpointing_off_and_whole_ones_do_not() -> None:
+    split = made(CHAIN, export_torchtitan, "zb-h1")
+    whole = made(CHAIN, export_torchtitan, "1f1b")
+    assert toml(split)["activation_checkpoint"] == {"mode": "none"}
+    assert toml(split)["compile"] == {"enable": False}
+    assert applied(split).activation_checkpoint is None
+    assert applied(split).compile.enable is False
+    assert toml(whole).keys() == {"parallelism", "training"}
+    assert not hasattr(applied(whole), "activation_checkpoint")
+    assert not hasattr(applied(whole).compile, "enable")
+    assert "checkpoint" in made(CHAIN, export_nemo_automodel, "zb-h1").data.decode()
+    assert "checkpoint" not in made(CHAIN, export_nemo_automodel, "1f1b").data.decode()
+
+
+def test_the_csv_and_its_hazards_are_those_of_torch_csv() -> None:
+    schedule = BASELINES["list-scheduling"](LOOP)
+    alone = EXPORTERS["torch-csv"](LOOP, schedule)
+    for export in (export_torchtitan, export_nemo_automodel):
+        exported = export(LOOP, schedule, Options())
+        assert exported.beside[".csv"] == alone.data
+        assert exported.beside[".hazards.txt"] == alone.beside[".hazards.txt"]
+        assert set(alone.notes) < set(exported.notes)  # and how the model is cut
+
+
+def test_a_path_with_quotes_stays_a_path() -> None:
+    path = Path('a "b"\\c\'/東京 {x}#.y')
+    schedule = BASELINES["1f1b"](CHAIN)
+    exported = export_torchtitan(CHAIN, schedule, Options(path))
+    wanted = path.with_suffix(".csv").as_posix()
+    assert toml(exported)["parallelism"]["pipeline_parallel_schedule_csv"] == wanted
+    assert applied(exported).parallelism.pipeline_parallel_schedule_csv == wanted
+    document = yaml(export_nemo_automodel(CHAIN, schedule, Options(path)).data.decode())
+    assert document["distributed"]["pipeline"]["pp_schedule_csv"] == wanted
+
+
+@pytest.mark.parametrize("name", ["a\nb/x", "a\x7fb", "\udc80"])
+def test_a_path_that_no_file_can_hold_is_refused(name: str) -> None:
+    for export in (export_torchtitan, export_nemo_automodel):
+        with pytest.raises(BadInput, match=r"-o: .*printable"):
+            export(CHAIN, BASELINES["1f1b"](CHAIN), Options(Path(name)))
+
+
+# NeMo AutoModel
+
+
+def test_automodel_s_section() -> None:
+    exported = made(LOOP, export_nemo_automodel, "interleaved-1f1b", layers=(1,))
+    section = yaml(exported.data.decode())["distributed"]
+    assert (section["strategy"], section["pp_size"]) == ("fsdp2", 4)
+    pipeline = section["pipeline"]
+    assert pipeline.keys() == {
+        "pp_schedule", "pp_schedule_csv", "pp_microbatch_size", "pp_batch_size",
+        "scale_grads_in_schedule", "module_fqns_per_model_part",
+    }  # fmt: skip
+    assert pipeline["pp_schedule"] == "PipelineScheduleMulti"
+    assert pipeline["pp_batch_size"] // pipeline["pp_microbatch_size"] == 8
+    assert pipeline["scale_grads_in_schedule"] is False
+    names = pipeline["module_fqns_per_model_part"]
+    assert len(names) == 8
+    assert names[0] == ["model.embed_tokens", "model.layers.0", "model.rotary_emb"]
+    assert names[7] == ["model.layers.7", "model.norm", "lm_head", "model.rotary_emb"]
+
+
+# Megatron-LM
+
+
+@pytest.mark.parametrize(
+    ("problem", "layers", "layout"),
+    [
+        (CHAIN, (2,), "Ett|tt|tt|ttL"),
+        (CHAIN, (3, 4, 4, 3), "Et*3|t*4|t*4|t*3L"),
+        (LOOP, (0, 1, 1, 1, 1, 1, 1, 0), "E|t|t|t|t|t|t|L"),
+        (CHAIN, (0, 0, 1, 0), "E||t|L"),  # of Megatron's documentation: the second is empty
+    ],
+)
+def test_megatron_s_layout(problem: Problem, layers: tuple[int, ...], layout: str) -> None:
+    exported = made(problem, export_megatron_layout, layers=layers)
+    assert exported.data.decode().splitlines() == [
+        "--pipeline-model-parallel-size=4",
+        f"--pipeline-model-parallel-layout={layout}",
+    ]
+    assert exported.beside == {}
+    assert any("NOT the order" in note for note in exported.notes)
+
+
+@pytest.mark.parametrize(
+    ("m", "said"),
+    [
+        (8, None),
+        (3, "refuses 3 microbatches: .* use 4 or more"),
+        # groups of 4, 4 and 2; of 5, 5 and 5
+        (10, "a last group of 2 is too small: use a multiple of 4, or add --microbatch-group-siz"),
+    ],
+)
+def test_megatron_s_guard_is_named(m: int, said: str | None) -> None:
+    exported = made(placed([0, 1, 2, 3] * 2, 4, m=m), export_megatron_layout, layers=(1,))
+    warnings = [note for note in exported.notes if note.startswith("WARNING")]
+    assert len(warnings) == (said is not None)
+    # Megatron's own order is named as a baseline only where it runs
+    assert any("baseline interleaved-1f1b" in note for note in exported.notes) is (said is None)
+    if said is not None:
+        assert re.search(said, warnings[0])
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+def test_the_group_size_that_megatron_takes(p: int) -> None:
+    """Groups of g: full ones, and a last one that is full or has at least p microbatches."""
+    for m in range(p, 4 * p):
+        groups = {g: [min(g, m - first) for first in range(0, m, g)] for g in range(p, m + 1)}
+        fitting = [g for g, sizes in groups.items() if sizes[-1] == g or sizes[-1] >= p]
+        assert least_group(p, m) == fitting[0]
+        answer = refusal(p, 3, m)
+        assert (answer is None) is (fitting[0] == p)
+        assert answer is None or f"virtual-pipeline-stage={fitting[0]}," in answer
+    assert refusal(p, 1, 1) is None  # 1F1B takes any number
+    assert refusal(1, 3, 9) is not None
+
+
+def test_automodels_recipes_want_a_microbatch_per_rank() -> None:
+    few = made(placed([0, 1, 2, 3], 4, m=3), export_nemo_automodel, "1f1b")
+    assert any("at least 4 microbatches" in note for note in few.notes)
+    assert not any("WARNING" in note for note in made(CHAIN, export_nemo_automodel, "1f1b").notes)
+
+
+def test_each_fragment_names_its_version() -> None:
+    exported = made(CHAIN, export_torchtitan, "1f1b")
+    assert "# For torchtitan 0.2.2;" in exported.data.decode()
+    assert "For torchtitan 0.3.0:" in exported.beside[".py"].decode()
+    assert any("0.3.0" in note and "0.2.2" in note for note in exported.notes)
+    automodel = made(CHAIN, export_nemo_automodel, "1f1b")
+    assert "# For NeMo AutoModel 0.7.0." in automodel.data.decode()
+    assert any("0.7.0" in note for note in automodel.notes)
+
+
+def test_what_a_fragment_sets_is_said() -> None:
+    for export in (export_torchtitan, export_nemo_automodel):
+        split, whole = (made(CHAIN, export, name).notes for name in ("zb-h1", "1f1b"))
+        assert any("checkpointing is switched off" in note for note in split)
+        assert not any("checkpointing" in note for note in whole)
+        assert all(
+            any("8 to the local batch" in note for note in notes) for notes in (split, whole)
+        )
+
+
+# Refused, with the reason
+
+
+@pytest.mark.parametrize(
+    ("problem", "export", "options", "reason"),
+    [
+        (BLOCKS, export_torchtitan, {}, "torchtitan cannot load .* ranks 0, 0, 1, 1"),
+        (BLOCKS, export_nemo_automodel, {}, "NeMo AutoModel cannot load .* ranks 0, 0, 1, 1"),
+        (BLOCKS, export_megatron_layout, {"layers": (1,)}, "in a loop"),
+        (VEE, export_megatron_layout, {"layers": (1,)}, "in a loop"),
+        (TWO_ROUTES, export_torchtitan, {}, "one route"),
+        (TWO_ROUTES, export_nemo_automodel, {}, "one route"),
+        (TWO_ROUTES, export_megatron_layout, {"layers": (1,)}, "one route"),
+        (placed([0], 1), export_torchtitan, {}, "single rank"),
+        (placed([0, 0], 1), export_nemo_automodel, {}, "single rank"),
+        (THREE, export_torchtitan, {}, "two stages per rank .* has 3: give --layers"),
+        (THREE, export_nemo_automodel, {}, "two stages per rank .* has 3: give --layers"),
+        (CHAIN, export_megatron_layout, {}, "give --layers"),
+        (placed([0, 0], 1), export_megatron_layout, {"layers": (1,)}, "two ranks or more"),
+        (CHAIN, export_torchtitan, {"layers": (1, 0, 1, 1)}, "without modules: stage 1"),
+        (CHAIN, export_nemo_automodel, {"layers": (0, 1, 1, 1)}, "every stage, 0 has none"),
+    ],
+)
+def test_what_a_framework_cannot_load(
+    problem: Problem, export: Export, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(NotApplicable, match=reason):
+        made(problem, export, **options)
+
+
+def test_three_stages_per_rank_load_with_their_layers() -> None:
+    exported = made(THREE, export_torchtitan, layers=(1,))
+    assert len(toml(exported)["parallelism"]["module_fqns_per_model_part"]) == 6
+
+
+@pytest.mark.parametrize("export", FRAMEWORKS)
+@pytest.mark.parametrize("layers", [(1, 2), (1,) * 5, (0,), (100_001,)])
+def test_layers_that_do_not_fit(export: Export, layers: tuple[int, ...]) -> None:
+    with pytest.raises(BadInput, match=r"--layers: .* expected"):
+        made(CHAIN, export, layers=layers)
+
+
+# The command
+
+
+def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
+    problem, schedule = save(VEE), save(schedule_bytes(VEE, BASELINES["zb-v"](VEE)), "s.json")
+    output = tmp_path / "run.toml"
+    outcome = cli("export", problem, schedule, "--to", "torchtitan", "-o", output)
+    assert (outcome.code, outcome.err) == (0, "")
+    files = {path.name for path in tmp_path.glob("run.*")}
+    assert files == {"run.toml", "run.py", "run.csv", "run.hazards.txt"}
+    assert "without --layers the framework cuts the model itself" in outcome.out
+    csv = tomllib.loads(output.read_text())["parallelism"]["pipeline_parallel_schedule_csv"]
+    assert Path(csv).read_bytes() == EXPORTERS["torch-csv"](VEE, BASELINES["zb-v"](VEE)).data
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--to", "torchtitan", "-o", "x.csv"], "-o: got 'x.csv', this name is needed"),
+        (["--to", "trace", "-o", "x", "--layers", "1"], "--layers: trace says nothing of layers"),
+        (["--to", "torchtitan", "-o", "x", "--layers", "1,"], "--layers: got '1,'"),
+        (["--to", "megatron-layout", "-o", "x"], "the layout says how many layers"),
+    ],
+)
+def test_bad_options(
+    cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: list[str], message: str,
+) -> None:  # fmt: skip
+    problem, schedule = save(CHAIN), save(schedule_bytes(CHAIN, BASELINES["1f1b"](CHAIN)), "s.json")
+    monkeypatch.chdir(tmp_path)
+    outcome = cli("export", problem, schedule, *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+    assert not list(tmp_path.glob("x*"))
+
+
+# As torchtitan loads it
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.parametrize("problem", [CHAIN, LOOP, VEE, placed([0, 1, 2], 3, m=2), THREE])
+def test_name_and_csv_give_one_placement_in_torch(problem: Problem) -> None:
+    """Name -> class -> style and stages per rank -> mapping; CSV -> torch's own mapping."""
+    pytest.importorskip("torch", reason="needs the extra `torch`")
+    from torch.distributed.pipelining import schedules
+    from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
+
+    exported = made(problem, export_torchtitan, layers=(1,))
+    parallelism = toml(exported)["parallelism"]
+    ranks = parallelism["pipeline_parallel_degree"]
+    stages = len(parallelism["module_fqns_per_model_part"])
+    schedule_class = schedules.get_schedule_class(parallelism["pipeline_parallel_schedule"])
+    v_shaped = (schedules.ScheduleZBVZeroBubble, schedules.ScheduleDualPipeV)
+    single = issubclass(schedule_class, schedules.PipelineScheduleSingle)
+    assert stages % ranks == 0
+    assert single == (stages == ranks)
+    assert schedule_class not in v_shaped or stages == 2 * ranks
+    style = "v" if schedule_class in v_shaped else "loop"
+    mapping = generate_stage_to_rank_mapping(ranks, stages, style=style)
+
+    rows = [line.split(",") for line in exported.beside[".csv"].decode().splitlines()]
+    actions = {
+        rank: [schedules._Action.from_str(cell) for cell in row] for rank, row in enumerate(rows)
+    }
+    microbatches = applied(exported).training.local_batch_size
+    loaded = schedules._validate_schedule(actions, ranks, stages, microbatches)
+    assert loaded == mapping == {s: data.device for s, data in enumerate(problem.stages)}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_placements_that_torch_has_no_style_for_are_those_refused() -> None:
+    """Every placement of 4 stages on 2 ranks that uses both: loaded as a style's, or refused."""
+    pytest.importorskip("torch", reason="needs the extra `torch`")
+    from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
+
+    styles = {
+        style: [*generate_stage_to_rank_mapping(2, 4, style=style).values()]
+        for style in ("loop", "v")
+    }
+    names = {"loop": "PipelineScheduleMulti", "v": "ZBVZeroBubble"}
+    for bits in range(1, 15):
+        devices = [bits >> stage & 1 for stage in range(4)]
+        problem = placed(devices, 2, m=2)
+        fitting = [names[style] for style, homes in styles.items() if homes == devices]
+        if fitting:
+            exported = made(problem, export_torchtitan)
+            assert toml(exported)["parallelism"]["pipeline_parallel_schedule"] == fitting[0]
+        else:
+            with pytest.raises(NotApplicable, match="cannot load this placement"):
+                made(problem, export_torchtitan)

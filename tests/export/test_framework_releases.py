@@ -1,0 +1,197 @@
+"""Fragments against the released packages that they name, installed without their dependencies.
+
+Their configuration classes and pure functions are taken out of the files; nothing else of them
+runs. ``bash scripts/releases`` installs the packages and runs this; without them it is skipped.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, TypeAlias
+
+import pytest
+
+from pipesat.core.problem import Problem
+from pipesat.export import EXPORTERS, Exported
+from pipesat.export.frameworks import automodel, torchtitan
+from pipesat.export.frameworks.options import Options
+from pipesat.heuristics import BASELINES
+from pipesat.layers import megatron
+from tests.export.test_fragments import yaml
+from tests.support.loops import loop
+from tests.support.paths import ROOT
+from tests.support.problems import chain
+
+RELEASES = Path(os.environ.get("PIPESAT_RELEASES", ROOT / ".releases"))
+Load: TypeAlias = Callable[[Path], ModuleType]
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+
+
+def release(name: str, version: str) -> Path:
+    """Where a release lies; skip the test without it."""
+    pytest.importorskip("torch", reason="needs the extra `torch`")
+    folder = RELEASES / f"{name}-{version}"
+    if not folder.is_dir():
+        pytest.skip(f"needs {name} {version} in {folder}: bash scripts/releases")
+    return folder
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Import one file of a package alone: the package's own start would want its dependencies."""
+    logging = ModuleType("torchtitan.tools.logging")
+    logging.__dict__["logger"] = None
+    monkeypatch.setitem(sys.modules, "torchtitan.tools.logging", logging)
+
+    def load_file(path: Path) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"released_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look there
+        spec.loader.exec_module(module)
+        return module
+
+    return load_file
+
+
+def definition(path: Path, *names: str) -> Any:
+    """The class or function at names in a file, as a syntax tree."""
+    node: Any = ast.parse(path.read_text())
+    for name in names:
+        (node,) = [child for child in node.body if getattr(child, "name", None) == name]
+    return node
+
+
+def function(path: Path, name: str) -> Callable[..., Any]:
+    """A function of a file that needs nothing but its arguments."""
+    module = ast.Module([definition(path, name)], type_ignores=[])
+    names: dict[str, Any] = {"MULTIMODAL_SUFFIXES": ()}
+    exec(compile(module, str(path), "exec"), names)
+    found: Callable[..., Any] = names[name]
+    return found
+
+
+def fields(path: Path, *names: str) -> set[str]:
+    """Annotated names of a class."""
+    body = definition(path, *names).body
+    return {node.target.id for node in body if isinstance(node, ast.AnnAssign)}
+
+
+def exported(problem: Problem, to: str, name: str, layers: int = 2) -> Exported:
+    options = Options(Path("run.x"), (layers,))
+    return EXPORTERS[to](problem, BASELINES[name](problem), options)
+
+
+CASES = [(chain(4, 8), "zb-h1"), (chain(4, 8), "1f1b"), (loop(4, 2, 8), "interleaved-1f1b")]
+
+
+@pytest.mark.parametrize(("problem", "name"), CASES)
+def test_torchtitans_python_classes(problem: Problem, name: str, load: Load) -> None:
+    """They have slots, so that a name they do not have is an error."""
+    folder = release("torchtitan", torchtitan.PYTHON_VERSION) / "torchtitan"
+    configs = load(folder / "config" / "configs.py")
+    config = SimpleNamespace(
+        parallelism=configs.ParallelismConfig(),
+        training=configs.TrainingConfig(),
+        compile=configs.CompileConfig(enable=True),
+        activation_checkpoint="selective",
+    )
+    assert vars(config).keys() <= fields(folder / "trainer.py", "Trainer", "Config")
+    result = exported(problem, "torchtitan", name)
+    names: dict[str, Any] = {}
+    exec(result.beside[".py"], names)  # our own file
+    names["with_pipeline_schedule"](config)
+
+    parallelism = config.parallelism
+    batch, size = config.training.local_batch_size, parallelism.pipeline_parallel_microbatch_size
+    assert batch // size == 8  # as its trainer counts
+    assert parallelism.pipeline_parallel_degree == 4
+    assert parallelism.pipeline_parallel_schedule_csv == "run.csv"
+    assert config.training.disable_cuda_graphs is True
+    assert config.compile.enable is (name != "zb-h1")
+    assert (config.activation_checkpoint is None) is (name == "zb-h1")
+    stages = len(problem.stages)
+    cut = function(
+        folder / "distributed" / "pipeline_parallel.py", "_generate_llm_fqn_per_model_part"
+    )
+    assert parallelism.module_fqns_per_model_part == cut(stages, 2 * stages, 0, 0)
+
+
+@pytest.mark.parametrize(("problem", "name"), CASES)
+def test_torchtitans_toml_classes(problem: Problem, name: str, load: Load) -> None:
+    folder = release("torchtitan", torchtitan.TOML_VERSION) / "torchtitan"
+    default = load(folder / "config" / "job_config.py").JobConfig()
+    document = tomllib.loads(exported(problem, "torchtitan", name).data.decode())
+    for section, values in document.items():
+        # replace() refuses names that the class does not have
+        dataclasses.replace(getattr(default, section), **values)
+    parallelism = document["parallelism"]
+    batch = document["training"]["local_batch_size"]
+    assert batch // parallelism["pipeline_parallel_microbatch_size"] == 8
+    stages = len(problem.stages)
+    cut = function(
+        folder / "distributed" / "pipeline_parallel.py", "generate_llm_fqn_per_model_part"
+    )
+    assert parallelism["module_fqns_per_model_part"] == cut(stages, 2 * stages, 0, 0)
+
+
+@pytest.mark.parametrize(("problem", "name"), CASES)
+def test_automodels_classes(problem: Problem, name: str, load: Load) -> None:
+    folder = release("nemo-automodel", automodel.VERSION) / "nemo_automodel"
+    pipelining = folder / "components" / "distributed" / "pipelining"
+    section = yaml(exported(problem, "nemo-automodel", name).data.decode())["distributed"]
+    config = load(pipelining / "config.py").PipelineConfig(**section.pop("pipeline"))
+    assert config.pp_batch_size // config.pp_microbatch_size == 8
+    stages = len(problem.stages)
+    cut = function(pipelining / "functional.py", "generate_hf_model_fqn_per_model_part")
+    assert config.module_fqns_per_model_part == cut(stages, 2 * stages)
+    # the rest is popped by name from the section, what is left goes to the strategy's class
+    parser = ast.unparse(definition(folder / "recipes" / "_dist_utils.py"))
+    assert section.keys() <= {"strategy", "pp_size", "activation_checkpointing"}
+    assert all(f"'{key}'" in parser for key in section)
+
+
+def test_megatrons_guards() -> None:
+    """Its two guards, run on a grid, against ours."""
+    folder = release("megatron-core", megatron.CORE_VERSION) / "megatron" / "core"
+    schedules = folder / "pipeline_parallel" / "schedules.py"
+    interleaving = definition(schedules, "forward_backward_pipelining_with_interleaving")
+    guards = [node for node in interleaving.body if _is_guard(ast.unparse(node))]
+    assert len(guards) == 3
+    code = compile(ast.Module(guards, []), "guards", "exec")
+
+    def refused(p: int, m: int, group: int) -> bool:
+        config = SimpleNamespace(microbatch_group_size_per_vp_stage=group)
+        names = {"config": config, "num_microbatches": m, "pipeline_parallel_size": p}
+        try:
+            exec(code, names)
+        except (ValueError, RuntimeError):
+            return True
+        return False
+
+    seen = set()
+    for p in range(2, 7):
+        for m in range(1, 25):
+            answer = megatron.refusal(p, 2, m)
+            seen.add(refused(p, m, p))
+            assert refused(p, m, p) == (answer is not None)
+            if m >= p:
+                fitting = [g for g in range(1, m + 1) if not refused(p, m, g)]
+                assert megatron.least_group(p, m) == fitting[0]
+    assert seen == {True, False}
+
+
+def _is_guard(text: str) -> bool:
+    """Whether a statement refuses a group size, or works out the last group's."""
+    of_group = "raise" in text and text.startswith(("if config.microbatch_group", "if 0 < final"))
+    return of_group or text.startswith("final_microbatch_group_size =")

@@ -1,0 +1,294 @@
+"""Step lists with communication: they finish with blocking sends and receives, in order of time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesat.core.ops import Pair, members, parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.rules import item_duration
+from pipesat.core.schedule import Order
+from pipesat.core.timing import time_order
+from pipesat.export.step_check import step_faults
+from pipesat.export.steps import Step, Steps, steps_of
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.picture.grid import text_grid
+from tests.conftest import Run
+from tests.support.problems import chain, document, problems, vee
+
+
+def order_of(*rows: str) -> Order:
+    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
+
+
+def texts(steps: Steps) -> list[list[str]]:
+    return [[str(step) for step in row] for row in steps]
+
+
+# An independent rendezvous machine: what a send and a receive carry is derived here again
+
+
+def carried(problem: Problem, step: Step) -> tuple[str, int, int]:
+    """(direction, the stage that the data leaves, microbatch)."""
+    assert not isinstance(step.item, Pair)
+    stage, _, microbatch = step.item
+    if step.kind == "RecvActivations":
+        before = problem.previous[stage]
+        assert before is not None
+        return "forward", before, microbatch
+    if step.kind == "RecvGradient":
+        after = problem.next[stage]
+        assert after is not None
+        return "backward", after, microbatch
+    return "forward" if step.kind == "SendActivations" else "backward", stage, microbatch
+
+
+def run(problem: Problem, steps: Steps) -> tuple[list[list[str]], int | None]:
+    """What each rank computed and when the last one ended; ``None`` if they hang.
+
+    A transfer takes no time and both its sides wait for each other; an op needs the results of the
+    stages beside it, received or computed on the same rank.
+    """
+    clock = [0] * len(steps)
+    position = [0] * len(steps)
+    has: list[set[tuple[str, int, int]]] = [set() for _ in steps]
+    computed: list[list[str]] = [[] for _ in steps]
+
+    def head(rank: int) -> Step | None:
+        return steps[rank][position[rank]] if position[rank] < len(steps[rank]) else None
+
+    moved = True
+    while moved:
+        moved = False
+        for rank in range(len(steps)):
+            step = head(rank)
+            if step is None:
+                continue
+            if step.peer is None:
+                for op in members(step.item):
+                    assert has_inputs(problem, has[rank], op), f"{op} without its data"
+                for op in members(step.item):
+                    direction = {"F": "forward", "W": "weight"}.get(op.kind, "backward")
+                    has[rank].add((direction, op.stage, op.microbatch))
+                computed[rank].append(str(step.item))
+                clock[rank] += item_duration(problem, step.item)
+                position[rank] += 1
+                moved = True
+                continue
+            other = head(step.peer)
+            if step.kind.startswith("Recv") or other is None or other.peer != rank:
+                continue
+            if not other.kind.startswith("Recv") or carried(problem, other) != carried(
+                problem, step
+            ):
+                continue
+            assert carried(problem, step) in has[rank], f"{step} without its data"
+            has[step.peer].add(carried(problem, step))
+            clock[rank] = clock[step.peer] = max(clock[rank], clock[step.peer])
+            position[rank] += 1
+            position[step.peer] += 1
+            moved = True
+    finished = all(head(rank) is None for rank in range(len(steps)))
+    return computed, max(clock) if finished else None
+
+
+def has_inputs(problem: Problem, has: set[tuple[str, int, int]], op: object) -> bool:
+    stage, kind, microbatch = op  # type: ignore[misc]
+    before, after = problem.previous[stage], problem.next[stage]
+    if kind == "F":
+        return before is None or ("forward", before, microbatch) in has
+    if kind == "W":
+        return ("backward", stage, microbatch) in has
+    source = ("forward", stage) if after is None else ("backward", after)
+    return (*source, microbatch) in has
+
+
+def order_texts(order: Order) -> list[list[str]]:
+    return [[str(item) for item in row] for row in order]
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(max_devices=4, max_stages=6, max_microbatches=4, least_time=0))
+def test_every_list_of_every_schedule_finishes(problem: Problem) -> None:
+    for schedule in list(list_schedules(problem))[::5]:
+        steps = steps_of(problem, schedule)
+        assert step_faults(problem, schedule.order, steps) == []
+        computed, end = run(problem, steps)
+        assert computed == order_texts(schedule.order)
+        assert end is not None
+        if not any(link.F or link.B for link in problem.links.values()):
+            assert end >= schedule.makespan  # waiting for each other never makes it faster
+
+
+@settings(max_examples=40, deadline=None)
+@given(p=st.integers(1, 3), m=st.integers(2, 5), num=st.integers(1, 4))
+def test_lists_with_pairs_finish(p: int, m: int, num: int) -> None:
+    """1F1B whose steady state, one F deeper, runs as pairs: F and BW of the same stage."""
+    problem = parse_problem(document(chain(p, m, F=2, B=1, W=3), overlap={"FB": [num, 4]}))
+    rows = []
+    for d in range(p):
+        warm_up = min(2 * (p - d) - 1, m)
+        row = [f"{d}F{j}" for j in range(warm_up)]
+        row += [f"({d}F{warm_up + j}+{d}BW{j})" for j in range(m - warm_up)]
+        rows.append(" ".join([*row, *(f"{d}BW{j}" for j in range(m - warm_up, m))]))
+    schedule = time_order(problem, order_of(*rows))
+    steps = steps_of(problem, schedule)
+    assert step_faults(problem, schedule.order, steps) == []
+    computed, end = run(problem, steps)
+    assert computed == order_texts(schedule.order)
+    assert end == schedule.makespan
+
+
+def test_two_ranks_by_hand() -> None:
+    # F 1, BW 2. Rank 0: F0 0-1, F1 1-2, BW0 4-6 (1BW0 ends at 4), BW1 7-9.
+    # Rank 1: F0 1-2, BW0 2-4, F1 4-5, BW1 5-7.
+    # 0F0 crosses at 1. 0F1 is there from 2 and needed at 4; at 4 both ranks are between two ops,
+    # and so it crosses there, as does the gradient of microbatch 0; that of 1 crosses at 7.
+    # At 4 the activation goes first: the item that made it (0F1) precedes 1BW0 in the one sequence,
+    # in which device 0 runs as far as it can before device 1 starts.
+    problem = chain(2, 2)
+    schedule = time_order(problem, order_of("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1"))
+    assert texts(steps_of(problem, schedule)) == [
+        [
+            "Forward 0F0", "SendActivations 0F0", "Forward 0F1", "SendActivations 0F1",
+            "RecvGradient 0BW0", "Backward 0BW0", "RecvGradient 0BW1", "Backward 0BW1",
+        ],
+        [
+            "RecvActivations 1F0", "Forward 1F0", "Backward 1BW0", "RecvActivations 1F1",
+            "SendGradient 1BW0", "Forward 1F1", "Backward 1BW1", "SendGradient 1BW1",
+        ],
+    ]  # fmt: skip
+
+
+def test_stages_on_one_device_hand_over_without_communication() -> None:
+    # a V on two devices: stages 1 and 2 share device 1, so only 0 -> 1 and 2 -> 3 cross, and back
+    problem = vee(2, 1)
+    schedule = time_order(problem, order_of("0F0 3F0 3B0 3W0 0B0 0W0", "1F0 2F0 2B0 2W0 1B0 1W0"))
+    first, second = texts(steps_of(problem, schedule))
+    assert [step for step in second if "F" not in step.split()[1] or "Recv" in step] == [
+        "RecvActivations 1F0", "RecvGradient 2B0", "Backward 2B0", "Weight 2W0", "Backward 1B0",
+        "SendGradient 1B0", "Weight 1W0",
+    ]  # fmt: skip
+    assert [step for step in first if step.startswith(("Send", "Recv"))] == [
+        "SendActivations 0F0", "RecvActivations 3F0", "SendGradient 3B0", "RecvGradient 0B0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1"])
+@pytest.mark.parametrize("p", [2, 4, 7])
+def test_blocking_costs_a_uniform_chain_without_delays_nothing(name: str, p: int) -> None:
+    """F = B = W: all ops start at multiples of 1, so some instant is always free on both sides."""
+    problem = chain(p, 2 * p)
+    schedule = BASELINES[name](problem)
+    assert run(problem, steps_of(problem, schedule))[1] == schedule.makespan
+
+
+# The check
+
+
+HAND = time_order(chain(2, 2), order_of("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1"))
+
+
+def faults_of(first: str, second: str) -> list[str]:
+    """Faults of lists written as ``+`` send, ``-`` receive before an op's text."""
+
+    def row(text: str, peer: int) -> tuple[Step, ...]:
+        steps = []
+        for word in text.split():
+            item = parse_item(word.lstrip("+-"))
+            forward = not isinstance(item, Pair) and item.kind == "F"
+            if word[0] == "+":
+                steps.append(Step("SendActivations" if forward else "SendGradient", item, peer))
+            elif word[0] == "-":
+                steps.append(Step("RecvActivations" if forward else "RecvGradient", item, peer))
+            else:
+                steps.append(Step("Forward" if forward else "Backward", item))
+        return tuple(steps)
+
+    return step_faults(chain(2, 2), HAND.order, (row(first, 1), row(second, 0)))
+
+
+GOOD = (
+    "0F0 +0F0 0F1 +0F1 -0BW0 0BW0 -0BW1 0BW1",
+    "-1F0 1F0 1BW0 -1F1 +1BW0 1F1 1BW1 +1BW1",
+)
+
+
+def test_good_lists_have_no_fault() -> None:
+    assert faults_of(*GOOD) == []
+
+
+def test_a_deadlock_is_found_and_its_members_are_named() -> None:
+    # rank 0 wants to send 0F1 first, rank 1 wants to send 1BW0 first: each waits for the other
+    crossed = "-1F0 1F0 1BW0 +1BW0 -1F1 1F1 1BW1 +1BW1"
+    (fault,) = faults_of(GOOD[0], crossed)
+    assert fault.startswith("deadlock: ")
+    assert "SendActivations 0F1 on device 0" in fault
+    assert "SendGradient 1BW0 on device 1" in fault
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fault"),
+    [
+        ("0F0 +0F0 0F1 -0BW0 0BW0 -0BW1 0BW1", GOOD[1], "RecvActivations 1F1 on device 1 has no"),
+        (GOOD[0] + " +0F0", GOOD[1], "SendActivations 0F0 on device 0 has no place"),
+        ("+0F0 0F0 0F1 +0F1 -0BW0 0BW0 -0BW1 0BW1", GOOD[1], "SendActivations 0F0 on device 0 com"),
+        (GOOD[0], "1F0 -1F0 1BW0 -1F1 +1BW0 1F1 1BW1 +1BW1", "Forward 1F0 on device 1 comes"),
+        ("0F1 +0F1 0F0 +0F0 -0BW0 0BW0 -0BW1 0BW1", GOOD[1], "device 0 does not compute the"),
+    ],
+)  # fmt: skip
+def test_other_faults_are_found(first: str, second: str, fault: str) -> None:
+    faults = faults_of(first, second)
+    assert any(found.startswith(fault) for found in faults), faults
+
+
+def test_a_send_to_the_wrong_peer_is_found() -> None:
+    problem = chain(3, 1)
+    schedule = BASELINES["1f1b"](problem)
+    steps = steps_of(problem, schedule)
+    wrong = tuple(step._replace(peer=2) if step.peer == 1 else step for step in steps[0])
+    assert step_faults(problem, schedule.order, (wrong, *steps[1:]))
+
+
+# The command
+
+
+def test_the_command_prints_grid_and_lists(cli: Run, save, tmp_path) -> None:
+    problem, file = save(chain(2, 2)), tmp_path / "s.json"
+    cli("baseline", "1f1b", problem, "-o", file)
+    outcome = cli("steps", problem, file)
+    assert (outcome.code, outcome.err) == (0, "")
+    grid = text_grid(chain(2, 2), BASELINES["1f1b"](chain(2, 2)), 80)
+    assert outcome.out.startswith(f"{grid}\n\ndevice 0: ")
+    assert "device 0: 4 compute steps, 4 transfers\n  Forward            0F0\n" in outcome.out
+    assert "  SendActivations    0F0 to device 1\n" in outcome.out
+    assert "  RecvGradient       0BW0 from device 1\n  Backward           0BW0\n" in outcome.out
+
+
+def test_json_has_every_step(cli: Run, save, tmp_path) -> None:
+    problem, file = save(chain(2, 2)), tmp_path / "s.json"
+    cli("baseline", "1f1b", problem, "-o", file)
+    ranks = cli("steps", problem, file, "--json").json
+    assert [(rank["device"], rank["name"]) for rank in ranks] == [(0, "device 0"), (1, "device 1")]
+    assert ranks[0]["steps"][:2] == [
+        {"step": "Forward", "op": "0F0", "peer": None},
+        {"step": "SendActivations", "op": "0F0", "peer": 1},
+    ]
+    assert [len(rank["steps"]) for rank in ranks] == [8, 8]
+
+
+def test_a_hundred_thousand_ops_are_fast() -> None:
+    """Linear time: a generous limit that a quadratic construction or check would miss by far."""
+    problem = chain(32, 1042)
+    schedule = BASELINES["zb-h1"](problem)
+    assert len(schedule) == 32 * 1042 * 3
+    began = time.process_time()
+    steps = steps_of(problem, schedule)
+    assert step_faults(problem, schedule.order, steps) == []
+    assert time.process_time() - began < 20

@@ -1,0 +1,359 @@
+"""torch's CSV: lint, adaptation, loaders, and reading back. Nothing here needs torch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.ops import Op, members, parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order
+from pipesat.core.timing import time_order
+from pipesat.export import EXPORTERS
+from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.hazards import hazards_text
+from pipesat.export.torch.in_turn import makespan_in_turn
+from pipesat.export.torch.lint import lint
+from pipesat.export.torch.loaders import loader_for
+from pipesat.export.torch.read import read_torch_csv, rows_of_csv
+from pipesat.export.torch.restrict import restricted_to_torch
+from pipesat.export.torch.tokens import cell_text, parse_cell
+from pipesat.export.torch.write import torch_csv
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.workflows import solve
+from tests.conftest import Run
+from tests.support.problems import chain, document, problems, vee
+
+Save = Callable[..., Path]
+
+# Two ranks, two stages, two microbatches; every cell is where a rule can be broken.
+GOOD = "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n"
+
+
+def order_of(*rows: str) -> Order:
+    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
+
+
+def complaints(text: str, stages: int = 2, microbatches: int = 2) -> list[str]:
+    return [str(c) for c in lint(rows_of_csv(text, "file"), stages, microbatches)]
+
+
+@pytest.mark.parametrize("text", ["0F0", "12I3", "0W7", "5B2", "(0F2;7B0)OVERLAP_F_B"])
+def test_cells_round_trip(text: str) -> None:
+    cell = parse_cell(text)
+    assert cell is not None
+    assert cell_text(cell) == text
+
+
+@pytest.mark.parametrize("text", ["0F0junk", "f0F0", "0f0", "00F1", "0F", "(0F1)", "0BW0", "-1F0"])
+def test_junk_is_refused_though_torch_takes_some_of_it(text: str) -> None:
+    with pytest.raises(ValueError, match="no action"):
+        parse_cell(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "0SEND_F1", "3RECV_B0", "1UNSHARD", "0REDUCE_GRAD"])
+def test_idle_cells_and_communication_compute_nothing(text: str) -> None:
+    assert parse_cell(text) is None
+
+
+def test_a_good_order_passes() -> None:
+    assert complaints(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0F0,0F1,0F0,0B0,0B1\n" + GOOD.split("\n")[1], "row 1, cell 3: 0F0 stands twice, first"),
+        ("0F0,0F1,0B0\n" + GOOD.split("\n")[1], "row 1: 0B1 is missing"),
+        ("0F0,0F1,0B0,0B1\n1F0,1I0,1F1,1B1\n", "row 2: 1W0 is missing"),
+        ("0F0,0F1,0F2,0B0,0B1\n" + GOOD.split("\n")[1], "row 1, cell 3: 0F2 names microbatch 2"),
+        ("0F0,0F1,0B0,0B1,2F0\n" + GOOD.split("\n")[1], "row 1, cell 5: 2F0 names stage 2 of 2"),
+        ("0F0,0F1,0B0,0B1\n1F0,1W0,1I0,1F1,1B1\n", "row 2, cell 2: 1W0 stands before 1I0 (cell 3"),
+        ("0B0,0F0,0F1,0B1\n1F0,1I0,1W0,1F1,1B1\n", "row 1, cell 1: 0B0 stands before 0F0 (cell 2"),
+        ("0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1B0,1F1,1B1\n", "row 2, cell 2: 1I0, but 1B0 is the whol"),
+        ("0F0,0F1,0B0,0B1\n1F1,1B1,1F0,1B0\n", "row 2, cell 1: 1F1: the last stage must run its"),
+        ("0F0,0B1,0F1,0B0\n1F0,1I0,1W0,1F1,1B1\n", "row 1, cell 2: 0B1 stands before 0F1"),
+        ("0F0,0F1,0B0,0B1,1F1\n1F0,1I0,1W0,1B1\n", "row 2, cell 1: 1F0: stage 1 already runs on"),
+        ("0F0,0F1,0B0,0B1\n\n", "row 2: this rank has no action"),
+        ("0F0,0F1,0B0,0B1\n0F0\n", "the file: stage 1 is missing"),
+    ],
+)
+def test_each_broken_rule_names_its_cell(text: str, expected: str) -> None:
+    found = complaints(text)
+    assert any(c.startswith(expected) for c in found), found
+
+
+def test_a_cycle_across_ranks_is_named() -> None:
+    # rank 0 waits for the gradient of microbatch 0 before it sends the activation of 1, which
+    # rank 1 wants before it starts that backward
+    (found,) = complaints("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n")
+    for member in ("0B0 (row 1, cell 2)", "0F1 (row 1, cell 3)", "1F1 (row 2, cell 2)"):
+        assert member in found
+    assert "these wait for each other" in found
+
+
+def test_the_last_stage_s_forwards_are_put_in_order_by_relabelling() -> None:
+    problem = chain(2, 2)
+    order = order_of("0F1 0F0 0B1 0W1 0B0 0W0", "1F1 1B1 1W1 1F0 1B0 1W0")
+    adapted = adapt(problem, time_order(problem, order))
+    # 1B1 ends at 6 and 0BW1 at 8; fused with its W it would end at 7, so stage 1 stays split
+    expected = "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n"
+    assert torch_csv(problem, adapted.schedule) == expected
+    assert adapted.changes[0].startswith("microbatches relabelled")
+
+
+def test_the_first_stage_s_backward_is_written_whole() -> None:
+    problem = chain(2, 1)
+    schedule = time_order(problem, order_of("0F0 0B0 0W0", "1F0 1B0 1W0"))
+    adapted = adapt(problem, schedule)
+    assert torch_csv(problem, adapted.schedule).splitlines()[0] == "0F0,0B0"
+    # where it must be split, torch gets I and W as they are, and the hazards say so
+    split = chain(2, 1, backward="split")
+    same = adapt(split, time_order(split, schedule.order))
+    assert torch_csv(split, same.schedule).splitlines()[0] == "0F0,0I0,0W0"
+    assert "torch does nothing in that I" in hazards_text(split, same.schedule)
+
+
+def test_adjacent_b_and_w_are_fused_only_where_that_costs_nothing() -> None:
+    # Stage 1 is last: fused, its gradient leaves W = 1 later, and stage 0's backward waits for it.
+    problem = chain(2, 1)
+    schedule = time_order(problem, order_of("0F0 0BW0", "1F0 1B0 1W0"))
+    assert torch_csv(problem, adapt(problem, schedule).schedule).splitlines()[1] == "1F0,1I0,1W0"
+    # With BW = B, fusing costs nothing.
+    cheap = chain(2, 1, BW=1)
+    schedule = time_order(cheap, order_of("0F0 0BW0", "1F0 1B0 1W0"))
+    assert torch_csv(cheap, adapt(cheap, schedule).schedule).splitlines()[1] == "1F0,1B0"
+
+
+def test_an_adapted_order_over_the_capacity_is_refused() -> None:
+    # Room for one activation of stage 0 (2) beside one part that waits for its W (1): fused,
+    # 0BW0 can stand at B's place only after 0F1 started, at W's place it holds 2 + 2.
+    problem = chain(2, 2, cap=3, held=(2, 1))
+    tight = parse_problem(document(problem, devices=[{"memory": 3}, {"memory": 9}]))
+    order = order_of("0F0 0B0 0F1 0W0 0B1 0W1", "1F0 1B0 1W0 1F1 1B1 1W1")
+    schedule = time_order(tight, order)
+    assert check(tight, schedule) == []
+    assert check(tight, adapt(tight, schedule).schedule) == []
+    late = order_of("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1B0 1W0 1F1 1B1 1W1")
+    with pytest.raises(NotApplicable, match="torch's order of this schedule is not valid: memory"):
+        adapt(tight, time_order(tight, late))
+
+
+def test_torch_runs_one_route_and_needs_a_stage_on_every_rank() -> None:
+    problem = chain(2, 1, device=0)
+    schedule = BASELINES["list-scheduling"](problem)
+    with pytest.raises(NotApplicable, match="device 1 has none"):
+        adapt(problem, schedule)
+    one = {"F": 1, "B": 1, "W": 1}
+    problem = parse_problem(
+        {
+            "format": FORMAT,
+            "devices": [{}, {}],
+            "stages": [{"device": 0} | one, {"device": 1} | one],
+            "routes": [{"stages": [s], "microbatches": 1} for s in (0, 1)],
+        }
+    )
+    schedule = BASELINES["list-scheduling"](problem)
+    with pytest.raises(NotApplicable, match="one route of stages, this problem has 2"):
+        adapt(problem, schedule)
+
+
+def placed(devices: list[int], ranks: int) -> Problem:
+    stages = [{"device": d, "F": 1, "B": 1, "W": 1} for d in devices]
+    return parse_problem(
+        {"format": FORMAT, "devices": [{}] * ranks, "stages": stages, "microbatches": 2}
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "name"),
+    [
+        ([0, 1, 2], "PipelineScheduleSingle"),
+        ([0, 1, 0, 1], "PipelineScheduleMulti"),
+        ([0, 1, 2, 2, 1, 0], "ZBVZeroBubble"),
+        ([0, 0, 1, 1], None),  # a block
+        ([0, 1, 0], None),  # uneven
+        ([1, 0], None),
+        ([0, 1, 1, 0, 0, 1], None),  # a V of three: only two stages per rank can be loaded
+    ],
+)
+def test_torchtitan_knows_placements_by_name(devices: list[int], name: str | None) -> None:
+    loader = loader_for(placed(devices, max(devices) + 1))
+    assert loader.schedule_name == name
+    if name is None:
+        assert f"lie on ranks {', '.join(map(str, devices))}" in loader.reason
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems(max_devices=4, max_stages=6))
+def test_every_exported_order_reads_back_as_the_adapted_schedule(problem: Problem) -> None:
+    for schedule in list(list_schedules(problem))[::11]:
+        try:
+            adapted = adapt(problem, schedule)
+        except NotApplicable:
+            continue
+        assert check(problem, adapted.schedule) == []
+        rows = rows_of_csv(torch_csv(problem, adapted.schedule), "export")
+        stages = problem.routes[0].stages
+        assert lint(rows, len(stages), problem.routes[0].microbatches) == []
+
+
+def test_import_gives_back_the_exported_schedule(tmp_path: Path) -> None:
+    problem = vee(2, 4, cap=6, F=2, B=3, W=1)
+    schedule = adapt(problem, BASELINES["list-scheduling"](problem)).schedule
+    path = tmp_path / "order.csv"
+    path.write_bytes(EXPORTERS["torch-csv"](problem, schedule).data)
+    assert read_torch_csv(path, problem).schedule.devices == schedule.devices
+
+
+def test_import_of_overlapped_cells(tmp_path: Path) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")
+    in_turn = read_torch_csv(path, chain(1, 2, F=4, B=3, W=3)).schedule
+    assert [str(t.item) for t in in_turn.devices[0]] == ["0F0", "0F1", "0BW0", "0BW1"]
+    paired = parse_problem(document(chain(1, 2, F=4, B=3, W=3), overlap={"FB": [3, 4]}))
+    order = read_torch_csv(path, paired).schedule
+    assert [str(t.item) for t in order.devices[0]] == ["0F0", "(0F1+0BW0)", "0BW1"]
+    assert torch_csv(paired, order) == path.read_text()
+
+
+def test_what_an_import_changes_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text(
+        "0UNSHARD,0F0,(0F1;0B0)OVERLAP_F_B,(0B1;0F2)OVERLAP_F_B,(0F3;0I2)OVERLAP_F_B, 0W2,,0B3,"
+        "0REDUCE_GRAD\n"
+    )
+    problem = chain(1, 4)
+    plain = read_torch_csv(path, problem)
+    in_turn, other, skipped = plain.notes
+    assert "2 overlapped cells were put in turn, because the problem has no overlap" in in_turn
+    assert "1 overlapped cell was put in turn, because only one F and one B" in other
+    assert skipped.startswith("left out actions that compute nothing, 2 of them")
+    assert plain.schedule.order == order_of("0F0 0F1 0BW0 0BW1 0F2 0F3 0B2 0W2 0BW3")
+    paired = parse_problem(document(problem, overlap={"FB": [3, 4]}))
+    turned, *rest = read_torch_csv(path, paired).notes
+    assert turned.startswith("1 overlapped cell was written backward first")
+    assert rest == [other, skipped]
+    path.write_text("0F0,0B0,0F1,0B1,0F2,0B2,0F3,0B3\n")
+    assert read_torch_csv(path, problem).notes == ()
+
+
+def test_import_says_on_stderr_what_it_changes(cli: Run, save: Save, tmp_path: Path) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")
+    problem, output = save(chain(1, 2)), tmp_path / "schedule.json"
+    outcome = cli("import", "torch-csv", path, problem, "-o", output)
+    assert outcome.code == 0
+    assert outcome.err.startswith("pipesat: 1 overlapped cell was put in turn, because the problem")
+    assert "overlapped" not in outcome.out
+
+
+def test_both_makespans_of_overlapped_pairs() -> None:
+    # F = 4, BW = 6, a pair 6: 4 + 6 + 6 overlapped, 4 + 4 + 6 + 6 in turn
+    problem = parse_problem(document(chain(1, 2, F=4, B=3, W=3), overlap={"FB": [3, 5]}))
+    schedule = time_order(problem, order_of("0F0 (0F1+0BW0) 0BW1"))
+    (note,) = EXPORTERS["torch-csv"](problem, schedule).notes
+    assert (
+        "makespan 20 in stock torch, which runs the members of its overlapped pairs (1) in turn"
+        in note
+    )
+    assert "makespan 16 (was 16) only with a function of yours for OVERLAP_F_B" in note
+    assert "makespan 20 then, 16 only if they overlap" in hazards_text(problem, schedule)
+
+
+def test_a_cell_in_turn_by_hand() -> None:
+    """Two ranks, F = 4, BW = 6. Rank 0's cell waits at 8 for both its forward and its backward.
+
+    Rank 1: 1F0 4-8, 1BW0 8-14, 1F1 14-18. In stock torch 0F2 runs 8-12, 0BW0 14-20, and 0F2's
+    result is sent at 20: 1F2 20-24, 1BW1 24-30, 1BW2 30-36, 0BW2 36-42. With ops of their own it is
+    sent at 12: 1F2 18-22, all else 2 earlier. A pair that takes 10 runs 14-24: all 4 later.
+    """
+    problem = parse_problem(document(chain(2, 3, F=4, B=3, W=3), overlap={"FB": [1, 1]}))
+    rank_1 = "1F0 1BW0 1F1 1F2 1BW1 1BW2"
+    cell = order_of("0F0 0F1 (0F2+0BW0) 0BW1 0BW2", rank_1)
+    apart = order_of("0F0 0F1 0F2 0BW0 0BW1 0BW2", rank_1)
+    assert makespan_in_turn(problem, cell) == 42
+    assert makespan_in_turn(problem, apart) == time_order(problem, apart).makespan == 40
+    assert time_order(problem, cell).makespan == 46
+
+
+@pytest.mark.parametrize(("F", "B", "W", "comm"), [(1, 1, 1, 0), (20, 22, 13, 5), (7, 1, 2, 3)])
+@pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 6), (4, 9)])
+def test_in_turn_lies_between_two_replays(
+    p: int, m: int, F: int, B: int, W: int, comm: int
+) -> None:
+    """Not before the members as ops of their own; not after pairs that take the sum of both."""
+    costs = {"comm": {"default": comm}, "overlap": {"FB": [1, 1]}}
+    problem = parse_problem(document(vee(p, m, F=F, B=B, W=W), **costs))
+    order = BASELINES["dualpipev"](problem).order
+    apart = tuple(tuple(op for item in row for op in members(item)) for row in order)
+    assert apart != order
+    least, most = (time_order(problem, rows).makespan for rows in (apart, order))
+    assert least <= makespan_in_turn(problem, order) <= most
+    assert makespan_in_turn(problem, apart) == least
+
+
+def test_stages_that_are_renumbered_are_named() -> None:
+    stages = [{"device": d, "F": 1, "B": 1, "W": 1} for d in (1, 0)]
+    problem = parse_problem(
+        {
+            "format": FORMAT,
+            "devices": [{}, {}],
+            "stages": stages,
+            "routes": [{"stages": [1, 0], "microbatches": 2}],
+        }
+    )
+    exported = EXPORTERS["torch-csv"](problem, BASELINES["1f1b"](problem))
+    assert exported.data.decode().startswith("0F0,")
+    assert exported.notes == ("stages renumbered along the route: 1 is 0, 0 is 1",)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0F0,0X0\n1F0\n", "row 1, cell 2: '0X0' is no action"),
+        ("0F0,0B0\n", "1 rows, expected 2, one per rank"),
+        ("1F0,1B0\n0F0,0B0\n", "row 1, cell 1: 1F0 runs on rank 0, but the problem places stage 1"),
+        ("0F0\n1F0,1B0\n", "row 1: 0B0 is missing"),
+    ],
+)
+def test_bad_files_are_refused_with_their_cell(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "order.csv"
+    path.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        read_torch_csv(path, chain(2, 1))
+    assert str(caught.value).startswith(f"{path}: ")
+    assert expected in str(caught.value)
+
+
+def test_solving_for_torch_is_optimal_for_what_torch_runs() -> None:
+    problem = chain(3, 5, F=2, B=2, W=2, cap=6, held=(2, 1))
+    result = solve(problem, time_limit=30, workers=1, target="torch")
+    assert result.status == "optimal"
+    assert result.schedule is not None
+    assert result.problem is problem
+    assert result.document()["for"] == "torch"
+    assert check(problem, result.schedule) == []
+    first = {t.item.kind for t in result.schedule.devices[0] if isinstance(t.item, Op)}
+    assert first == {"F", "BW"}
+    # what runs is what was proven: export changes nothing that costs time
+    assert adapt(problem, result.schedule).schedule.makespan == result.value
+    # the free problem can only be better
+    free = solve(problem, time_limit=30, workers=1)
+    assert free.value is not None
+    assert result.value is not None
+    assert free.value <= result.value
+
+
+def test_solving_for_torch_says_what_torch_cannot_run() -> None:
+    with pytest.raises(NotApplicable, match="torch runs the first stage's backward whole"):
+        restricted_to_torch(chain(2, 2, backward="split"))
+    with pytest.raises(NotApplicable, match="device 1 has none"):
+        restricted_to_torch(chain(2, 1, device=0))

@@ -1,0 +1,112 @@
+"""Against torch itself: its own orders can be read, and its loaders agree on placements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.lint import lint
+from pipesat.export.torch.loaders import loader_for
+from pipesat.export.torch.read import read_torch_csv, rows_of_csv
+from pipesat.export.torch.write import torch_csv
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.heuristics import BASELINES
+
+pytest.importorskip("torch", reason="needs the extra `torch`")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+
+
+def looped(ranks: int, chunks: int, m: int) -> Problem:
+    return placed([s % ranks for s in range(ranks * chunks)], ranks, m)
+
+
+def vee(ranks: int, m: int) -> Problem:
+    return placed([*range(ranks), *reversed(range(ranks))], ranks, m)
+
+
+def placed(devices: list[int], ranks: int, m: int) -> Problem:
+    stages = [{"device": d, "F": 1, "B": 1, "W": 1} for d in devices]
+    return parse_problem(
+        {"format": FORMAT, "devices": [{}] * ranks, "stages": stages, "microbatches": m}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "chunks"),
+    [
+        ("GPipe", looped(4, 1, 8), 1),
+        ("Interleaved1F1B", looped(4, 2, 8), 2),
+        ("LoopedBFS", looped(2, 2, 4), 2),
+        ("InterleavedZeroBubble", looped(4, 2, 8), 2),
+        ("ZBVZeroBubble", vee(4, 8), 2),
+        ("DualPipeV", vee(4, 10), 2),
+    ],
+)
+def test_torch_s_own_orders_are_read(
+    name: str, problem: Problem, chunks: int, tmp_path: Path
+) -> None:
+    """Dumped with and without torch's communication actions; complete, acyclic and valid."""
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    ranks, m = len(problem.devices), problem.routes[0].microbatches
+    for with_comms in (False, True) if chunks > 1 else (False,):  # torch cannot for one stage
+        table = get_schedule_ops(name, ranks, m, chunks, with_comms=with_comms)
+        path = tmp_path / f"{name}.csv"
+        path.write_text(
+            "".join(",".join("" if a is None else str(a) for a in row) + "\n" for row in table)
+        )
+        schedule = read_torch_csv(path, problem).schedule
+        assert check(problem, schedule) == []
+        back = torch_csv(problem, schedule)
+        stages = problem.routes[0].stages
+        assert lint(rows_of_csv(back, "export"), len(stages), m) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "style"),
+    [(looped(4, 1, 4), "loop"), (looped(3, 2, 4), "loop"), (vee(4, 8), "v")],
+)
+def test_a_loader_s_schedule_name_gives_the_placement(problem: Problem, style: str) -> None:
+    """torchtitan: schedule name -> class -> stages per rank and style of placement."""
+    from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
+    from torch.distributed.pipelining.schedules import (
+        PipelineScheduleSingle,
+        ScheduleZBVZeroBubble,
+        get_schedule_class,
+    )
+
+    name = loader_for(problem).schedule_name
+    assert name is not None
+    schedule_class = get_schedule_class(name)
+    ranks, stages = len(problem.devices), len(problem.stages)
+    single = issubclass(schedule_class, PipelineScheduleSingle)
+    assert single == (ranks == stages)
+    assert (schedule_class is ScheduleZBVZeroBubble) == (style == "v")
+    mapping = generate_stage_to_rank_mapping(ranks, stages, style=style)
+    assert mapping == {s: data.device for s, data in enumerate(problem.stages)}
+
+
+@pytest.mark.parametrize("problem", [looped(2, 1, 4), looped(2, 2, 4), vee(2, 4)])
+def test_torch_loads_what_we_export(problem: Problem, tmp_path: Path) -> None:
+    """torch's parser, validator and send/receive lowering take the file; no process is needed."""
+    from torch.distributed.pipelining import schedules
+
+    schedule = adapt(problem, BASELINES["list-scheduling"](problem)).schedule
+    text = torch_csv(problem, schedule)
+    rows = [
+        [schedules._Action.from_str(cell) for cell in line.split(",")] for line in text.splitlines()
+    ]
+    order = dict(enumerate(rows))
+    stages, m = len(problem.stages), problem.routes[0].microbatches
+    mapping = schedules._validate_schedule(order, len(problem.devices), stages, m)
+    assert mapping == {s: data.device for s, data in enumerate(problem.stages)}
+    lowered = schedules._add_send_recv(order, stage_to_rank=lambda s: mapping[s], num_stages=stages)
+    kept = [
+        [str(a) for a in lowered[rank] if "SEND" not in str(a) and "RECV" not in str(a)]
+        for rank in sorted(lowered)
+    ]
+    assert kept == [line.split(",") for line in text.splitlines()]

@@ -1,0 +1,556 @@
+"""What memory buys: caps, the exchange between them, the smallest cap, the commands.
+
+Optima of tiny problems come from the plain model in tests/support/oracle.py, which shares nothing
+with the solver.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import signal
+import subprocess
+import sys
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from pipesat.cli.costs import share as read_share
+from pipesat.cli.frontier_report import print_frontier
+from pipesat.cli.study import hand_written, solver_of
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, Fault
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Improvement, Result
+from pipesat.core.schedule import Schedule
+from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.schedule_file import read_schedule
+from pipesat.frontier.caps import (
+    at_cap,
+    attainable,
+    choose_caps,
+    readable_caps,
+    rounded_down,
+    scale_of,
+    smallest_cap,
+    with_capacities,
+)
+from pipesat.frontier.curve import Curve
+from pipesat.frontier.files import csv_bytes, document, staircases
+from pipesat.frontier.min_memory import least_memory
+from pipesat.frontier.picture import frontier_pictures
+from pipesat.frontier.smallest_cap import interval
+from pipesat.frontier.study import EitherStop, Listener, Starts
+from pipesat.frontier.trace import Frontier, trace
+from pipesat.heuristics import BASELINES
+from tests.conftest import Run
+from tests.support.loops import loop
+from tests.support.oracle import brute_force, plain_model_optimum
+from tests.support.problems import chain, vee
+from tests.support.problems import document as document_of
+
+Save = Callable[..., Path]
+
+SMALL = chain(2, 3)  # held (1, 1): what a device holds are whole numbers
+SOLVE = solver_of("makespan", 1, 0)
+
+
+_OPTIMA: dict[str, float] = {}
+
+
+def optimum(problem: Problem) -> float:
+    """Least makespan; infinite where nothing fits."""
+    if problem.sha256 not in _OPTIMA:
+        found = plain_model_optimum(problem)
+        _OPTIMA[problem.sha256] = math.inf if found is None else found
+    return _OPTIMA[problem.sha256]
+
+
+def traced(problem: Problem, **options: object) -> Frontier:
+    found: Frontier = trace(
+        problem,
+        solve=SOLVE,
+        baselines=hand_written(),
+        time_limit=60,
+        **options,  # type: ignore[arg-type]
+    )
+    return found
+
+
+# Caps
+
+
+def test_a_cap_replaces_all_capacities_and_keeps_the_static_part() -> None:
+    doc = document_of(SMALL, devices=[{"memory": 7, "static": 2, "name": "a"}, {"memory": None}])
+    problem = at_cap(parse_problem(doc), 5)
+    assert [(d.memory, d.static, d.name) for d in problem.devices] == [(5, 2, "a"), (5, 0, "")]
+    assert [d.memory for d in at_cap(problem, None).devices] == [None, None]
+    assert problem.stages == SMALL.stages
+
+
+def test_the_smallest_cap_is_that_of_the_neediest_device() -> None:
+    # static + one microbatch: 2 + 1 on the first device, 0 + 1 on the second
+    doc = document_of(SMALL, devices=[{"static": 2}, {}])
+    assert smallest_cap(parse_problem(doc)) == 3
+
+
+def test_1f1bs_measure_is_the_same_for_all_placements_of_the_layers() -> None:
+    # 1F1B holds min(p, m) = 4 microbatches of 2 units on the first of 4 devices
+    wanted = (0, 8)
+    for problem in (chain(4, 8, held=(2, 1)), vee(4, 8), loop(4, 2, 8)):
+        scale = scale_of(problem)
+        assert scale is not None
+        assert (scale.static, scale.activations) == wanted
+    assert scale.cap(Fraction(3, 4)) == 6
+    assert scale.share(12) == 1.5
+
+
+def test_the_measure_counts_from_the_largest_static_part() -> None:
+    doc = document_of(chain(2, 4, held=(10, 5)), devices=[{"static": 3}, {"static": 7}])
+    scale = scale_of(parse_problem(doc))
+    assert scale is not None
+    assert scale.cap(Fraction(1)) == 7 + 2 * 10
+
+
+def test_no_measure_without_activations_or_with_fewer_stages_than_devices() -> None:
+    assert scale_of(chain(2, 4, held=(0, 0))) is None
+    doc = document_of(chain(1, 4), devices=[{}, {}])
+    assert scale_of(parse_problem(doc)) is None
+
+
+def test_what_can_be_held() -> None:
+    # n, k <= 2: 3 n + 2 k
+    problem = chain(1, 2, held=(3, 2))
+    assert attainable(problem, 100) == [0, 2, 3, 4, 5, 6, 7, 8, 10]
+    assert attainable(problem, 5) == [0, 2, 3, 4, 5]
+    assert rounded_down(attainable(problem, 100), 9) == 8
+
+
+def test_many_amounts_become_the_multiples_of_their_divisor() -> None:
+    doc = document_of(chain(2, 4000, held=(1_000_006, 10_002)), devices=[{}, {}])
+    amounts = attainable(parse_problem(doc), 10**9)
+    assert isinstance(amounts, range)
+    assert amounts.step == 2  # 10002 = 2 * 3 * 1667, and neither 3 nor 1667 divides 1000006
+
+
+def test_caps_are_chosen_at_whole_activations() -> None:
+    assert choose_caps(chain(4, 8, held=(10, 5)), 70, 7) == [10, 20, 30, 40, 50, 60, 70]
+
+
+def test_more_caps_than_whole_activations_come_from_what_can_be_held() -> None:
+    caps = choose_caps(chain(2, 2, held=(10, 4)), 20, 99)
+    # from one microbatch on: 10 n + 4 k up to 20 with n, k <= 2
+    assert caps == [10, 14, 18, 20]
+
+
+def test_given_caps() -> None:
+    problem = chain(4, 8, held=(10, 5))
+    assert readable_caps(problem, [Fraction(1, 2), 35, Fraction(1, 2)], "--caps") == [20, 35]
+    with pytest.raises(BadInput, match="at least 10"):
+        readable_caps(problem, [9], "--caps")
+    with pytest.raises(BadInput, match="no share"):
+        readable_caps(chain(2, 2, held=(0, 0)), [Fraction(1)], "--caps")
+
+
+# The exchange
+
+
+def test_a_schedule_counts_from_its_peak_on_and_a_bound_up_to_its_cap() -> None:
+    curve = Curve(chain(2, 3), "makespan")
+    known = curve.know(BASELINES["1f1b"](curve.problem))  # peaks 2 and 1
+    assert (known.peaks, known.peak) == ((2, 1), 2)
+    assert [curve.value(cap) for cap in (1, 2, 3, None)] == [None, *[known.value] * 3]
+    curve.prove(3, Bound(5, "three"))
+    curve.prove(None, Bound(4, "unlimited"))
+    found = [curve.bound(cap) for cap in (2, 3, 4, None)]
+    assert [bound and bound.value for bound in found] == [5, 5, 4, 4]
+    assert found[0] == Bound(5, "three, with cap 3")
+    assert found[2] == Bound(4, "unlimited, with unlimited memory")
+    assert found[3] == Bound(4, "unlimited")
+
+
+def test_a_better_bound_of_more_memory_is_the_better_bound_of_less() -> None:
+    curve = Curve(chain(2, 3), "makespan")
+    curve.prove(1, Bound(4, "one"))
+    curve.prove(3, Bound(6, "three"))
+    bound = curve.bound(1)
+    assert bound is not None
+    assert bound.value == 6
+
+
+@pytest.mark.parametrize("first", ["schedule", "bound"])
+def test_a_bound_above_a_schedule_is_dropped_and_told(first: str) -> None:
+    curve = Curve(chain(2, 3), "makespan")
+    schedule = BASELINES["1f1b"](curve.problem)
+    value = 12  # (m + p - 1) (F + B + W), with two microbatches held on the first device
+    if first == "schedule":
+        assert curve.know(schedule).value == value
+    curve.prove(1, Bound(value + 1, "with less than its peak"))
+    curve.prove(2, Bound(value + 1, "wrong"))
+    if first == "bound":
+        assert curve.bound(2) == Bound(value + 1, "wrong")
+        assert curve.know(schedule).value == value
+    assert curve.contradictions == [
+        f"wrong says at least {value + 1}, but a checked schedule has {value} with cap 2"
+    ]
+    assert (curve.bound(1), curve.bound(2)) == (Bound(value + 1, "with less than its peak"), None)
+    assert (curve.status(1), curve.status(2)) == ("unknown", "feasible")
+
+
+def test_an_invalid_schedule_is_a_fault() -> None:
+    problem = chain(2, 3)
+    schedule = BASELINES["1f1b"](problem)
+    with pytest.raises(Fault):
+        Curve(problem, "makespan").know(Schedule((schedule.devices[0][:-1], schedule.devices[1])))
+
+
+def test_an_event_that_hears_another() -> None:
+    other = threading.Event()
+    stop = EitherStop(other)
+    assert not stop.is_set()
+    other.set()
+    assert stop.is_set()
+
+
+class Recorder:
+    """Solves, and keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int | None, list[int], int | None, Result]] = []
+
+    def __call__(
+        self,
+        problem: Problem,
+        *,
+        starts: Starts,
+        time_limit: float,
+        schedules: Sequence[Schedule],
+        known_bound: Bound | None,
+        listener: Listener,
+        stop: threading.Event,
+    ) -> Result:
+        for schedule in schedules:
+            assert not check(problem, schedule)
+        result = SOLVE(
+            problem, starts=starts, time_limit=time_limit, schedules=schedules,
+            known_bound=known_bound, listener=listener, stop=stop,
+        )  # fmt: skip
+        values = [schedule.makespan for schedule in schedules]
+        bound = None if known_bound is None else known_bound.value
+        self.calls.append((problem.devices[0].memory, values, bound, result))
+        return result
+
+
+def test_solves_are_told_what_their_neighbours_found() -> None:
+    recorder = Recorder()
+    trace(chain(2, 4), solve=recorder, caps=[1, 2, 3], time_limit=60)
+    assert len(recorder.calls) > 1
+    for number, (cap, values, bound, _) in enumerate(recorder.calls):
+        for other, _, _, result in recorder.calls[:number]:
+            if result.lower_bound is not None and (other is None or other >= (cap or 0)):
+                assert cap is None or bound is not None
+                assert cap is None or (bound or 0) >= result.lower_bound.value
+            smaller = other is not None and (cap is None or other <= cap)
+            if smaller and result.value is not None:
+                assert values
+                assert min(values) <= result.value
+
+
+# The frontier
+
+
+@pytest.mark.parametrize("problem", [SMALL, chain(2, 3, F=2, W=3, held=(2, 1)), vee(2, 2)])
+def test_every_point_is_the_optimum_at_its_cap(problem: Problem) -> None:
+    caps = [cap for cap in attainable(problem, 8) if cap >= smallest_cap(problem)]
+    for row in traced(problem, caps=caps).rows:
+        assert row.known is not None
+        assert row.bound is not None
+        assert row.status == "optimal"
+        assert row.known.value == row.bound.value == optimum(at_cap(problem, row.cap))
+        assert not check(at_cap(problem, row.cap), row.known.schedule)
+
+
+def test_the_caps_end_where_memory_stops_to_matter() -> None:
+    frontier = traced(SMALL)
+    *_, last, unlimited = frontier.rows
+    assert last.cap is not None
+    assert optimum(at_cap(SMALL, last.cap)) == optimum(SMALL)
+    assert optimum(at_cap(SMALL, last.cap - 1)) > optimum(SMALL)
+    assert unlimited.cap is None
+    assert frontier.rows[0].cap == smallest_cap(SMALL)
+
+
+def test_the_span_by_brute_force() -> None:
+    problem = chain(2, 2)
+    solve = solver_of("span", 1, 0)
+    rows = trace(problem, solve=solve, objective="span", caps=[1, 2], time_limit=60).rows
+    for row in rows:
+        assert row.known is not None
+        assert row.known.schedule.span == row.known.value
+        assert row.known.value == brute_force(at_cap(problem, row.cap), "span")
+        assert row.status == "optimal"
+
+
+@pytest.mark.parametrize("problem", [chain(3, 6, held=(2, 1)), vee(2, 4)])
+def test_hand_written_schedules_lie_on_or_above_the_curve(problem: Problem) -> None:
+    frontier = traced(problem, count=4)
+    names = {point.name for point in frontier.points}
+    assert names >= ({"1f1b", "zb-h1"} if len(problem.stages) == 3 else {"zb-v", "v-min"})
+    for point in frontier.points:
+        value, bound = (
+            frontier.curve.value(point.known.peak), frontier.curve.bound(point.known.peak)
+        )  # fmt: skip
+        assert value is not None
+        assert bound is not None
+        assert bound.value <= value <= point.known.value
+
+
+def test_zb_1p_and_zb_2p_keep_their_memory() -> None:
+    frontier = traced(chain(3, 6), count=2)
+    peaks = {point.name: point.known.peak for point in frontier.points}
+    assert peaks["ZB-1p (zb-auto)"] <= 3
+    assert peaks["ZB-2p (zb-auto)"] <= 6
+
+
+def test_without_time_what_is_unknown_is_none() -> None:
+    stop = threading.Event()
+    stop.set()
+    frontier = trace(chain(2, 3), solve=SOLVE, caps=[1], time_limit=60, stop=stop)
+    row = frontier.rows[0]
+    assert (row.known, row.gap, row.status, row.baseline) == (None, None, "unknown", None)
+    assert row.bound is not None  # the closed form
+    point = document({None: frontier}, None)["curves"][0]["points"][0]
+    assert [point[key] for key in ("value", "gap", "schedule", "peak_memory")] == [None] * 4
+
+
+# The smallest cap
+
+
+@pytest.mark.parametrize("within", [Fraction(0), Fraction(1, 10), Fraction(1)])
+@pytest.mark.parametrize("problem", [SMALL, chain(2, 2, F=2, held=(2, 1))])
+def test_the_smallest_cap_and_sum_by_the_plain_model(problem: Problem, within: Fraction) -> None:
+    found = least_memory(problem, solve=SOLVE, within=within, time_limit=60)
+    best = optimum(problem)
+    target = int(best * (1 + within))
+    caps = attainable(problem, 6)
+    feasible = [cap for cap in caps if cap >= smallest_cap(problem)]
+    smallest = min(cap for cap in feasible if optimum(at_cap(problem, cap)) <= target)
+    assert found.best.value == best
+    assert found.cap is not None
+    assert (found.cap.target, found.cap.enough, found.cap.proven) == (target, smallest, True)
+    pairs = itertools.product([cap for cap in feasible if cap <= smallest], repeat=2)
+    least = min(
+        sum(pair) for pair in pairs if optimum(with_capacities(problem, pair, "")) <= target
+    )
+    assert found.lightest is not None
+    assert found.lightest.bound <= least <= found.lightest.value
+    assert found.lightest.value == least  # found on problems this small, if not proven
+    assert found.known is not None
+    assert found.known.value <= target
+    assert not check(at_cap(problem, smallest), found.known.schedule)
+
+
+def test_undecided_caps_are_counted() -> None:
+    curve = Curve(chain(2, 6), "makespan")
+    curve.know(BASELINES["gpipe"](curve.problem))  # holds 6
+    target = 10**6
+    curve.prove(2, Bound(3, "below the target"))
+    amounts = [1, 2, 3, 4, 5, 6]
+    assert interval(curve, amounts, target).undecided == 5
+    slow = interval(curve, amounts, curve.value(None) or 0)
+    assert (slow.enough, slow.too_little, slow.proven) == (6, None, False)
+    value = curve.value(None) or 0
+    curve.prove(5, Bound(value, "not above"))
+    assert interval(curve, amounts, value).undecided == 5
+    assert interval(curve, amounts, value - 1).enough is None
+    assert interval(curve, amounts, value - 1).too_little == 5
+    assert interval(curve, amounts, value - 1).undecided == 1
+
+
+def test_the_files_capacities_as_reference() -> None:
+    # one microbatch at a time: (F + B) on both devices each, and the first one's last W
+    slow = chain(2, 3, cap=1)
+    found = least_memory(slow, solve=SOLVE, within=Fraction(0), reference="file", time_limit=60)
+    assert found.best.value == optimum(slow)
+    assert found.cap is not None
+    assert found.cap.enough == 1
+
+
+@pytest.mark.parametrize(("text", "share"), [("5%", Fraction(1, 20)), ("0.25", Fraction(1, 4))])
+def test_shares(text: str, share: Fraction) -> None:
+    assert read_share("--within", text, 10_000) == share
+
+
+# Pictures and tables
+
+
+def test_pictures_and_table_of_two_curves() -> None:
+    name = "a $x^2 & <b>\u4e00"
+    problem = parse_problem(document_of(chain(2, 3), name=name))
+    curves = {"chain": traced(problem, count=3), "vee": traced(vee(2, 3), count=3)}
+    steps = staircases(curves)
+    for step in steps:
+        values = [value for value in step.values if value is not None]
+        assert values == sorted(values, reverse=True)
+        bounds = [bound for bound in step.bounds if bound is not None]
+        assert bounds == sorted(bounds, reverse=True)
+    files = frontier_pictures(problem, "makespan", steps, curves["chain"].scale)
+    assert files["png"].startswith(b"\x89PNG")
+    assert ET.fromstring(files["svg"]).tag.endswith("svg")
+    table = list(csv.DictReader(io.StringIO(csv_bytes(curves).decode())))
+    rows = [row for row in table if row["kind"] == "cap"]
+    assert len(rows) == sum(len(frontier.rows) for frontier in curves.values())
+    assert len(table) - len(rows) == sum(len(frontier.points) for frontier in curves.values())
+
+
+def test_a_picture_of_nothing_known() -> None:
+    stop = threading.Event()
+    stop.set()
+    problem = chain(2, 3)
+    curves = {None: trace(problem, solve=SOLVE, time_limit=60, stop=stop)}
+    files = frontier_pictures(problem, "makespan", staircases(curves), None)
+    assert files["png"].startswith(b"\x89PNG")
+    print_frontier(curves, None)
+
+
+# The commands
+
+
+def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    (folder / "caps" / "77").mkdir(parents=True)
+    (folder / "caps" / "77" / "schedule.json").write_text("of an earlier run")
+    outcome = cli(
+        "frontier", save(chain(2, 3)), "--caps", "1,1f1b", "--time-limit", 30, "-o", folder,
+        "--json",
+    )  # fmt: skip
+    assert outcome.code == 0
+    (curve,) = outcome.json["curves"]
+    assert [point["cap"] for point in curve["points"]] == [1, 2, None]
+    assert not (folder / "caps" / "77").exists()
+    for point in curve["points"]:
+        assert cli("check", point["problem"], point["schedule"]).code == 0
+        problem = read_problem(point["problem"])
+        assert read_schedule(point["schedule"], problem).makespan == point["value"]
+    written = {path.name for path in folder.iterdir()}
+    assert written == {"frontier.json", "frontier.csv", "frontier.png", "frontier.svg", "caps"}
+    assert json.loads((folder / "frontier.json").read_text())["curves"] == outcome.json["curves"]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_table_fits_the_terminal(
+    cli: Run, save: Save, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    outcome = cli("frontier", save(chain(2, 3)), "--points", 3, "--placements", "chain,vee",
+                  "--layers", 2)  # fmt: skip
+    assert outcome.code == 0
+    assert max(map(len, outcome.out.splitlines())) <= width
+    assert "unlimited" in outcome.out
+    assert "zb-v" in outcome.out
+    assert "1f1b" in outcome.out
+
+
+def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    outcome = cli("min-memory", save(SMALL), "--within", "0%", "-o", folder, "--json")
+    assert outcome.code == 0
+    result = outcome.json
+    smallest = min(c for c in (1, 2, 3, 4, 5, 6) if optimum(at_cap(SMALL, c)) == optimum(SMALL))
+    assert (result["status"], result["cap"]) == ("optimal", smallest)
+    assert result["largest_too_little"] in (None, smallest - 1)
+    assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
+    assert {path.name for path in folder.iterdir()} == {
+        "problem.json", "schedule.json", "gantt.png", "result.json",
+    }  # fmt: skip
+    text = cli("min-memory", save(SMALL), "--within", "0%")
+    assert f"{smallest} on every device" in text.out
+    assert "proven smallest" in text.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["frontier", "--caps", "0"], ["--caps", "got 0", "at least 1"]),
+        (["frontier", "--caps", "1,half"], ["--caps", "'1,half'"]),
+        (["frontier", "--caps", "1f1b*9999999999"], ["--caps"]),
+        (["frontier", "--placements", "vee,star"], ["--placements", "star", "bidirectional"]),
+        (["frontier", "--points", "1"], ["--points"]),
+        (["frontier", "--time-limit", "0"], ["positive"]),
+        (["min-memory", "--within", "five"], ["--within", "'five'", "5%"]),
+        (["min-memory", "--within", "-5%"], ["--within"]),
+        (["min-memory", "--of", "half"], ["--of"]),
+    ],
+)
+def test_bad_input(cli: Run, save: Save, arguments: list[str], words: list[str]) -> None:
+    outcome = cli(arguments[0], save(chain(2, 3)), *arguments[1:])
+    assert outcome.code == 2
+    assert outcome.out == ""
+    for word in words:
+        assert word in outcome.err
+
+
+def test_other_placements_need_a_chain(cli: Run, save: Save) -> None:
+    outcome = cli("frontier", save(vee(2, 3)), "--placements", "chain")
+    assert outcome.code == 2
+    assert "one stage per device" in outcome.err
+
+
+def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
+    outcome = cli("frontier", save(chain(2, 3)), "--placements", "chain,vee")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "pipesat plan LAYERS --placement any" in outcome.err
+    whole = cli("frontier", save(chain(2, 3)), "--placements", "chain,bidirectional",
+                "--points", 2, "--json", "--time-limit", 5)  # fmt: skip
+    assert [curve["placement"] for curve in whole.json["curves"]] == ["chain", "bidirectional"]
+    stated = cli("frontier", save(chain(2, 3)), "--placements", "vee", "--layers", 2,
+                 "--points", 2, "--json", "--time-limit", 5)  # fmt: skip
+    assert stated.json["layers"] == [2]
+
+
+def test_a_folder_that_cannot_be_written(cli: Run, save: Save, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for command in ("frontier", "min-memory"):
+        outcome = cli(command, save(chain(2, 3)), "-o", tmp_path / "file" / "out")
+        assert outcome.code == 2
+        assert "cannot write" in outcome.err
+
+
+def test_an_infeasible_reference(cli: Run, save: Save) -> None:
+    problem = chain(2, 3, cap=1, held=(2, 1))
+    assert cli("min-memory", save(problem), "--of", "file").code == 3
+    assert cli("min-memory", save(problem)).code == 0
+
+
+def test_an_interrupt_keeps_the_curve_so_far(save: Save, tmp_path: Path) -> None:
+    # too large to be proven in no time
+    problem = save(chain(8, 32, F=30, B=29, W=20, held=(10, 4)))
+    command = ["frontier", problem, "-o", tmp_path / "out", "--json", "--workers", 1]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pipesat", *map(str, command)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert run.stderr is not None
+    for line in run.stderr:
+        if "cap " in line:
+            break
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate()
+    assert run.returncode == 130
+    (curve,) = json.loads(out)["curves"]
+    assert len(curve["points"]) > 2
+    assert (tmp_path / "out" / "frontier.png").exists()
+
+
+def test_progress_names_the_cap() -> None:
+    told: list[Improvement] = []
+    trace(chain(2, 3), solve=SOLVE, caps=[1, 2], time_limit=60, listener=told.append)
+    assert any(step.source.startswith("cap 1: ") for step in told)
+    assert [step.seconds for step in told] == sorted(step.seconds for step in told)

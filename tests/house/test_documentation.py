@@ -1,0 +1,458 @@
+"""README.md and docs/: every command runs, every snippet does, every name and link is real.
+
+Each page is read from top to bottom in a folder of its own, as a reader would follow it. Commands
+run with less time and fewer samples. What cannot run here stands in one of the tables below, with
+the reason; a command or block that is neither run nor listed fails its test, and so does an entry
+that no page needs any more.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+import pipesat
+from pipesat.cli.app import app
+from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.schedule_file import ScheduleModel
+from pipesat.layers.file import parse_layers
+from pipesat.timeline.file import write_timeline
+from pipesat.timeline.timeline import Ran, Row, Step, Timeline
+from tests.conftest import Run
+from tests.support.paths import ROOT
+
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PROFILE = ROOT / "experiments" / "2026-11-21-predicted-and-measured" / "profile.json"
+
+# What makes commands fast: appended wherever a command has the option.
+FASTER = {"--time-limit": "0.3", "--samples": "5"}
+FEWER = (r"time_limit=\d+", "time_limit=0.3")  # the same for Python
+
+# Commands of pipesat that are read, and their options and values checked, but that do not run.
+ONLY_READ = {
+    "profile": "measures a model for minutes: tests/profile/test_profile.py",
+    "run": "starts a process per rank: tests/runtime/test_run.py",
+    "parity": "starts a process per rank: tests/runtime/test_parity.py",
+    "timeline import": "needs traces of a training job: tests/timeline/test_timeline.py",
+}
+
+# Words that stand for the reader's own files.
+STANDS_FOR = {
+    "PROBLEM": "examples/zb-6.2B-p8-m24-cap1.json",
+    "SCHEDULE": "given/schedule.json",
+    "NAME": "1f1b",
+    "FILE": "made.json",
+}
+
+# The problem.json of a reader who has one: four stages with the costs of a 6.2B model.
+OWN_PROBLEM = {
+    "format": "pipesat.problem/1",
+    "time_unit": "us",
+    "microbatches": 6,
+    "devices": [{"memory": 40_000}] * 4,
+    "stages": [
+        {"device": d, "F": 29802, "B": 29428, "W": 19530}
+        | {"held_after_F": 10_000, "held_after_B": 4324}
+        for d in range(4)
+    ],
+    "comm": {"default": 577},
+}
+
+# What else a page takes as given at a command that begins so.
+GIVEN = {
+    ("docs/risk.md", "pipesat risk examples/eager-torch"): (
+        "pipesat solve examples/eager-torch-6.2B-p4-m8.json --for torch -o out/",
+    ),
+    ("docs/risk.md", "pipesat risk problem.json"): (
+        "pipesat problem from-profile profile.json --devices 4 --microbatches 8 -o problem.json",
+        "pipesat solve problem.json -o out/",
+    ),
+    ("docs/instances.md", "pipesat check PROBLEM SCHEDULE"): (
+        "pipesat baseline NAME PROBLEM -o SCHEDULE",
+    ),
+    ("docs/torch.md", "pipesat import torch-csv FILE PROBLEM"): (
+        "pipesat baseline NAME PROBLEM -o SCHEDULE",
+        "pipesat export PROBLEM SCHEDULE --to torch-csv -o FILE",
+    ),
+}
+
+# Programs other than pipesat, and why they do not run.
+NOT_RUN = {
+    "bash": "installs from a registry: CI runs scripts/test; here: the script is there and parses",
+    "pip": "installs from a registry; here: the extra is there",
+    "source": "acts on the reader's shell",
+    "torchrun": "starts a process per rank: tests/runtime/test_run.py; here: it is there",
+    "python": "experiments take minutes and write into the checkout; here: the options are there",
+}
+
+# Blocks that are no input.
+OUTPUT = {
+    ("docs/from-your-model-to-a-schedule.md", "(B + W)     held"): "measured on one machine",
+    ("docs/from-your-model-to-a-schedule.md", "static     weights"): "of that measured profile",
+    ("docs/from-your-model-to-a-schedule.md", "device    op  ops"): "measured on one machine",
+}
+NEEDS_TORCH = {
+    (
+        "README.md",
+        "runtime = _PipelineScheduleRuntime(",
+    ): "in a rank: tests/export/test_torch_itself.py",
+    (
+        "docs/torch.md",
+        "from torch.distributed.pipelining",
+    ): "in a rank: tests/export/test_torch_itself.py",
+}
+
+
+# Reading a page
+
+
+class Block(NamedTuple):
+    """A fenced block."""
+
+    language: str
+    text: str
+
+
+class Code(NamedTuple):
+    """A code span, with its line breaks as spaces."""
+
+    text: str
+
+
+def parts(page: str) -> Iterator[Block | Code]:
+    """Fenced blocks and code spans in the order in which they stand on a page."""
+    pattern = re.compile(r"^```(\w*)\n(.*?)^```$|`([^`]+)`", re.DOTALL | re.MULTILINE)
+    for match in pattern.finditer((ROOT / page).read_text()):
+        if match[3] is None:
+            yield Block(match[1], match[2])
+        else:
+            yield Code(" ".join(match[3].split()))
+
+
+def blocks(page: str) -> list[Block]:
+    return [part for part in parts(page) if isinstance(part, Block)]
+
+
+def listed(table: dict[tuple[str, str], str], page: str, text: str) -> bool:
+    """Whether a block is in one of the tables, by its page and how it begins."""
+    return any(page == where and text.lstrip().startswith(begin) for where, begin in table)
+
+
+def shell_lines(text: str) -> list[list[str]]:
+    """The words of each command, without comments."""
+    lines = text.replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line, comments=True) for line in lines]
+    return [words for words in commands if words]
+
+
+def is_shell(block: Block) -> bool:
+    programs = {"pipesat", "cat", *NOT_RUN}
+    first = block.text.split(maxsplit=1)[0] if block.text.strip() else ""
+    return block.language in ("", "bash", "sh") and first in programs
+
+
+# Commands
+
+
+@cache
+def whole_command_line() -> Any:
+    return typer.main.get_command(app)
+
+
+def command_of(words: list[str]) -> tuple[Any, str, list[str]]:
+    """The command, its name (``timeline compare``) and its arguments."""
+    command: Any = whole_command_line()
+    name: list[str] = []
+    while words and hasattr(command, "commands") and words[0] in command.commands:
+        command = command.commands[words[0]]
+        name.append(words[0])
+        words = words[1:]
+    return command, " ".join(name), words
+
+
+def options_of(command: Any) -> dict[str, Any]:
+    return {
+        opt: param
+        for param in command.params
+        for opt in (*param.opts, *param.secondary_opts)
+        if opt.startswith("-")
+    }
+
+
+def accepts(words: list[str]) -> bool:
+    """Whether the command line would take these words: options, values and all that is needed."""
+    command, name, arguments = command_of(words)
+    if not name or hasattr(command, "commands"):
+        return False
+    try:
+        command.make_context(name, [*arguments], resilient_parsing=False)
+    except typer.Exit:  # `--list` has shown its list
+        return True
+    except Exception:  # of click, which newer typers bring along
+        return False
+    return True
+
+
+def faster(words: list[str]) -> list[str]:
+    known = options_of(command_of(words)[0])
+    extra = [
+        text for option, value in FASTER.items() if option in known for text in (option, value)
+    ]
+    return [*words, *extra]
+
+
+class Reader:
+    """Somebody who types what a page says."""
+
+    def __init__(self, page: str, cli: Run) -> None:
+        self.page = page
+        self.cli = cli
+        self.ran: list[str] = []
+        self.names: dict[str, Any] = {}  # of the page's Python
+
+    def pipesat(self, words: list[str], *, given: bool = False) -> None:
+        text = shlex.join(["pipesat", *words])
+        if not given:
+            for (page, begin), commands in GIVEN.items():
+                if page == self.page and text.startswith(begin):
+                    for command in commands:
+                        self.pipesat(shlex.split(command)[1:], given=True)
+        words = [STANDS_FOR.get(word, word) for word in words if word != "..."]
+        assert accepts(words), f"{self.page}: the command line does not take: {text}"
+        name = command_of(words)[1]
+        if name in ONLY_READ and "--list-configs" not in words:
+            self.leave_what_it_would(name, words)
+            return
+        outcome = self.cli(*faster(words))
+        assert outcome.code == 0, f"{self.page}: {text}: {outcome.code}\n{outcome.err}"
+        self.ran.append(text)
+
+    def leave_what_it_would(self, name: str, words: list[str]) -> None:
+        """Files that later commands read; a profile lies there from the start."""
+        problem = Path(words[2] if name == "timeline import" else words[1])
+        if name != "profile" and "-o" in words and problem.exists():
+            write_timeline(Path(words[words.index("-o") + 1]), as_predicted(problem))
+
+    def other(self, words: list[str]) -> None:
+        program, *arguments = words
+        if program == "cat":
+            assert [path for path in arguments if not Path(path).is_file()] == []
+        elif program == "bash":
+            script = str(ROOT / arguments[0])
+            assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
+        elif program == "pip":
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+            named = [extra for word in arguments for extra in re.findall(r"\[(.*?)\]", word)]
+            assert [e for e in named if e not in project["optional-dependencies"]] == []
+        elif program == "torchrun":
+            module, *rest = arguments[arguments.index("-m") + 1 :]
+            assert importlib.util.find_spec(module) is not None
+            assert module != "pipesat" or accepts(rest)
+        elif program == "python":
+            self.script(arguments)
+        else:
+            assert program == "source", f"{self.page}: neither run nor listed: {program}"
+
+    def script(self, arguments: list[str]) -> None:
+        """Run what only compares; of other scripts, look for the options in their --help."""
+        path, *words = arguments
+        only_compares = words == ["--check"]
+        done = subprocess.run(
+            [sys.executable, str(ROOT / path), *(words if only_compares else ["--help"])],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        if not only_compares:
+            options = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert options <= set(re.findall(r"--[\w-]+", done.stdout))
+
+    def shell(self, block: Block) -> None:
+        for words in shell_lines(block.text):
+            if words[0] == "pipesat":
+                self.pipesat(words[1:])
+            else:
+                self.other(words)
+
+    def python(self, block: Block) -> None:
+        code = compile(re.sub(*FEWER, block.text), self.page, "exec")
+        if not listed(NEEDS_TORCH, self.page, block.text):
+            exec(code, self.names)  # our own page
+
+    def json(self, block: Block) -> None:
+        document = json.loads(block.text)
+        kind = document["format"].partition("/")[0]
+        if kind == "pipesat.schedule":
+            ScheduleModel.model_validate_json(block.text)
+        elif kind == "pipesat.layers":
+            parse_layers(document)
+        else:
+            parse_problem(document)
+
+    def span(self, text: str) -> None:
+        """Run a whole command in a sentence; of the mere name of one, see that it is real."""
+        if text in self.ran:
+            return
+        words = shlex.split(text)[1:]
+        usable = [STANDS_FOR.get(word, word) for word in words]
+        command, name, rest = command_of(usable)
+        assert name, f"{self.page}: there is no command `{text}`"
+        wrong = [word for word in rest if word[:1] == "-" and word not in options_of(command)]
+        assert wrong == [], f"{self.page}: `{text}`"
+        if accepts(usable) and not (rest == [] and name in ONLY_READ):
+            self.pipesat(words)
+
+
+def as_predicted(path: Path) -> Timeline:
+    """The timeline of a run of 1F1B in which everything takes as long as the problem says."""
+    problem = read_problem(path)
+    order = pipesat.baseline("1f1b", problem)
+    rows = tuple(
+        Row(tuple(Ran(t.item, float(t.start), float(t.end), 0.0) for t in row), ())  # type: ignore[arg-type]
+        for row in order.devices
+    )
+    return Timeline(problem.sha256, (Step(rows),), 1.0)
+
+
+@pytest.fixture
+def reader(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Reader]:
+    """A folder with what a reader has: the examples, a problem, a profile, a place for files."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "profile.json").write_bytes(PROFILE.read_bytes())
+    (tmp_path / "problem.json").write_text(json.dumps(OWN_PROBLEM))
+    (tmp_path / "given").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return lambda page: Reader(page, cli)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_from_top_to_bottom(page: str, reader: Callable[[str], Reader]) -> None:
+    person = reader(page)
+    for part in parts(page):
+        if isinstance(part, Code):
+            if part.text.startswith("pipesat "):
+                person.span(part.text)
+        elif part.language == "python":
+            person.python(part)
+        elif part.language == "json":
+            person.json(part)
+        elif is_shell(part):
+            person.shell(part)
+        else:
+            assert listed(OUTPUT, page, part.text), f"{page}: neither run nor listed:\n{part.text}"
+    if page == "README.md":
+        assert len(person.ran) > 10
+
+
+def test_the_tables_have_no_idle_entries() -> None:
+    """What is excused from running must still be there."""
+    for table in (OUTPUT, NEEDS_TORCH):
+        for entry in table:
+            assert any(listed({entry: ""}, entry[0], block.text) for block in blocks(entry[0]))
+    text = "".join((ROOT / page).read_text() for page in PAGES)
+    assert [name for name in ONLY_READ if f"pipesat {name}" not in text] == []
+    for page, begin in GIVEN:
+        assert begin in (ROOT / page).read_text()
+    programs = {
+        words[0] for p in PAGES for b in blocks(p) if is_shell(b) for words in shell_lines(b.text)
+    }
+    assert set(NOT_RUN) <= programs
+
+
+def test_the_reader_would_notice(reader: Callable[[str], Reader]) -> None:
+    person = reader("README.md")
+    with pytest.raises(AssertionError, match="does not take"):
+        person.pipesat(["solve", STANDS_FOR["PROBLEM"], "--no-such-option"])
+    with pytest.raises(AssertionError, match="there is no command"):
+        person.span("pipesat no-such-command")
+    with pytest.raises(AssertionError, match="`pipesat solve --no-such-option`"):
+        person.span("pipesat solve --no-such-option")
+    with pytest.raises(AssertionError, match="cannot read"):
+        person.shell(Block("", "pipesat check no-such.json no-such.json\n"))
+    with pytest.raises(AssertionError, match="neither run nor listed"):
+        person.other(["no-such-program"])
+    with pytest.raises(AssertionError):
+        person.other(["python", "experiments/bench/generate.py", "--no-such-option"])
+    with pytest.raises(AttributeError):
+        person.python(Block("python", "import pipesat\npipesat.no_such_name\n"))
+
+
+# Names and links
+
+
+def names(page: str) -> Iterator[str]:
+    """Code spans that name something of this repository."""
+    yield from (part.text for part in parts(page) if isinstance(part, Code))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_names_and_paths_are_real(page: str) -> None:
+    for text in names(page):
+        dotted = re.match(r"(pipesat(?:\.[a-zA-Z_]\w*)+)(?![/\w])", text)
+        if dotted and "/" not in text.split("(")[0]:
+            assert resolves(dotted[1].split(".")), f"{page}: `{text}`"
+        path = re.fullmatch(
+            r"(pipesat|solver|heuristics|tests|docs|experiments|scripts|examples)/\S*", text
+        )
+        if path and "{" not in text:
+            assert any(ROOT.glob(text.rstrip("/"))), f"{page}: `{text}`"
+
+
+def resolves(path: list[str]) -> bool:
+    """Whether a dotted name is a module or something in one."""
+    for length in range(len(path), 0, -1):
+        try:
+            value: Any = importlib.import_module(".".join(path[:length]))
+        except ImportError:
+            continue
+        for name in path[length:]:
+            if not hasattr(value, name):
+                return False
+            value = getattr(value, name)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "examples/README.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), f"{page}: {target}"
+        assert not anchor or anchor in anchors(path.read_text()), f"{page}: {target}"
+
+
+def anchors(text: str) -> set[str]:
+    """How GitHub names a page's headings."""
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_python_blocks_import_what_torch_has() -> None:
+    """Blocks that run inside a rank only: the names they import."""
+    pytest.importorskip("torch", reason="needs the extra `torch`")
+    for page, begin in NEEDS_TORCH:
+        for block in blocks(page):
+            if block.language == "python" and block.text.startswith(begin):
+                imports = [
+                    n for n in ast.walk(ast.parse(block.text)) if isinstance(n, ast.ImportFrom)
+                ]
+                for statement in imports:
+                    module = importlib.import_module(str(statement.module))
+                    assert all(hasattr(module, alias.name) for alias in statement.names)

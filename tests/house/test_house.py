@@ -1,0 +1,257 @@
+"""Layout, layers, imports and the wheel: what keeps the house in order."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pipesat
+from tests.support.paths import ROOT
+
+HEAVY = {"ortools", "torch", "matplotlib", "numpy", "networkx", "pydantic"}
+FOLDERS = {"pipesat": "pipesat", "solver": "pipesat.solver", "heuristics": "pipesat.heuristics"}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module's import name and file, each once: the links in pipesat/ are not followed."""
+    for folder, package in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inside = path.relative_to(ROOT / folder).with_suffix("").parts
+            if not (folder == "pipesat" and inside[0] in FOLDERS):
+                yield ".".join((package, *inside)).removesuffix(".__init__"), path
+
+
+MODULES = dict(modules())
+
+
+def imports(path: Path, *, at_import_time: bool = False) -> set[str]:
+    """Modules that a file imports, anywhere in it or only when it is imported itself."""
+    names: set[str] = set()
+
+    def walk(node: ast.AST) -> None:
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if at_import_time and (inside or typing):
+            return
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            walk(child)
+
+    walk(ast.parse(path.read_text()))
+    return names
+
+
+def within(names: set[str], package: str) -> set[str]:
+    return {name for name in names if f"{name}.".startswith(f"{package}.")}
+
+
+# Layers
+
+
+def test_all_three_folders_were_found() -> None:
+    assert {"pipesat.core.ops", "pipesat.cli.app", "pipesat.files.atomic"} <= MODULES.keys()
+    assert {"pipesat.solver", "pipesat.solver.model.model"} <= MODULES.keys()
+    assert {"pipesat.heuristics", "pipesat.heuristics.gpipe"} <= MODULES.keys()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_layers(module: str) -> None:
+    names = imports(MODULES[module])
+    in_solver, in_heuristics = (
+        within({module}, "pipesat.solver"),
+        within({module}, "pipesat.heuristics"),
+    )
+    joins_both = module == "pipesat.workflows" or within({module}, "pipesat.cli")
+    if not (joins_both or in_solver):
+        assert not within(names, "pipesat.solver")
+    if not (joins_both or in_heuristics):
+        assert not within(names, "pipesat.heuristics")
+    if in_solver or in_heuristics:
+        assert not within(names, "pipesat.workflows")
+    if not in_solver:
+        assert not within(names, "ortools")
+    early = imports(MODULES[module], at_import_time=True)
+    if not within({module}, "pipesat.runtime"):
+        assert not within(early, "torch")
+    if not within({module}, "pipesat.picture"):
+        assert not within(early, "matplotlib")
+    if not within({module}, "pipesat.cli") and module != "pipesat.__main__":
+        assert not within(names, "pipesat.cli")
+        assert not within(names, "typer")
+    assert not within(names, "solver") | within(names, "heuristics") | within(names, "tests")
+
+
+def test_the_checker_shares_nothing_with_timing_and_model() -> None:
+    for part in ("pipesat.core.checker", "pipesat.core.ties"):
+        ours = within(imports(MODULES[part]), "pipesat")
+        assert {name.rpartition(".")[0] for name in ours} <= {
+            "pipesat.core.ops",
+            "pipesat.core.problem",
+            "pipesat.core.schedule",
+            "pipesat.core.ties",
+        }
+
+
+# Claims
+
+
+PERCENT = re.compile(r"\b100(\.0)? \*|\} %(?! [\w(])|value\) / |(?<!/)/ ([\w.]+\.)?value\b(?!')")
+CHANGES = re.compile(r"% (shorter|longer|better|worse)")
+
+
+def test_gaps_percentages_and_changes_are_made_in_one_room() -> None:
+    axis = "pipesat.frontier.picture"  # a scale in percent, and a weight
+    for name, path in MODULES.items():
+        if within({name}, "pipesat.solver") or within({name}, "pipesat.heuristics"):
+            continue
+        if name not in {"pipesat.core.claims", axis}:
+            tree = ast.parse(path.read_text())
+            for node in ast.walk(tree):  # docstrings may show formulas
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                    node.value.value = ""
+            text = ast.unparse(tree)
+            assert not PERCENT.search(text), (name, PERCENT.search(text))
+            assert not CHANGES.search(text), (name, CHANGES.search(text))
+
+
+# Imports
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level modules loaded by a statement in a fresh interpreter."""
+    show = "import sys, json; json.dump([m.partition('.')[0] for m in sys.modules], sys.stderr)"
+    code = f"try:\n {statement}\nfinally:\n {show}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import pipesat",
+        "import pipesat.cli",
+        "from pipesat.core import checker, problem, result, timing",
+        "import sys; sys.argv = ['pipesat', '--help']; import pipesat.cli; pipesat.cli.main()",
+        "import sys; sys.argv = ['pipesat', '--version']; import pipesat.cli; pipesat.cli.main()",
+    ],
+)
+def test_what_needs_no_heavy_package_loads_none(statement: str) -> None:
+    loaded = loaded_by(statement)
+    assert "pipesat" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_a_commands_help_loads_no_heavy_package_either() -> None:
+    run = (
+        "import sys; sys.argv = ['pipesat', 'solve', '-h']; import pipesat.cli; pipesat.cli.main()"
+    )
+    assert loaded_by(run) & HEAVY <= {"pydantic"}  # which typer loads to read any option
+
+
+def test_the_footprint_test_would_see_a_heavy_package() -> None:
+    assert "pydantic" in loaded_by("import pipesat.files.problem_file")
+
+
+def test_the_public_names() -> None:
+    assert pipesat.__all__ == sorted(set(pipesat.__all__))
+    assert set(pipesat.__all__) == set(pipesat._HOMES)
+    for name in pipesat.__all__:
+        value = getattr(pipesat, name)
+        assert value.__name__ == name
+        assert value.__module__ == f"pipesat.{pipesat._HOMES[name]}"
+
+
+def test_no_public_name_is_a_modules_name() -> None:
+    # importing the module anywhere would put it in the place of the function
+    inside = {module.split(".")[1] for module in MODULES if "." in module}
+    assert inside & set(pipesat.__all__) == set()
+
+
+def test_type_checkers_see_the_same_public_names() -> None:
+    tree = ast.parse(MODULES["pipesat"].read_text())
+    (typing,) = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(typing.test) == "TYPE_CHECKING"
+    shown = {
+        alias.name: statement.module
+        for statement in typing.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert shown == {name: f"pipesat.{home}" for name, home in pipesat._HOMES.items()}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pipesat.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["solver", "heuristics"])
+def test_packages_at_the_root_import_as_pipesats(name: str) -> None:
+    module = __import__(f"pipesat.{name}", fromlist=["__file__"])
+    assert module.__name__ == f"pipesat.{name}"
+    assert Path(module.__file__).resolve() == ROOT / name / "__init__.py"
+    assert (ROOT / "pipesat" / name).readlink() == Path("..") / name
+
+
+# The wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built from a copy, so that nothing is left behind in the checkout."""
+    source = tmp_path_factory.mktemp("wheel") / "pipesat"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for folder in FOLDERS:
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignore)
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."],
+        cwd=source, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (source / "dist").iterdir()
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheels_only_top_level_name_is_pipesat(wheel: zipfile.ZipFile) -> None:
+    top = {name.split("/")[0] for name in wheel.namelist()}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"pipesat"}
+
+
+def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
+    files = {n for n in wheel.namelist() if n.startswith("pipesat/")}
+    on_disk = {
+        f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder).as_posix()}"
+        for folder, package in FOLDERS.items()
+        for path in MODULES.values()
+        if path.is_relative_to(ROOT / folder)
+    }
+    report = ROOT / "pipesat" / "report"
+    page = {path for path in report.iterdir() if path.suffix in (".css", ".html", ".js")}
+    assert len(page) > 2
+    assert files == on_disk | {f"pipesat/report/{p.name}" for p in page} | {"pipesat/py.typed"}
+
+
+def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
+    names = wheel.namelist()
+    (commands,) = [name for name in names if name.endswith("entry_points.txt")]
+    assert b"pipesat = pipesat.cli:main" in wheel.read(commands)
+    assert any(name.endswith("/LICENSE") for name in names)

@@ -1,0 +1,229 @@
+"""Layout strings, both ways; every error points at the character."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipesat.core.errors import BadInput
+from pipesat.export.frameworks.options import module_names
+from pipesat.layers.file import FORMAT, parse_layers
+from pipesat.layers.layer import Layers
+from pipesat.layers.layout import (
+    Layout,
+    fewer_at_ends,
+    layout_of_partition,
+    partition_of_layout,
+)
+from pipesat.layers.layout_text import parse_layout
+from pipesat.layers.module_names import layout_of_module_names
+
+
+def model(blocks: int, *, ends: bool = True, mtp: int = 0) -> Layers:
+    def entry(role: str, **more: Any) -> dict[str, Any]:
+        return {"F": 1, "B": 1, "W": 1, "role": role} | more
+
+    entries = [entry("block", name="block", repeat=blocks)]
+    entries += [entry("mtp", name="mtp", repeat=mtp)] * (mtp > 0)
+    if ends:
+        entries = [entry("embedding"), *entries, entry("head", name="head")]
+    return parse_layers({"format": FORMAT, "layers": entries})
+
+
+# Reading
+
+
+def test_megatrons_own_example() -> None:
+    # DeepSeek-V3, 61 layers and an MTP layer on 16 ranks with 2 virtual stages (its documentation)
+    layout = parse_layout("Et*3|(tt|)*29,m|L", blocks=61, mtp=1, devices=16)
+    assert layout.stages == ("Ettt", *["tt"] * 29, "m", "L")
+    assert layout.counts == (3, *[2] * 29, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [
+        ("EtL", ["EtL"]),
+        ("E||t|L", ["E", "", "t", "L"]),
+        ("E,t,t,|,t*2,L", ["Ett", "ttL"]),
+        ("Et*1|t*2,L", ["Et", "ttL"]),
+        ("E(t*2|)*3L", ["Ett", "tt", "tt", "L"]),
+        ("E(|t)*2L", ["E", "t", "tL"]),
+        ("Et|*3L", ["Et", "", "", "L"]),
+        ("E(t|t)*2L", ["Et", "tt", "tL"]),
+        ("Etm*2L", ["EtmmL"]),
+    ],
+)
+def test_what_a_string_says(text: str, stages: list[str]) -> None:
+    assert list(parse_layout(text).stages) == stages
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("Ett|tx|L", 6, "'x' after 'Ett|t': expected E, t, m, L, |"),
+        ("Ett|tl", 6, "L is meant, perhaps"),
+        ("ett|tL", 1, "'e': .*E is meant, perhaps"),
+        ("Et |tL", 3, "' ' after 'Et'"),
+        ("Et*|tL", 4, "expected a number after *"),
+        ("Et*x|tL", 4, "'x' after 'Et*': expected a number after *"),
+        ("Et*0|tL", 4, "expected a number from 1 to 100000"),
+        ("Et*999999999999|tL", 4, "expected a number from 1 to 100000"),
+        ("Et*90000t*90000L", 9, "more than 100000 layers"),
+        ("E(t*999|)*99999L", 2, "more than 100000 layers"),
+        ("Et*1,2L", 6, "'2'"),  # Megatron reads 12 here
+        ("Et*2*3L", 5, "there is nothing to repeat before this *"),
+        ("*3EtL", 1, "there is nothing to repeat before this *"),
+        ("E(tt|L", 2, r"this ( has no )"),
+        ("Ett)|L", 4, r"this ) has no ("),
+        ("E(tt|)L", 7, "expected *n after a group"),
+        ("E()*2L", 3, r"expected a layer or | before the )"),
+        ("E((t|)*2t)*2L", 3, "groups cannot stand in groups"),
+        ("Et|Et|L", 4, "'E' after 'Et|': a second E (embedding)"),
+        ("EtL|tL", 6, "a second L (loss)"),
+        ("tE|tL", 1, "expected E, the embedding, first"),
+        ("Et|Lt", 5, "expected L, the loss, last"),
+        ("Em|tL", 4, "a t after an m"),
+        ("Et|m|mL", 6, "MTP layers on stages 1 and 2, expected all on one"),
+        ("Et\u0665L", 3, "expected E, t, m, L"),
+    ],
+)  # fmt: skip
+def test_errors_point_at_the_character(text: str, place: int, message: str) -> None:
+    with pytest.raises(BadInput) as info:
+        parse_layout(text)
+    assert info.value.where == f"character {place}"
+    plain = str(info.value)
+    for piece in message.split(".*"):
+        assert piece in plain
+
+
+@pytest.mark.parametrize(
+    ("text", "given_", "message"),
+    [
+        ("Ett|tL", {"blocks": 4}, r"3 t \(transformer layer\), the model has 4: 1 lost"),
+        ("Ett|t*3L", {"blocks": 4}, r"character 5: 't' after 'Ett\|': 5 t .*has 4: the first one"),
+        ("Ett|tL", {"blocks": 3, "mtp": 1}, r"0 m \(MTP layer\), the model has 1: 1 lost"),
+        ("Ett|tmL", {"blocks": 3, "mtp": 0}, r"character 6: .*1 m .*the first one too many"),
+        ("Et|t|tL", {"devices": 2}, "3 stages, expected a multiple of 2, the ranks"),
+        ("E|tm|t|L", {"devices": 2}, "a t after an m"),
+        ("E|t|m|t|t|L", {"devices": 2}, "a t after an m"),
+        ("Et|m||L", {"devices": 2}, "an MTP layer on stage 1, expected one of the last 2 stages"),
+        ("Ett|t", {}, r"there is no L \(loss\)"),
+        ("tt|tL", {}, r"there is no E \(embedding\)"),
+        ("", {}, "the layout has no layer"),
+        (",||", {}, "the layout has no layer"),
+    ],
+)
+def test_layers_lost_or_doubled(text: str, given_: dict[str, int], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        parse_layout(text, **given_)  # type: ignore[arg-type]
+
+
+# Both ways
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=9), st.integers(0, 4))
+def test_what_is_written_reads_back(counts: list[int], mtp: int) -> None:
+    stages = ["t" * count for count in counts]
+    stages[0] = "E" + stages[0]
+    stages[-1] += "m" * mtp + "L"
+    layout = Layout(tuple(stages))
+    assert parse_layout(layout.text) == layout
+    layers = model(sum(counts), mtp=mtp) if sum(counts) else None
+    if layers is not None:
+        parts = partition_of_layout(layout, layers)
+        assert layout_of_partition(layers, parts) == layout
+        assert [len(part) for part in parts] == [len(stage) for stage in stages]
+
+
+def test_reading_and_writing_keeps_the_shortest_form() -> None:
+    for text in ("Et*3|t*4|ttL", "E||t|L", "EtmmL", "Et*12m*3L"):
+        assert parse_layout(text).text == text
+    assert parse_layout("E,t,t,t|(t|)*2L").text == "Et*3|t|t|L"
+
+
+def test_a_model_without_ends_of_its_own() -> None:
+    # embedding and head are in the costs of the first and the last block
+    parts = partition_of_layout(parse_layout("Et*3|tt|L"), model(5, ends=False))
+    assert parts == (range(3), range(3, 5), range(5, 5))
+    assert layout_of_partition(model(5, ends=False), parts).text == "Et*3|tt|L"
+    with_ends = partition_of_layout(parse_layout("E|t*5L"), model(5))
+    assert with_ends == (range(1), range(1, 7))
+
+
+def test_a_layout_of_another_model_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"4 t \(transformer layer\), the model has 5: 1 lost"):
+        partition_of_layout(parse_layout("Ett|ttL"), model(5))
+    with pytest.raises(BadInput, match=r"6 t .*: 1 too many"):
+        partition_of_layout(parse_layout("Et*3|t*3L"), model(5))
+    swapped = Layout(("tE", "ttL"))
+    with pytest.raises(BadInput, match=r"its layer 0 is t .*, the model's layer 0 is E"):
+        partition_of_layout(swapped, model(3))
+
+
+# Other frameworks
+
+
+def test_layers_less_at_the_ends() -> None:
+    # 22 layers and one less at either end: 24 / 4
+    assert fewer_at_ends(22, 4).counts == (5, 6, 6, 5)
+    # torchtitan's own example: 3 layers, both ends worth 2: 7 on 2 stages, 4 - 2 and 3 - 2
+    assert fewer_at_ends(3, 2, first_less=2, last_less=2).stages == ("Ett", "tL")
+    assert fewer_at_ends(8, 4, first_less=0, last_less=0).text == "Ett|tt|tt|ttL"
+    assert fewer_at_ends(6, 4).counts == (1, 2, 2, 1)
+    assert fewer_at_ends(3, 1).stages == ("EtttL",)
+    assert sum(fewer_at_ends(61, 16, first_less=2, last_less=3).counts) == 61
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stages": 9}, "stages: got 9, expected from 1 to 8"),
+        ({"stages": 4, "first_less": 3}, "first_less: got 3, expected at most 2"),
+        ({"stages": 4, "last_less": 3}, "last_less: got 3, expected at most 2"),
+        ({"stages": 2, "last_less": -1}, "last_less: got -1, expected at least 0"),
+    ],
+)
+def test_impossible_ends(arguments: dict[str, int], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        fewer_at_ends(6, **arguments)
+
+
+@pytest.mark.parametrize("counts", [(2, 3, 1), (0, 4, 0), (1,)])
+def test_module_names_read_back(counts: tuple[int, ...]) -> None:
+    titan = module_names(counts, first=["tok_embeddings"], layer="layers",
+                         last=["norm", "output"], every=[])  # fmt: skip
+    nemo = module_names(counts, first=["model.embed_tokens"], layer="model.layers",
+                        last=["model.norm", "lm_head"], every=["model.rotary_emb"])  # fmt: skip
+    for names in (titan, nemo):
+        layout = layout_of_module_names(names)
+        assert layout.counts == counts
+        assert layout.stages[0][0] + layout.stages[-1][-1] == "EL"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("layers.0", "expected a list of lists"),
+        ([], "expected a list of lists"),
+        (["layers.0"], r"\[0\]: got 'layers.0', expected a list of names"),
+        ([["tok_embeddings", "layers.0"], ["layers.2", "output"]],
+         r"\[1\]\[0\]: got 'layers.2', layer 1 is lost before it"),
+        ([["tok_embeddings", "layers.0"], ["layers.0", "output"]],
+         r"\[1\]\[0\]: got 'layers.0', it stands twice"),
+        ([["tok_embeddings", "layer.0"], ["output"]],
+         r"\[0\]\[1\]: got 'layer.0', expected one of layers.N"),
+        ([["tok_embeddings", 7], ["output"]], r"\[0\]\[1\]: got 7, expected one of"),
+        ([["tok_embeddings"], ["embed_tokens", "output"]],
+         r"\[1\]\[0\]: got 'embed_tokens', \[0\]\[0\] is one already"),
+        ([["layers.0"], ["output"]], "none of tok_embeddings"),
+        ([["tok_embeddings", "layers.0"]], "none of output, lm_head is there"),
+        ([["layers.0", "tok_embeddings"], ["output"]], "expected the embedding first"),
+    ],
+)  # fmt: skip
+def test_module_names_that_do_not_do(names: object, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        layout_of_module_names(names)

@@ -1,0 +1,518 @@
+"""Partition, placement and order together: against every partition solved by a plain model."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.cli.plan_orders import columns, quick_orders
+from pipesat.core.checker import check
+from pipesat.core.claims import change
+from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.problem import Problem
+from pipesat.core.result import Result
+from pipesat.files.problem_file import read_problem
+from pipesat.files.schedule_file import read_schedule
+from pipesat.layers.file import FORMAT, parse_layers, read_layers
+from pipesat.layers.layer import Layers
+from pipesat.layers.layout import partition_of_layout
+from pipesat.layers.layout_text import parse_layout
+from pipesat.layers.pipeline import Pipeline, link_delay
+from pipesat.layers.rules import partition_of
+from pipesat.layers.stages import problem_of_split
+from pipesat.plan.answer import Plan, plan_document
+from pipesat.plan.bounds import flags_below, partitions_below, shape_bound, stage_cost
+from pipesat.plan.cheapest_layers import cheapest, variants
+from pipesat.plan.even_split import even_partition
+from pipesat.plan.picture import plan_pictures
+from pipesat.plan.plan import run_plan
+from pipesat.plan.recompute import where_needed
+from pipesat.plan.search import Search
+from pipesat.plan.shapes import shapes_to_try
+from pipesat.plan.stage_bound import stage_bound
+from pipesat.solver import solve as solve_itself
+from pipesat.workflows import baseline
+from tests.conftest import Run
+from tests.support.oracle import brute_force, plain_model_optimum
+from tests.support.paths import ROOT
+
+Save = Callable[..., Path]
+
+GEMMA = ROOT / "examples" / "layers-gemma-like.json"
+
+
+def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:
+    return parse_layers({"format": FORMAT, "layers": [*entries]} | more)
+
+
+def entry(F: int, B: int, W: int, held: int = 1, **more: Any) -> dict[str, Any]:
+    return {"F": F, "B": B, "W": W, "held_after_F": held, "held_after_B": held // 2} | more
+
+
+def deterministic(problem: Problem, **options: Any) -> Result:
+    """The solver as a search calls it, one result for one seed."""
+    del options["starts"]
+    return solve_itself(problem, deterministic=True, **options)
+
+
+def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Search:
+    objective = options.pop("objective", "makespan")
+
+    def solver(problem: Problem, **given: Any) -> Result:
+        return deterministic(problem, objective=objective, **given)
+
+    options = {"time_limit": 600.0} | options  # never reached: everything ends by proof
+    return Search(layers, shapes, objective, quick_orders, solver, **options)
+
+
+def planned(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Plan:
+    return run_plan(searched(layers, shapes, **options))
+
+
+# Against every partition
+
+BLOCKS = [entry(2, 3, 1, 2) for _ in range(4)]
+HEAVY_HEAD = [*BLOCKS, entry(6, 2, 1, 5)]
+AGAIN = {"recompute": {"F": 2, "B": 5, "W": 1, "held_after_F": 1}}
+CASES = {
+    "heavy head": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=3)], "never"),
+    "heavy head, little memory": (
+        HEAVY_HEAD, [Pipeline(devices=2, microbatches=3, memory=11)], "never",
+    ),
+    "three devices with delays": (
+        HEAVY_HEAD, [Pipeline(devices=3, microbatches=3, delay=link_delay(1))], "never",
+    ),
+    "static memory": (
+        [entry(2, 3, 1, 2, weights=w) for w in (9, 1, 1, 1, 9)],
+        [Pipeline(devices=2, microbatches=3, memory=20)], "never",
+    ),
+    "a vee": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=2, placement="vee")], "never"),
+    "a loop, little memory": (
+        HEAVY_HEAD, [Pipeline(devices=2, microbatches=2, placement="loop", memory=12)], "never",
+    ),
+    "chain or vee": (
+        HEAVY_HEAD,
+        [Pipeline(devices=2, microbatches=2, memory=14),
+         Pipeline(devices=2, microbatches=2, memory=14, placement="vee")], "never",
+    ),
+    "recomputation chosen": (
+        [entry(2, 3, 1, 4) | AGAIN for _ in range(3)],
+        [Pipeline(devices=2, microbatches=3, memory=9)], "choose",
+    ),
+    "fused, tied and kept together": (
+        [entry(1, 2, 2, 1, name="a", with_next=True), entry(3, 1, 1, 2, fused=True),
+         entry(2, 2, 2, 2), entry(1, 1, 3, 1, tied_to="a", tie="copies", weights=2),
+         entry(4, 1, 1, 1, last=True)],
+        [Pipeline(devices=3, microbatches=2, memory=9)], "never",
+    ),
+    "layers that cost nothing": (
+        [entry(0, 0, 0, 0), entry(3, 3, 1), entry(0, 0, 0, 0), entry(2, 4, 1)],
+        [Pipeline(devices=2, microbatches=3)], "never",
+    ),
+}  # fmt: skip
+
+
+def every_problem(
+    layers: Layers, shapes: Sequence[Pipeline], recompute: Any = "never"
+) -> Iterator[tuple[Pipeline, tuple[range, ...], Problem]]:
+    """All partitions of all shapes, in all choices of recomputation, that keep the rules."""
+    for shape in shapes:
+        for inner in combinations(range(1, len(layers)), shape.stages - 1):
+            partition = partition_of((0, *inner, len(layers)))
+            choices: Any = [()]
+            if recompute != "never":
+                choices = product((False, True), repeat=shape.stages)
+            for flags in choices:
+                try:
+                    problem = problem_of_split(layers, partition, shape, recompute=flags)
+                except BadInput:
+                    continue
+                yield shape, partition, problem
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_joint_search_equals_every_partition_solved(name: str) -> None:
+    entries, shapes, recompute = CASES[name]
+    layers = layers_of(entries)
+    optima = [plain_model_optimum(p) for _, _, p in every_problem(layers, shapes, recompute)]
+    possible = [value for value in optima if value is not None]
+    plan = planned(layers, shapes, recompute=recompute)
+    assert len(possible) > 2
+    assert plan.value == min(possible)
+    assert plan.status == "optimal"
+    assert plan.bound is not None
+    assert plan.bound.value == plan.value
+    assert plan.result is not None
+    assert plan.result.status == "optimal"
+    assert plan.result.schedule is not None
+    assert check(plan.result.problem, plan.result.schedule) == []
+
+
+def test_the_joint_search_equals_every_partition_by_brute_force_for_the_span() -> None:
+    layers = layers_of([entry(1, 1, 2), entry(2, 1, 1), entry(3, 1, 1)])
+    shapes = [Pipeline(devices=2, microbatches=2, memory=3)]
+    optima = [brute_force(p, "span") for _, _, p in every_problem(layers, shapes)]
+    plan = planned(layers, shapes, objective="span")
+    assert plan.value == min(value for value in optima if value is not None)
+    assert plan.status == "optimal"
+
+
+def random_case(draw: random.Random) -> tuple[Layers, Pipeline]:
+    count = draw.randint(3, 5)
+    entries = [
+        entry(draw.randint(1, 6), draw.randint(1, 6), draw.randint(1, 4), draw.randint(0, 3),
+              weights=draw.randint(0, 2), fused=draw.random() < 0.2)
+        for _ in range(count)
+    ]  # fmt: skip
+    placement = draw.choice(["chain", "chain", "vee"])
+    shape = Pipeline(
+        devices=2, microbatches=draw.randint(1, 3), delay=link_delay(draw.randint(0, 2)),
+        placement="vee" if placement == "vee" and count >= 4 else "chain",
+        memory=draw.choice([None, 14, 18]), backward=draw.choice(["either", "split", "fused"]),
+    )  # fmt: skip
+    return layers_of(entries), shape
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_over_all_partitions_hold_for_each_of_them(seed: int) -> None:
+    """No optimum is below the shape's bound, and what is below a value is listed below it."""
+    layers, shape = random_case(random.Random(seed))
+    optima = {
+        partition: plain_model_optimum(problem)
+        for _, partition, problem in every_problem(layers, [shape])
+    }
+    possible = {p: value for p, value in optima.items() if value is not None}
+    if not possible:
+        with pytest.raises(Infeasible):
+            shape_bound(layers, shape, "makespan")
+        return
+    best = min(possible.values())
+    assert shape_bound(layers, shape, "makespan").value <= best
+    listed = partitions_below(layers, shape, "makespan", best + 1)
+    assert listed is not None
+    assert {p for p, value in possible.items() if value == best} <= set(listed)
+
+
+def test_a_stages_bound_by_hand() -> None:
+    """Two stages of F 2, B 3, W 1, and memory for one microbatch of 2 on either device.
+
+    The area of device 0: a microbatch holds 2 while its F (2) and its round trip over device 1
+    (2 + 3) last, 2 during its B (3) and 1 during its W (1), which is 21; four of them in a room of
+    2 take 42. In truth W has to run before the next F, as 1 and 2 do not fit together: 4 x 11.
+    """
+    layers = layers_of([entry(2, 3, 1, 2), entry(2, 3, 1, 2)])
+    shape = Pipeline(devices=2, microbatches=4, memory=2)
+    cost = stage_bound(layers, shape, "makespan")
+    bounds = [int(cost(np.array([[s]]), np.array([[s + 1]]), s)[0, 0]) for s in (0, 1)]
+    assert max(bounds) == 42
+    optimum = plain_model_optimum(problem_of_split(layers, partition_of((0, 1, 2)), shape))
+    assert optimum == 44
+    unlimited = stage_bound(layers, Pipeline(devices=2, microbatches=4), "makespan")
+    # the second stage: 2 until its first op, then four microbatches of 2 + 3 + 1
+    assert int(unlimited(np.array([[1]]), np.array([[2]]), 1)[0, 0]) == 2 + 4 * 6
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_a_chains_bound_beside_the_closed_forms(objective: Any) -> None:
+    """What the exact programme minimises is closed_form_bound, but for the first stage's W.
+
+    That one is after the last gradient has come home: 7 blocks of 22 here, but none where another
+    partition leaves the embedding alone. The bound over partitions may not count it.
+    """
+    layers = read_layers(GEMMA)
+    shape = Pipeline(devices=4, microbatches=8, memory=40000)
+    cost = stage_cost(variants(layers)[0], shape, objective)
+    partition = partition_of((0, 8, 15, 22, 28))
+    bounds = [
+        int(cost(np.array([[part.start]]), np.array([[part.stop]]), s)[0, 0])
+        for s, part in enumerate(partition)
+    ]
+    problem = problem_of_split(layers, partition, shape)
+    assert max(bounds) == closed_form_bound(problem, objective).value - 7 * 22
+
+
+# Parts
+
+
+def test_the_even_split_counts_blocks() -> None:
+    """26 blocks on 4 stages: 7, 7, 6, 6; the embedding before, the head after them."""
+    layers = read_layers(GEMMA)
+    parts = even_partition(layers, Pipeline(devices=4, microbatches=1))
+    assert [(part.start, part.stop) for part in parts] == [(0, 8), (8, 15), (15, 21), (21, 28)]
+
+
+def test_recomputation_where_1f1b_needs_it() -> None:
+    """3 stages hold 3, 2 and 1 microbatches of 10; capacity 20: only the first has to recompute."""
+    again = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 2}}
+    layers = layers_of([entry(1, 1, 1, 10) | again for _ in range(3)])
+    shape = Pipeline(devices=3, microbatches=8, memory=20)
+    assert where_needed(layers, shape, partition_of((0, 1, 2, 3))) == (True, False, False)
+
+
+def test_choices_of_recomputation_that_may_be_better() -> None:
+    """m = 4: plain stages take 4 x 3 and the way of 2 before or behind them, recomputing 4 x 9."""
+    again = {"recompute": {"F": 1, "B": 7, "W": 1, "held_after_F": 1}}
+    layers = layers_of([entry(1, 1, 1) | again, entry(1, 1, 1)])
+    shape, parts = Pipeline(devices=2, microbatches=4), partition_of((0, 1, 2))
+    assert flags_below(layers, shape, "makespan", parts, 15) == [[False], [False]]
+    assert flags_below(layers, shape, "makespan", parts, 100) == [[False, True], [False]]
+    assert flags_below(layers, shape, "makespan", parts, 10) == [[], [False]]
+
+
+def test_the_cheapest_of_both_variants() -> None:
+    layers = layers_of([entry(2, 3, 1, 4) | AGAIN])
+    (least,) = cheapest(layers).layers
+    assert [least.amount(kind) for kind in ("F", "B", "W", "BW")] == [2, 3, 1, 4]
+    assert least.amount("held_after_F") == 1
+    assert least.recomputed is None
+
+
+def test_shapes() -> None:
+    layers = layers_of([entry(1, 1, 1)] * 5)
+    found = shapes_to_try(layers, devices=2, microbatches=2, placement="any", chunks=[2, 3])
+    assert [(s.placement, s.stages) for s in found.pipelines] == [
+        ("chain", 2), ("vee", 4), ("loop", 4),
+    ]  # fmt: skip
+    (why,) = found.left_out
+    assert why[0] == "loop of 3"
+    assert "6 stages, but only 5 layers" in why[1]
+
+
+def test_a_bound_that_many_partitions_keep_is_said_to_be_weaker() -> None:
+    """Stopped before anything was listed: the bound stands, and the plan says what it is of."""
+    layers = layers_of(HEAVY_HEAD)
+    search = searched(layers, [Pipeline(devices=2, microbatches=3, memory=11)])
+    search.bound_shapes()
+    search.propose()
+    assert search.bound is not None
+    assert "over all partitions" in search.bound.source
+    search.stop.set()
+    plan = run_plan(search)
+    assert plan.status == "feasible"
+    assert not plan.complete
+    assert plan.value is not None
+    assert plan.bound is not None
+    assert plan.bound.value < plan.value
+
+
+# The comparison
+
+
+@pytest.fixture(scope="module")
+def compared() -> Plan:
+    layers = read_layers(GEMMA)
+    shape = Pipeline(devices=2, microbatches=4, memory=60000)
+    layout = parse_layout("Et*14|t*12L", blocks=26)
+    hand = [("by hand", shape, partition_of_layout(layout, layers))]
+    search = searched(layers, [shape], time_limit=8.0)  # a little for the other splits' orders
+    return run_plan(search, hand=hand, written=columns())
+
+
+def test_the_comparison_is_made_of_the_splits_own_problems(compared: Plan) -> None:
+    shape = Pipeline(devices=2, microbatches=4, memory=60000)
+    layers = read_layers(GEMMA)
+    even, balanced, by_hand, plan = compared.rows
+    problem = problem_of_split(layers, even_partition(layers, shape), shape)
+    for column, name in (("1F1B", "1f1b"), ("ZB-H1", "zb-h1")):
+        schedule = baseline(name, problem)
+        assert even.cells[column].value == schedule.makespan
+        assert even.cells[column].fits == (check(problem, schedule) == [])
+    for row in (even, balanced, by_hand, plan):
+        assert row.candidate is not None
+        best = row.best("makespan")
+        assert best is not None
+        assert best >= row.candidate.bound.value
+        assert all(best <= cell.valid for cell in row.cells.values() if cell.valid is not None)
+        assert compared.value is not None
+        assert compared.value <= best
+    assert compared.status == "optimal"
+
+
+def test_the_gain_is_told_apart(compared: Plan) -> None:
+    even, *_, plan = compared.rows
+    start, order, end = even.cells["1F1B"].value, even.best("makespan"), compared.value
+    partition = plan.cells["1F1B"].value
+    assert start is not None
+    assert partition is not None
+    assert order is not None
+    assert end is not None
+    whole, alone, moved = compared.gains
+    assert end < start  # by which part, to a tenth of a percent
+    assert f"{start} to {end}, {100 * (1 - end / start):.1f} % shorter" in whole
+    assert f"{100 * (1 - order / start):.1f} % shorter" in alone
+    assert change(partition, start, 1) in moved
+
+
+def test_a_picture_of_stages_and_memory(compared: Plan) -> None:
+    files = plan_pictures(compared)
+    assert files["png"].startswith(b"\x89PNG")
+    texts = "".join(ET.fromstring(files["svg"]).itertext())
+    assert texts is not None
+    bars = files["svg"].count(b"clip-path")
+    assert bars >= 2 * 3 + 2 * 2 + 1  # F, B, W of two stages; static and held of two devices; cap
+
+
+def test_the_document_has_null_for_what_is_unknown() -> None:
+    layers = layers_of(HEAVY_HEAD)
+    search = searched(layers, [Pipeline(devices=2, microbatches=3)])
+    search.stop.set()
+    search.bound_shapes()
+    plan = run_plan(search)
+    document = plan_document(plan)
+    assert json.loads(json.dumps(document)) == document
+    if plan.value is None:
+        assert document["value"] is None
+        assert document["status"] == "unknown"
+
+
+# The command
+
+
+def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    outcome = cli("plan", GEMMA, "--devices", 4, "--microbatches", 8, "--memory", 40000,
+                  "--time-limit", 10, "-o", out)  # fmt: skip
+    assert outcome.code == 0
+    document = json.loads((out / "plan.json").read_text())
+    problem = read_problem(out / "problem.json")
+    schedule = read_schedule(out / "schedule.json", problem)
+    assert check(problem, schedule) == []
+    assert schedule.makespan == document["value"] == document["result"]["value"]
+    layers = read_layers(GEMMA)
+    layout = parse_layout((out / "layout.txt").read_text().strip(), blocks=26, devices=4)
+    stages = [[layers.layers[k].name for k in part] for part in partition_of_layout(layout, layers)]
+    assert stages == [stage["layers"] for stage in document["stages"]]
+    assert sum(stage["F"] for stage in document["stages"]) == 26 * 100 + 572
+    assert {path.name for path in out.iterdir()} >= {
+        "plan.png", "plan.svg", "gantt.png", "result.json", "trace.json", "solver.log",
+    }  # fmt: skip
+    assert "embedding .. block" in outcome.out
+    assert "cost-balanced split" in outcome.out
+    assert "pipesat: solving" in outcome.err
+
+
+def test_json_and_module_names(cli: Run, save: Save, tmp_path: Path) -> None:
+    names = ["tok_embeddings", "layers.0", "layers.1", "layers.2", "output"]
+    roles = ["embedding", "block", "block", "block", "head"]
+    document = {
+        "format": FORMAT,
+        "layers": [
+            entry(2, 2, 1) | {"name": name, "role": role}
+            for name, role in zip(names, roles, strict=True)
+        ],
+    }
+    split = save([names[:2], names[2:]], "split.json")
+    outcome = cli(
+        "plan", save(document), "--devices", 2, "--microbatches", 2, "--placement", "any",
+        "--layout", split, "--layout", "E|ttL", "--json", "--time-limit", 5,
+    )  # fmt: skip
+    assert outcome.code == 2  # the second layout loses a layer
+    assert "1 lost" in outcome.err
+    outcome = cli(
+        "plan", save(document), "--devices", 2, "--microbatches", 2, "--layout", split,
+        "--json", "--time-limit", 5, "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert outcome.code == 0
+    found = outcome.json
+    assert found["status"] == "optimal"
+    assert [*chain.from_iterable(found["module_fqns_per_model_part"])] == names
+    assert [row["name"] for row in found["comparison"]][2] == "layout Et|ttL"
+    written = json.loads((tmp_path / "out" / "module_fqns.json").read_text())
+    assert written == found["module_fqns_per_model_part"]
+
+
+LAYERS = {
+    "format": FORMAT,
+    "memory_unit": "MiB",
+    "layers": [{"name": f"l{k}", **entry(2, 2, 1, 3, weights=4)} for k in range(4)],
+}
+
+
+def changed(**of_first: Any) -> dict[str, Any]:
+    first, *rest = LAYERS["layers"]  # type: ignore[misc]
+    return LAYERS | {"layers": [{**first, **of_first}, *rest]}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("document", "options", "code", "words"),
+    [
+        (LAYERS, ["--devices", 5], 2, ["5 stages, but only 4 layers"]),
+        (LAYERS, ["--memory", 5], 3, ["l0", "fits on no device", "7 MiB", "5 MiB"]),
+        (LAYERS, ["--memory", 13], 3, ["together"]),
+        (changed(first=True, last=True), [], 2, ["l0"]),
+        (changed(tied_to="l3", weights=4), [], 2, ["share weights", "same device", "copies"]),
+        (LAYERS, ["--layout", "Ett|txL"], 2, ["character 6", "'x'"]),
+        (LAYERS, ["--layout", "Ett|tL"], 2, ["1 lost"]),
+        (LAYERS, ["--layout", "Ett|t|tL"], 2, ["3 stages", "multiple of 2"]),
+        (LAYERS, ["--recompute", "choose"], 2, ["no layer has costs with recomputation"]),
+        (LAYERS, ["--memory", "1GX"], 2, ["--memory", "1GX", "MiB", "40GiB"]),
+        (LAYERS, ["--memory", "20,20,20"], 2, ["3 values, expected 2"]),
+        (LAYERS, ["--bandwidth", "-1"], 2, ["--bandwidth", "above 0"]),
+        (LAYERS, ["--chunks", 2], 2, ["only a loop"]),
+        (LAYERS, ["--placement", "loop", "--chunks", 3], 2, ["6 stages, but only 4 layers"]),
+        ({"format": FORMAT, "layers": []}, [], 2, ["layers"]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_line(
+    cli: Run, save: Save, tmp_path: Path, document: Any, options: list[Any], code: int,
+    words: list[str],
+) -> None:  # fmt: skip
+    given = options if "--devices" in options else ["--devices", 2, *options]
+    outcome = cli(
+        "plan", save(document), "--microbatches", 2, *given, "--time-limit", 5,
+        "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert outcome.code == code
+    assert outcome.out == ""
+    (line,) = [line for line in outcome.err.splitlines() if line.startswith("pipesat: error")]
+    assert [word for word in words if word not in line] == []
+    assert not (tmp_path / "out" / "plan.json").exists()
+
+
+def test_memory_with_a_unit(cli: Run, save: Save) -> None:
+    outcome = cli("plan", save(LAYERS), "--devices", 2, "--microbatches", 2, "--memory", "1GiB",
+                  "--time-limit", 5, "--json", "--no-compare")  # fmt: skip
+    assert [device["memory"] for device in outcome.json["devices"]] == [1024, 1024]
+    assert outcome.json["comparison"] == []
+
+
+def test_layers_that_all_cost_nothing(cli: Run, save: Save) -> None:
+    document = {"format": FORMAT, "layers": [entry(0, 0, 0, 0)] * 4}
+    outcome = cli("plan", save(document), "--devices", 2, "--microbatches", 2, "--time-limit", 5)
+    assert outcome.code == 0
+    assert "proven optimal" in outcome.out
+
+
+def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, save: Save) -> None:
+    # too many partitions and too little memory to be proven in no time
+    costs = [entry(3 + k % 5, 4 + k % 3, 1, 3 + k % 2) for k in range(40)]
+    layers = save({"format": FORMAT, "layers": costs}, "layers.json")
+    command = ["plan", layers, "--devices", 8, "--microbatches", 16, "--memory", 60,
+               "-o", tmp_path / "out", "--json", "--workers", 1, "--time-limit", 300]  # fmt: skip
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pipesat", *map(str, command)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert run.stderr is not None
+    for line in run.stderr:
+        if " best " in line:
+            break
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate()
+    assert run.returncode == 130
+    found = json.loads(out)
+    assert found["status"] == "feasible"
+    assert found["lower_bound"] <= found["value"]
+    assert (tmp_path / "out" / "schedule.json").exists()

@@ -1,0 +1,463 @@
+"""Problems from profiles: every expected number is a sum or a product of the profile's own."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from pipesat.core.amounts import amount, amounts, readable
+from pipesat.core.errors import BadInput
+from pipesat.files.problem_file import parse_problem
+from pipesat.profile.cut import costs_of_stage, layers_of_stages
+from pipesat.profile.delays import delay_of
+from pipesat.profile.file import (
+    FORMAT,
+    LINKS_FORMAT,
+    LinksModel,
+    parse_profile,
+    read_profile,
+    samples_document,
+    write_document,
+)
+from pipesat.profile.problem import Plan, problem_of_profile
+from pipesat.profile.static import Training
+
+MIB = 1 << 20
+ACTIVATION, TOKENS = 256 * MIB, 1 * MIB
+
+
+def times(median):
+    return {"median": median, "low": median / 2, "high": median * 2, "times": [median]}
+
+
+def tensor(size, dtype="float32"):
+    return {"shape": [size // 4], "dtype": dtype, "bytes": size}
+
+
+def weights(mib, *, trainable=True):
+    return {"dtype": "float32", "elements": mib * MIB // 4, "bytes": mib * MIB,
+            "trainable": trainable}  # fmt: skip
+
+
+def costs(F, B, W, BW, held_f, held_b, mib, transient=(0, 0, 0, 0), no_split=""):
+    split = {} if no_split else {"B": times(B), "W": times(W), "held_after_B": held_b * MIB}
+    return split | {
+        "F": times(F), "BW": times(BW), "no_split": no_split, "held_after_F": held_f * MIB,
+        "transient": dict(zip(("F", "B", "W", "BW"), (t * MIB for t in transient), strict=True)),
+        "input": tensor(ACTIVATION), "output": tensor(ACTIVATION),
+        "parameters": [weights(mib)], "buffers": 0,
+    }  # fmt: skip
+
+
+def document(blocks=2, **changes):
+    """Embedding, blocks, head; see the numbers below."""
+    kinds = {
+        "embedding": costs(1000.0, 0, 0, 3000.0, 300, 0, 40, (1, 0, 0, 5), "no input gradient")
+        | {"input": tensor(TOKENS, "int64")},
+        "block": costs(2000.0, 2500.0, 1500.0, 3800.0, 800, 1000, 100, (10, 20, 7, 30)),
+        "head": costs(4000.0, 3000.0, 2000.0, 4600.0, 500, 400, 50, (0, 90, 0, 60))
+        | {"output": tensor(4 * MIB)},
+    }
+    names = ["embedding", *["block"] * blocks, "head"]
+    return {
+        "format": FORMAT,
+        "name": "by hand",
+        "model": {"source": "call"},
+        "environment": {
+            "device": "cpu", "device_name": "none", "dtype": "float32", "threads": 1,
+            "torch": "2.13", "python": "3.12", "platform": "none", "pipesat": "0.1.0",
+        },
+        "options": {"samples": 1, "warmup": 0},
+        "microbatch": {"input": tensor(TOKENS, "int64"), "target": tensor(TOKENS, "int64")},
+        "layers": [{"name": f"{kind} {i}", "kind": kind} for i, kind in enumerate(names)],
+        "kinds": kinds,
+    } | changes  # fmt: skip
+
+
+def derived(profile=None, **plan):
+    plan = {"devices": 2, "microbatches": 4} | plan
+    result = problem_of_profile(parse_profile(profile or document()), Plan(**plan))
+    parse_problem(result.document)  # always a valid problem
+    return result
+
+
+def stage_of(number, profile=None, **plan):
+    return derived(profile, **plan).document["stages"][number]
+
+
+# Times and held memory
+
+
+def test_a_chain_of_sums() -> None:
+    # stage 0: embedding and a block; its backward is torch's W alone. Stage 1: a block and the head
+    assert derived(comm=7).document == {
+        "format": "pipesat.problem/1",
+        "name": "by hand",
+        "time_unit": "us",
+        "memory_unit": "MiB",
+        "microbatches": 4,
+        "devices": [{"static": static_of_chain(0)}, {"static": static_of_chain(1)}],
+        "stages": [
+            {"device": 0, "F": 3000, "B": 0, "W": 6800, "BW": 6800,
+             "held_after_F": 1100, "held_after_B": 0, "backward": "fused"},
+            {"device": 1, "F": 6000, "B": 5500, "W": 3500, "BW": 8400,
+             "held_after_F": 1300, "held_after_B": 1400},
+        ],
+        "comm": {"default": 7},
+    }  # fmt: skip
+
+
+def static_of_chain(device):
+    """MiB: weights, gradients and two states of AdamW; buffers of 4 microbatches; a transient."""
+    if device == 0:  # 140 MiB of weights; a gradient per microbatch comes back; BW of the block: 30
+        return 4 * 140 + 4 * (1 + 256) + 30
+    # 150 MiB of weights; input, input gradient (B runs alone) and targets; B of the head: 90
+    return 4 * 150 + 4 * (256 + 256 + 1) + 90
+
+
+def test_a_stage_that_was_measured_as_a_whole_counts_as_measured() -> None:
+    whole = costs(5000.0, 5000.0, 3000.0, 8000.0, 1200, 1300, 150)
+    profile = document(stages=[{"layers": [2, 4], "costs": whole}])
+    assert stage_of(1, profile)["F"] == 5000
+    assert stage_of(0, profile)["F"] == 3000  # that slice was not measured
+    assert derived(profile).remarks[0].startswith("1 of 2 stages are sums of their layers")
+    assert stage_of(2, profile, devices=4)["F"] == 2000  # neither is a layer the slice
+
+
+def test_the_statistic() -> None:
+    assert [stage_of(1, statistic=s)["F"] for s in ("low", "median", "high")] == [3000, 6000, 12000]
+
+
+def test_placements() -> None:
+    homes = {
+        placement: [
+            s["device"] for s in derived(document(6), placement=placement).document["stages"]
+        ]
+        for placement in ("chain", "loop", "vee")
+    }
+    assert homes == {"chain": [0, 1], "loop": [0, 1, 0, 1], "vee": [0, 1, 1, 0]}
+    assert len(derived(document(6), placement="loop", chunks=4).document["stages"]) == 8
+
+
+def test_static_memory_of_a_vee_is_of_both_stages() -> None:
+    static = derived(placement="vee").static[0]  # embedding and head
+    assert static.weights == static.gradients == 90 * MIB
+    assert static.optimizer == 180 * MIB
+    assert static.transient == 90 * MIB  # the larger one, not both
+    # embedding: tokens and output gradient; head: input, its gradient, targets
+    assert static.receive == 4 * (TOKENS + ACTIVATION + 2 * ACTIVATION + TOKENS)
+
+
+def test_balanced_cuts_are_those_of_the_partition() -> None:
+    # F + BW: 4000, 5800, 5800 and, with a longer head, 18600; the best cut is 15600 | 18600
+    profile = document()
+    profile["kinds"]["head"]["F"] = times(14000.0)
+    assert layers_of_stages(parse_profile(profile), 2, "balanced") == (range(3), range(3, 4))
+    assert stage_of(0, profile, split="balanced")["F"] == 5000
+    assert stage_of(0, profile)["F"] == 3000
+
+
+def test_more_stages_than_layers() -> None:
+    with pytest.raises(BadInput, match="stages: got 5, the profile has 4 layers"):
+        derived(devices=5)
+
+
+# Fused or not
+
+
+def block_with(**changed):
+    profile = document(4)
+    for kind, value in changed.items():
+        profile["kinds"]["block"][kind] = times(value)
+    return profile
+
+
+@pytest.mark.parametrize(
+    ("changed", "fused"),
+    [
+        ({"B": 2500.0, "W": 1500.0, "BW": 3800.0}, ""),
+        ({"B": 2500.0, "W": 3201.0, "BW": 3800.0}, "B + W takes 1.50 times as long as BW"),
+        ({"B": 2500.0, "W": 3199.0, "BW": 3800.0}, ""),
+        ({"B": 3610.0, "W": 1.0, "BW": 3800.0}, "B takes 0.95 of BW"),
+        ({"B": 3609.0, "W": 1.0, "BW": 3800.0}, ""),
+    ],
+)
+def test_fused_where_splitting_does_not_pay(changed, fused) -> None:
+    result = derived(block_with(**changed), devices=6)
+    assert result.fused[1].startswith(fused)
+    assert bool(result.fused[1]) == bool(fused)
+    assert result.document["stages"][1].get("backward", "either") == (
+        "fused" if fused else "either"
+    )
+
+
+def test_the_limit_and_the_choice() -> None:
+    slow = block_with(W=5000.0)
+    assert "backward" not in stage_of(1, slow, devices=6, split_limit=2.0)
+    assert stage_of(1, slow, devices=6)["backward"] == "fused"
+    assert "backward" not in stage_of(1, slow, devices=6, backward="either")
+    assert stage_of(1, slow, devices=6, backward="split")["backward"] == "split"
+    assert stage_of(1, devices=4, backward="fused")["backward"] == "fused"
+    assert stage_of(0, devices=4, backward="split")["backward"] == "fused"  # torch cannot
+
+
+# Static memory
+
+
+@pytest.mark.parametrize(
+    ("training", "gradients", "optimizer"),
+    [
+        ({"optimizer": "none"}, 150, 0),
+        ({"optimizer": "sgd"}, 150, 0),
+        ({"optimizer": "sgd-momentum"}, 150, 150),
+        ({"optimizer": "adamw-amsgrad"}, 150, 450),
+        ({"optimizer": "adamw", "grad_dtype": "bfloat16"}, 75, 300),
+        ({"optimizer": "adamw", "state_dtype": "bfloat16"}, 150, 150),
+        ({"optimizer": "adamw", "master_dtype": "float64"}, 150, 600),
+    ],
+)
+def test_gradients_and_optimizer(training, gradients, optimizer) -> None:
+    static = derived(training=Training(**training)).static[1]
+    assert (static.gradients, static.optimizer) == (gradients * MIB, optimizer * MIB)
+    assert static.weights == 150 * MIB
+
+
+def test_frozen_weights_have_neither_gradients_nor_states() -> None:
+    profile = document()
+    profile["kinds"]["block"]["parameters"] = [weights(60, trainable=False), weights(40)]
+    static = derived(profile).static[1]
+    assert (static.weights, static.gradients, static.optimizer) == (150 * MIB, 90 * MIB, 180 * MIB)
+
+
+def test_buffers_that_are_held_as_needed() -> None:
+    result = derived(training=Training(receive="held", reserve=3 * MIB))
+    first, last = result.document["stages"]
+    # the first stage's input is part of the batch; the last one's is held from F to its backward
+    assert (first["held_after_F"], last["held_after_F"], last["held_after_B"]) == (
+        1100, 1300 + 256, 1400 + 256,
+    )  # fmt: skip
+    assert [static.receive for static in result.static] == [4 * TOKENS + ACTIVATION, 4 * TOKENS]
+    assert [static.reserve for static in result.static] == [3 * MIB] * 2
+
+
+def test_fused_backwards_keep_no_input_gradients() -> None:
+    split, fused = (derived(backward=b).static[1].receive for b in ("either", "fused"))
+    assert split - fused == 4 * ACTIVATION
+
+
+TIED = [{"name": "words", "layers": [0, 3], "parameter": weights(40)}]
+
+
+def test_tied_weights_on_one_device_count_once() -> None:
+    untied = derived(placement="vee").static[0]
+    tied = derived(document(tied=TIED), placement="vee")
+    assert untied.weights - tied.static[0].weights == 40 * MIB
+    assert untied.gradients - tied.static[0].gradients == 40 * MIB
+    assert untied.optimizer - tied.static[0].optimizer == 80 * MIB
+    assert not any("shared" in remark for remark in tied.remarks)
+
+
+def test_tied_weights_on_two_devices_are_two_copies_and_said_so() -> None:
+    tied, untied = derived(document(tied=TIED)), derived()
+    assert tied.static == untied.static
+    assert any("words is shared by layers on devices 0, 1" in remark for remark in tied.remarks)
+
+
+def test_an_unknown_optimizer_or_type() -> None:
+    with pytest.raises(BadInput, match="--optimizer: got 'adam2', expected one of none, sgd"):
+        Training(optimizer="adam2")
+    with pytest.raises(BadInput, match="--grad-dtype: got 'half'"):
+        Training(grad_dtype="half")
+
+
+# Units and capacities
+
+
+def test_units_fit_the_numbers() -> None:
+    small = document()
+    for kind in small["kinds"].values():
+        for op in ("F", "B", "W", "BW"):
+            if op in kind:
+                kind[op] = times(kind[op]["median"] / 100)
+        for held in ("held_after_F", "held_after_B"):
+            if held in kind:
+                kind[held] //= 1024
+    result = derived(small).document
+    assert (result["time_unit"], result["memory_unit"]) == ("ns", "KiB")
+    assert result["stages"][1]["F"] == 60_000
+    assert result["stages"][1]["held_after_F"] == 1300
+
+
+def test_capacities() -> None:
+    assert derived(memory=5 * MIB + 1).document["devices"][0]["memory"] == 5  # never rounded up
+    result = derived(memory=[8 << 30, None]).document["devices"]
+    assert [device.get("memory") for device in result] == [8192, None]
+    with pytest.raises(BadInput, match="--memory: 3 values, expected 2"):
+        derived(memory=[1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("40GiB", 40 << 30), ("1.5 KiB", 1536), ("2kb", 2000), ("80GB", 80 * 10**9), ("7B", 7)],
+)
+def test_amounts(text, size) -> None:
+    assert amount("--memory", text) == size
+
+
+@pytest.mark.parametrize("text", ["40", "GiB", "-1GiB", "1e3GiB", "nan GiB", ""])
+def test_what_is_no_amount(text) -> None:
+    with pytest.raises(BadInput, match=r"--memory: got .*, expected an amount with its unit"):
+        amount("--memory", text)
+
+
+def test_lists_of_amounts_and_showing_them() -> None:
+    assert amounts("--memory", "1GiB,2GiB") == [1 << 30, 2 << 30]
+    assert [readable(n) for n in (0, 999, 1536, 3 << 30)] == ["0 B", "999 B", "1.5 KiB", "3 GiB"]
+
+
+# Delays
+
+
+def links(*pairs):
+    sizes = [{"bytes": size, "delay": times(delay)} for size, delay in pairs]
+    return {"format": LINKS_FORMAT, "backend": "gloo", "torch": "2.13", "device_name": "cpu",
+            "sizes": sizes}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "delay"),
+    [(0, 10.0), (100, 10.0), (150, 15.0), (200, 20.0), (300, 50.0), (400, 80.0), (500, 110.0)],
+)
+def test_delays_lie_on_the_lines_between_measured_sizes(size, delay) -> None:
+    model = LinksModel.model_validate(links((200, 20.0), (100, 10.0), (400, 80.0)))
+    assert delay_of(model, size) == pytest.approx(delay)
+
+
+def test_one_measured_size_goes_on_in_proportion() -> None:
+    assert delay_of(LinksModel.model_validate(links((100, 10.0))), 300) == pytest.approx(30.0)
+
+
+def test_measured_delays_reach_the_problem() -> None:
+    profile = document()
+    profile["kinds"]["block"]["output"] = tensor(2 * ACTIVATION)
+    measured = LinksModel.model_validate(links((ACTIVATION, 100.0), (2 * ACTIVATION, 180.0)))
+    comm = derived(profile, devices=4, links=measured).document["comm"]
+    assert comm == {
+        "default": 180,
+        "edges": [
+            {"src": 0, "dst": 1, "F": 100, "B": 100},
+            {"src": 1, "dst": 2, "F": 180, "B": 180},
+            {"src": 2, "dst": 3, "F": 180, "B": 180},
+        ],
+    }
+    assert derived(links=measured).document["comm"] == {"default": 100}
+
+
+# Files
+
+
+def test_medians_and_percentiles() -> None:
+    assert samples_document([3.0, 1.0, 2.0]) == {
+        "median": 2.0, "low": 1.0, "high": 3.0, "times": [3.0, 1.0, 2.0],
+    }  # fmt: skip
+    ten = samples_document([float(n) for n in range(10, 0, -1)])
+    assert (ten["median"], ten["low"], ten["high"]) == (5.5, 1.0, 9.0)
+
+
+def test_what_is_written_is_read_again(tmp_path) -> None:
+    profile = parse_profile(document(links=links((1, 1.0)), tied=TIED))
+    write_document(tmp_path / "p.json", profile)
+    assert read_profile(tmp_path / "p.json") == profile
+
+
+def changed(*path_and_value):
+    profile = copy.deepcopy(document())
+    *path, last, value = path_and_value
+    target = profile
+    for step in path:
+        target = target[step]
+    target[last] = value
+    return profile
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        ([], "expected a JSON object"),
+        (changed("format", "problem/1"), "format: got 'problem/1', expected 'pipesat.profile/1'"),
+        (changed("layer", 3), "layer: unknown key; the nearest known key is layers"),
+        (changed("options", "warm_up", 3), r"options.warm_up: unknown key; the nearest .* warmup"),
+        (changed("layers", []), "layers: 0 entries, expected at least 1"),
+        (changed("layers", 1, "kind", "x"), r"layers\[1\].kind: got 'x', expected a key of kinds"),
+        (changed("kinds", "head", "F", "median", float("nan")), "got nan, expected a finite"),
+        (changed("kinds", "head", "F", "median", -1.0), "got -1.0, expected greater than or equal"),
+        (changed("kinds", "head", "held_after_F", 1.5), "got 1.5, expected a whole number"),
+        (changed("kinds", "head", "F", None), "kinds.head.F: got None, expected an object"),
+        (changed("stages", [{"layers": [2, 2], "costs": document()["kinds"]["head"]}]),
+         r"stages\[0\].layers: got \[2, 2\]"),
+        (changed("tied", [TIED[0] | {"layers": [0, 4]}]), r"tied\[0\].layers: got \[0, 4\]"),
+    ],
+)  # fmt: skip
+def test_profiles_that_are_refused(profile, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        parse_profile(profile)
+
+
+# The command
+
+
+def test_the_command(cli, save, tmp_path) -> None:
+    path = save(document(6, links=links((ACTIVATION, 100.0))), "profile.json")
+    arguments = ["problem", "from-profile", path, "--devices", 4, "--microbatches", 8]
+    done = cli(*arguments, "--placement", "vee", "--memory", "24GiB", "-o", tmp_path / "p.json")
+    assert done.code == 0, done.err
+    assert "8 stages, 8 microbatches" in done.out
+    assert "fused backward of stage 0: no input gradient" in done.err
+    problem = json.loads((tmp_path / "p.json").read_text())
+    assert problem["devices"][0]["memory"] == 24 * 1024
+    assert problem["comm"] == {"default": 100}
+    assert cli("compare", tmp_path / "p.json", "--time-limit", 1, "--json").code == 0
+
+
+def test_without_an_output_file_stdout_has_the_problem_alone(cli, save) -> None:
+    path = save(document(), "profile.json")
+    done = cli("problem", "from-profile", path, "--devices", 2, "--microbatches", 4, "--comm", 5)
+    assert done.json == derived(comm=5).document
+    assert "no delay was measured" not in done.err
+
+
+def test_delays_from_a_file_of_their_own(cli, save) -> None:
+    path, other = save(document(), "profile.json"), save(links((1, 9.0), (2, 9.0)), "links.json")
+    arguments = ["problem", "from-profile", path, "--devices", 2, "--microbatches", 4]
+    assert cli(*arguments, "--links", other).json["comm"] == {"default": 9}
+    assert "no delay was measured" in cli(*arguments).err
+    assert cli(*arguments, "--links", other, "--comm", 5).code == 2
+    assert cli(*arguments, "--links", path).code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--devices", 5], "the profile has 4 layers"),
+        (["--chunks", 3], "only a loop has a choice"),
+        (["--memory", "40"], "expected an amount with its unit"),
+        (["--memory", "1GiB,2GiB,3GiB"], "3 values, expected 2"),
+        (["--optimizer", "x"], "--optimizer: got 'x'"),
+        (["--reserve", "x"], "--reserve: got 'x'"),
+    ],
+)
+def test_options_that_are_refused(cli, save, options, message) -> None:
+    path = save(document(), "profile.json")
+    given = {"--devices": 2, "--microbatches": 4} | {options[0]: options[1]}
+    done = cli("problem", "from-profile", path, *[x for pair in given.items() for x in pair])
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_costs_of_a_single_layer_are_as_measured() -> None:
+    stage = costs_of_stage(parse_profile(document()), range(1, 2))
+    assert (stage.measured, stage.F, stage.B, stage.W, stage.BW) == (
+        True, 2000.0, 2500.0, 1500.0, 3800.0,
+    )  # fmt: skip

@@ -1,0 +1,474 @@
+"""Measuring real layers: memory and structure, which are exact; of times that they are there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from pipesat.core.errors import BadInput
+from pipesat.profile.file import parse_profile, read_profile
+from pipesat.profile.shapes import SHAPES, DecoderShape, named_shape
+from pipesat.runtime.profile_model import profile_model
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs torch: pip install 'pipesat[torch]'", allow_module_level=True)
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pipesat.runtime import clock_and_memory_meters as meters
+from pipesat.runtime.decoder import Attention, build_layer, layer_count, rotary_table, rotated
+from pipesat.runtime.layered import decoder_model, imported_model, model_of_profile
+from pipesat.runtime.profiling import require_device
+
+ROWS, WIDTH = 32, 64
+UNIT = ROWS * WIDTH * 4
+"""Bytes of the activation between layers."""
+
+
+class Feed(nn.Module):
+    """A residual layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH)
+        self.down = nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return self.down(functional.gelu(self.up(self.norm(x))))
+
+
+def batch(number):
+    generator = torch.Generator().manual_seed(number)
+    return tuple(torch.randn(2, ROWS, WIDTH, generator=generator))
+
+
+def measured(*layers, microbatch=batch, loss=functional.mse_loss, **options):
+    return profile_model(
+        list(layers), microbatch, loss, **({"samples": 1, "warmup": 0, "threads": 1} | options)
+    )
+
+
+def linears(count):
+    return [nn.Linear(WIDTH, WIDTH) for _ in range(count)]
+
+
+# Memory
+
+
+def test_memory_of_a_feed_forward_layer() -> None:
+    first, last = linears(2)
+    costs = measured(first, Feed(), last).kinds["Feed"]
+    # F keeps the outputs of norm, up, gelu and down, and the norm's mean and deviation per row
+    statistics = 2 * ROWS * 4
+    assert costs.held_after_F == (1 + 4 + 4 + 1) * UNIT + statistics
+    # B adds what W multiplies: the gradients of the outputs of up and norm (down's comes from
+    # outside)
+    assert costs.held_after_B == costs.held_after_F + (4 + 1) * UNIT
+    assert costs.transient.F == 0
+    # W's largest product has 4 x 64 x 64 numbers; it is there before it is added to the gradient
+    largest = 4 * WIDTH * WIDTH * 4
+    assert largest <= costs.transient.W < 2 * largest
+
+
+def test_memory_of_the_first_and_the_last_layer() -> None:
+    profile = measured(*linears(2), loss=lambda output, _: output.sum())
+    first, last = (profile.kinds[layer.kind] for layer in profile.layers)
+    assert (first.B, first.W, first.held_after_B) == (None, None, 0)
+    assert "input needs no gradient" in first.no_split
+    assert first.held_after_F == UNIT  # its output
+    assert last.held_after_F == UNIT + 4  # its output and the loss
+    assert last.B is not None
+
+
+def test_parameters_and_tensors() -> None:
+    costs = measured(*linears(2)).costs_of(1)
+    numbers = WIDTH * WIDTH + WIDTH
+    assert [p.model_dump() for p in costs.parameters] == [
+        {"dtype": "float32", "elements": numbers, "bytes": 4 * numbers, "trainable": True}
+    ]
+    assert costs.input.model_dump() == {"shape": [ROWS, WIDTH], "dtype": "float32", "bytes": UNIT}
+
+
+def test_a_checkpointed_layer_holds_its_output_alone_and_runs_again_per_weight_group() -> None:
+    class Counting(Feed):
+        runs = 0
+
+        def forward(self, x):
+            Counting.runs += 1
+            return super().forward(x)
+
+    first, last = linears(2)
+    costs = measured(first, Counting(), last, checkpoint=True).kinds["Counting"]
+    plain = measured(first, Feed(), last).kinds["Feed"]
+    # besides the output, the state of the random numbers that the second run starts from
+    assert UNIT <= costs.held_after_F <= UNIT + 16 * 1024 < plain.held_after_F
+    assert costs.transient.BW > plain.transient.BW
+    assert Counting.runs > 12
+
+
+def test_a_compiled_layer_is_measured() -> None:
+    first, last = linears(2)
+    costs = measured(first, Feed(), last, compile="aot_eager").kinds["Feed"]
+    assert costs.held_after_F > 0
+    assert costs.B is not None or costs.no_split
+
+
+# Times and structure
+
+
+def test_every_sample_is_kept() -> None:
+    profile = measured(*linears(2), samples=4, warmup=2)
+    costs = profile.costs_of(1)
+    assert [len(s.times) for s in (costs.F, costs.B, costs.W, costs.BW)] == [8, 4, 4, 4]
+    assert 0 < costs.F.low <= costs.F.median <= costs.F.high
+    assert (profile.options.samples, profile.options.warmup) == (4, 2)
+    assert profile.environment.torch == torch.__version__
+    assert (profile.environment.dtype, profile.environment.threads) == ("float32", 1)
+
+
+def test_equal_layers_are_measured_once_and_stages_as_a_whole() -> None:
+    layers = [*linears(2), nn.ReLU(), *linears(4)]
+    profile = measured(*layers, stages=[2, 7])
+    # first, inner and last linear layers differ: input gradient, loss
+    assert [layer.kind for layer in profile.layers] == [
+        "Linear", "Linear 2", "ReLU", "Linear 2", "Linear 2", "Linear 2", "Linear 3",
+    ]  # fmt: skip
+    assert [stage.layers for stage in profile.stages] == [[0, 4], [4, 7]]
+    assert profile.stages[1].costs.parameters[0].elements == 3 * (WIDTH * WIDTH + WIDTH)
+    assert measured(nn.Dropout(0.1), nn.Dropout(0.2), *linears(1)).layers[1].kind == "Dropout 2"
+
+
+def test_measuring_leaves_the_layers_alone() -> None:
+    layers = linears(3)
+    before = [parameter.clone() for layer in layers for parameter in layer.parameters()]
+    measured(*layers)
+    after = [parameter for layer in layers for parameter in layer.parameters()]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert all(parameter.grad is None for parameter in after)
+
+
+def test_frozen_layers() -> None:
+    layers = linears(5)
+    for number in (0, 1, 3):
+        layers[number].requires_grad_(False)
+    profile = measured(*layers)
+    costs = [profile.costs_of(number) for number in range(5)]
+    assert [c.no_split != "" for c in costs] == [True, True, True, False, False]
+    assert costs[0].no_split == costs[1].no_split == "nothing in it or before it is trained"
+    assert [c.BW.median > 0 for c in costs] == [False, False, True, True, True]
+    assert not costs[3].parameters[0].trainable
+
+
+def test_tied_weights_are_found() -> None:
+    layers = linears(4)
+    layers[3].weight = layers[0].weight
+    profile = measured(*layers, stages=[1])
+    (tied,) = profile.tied
+    assert (tied.name, tied.layers) == ("0.weight", [0, 3])
+    assert tied.parameter.elements == WIDTH * WIDTH
+    # measured together they are one parameter
+    assert profile.stages[0].costs.parameters[0].elements == 3 * WIDTH * WIDTH + 4 * WIDTH
+
+
+# Models that cannot be profiled
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x, x
+
+
+class Shrinking(nn.Module):
+    def forward(self, x):
+        return x[: 3 + int(x.sum() > 0)]
+
+
+@pytest.mark.parametrize(
+    ("layers", "options", "message"),
+    [
+        ([*linears(1), Pair()], {}, "layer 1 Pair returns a tuple of 2, expected one tensor"),
+        ([Shrinking()], {"microbatch": lambda i: (torch.ones(4, 2) * (i - 0.5), None)},
+         r"returns shape \(3, 2\) for microbatch 0 and \(4, 2\) for microbatch 1"),
+        (linears(2), {"loss": lambda o, t: (o - t).sum() * math.nan}, "the loss .* is nan"),
+        (linears(2), {"loss": lambda o, t: o - t}, r"loss: got \(32, 64\), expected a tensor with"),
+        (linears(2), {"loss": lambda o: o.sum()}, "the loss failed on .* TypeError"),
+        ([nn.Linear(3, 3)], {}, "layer 0 Linear failed on .*RuntimeError: mat1 and mat2"),
+        ([], {}, "layers: got 'list', expected a list of torch.nn.Module with at least one"),
+        ([abs], {}, r"layers\[0\]: got 'builtin_function_or_method', expected a torch.nn.Module"),
+        (linears(1), {"microbatch": lambda _: 3}, r"microbatch\(0\): got 'int', expected a tuple"),
+        (linears(1), {"microbatch": lambda _: (3, 3)}, r"microbatch\(0\): got 'int', expected one"),
+        (linears(1), {"microbatch": lambda _: 1 / 0}, r"microbatch\(0\) failed: ZeroDivisionError"),
+        (linears(2), {"stages": [3]}, "--stages: got 3, the model has 2 layers"),
+    ],
+)  # fmt: skip
+def test_models_that_are_refused(layers, options, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        measured(*layers, **options)
+
+
+def test_a_loss_that_turns_bad_while_measuring() -> None:
+    calls = []
+
+    def loss(output, target):
+        calls.append(1)
+        return functional.mse_loss(output, target) * (math.inf if len(calls) > 8 else 1)
+
+    with pytest.raises(BadInput, match="the loss is inf, expected a finite number"):
+        measured(*linears(2), loss=loss, samples=9)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_that_is_not_there() -> None:
+    with pytest.raises(BadInput, match=r"--device: got 'cuda', torch .* take --device cpu"):
+        require_device("cuda")
+
+
+def test_the_cuda_clock_and_meter_read_events_and_counters(monkeypatch) -> None:
+    """No device: a stand-in for torch.cuda with a clock in ms and a counter in bytes."""
+    state = {"ms": 0.0, "bytes": 100, "peak": 0}
+
+    class Event:
+        def __init__(self, enable_timing) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            state["ms"] += 1.5
+            self.at = state["ms"]
+
+        def elapsed_time(self, later):
+            return later.at - self.at
+
+    cuda = types.SimpleNamespace(
+        Event=Event,
+        synchronize=lambda: state.update(done=True),
+        reset_peak_memory_stats=lambda: state.update(peak=state["bytes"]),
+        memory_allocated=lambda: state["bytes"],
+        max_memory_allocated=lambda: state["peak"],
+    )
+    monkeypatch.setattr(meters.torch, "cuda", cuda)
+    clock = meters.CudaClock()
+    clock.lead()
+    state["done"] = False
+    assert clock.durations([clock.mark() for _ in range(3)]) == [1500.0, 1500.0]
+    assert state["done"]
+    with meters.CudaMeter().op() as reading:
+        state.update(bytes=130, peak=180)
+    assert (reading.change, reading.peak) == (30, 80)
+
+
+# The built-in decoder
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("gpt2", 124_439_808 + 50257 * 768),  # the published model ties its head to the embedding
+        ("llama-7b", 6_738_415_616),
+        ("llama2-70b", 68_976_648_192),
+        ("llama3-8b", 8_030_261_248),
+        ("llama3-70b", 70_553_706_496),
+        ("llama3-405b", 405_853_388_800),
+        ("mistral-7b", 7_241_732_096),
+    ],
+)
+def test_published_models_have_their_published_numbers_of_parameters(name, parameters) -> None:
+    shape, length = SHAPES[name].shape, SHAPES[name].length
+    embedding, block, head = (
+        sum(p.numel() for p in build_layer(shape, length, i, torch.float32, "meta").parameters())
+        for i in (0, 1, layer_count(shape) - 1)
+    )
+    assert embedding + shape.layers * block + head == parameters
+
+
+TINY = DecoderShape(
+    style="llama", layers=3, width=16, heads=4, kv_heads=2, feed_forward=24, vocabulary=50
+)
+
+
+@pytest.mark.parametrize("style", ["gpt", "llama"])
+def test_the_decoder_looks_back_only(style) -> None:
+    shape = DecoderShape(**vars(TINY) | {"style": style})
+    model = decoder_model(shape, 1, 8, torch.float64, "cpu")
+    whole = model.build_stage(0, 1)
+    tokens, _ = model.microbatch(0)
+    changed = tokens.clone()
+    changed[0, 5] = (changed[0, 5] + 1) % shape.vocabulary
+    difference = (whole(tokens) - whole(changed)).abs().amax(-1)[0]
+    assert difference[:5].max() == 0
+    assert difference[5:].min() > 0
+
+
+def test_rotary_scores_depend_on_the_distance_alone() -> None:
+    cosine, sine = rotary_table(12, 8).double()
+    query, key = torch.randn(2, 8, dtype=torch.float64)
+
+    def score(i, j):
+        return rotated(query, cosine[i], sine[i]) @ rotated(key, cosine[j], sine[j])
+
+    assert score(3, 1) == pytest.approx(float(score(11, 9)), rel=1e-5)
+    assert abs(float(score(3, 1) - score(3, 2))) > 1e-3
+
+
+def test_grouped_heads_equal_repeated_ones() -> None:
+    torch.manual_seed(0)
+    grouped = Attention(TINY, 6)
+    full = Attention(DecoderShape(**vars(TINY) | {"kv_heads": 4}), 6)
+    full.projection.load_state_dict(grouped.projection.state_dict())
+    query, key, value = grouped.query_key_value.weight.split([16, 8, 8])
+    repeated = [w.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1) for w in (key, value)]
+    with torch.no_grad():
+        full.query_key_value.weight.copy_(torch.cat([query, *repeated]))
+    x = torch.randn(2, 6, 16)
+    assert torch.allclose(grouped(x), full(x), atol=1e-6)
+
+
+def test_a_model_is_the_same_however_it_is_cut_and_wherever_it_is_built() -> None:
+    losses = []
+    for stages in (1, 2, 4):
+        model = decoder_model(TINY, 2, 8, torch.float64, "cpu")
+        x, target = model.whole_batch(3)
+        for stage in range(stages):
+            x = model.build_stage(stage, stages)(x)
+        losses.append(float(model.loss_of(x, target).detach()))
+    assert losses[0] == losses[1] == losses[2]
+    assert losses[0] == pytest.approx(math.log(50), rel=0.1)  # it knows nothing yet
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"heads": 3}, "heads: got 3, expected a divisor of width 16"),
+        ({"kv_heads": 3}, "kv_heads: got 3, expected a divisor of heads 4"),
+        ({"layers": 0}, "layers: got 0, expected a whole number of at least 1"),
+        ({"style": "bert"}, "style: got 'bert', expected gpt or llama"),
+        ({"heads": 16, "kv_heads": 16}, "rotary positions need an even width per head"),
+    ],
+)
+def test_shapes_that_cannot_be(changes, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        DecoderShape(**vars_of(TINY) | changes)
+
+
+def vars_of(shape):
+    return {name: getattr(shape, name) for name in shape.__dataclass_fields__}
+
+
+def test_an_unknown_configuration() -> None:
+    with pytest.raises(BadInput, match="--config: got 'gpt9', expected one of tiny, gpt2"):
+        named_shape("gpt9")
+
+
+# The command
+
+SMALL = ["--layers", 2, "--width", 32, "--heads", 2, "--length", 16, "--vocabulary", 64,
+         "--samples", 2, "--warmup", 1]  # fmt: skip
+
+
+def test_from_a_profile_to_a_solved_problem(cli, tmp_path) -> None:
+    profile, problem = tmp_path / "profile.json", tmp_path / "problem.json"
+    done = cli("profile", *SMALL, "--stages", "2,4", "--links", "-o", profile)
+    assert done.code == 0, done.err
+    assert "links (gloo):" in done.out
+    data = read_profile(profile)
+    assert [layer.name for layer in data.layers] == ["embedding", "block 0", "block 1", "head"]
+    assert [stage.layers for stage in data.stages] == [[0, 2], [2, 4]]
+    assert data.links is not None
+    assert {size.bytes for size in data.links.sizes} >= {16 * 32 * 4}
+    assert data.model.shape["feed_forward"] == 352 * 32 // 128
+    for devices in (2, 4):
+        done = cli("problem", "from-profile", profile, "--devices", devices, "--microbatches", 4,
+                   "--memory", "1GiB", "-o", problem)  # fmt: skip
+        assert done.code == 0, done.err
+        assert "sums of their layers" not in done.err
+        done = cli("solve", problem, "--for", "torch", "--time-limit", 2, "--workers", 1, "--json")
+        assert done.code == 0
+        assert done.json["value"] >= done.json["lower_bound"] > 0
+    assert json.loads(problem.read_text())["stages"][0]["backward"] == "fused"
+    rebuilt = model_of_profile(data)
+    assert len(rebuilt.build_stage(0, 2)) == 2
+
+
+OWN = """
+import torch
+from torch import nn
+def good():
+    return {"layers": [nn.Linear(8, 8) for _ in range(3)],
+            "microbatch": lambda i: (torch.ones(4, 8), torch.ones(4, 8)),
+            "loss": nn.functional.mse_loss}
+"""
+
+OTHER = """
+def a_list():
+    return [1]
+def other():
+    return {"layers": [], "losses": 3}
+def fails():
+    raise RuntimeError("no data here")
+"""
+
+
+def test_the_users_own_model(cli, tmp_path, monkeypatch) -> None:
+    (tmp_path / "own_model.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["profile", "--samples", 1, "--warmup", 0, "-o", "p.json", "--model"]
+    assert cli(*arguments, "own_model:good").code == 0
+    assert read_profile("p.json").model.path == "own_model:good"
+    missing = cli(*arguments, "no_such_module:good")
+    assert (missing.code, missing.out) == (2, "")
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in missing.err
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("other_model:a_list", "it returned list, expected a dict with the keys layers, microb"),
+        ("other_model:other", r"it returned \['layers', 'losses'\], expected a dict with the keys"),
+        ("other_model:fails", "cannot be imported and called: RuntimeError: no data here"),
+        ("other_model:nothing", "AttributeError: module 'other_model' has no attribute 'nothing'"),
+        ("other_model", "--model: got 'other_model', expected package.module:function"),
+        (":f", "expected package.module:function"),
+    ],
+)
+def test_modules_that_bring_no_model(path, message, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "other_model.py").write_text(OTHER)
+    with pytest.raises(BadInput, match=message):
+        imported_model(path, str(tmp_path), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--config", "x"], "--config: got 'x'"),
+        (["--model", "m:f", "--heads", 2], "--heads: sizes are for the built-in decoder"),
+        (["--stages", "x"], "--stages: got 'x', expected a whole number"),
+        (["--stages", "0"], "--stages: got '0', expected numbers of at least 1"),
+        (["--heads", 7], "heads: got 7, expected a divisor of width 128"),
+    ],
+)
+def test_options_that_are_refused_before_anything_is_measured(cli, options, message) -> None:
+    done = cli("profile", *options, "-o", "never.json")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert not Path("never.json").exists()
+
+
+def test_the_list_of_configurations(cli) -> None:
+    done = cli("profile", "--list-configs")
+    assert done.code == 0
+    assert all(name in done.out for name in SHAPES)
+
+
+def test_a_profile_of_a_call_cannot_be_built_again() -> None:
+    profile = measured(*linears(2))
+    assert parse_profile(profile.model_dump()) == profile
+    with pytest.raises(BadInput, match="handed over by a Python call"):
+        model_of_profile(profile)

@@ -1,0 +1,449 @@
+"""The report's data, its page and the command; what a browser makes of it is tested elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Op, Pair, parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Result
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
+from pipesat.export.result_folder import write_result_folder
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.heuristics import BASELINES
+from pipesat.picture.gantt import gantt_svg
+from pipesat.picture.style import FILL
+from pipesat.report.data import case_data, schedule_data
+from pipesat.report.markup import element, plain, script_json
+from pipesat.report.page import page
+from pipesat.report.result_file import read_result
+from pipesat.report.shown import Shown, case_of
+from pipesat.report.tables import ranges
+from pipesat.workflows import row_of
+from tests.conftest import Run
+from tests.support.problems import chain, document, problems
+
+Save = Callable[..., Path]
+HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\"'&<!--"
+
+
+def order(*rows: str) -> tuple[tuple[Op | Pair, ...], ...]:
+    return tuple(tuple(map(parse_item, row.split())) for row in rows)
+
+
+def result_of(problem: Problem, schedule: Schedule | None, **changes: Any) -> Result:
+    values: dict[str, Any] = {
+        "problem": problem, "status": "feasible", "objective": "makespan", "schedule": schedule,
+        "lower_bound": None, "baseline": None, "wall_s": 1.5, "seed": 7, "workers": 1,
+        "versions": {"pipesat": "0.1.0"},
+    }  # fmt: skip
+    return Result(**values | changes)
+
+
+def shown_of(name: str, problem: Problem) -> Shown:
+    schedule = BASELINES[name](problem)
+    return Shown(row_of(name, problem, schedule), schedule, BASELINES[name].source)
+
+
+SMALL = chain(2, 2)
+#  device 0   0F0 0F1  .  0B0 0W0 0B1 0W1      times 0 1 2 3 4 5 6 7
+#  device 1    .  1F0 1B0 1F1 1B1 1W0 1W1
+SMALL_SCHEDULE = time_order(
+    SMALL, order("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1B0 1F1 1B1 1W0 1W1"), source="by hand"
+)
+
+
+def paired() -> tuple[Problem, Schedule]:
+    """Two routes in opposite directions, with overlapped pairs."""
+    stages = [{"device": d, "F": 10, "B": 10, "W": 10, "backward": "fused"} for d in (0, 1, 1, 0)]
+    problem = parse_problem(
+        {
+            "format": FORMAT,
+            "devices": [{}, {}],
+            "stages": stages,
+            "routes": [{"stages": [a, a + 1], "microbatches": 2} for a in (0, 2)],
+            "overlap": {"FB": [4, 5]},
+        }
+    )
+    rows = (
+        "0F0 3F0 (0F1+3BW0) (3F1+0BW0) 3BW1 0BW1",
+        "2F0 1F0 (2F1+1BW0) (1F1+2BW0) 1BW1 2BW1",
+    )
+    return problem, time_order(problem, order(*rows))
+
+
+# The data
+
+
+def test_the_data_of_a_schedule_worked_out_by_hand() -> None:
+    data = schedule_data(SMALL, SMALL_SCHEDULE)
+    assert data["devices"] == [
+        {"kinds": "FFBWBW", "microbatches": [0, 1, 0, 0, 1, 1], "gaps": [0, 0, 1, 0, 0, 0],
+         "stage": 0},
+        {"kinds": "FBFBWW", "microbatches": [0, 0, 1, 1, 0, 1], "gaps": [1, 0, 0, 0, 0, 0],
+         "stage": 1},
+    ]  # fmt: skip
+    # busy, warm-up, no input, no memory, unforced, cool-down
+    assert data["idle"] == [[6, 0, 1, 0, 0, 0], [6, 1, 0, 0, 0, 0]]
+    assert data["peaks"] == [2, 2]  # 0F0 and 0F1; then 1W0 is kept while 1F1 and 1B1 run
+    assert data["path"][0] == [0, 0, "s"]
+    assert len(data["path"]) == SMALL_SCHEDULE.makespan  # without delays: one unit op after another
+
+
+def decoded(problem: Problem, data: dict[str, Any]) -> list[list[tuple[str, int, int]]]:
+    """Read the data as its format says: (op, start, end) per device."""
+    kinds = {"F": "F", "B": "B", "W": "W", "X": "BW", "f": "F", "x": "BW"}
+    rows = []
+    for row in data["devices"]:
+        free_at, pairs, ops = 0, iter(row.get("pairs", ())), []
+        length = 0
+        for i, letter in enumerate(row["kinds"]):
+            stage = row["stages"][i] if "stages" in row else row["stage"]
+            kind = kinds[letter]
+            if letter == "f":
+                length = next(pairs)
+            elif letter != "x":
+                length = getattr(problem.stages[stage], kind)
+            start = free_at + row["gaps"][i]
+            free_at = start + length
+            ops.append((f"{stage}{kind}{row['microbatches'][i]}", start, free_at))
+        rows.append(ops)
+    return rows
+
+
+def written(schedule: Schedule) -> list[list[tuple[str, int, int]]]:
+    return [
+        [
+            (str(op), start, end)
+            for item, start, end in row
+            for op in ((item.forward, item.backward) if isinstance(item, Pair) else (item,))
+        ]
+        for row in schedule.devices
+    ]
+
+
+@settings(max_examples=40)
+@given(problems())
+def test_every_op_is_in_the_data(problem: Problem) -> None:
+    schedule = BASELINES["list-scheduling"](problem)
+    data = json.loads(script_json(schedule_data(problem, schedule)))
+    assert decoded(problem, data) == written(schedule)
+    for device, index, _ in data["path"]:
+        assert index < len(data["devices"][device]["kinds"])
+    assert [sum(parts) for parts in data["idle"]] == [schedule.makespan] * len(problem.devices)
+
+
+def test_pairs_are_two_entries_of_one_time_and_the_path_counts_them() -> None:
+    problem, schedule = paired()
+    data = schedule_data(problem, schedule)
+    assert decoded(problem, data) == written(schedule)
+    ops = decoded(problem, data)
+    steps = [ops[device][index] for device, index, _ in data["path"]]
+    assert steps[0][1] == 0
+    assert steps[-1][2] == schedule.makespan
+    assert all(after[1] >= before[2] for before, after in pairwise(steps))  # none is a second half
+
+
+def test_waits_and_memory_changes_are_the_models() -> None:
+    problem = chain(2, 1, held=(5, 3), comm=4)
+    first, last = case_data(case_of("", result_of(problem, None, status="unknown"), []))["stages"]
+    assert first["waits"] == {"F": None, "B": [1, "B", 4], "BW": [1, "B", 4], "W": [0, "B", 0]}
+    assert last["waits"] == {"F": [0, "F", 4], "B": [1, "F", 0], "BW": [1, "F", 0],
+                             "W": [1, "B", 0]}  # fmt: skip
+    assert first["memory"] == {"F": [5, 0], "B": [0, -2], "W": [0, -3], "BW": [0, -5]}
+
+
+def test_equal_schedules_stand_there_once_and_what_finds_no_room_is_left_out() -> None:
+    result = result_of(SMALL, BASELINES["zb-h1"](SMALL))
+    case = case_of("", result, [shown_of(name, SMALL) for name in ("gpipe", "1f1b", "zb-h1")])
+    entries = {entry["name"]: entry for entry in case_data(case)["schedules"]}
+    assert entries["zb-h1"]["sameAs"] == "solver"
+    assert "devices" in entries["gpipe"]
+    kept = [entry["name"] for entry in case_data(case, room=0)["schedules"]]
+    assert kept == ["solver", "zb-h1"]  # the latter needs no room
+
+
+def test_the_best_that_fit_come_first_then_those_over_the_cap() -> None:
+    problem = chain(4, 8, cap=4)
+    names = ["gpipe", "1f1b", "zb-h1", "zb-h2", "v-half"]
+    shown = [shown_of(name, problem) for name in names[:4]]
+    case = case_of("", result_of(problem, BASELINES["zb-h1"](problem)), shown)
+    order_of = {s.name: s.row for s in case.shown}
+    assert list(order_of) == ["solver", "zb-h1", "1f1b", "zb-h2", "gpipe"]
+    # unit costs: 1F1B takes (m + p - 1) (F + B + W) = 33, ZB-H1 m 3 + (p - 1) = 27
+    assert (order_of["1f1b"].makespan, order_of["zb-h1"].makespan) == (33, 27)
+    assert order_of["1f1b"].ratio_to_best == 33 / 27
+    over = {e["name"]: e["over"] for e in case_data(case)["schedules"]}
+    assert over["gpipe"] == [0, 1, 2, 3]  # all eight microbatches on every rank
+    assert over["1f1b"] == over["solver"] == []
+
+
+# Text from files
+
+
+def test_json_in_a_script_element_has_no_character_that_could_end_it() -> None:
+    text = script_json({"name": HOSTILE, HOSTILE: [1, None]})
+    assert not set("<>&\u2028") & set(text)
+    assert text.isascii()
+    assert json.loads(text) == {"name": HOSTILE, HOSTILE: [1, None]}
+
+
+def test_plain_text_is_one_line_of_bounded_length_with_both_ends() -> None:
+    assert plain("a\x00b\nc\u202ed") == "a\\x00b\\nc\\u202ed"
+    cut = plain("begin" + "x" * 10**6 + "end", 50)
+    assert len(cut) == 50
+    assert cut.startswith("begin")
+    assert cut.endswith("end")
+
+
+def test_elements_escape_what_is_not_markup() -> None:
+    inner = element("b", "<i>")
+    assert inner == "<b>&lt;i&gt;</b>"
+    assert element("p", [inner, "&"], title='"', data_x=1) == (
+        '<p title="&quot;" data-x="1"><b>&lt;i&gt;</b>&amp;</p>'
+    )
+    assert ranges([0, 1, 2, 4]) == "0–2, 4"
+
+
+class Parsed(HTMLParser):
+    """Elements, their attributes and the text of a page, as a browser's parser sees them."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, list[str]] = {}
+        self.open = ""
+        self.feed(data.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = ""
+
+    def handle_data(self, data: str) -> None:
+        self.inside.setdefault(self.open, []).append(data)
+
+    def attributes(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def hostile_page() -> bytes:
+    names = {"name": HOSTILE, "time_unit": HOSTILE, "memory_unit": HOSTILE}
+    devices = [{"name": HOSTILE, "memory": 1}, {"memory": 9}]
+    problem = parse_problem(document(SMALL, devices=devices, **names))
+    schedule = time_order(problem, SMALL_SCHEDULE.order, source=HOSTILE)
+    result = result_of(
+        problem, schedule, lower_bound=Bound(1, HOSTILE), explanation=HOSTILE, target=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+    )  # fmt: skip
+    shown = [shown_of(name, problem) for name in ("1f1b", "gpipe")]
+    return page([case_of(HOSTILE, result, shown), case_of("b", result, [])], HOSTILE)
+
+
+def test_names_from_files_are_text_in_the_page() -> None:
+    data = hostile_page()
+    parsed = Parsed(data)
+    assert not parsed.attributes("img")
+    scripts = parsed.attributes("script")
+    assert [s.get("type") for s in scripts] == ["application/json", "application/json", None]
+    for _, attributes in parsed.tags:
+        assert not [name for name in attributes if name.startswith("on")]
+        assert "style" not in attributes
+    shown = HOSTILE.replace("\u2028", "\\u2028")
+    assert "".join(parsed.inside["h1"]) == shown
+    first = json.loads(parsed.inside["script"][0])
+    assert first["devices"][0]["name"] == shown
+    assert b"\xe2\x80\xa8" not in data
+
+
+def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script() -> None:
+    parsed = Parsed(page([case_of("", result_of(SMALL, SMALL_SCHEDULE), [])], "out"))
+    links = [
+        value
+        for _, attributes in parsed.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "action", "srcset")
+    ]
+    assert all(link.startswith(("#", "data:")) for link in links if link is not None)
+    (policy,) = [a["content"] for a in parsed.attributes("meta") if "http-equiv" in a]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    (style,), script = parsed.inside["style"], parsed.inside["script"][-1]
+    for text in (style, script):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"innerHTML|insertAdjacentHTML|\beval\b|document\.write|https?:", script)
+
+
+# Reading a result
+
+
+def folder_of(path: Path, result: Result) -> Path:
+    path.mkdir(exist_ok=True)
+    write_result_folder(path, result, [])
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return folder_of(tmp_path / "out", result_of(SMALL, SMALL_SCHEDULE, lower_bound=Bound(6, "x")))
+
+
+def edit(path: Path, **changes: Any) -> None:
+    document = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({k: v for k, v in (document | changes).items() if v is not Ellipsis})
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"value": 8}, "value: got 8, expected the schedule's makespan: schedule.json has 7"),
+        ({"value": None}, "value: got None, expected the schedule's makespan"),
+        ({"objective": "speed"}, "objective: got 'speed', expected 'makespan' or 'span'"),
+        ({"lower_bound": 8}, "lower_bound: got 8, expected at most the value 7"),
+        ({"lower_bound": 6.5}, "lower_bound: got 6.5, expected a whole number"),
+        ({"status": "optimal"}, "status: got 'optimal', expected value = lower_bound"),
+        ({"status": "unknown"}, "status: got 'unknown', expected feasible or optimal"),
+        ({"status": ...}, "status: this key is required and missing"),
+        ({"wall_s": float("inf")}, "wall_s: got inf, expected a finite number"),
+        ({"versions": {"pipesat": 1}}, "versions.pipesat: got 1, expected a string"),
+    ],
+)
+def test_a_result_that_contradicts_itself(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    edit(folder / "result.json", **changes)
+    with pytest.raises(BadInput, match=re.escape(f"result.json: {message}")):
+        read_result(folder / "result.json", SMALL, SMALL_SCHEDULE)
+
+
+def test_a_result_without_the_optional_keys_is_read(folder: Path) -> None:
+    edit(folder / "result.json", explanation=..., more=1, **{"for": ...})
+    result = read_result(folder / "result.json", SMALL, SMALL_SCHEDULE)
+    assert (result.value, result.lower_bound, result.target) == (7, Bound(6, "x"), None)
+
+
+# The command
+
+
+def test_report_writes_one_file_with_every_schedule(cli: Run, folder: Path) -> None:
+    outcome = cli("report", folder)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"written: {folder / 'report.html'} (")
+    parsed = Parsed((folder / "report.html").read_bytes())
+    shown = {a["data-show"] for a in parsed.attributes("button") if "data-show" in a}
+    assert {"solver", "1f1b", "gpipe", "zb-h1", "list-scheduling"} <= shown
+    text = "".join(part for parts in parsed.inside.values() for part in parts)
+    assert f"pipesat solve {folder / 'problem.json'} -o again --objective makespan" in text
+    assert "needs two stages per device in a V" in text
+
+
+def test_report_writes_pictures_of_the_same_schedule(cli: Run, folder: Path) -> None:
+    png, svg = folder / "a.png", folder / "a.svg"
+    outcome = cli("report", folder, "--no-baselines", "--png", png, "--svg", svg)
+    assert outcome.code == 0
+    assert png.read_bytes() == (folder / "gantt.png").read_bytes()
+    assert ET.fromstring(svg.read_bytes()).tag.endswith("svg")  # our own file
+    parsed = Parsed((folder / "report.html").read_bytes())
+    assert [a["data-show"] for a in parsed.attributes("button") if "data-show" in a] == ["solver"]
+
+
+def test_a_folder_without_a_schedule_says_why(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = chain(2, 2, cap=0)
+    why = "device 0 needs <1> & more"
+    result = result_of(problem, None, status="infeasible", explanation=why)
+    place = folder_of(tmp_path / "none", result)
+    assert cli("report", place).code == 0
+    page_text = (place / "report.html").read_text()
+    assert "proven infeasible" in page_text
+    assert "device 0 needs &lt;1&gt; &amp; more" in page_text
+    monkeypatch.chdir(tmp_path)
+    outcome = cli("report", place, "--png", "a.png")  # short, so that none of it is cut
+    assert (outcome.code, outcome.err) == (
+        2, "pipesat: error: --png: got 'a.png', there is no schedule to draw\n"
+    )  # fmt: skip
+
+
+def test_the_placements_of_compare_are_one_report(cli: Run, folder: Path) -> None:
+    place = folder.parent
+    folder_of(place / "chain", result_of(SMALL, SMALL_SCHEDULE))
+    outcome = cli("report", place, "-o", place / "all.html", "--no-baselines")
+    assert outcome.code == 0
+    parsed = Parsed((place / "all.html").read_bytes())
+    sections = [a["aria-label"] for a in parsed.attributes("section")]
+    assert sections == ["chain", "out"]
+    outcome = cli("report", place, "--svg", place / "a.svg", "--no-baselines")
+    assert outcome.code == 2
+    assert "give one of DIR's folders (chain, out)" in outcome.err
+
+
+def test_folders_that_are_none(cli: Run, folder: Path, tmp_path: Path, save: Save) -> None:
+    for place in (tmp_path / "missing", save("", "file")):
+        outcome = cli("report", place)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert f"{place}: no problem.json here: expected a folder that pipesat" in outcome.err
+    (folder / "result.json").unlink()
+    assert "result.json: cannot read: No such file" in cli("report", folder).err
+    assert not (folder / "report.html").exists()
+
+
+def test_a_schedule_of_another_problem_and_one_that_is_not_valid(cli: Run, folder: Path) -> None:
+    edit(folder / "schedule.json", problem_sha256="0" * 64)
+    outcome = cli("report", folder)
+    assert outcome.code == 2
+    assert "a schedule of another problem" in outcome.err
+    moved = [[["0F0", 0, 1]], []]
+    edit(folder / "schedule.json", problem_sha256=SMALL.sha256, devices=moved)
+    outcome = cli("report", folder)
+    assert outcome.code == 1
+    assert "is not a valid schedule" in outcome.err
+
+
+def test_outputs_that_cannot_be_written(cli: Run, folder: Path, tmp_path: Path) -> None:
+    before = (folder / "problem.json").read_bytes()
+    outcome = cli("report", folder, "--no-baselines", "-o", folder / "problem.json")
+    assert (outcome.code, (folder / "problem.json").read_bytes()) == (2, before)
+    outcome = cli("report", folder, "--no-baselines", "-o", tmp_path / "no" / "a.html")
+    assert outcome.code == 2
+    assert "a.html: cannot write: No such file or directory" in outcome.err
+
+
+# The SVG picture
+
+
+@pytest.mark.parametrize("make", [paired, lambda: (SMALL, SMALL_SCHEDULE)])
+def test_the_svg_has_one_box_per_op(make: Callable[[], tuple[Problem, Schedule]]) -> None:
+    problem, schedule = make()
+    svg = gantt_svg(problem, schedule, title="a <title>")
+    assert svg == gantt_svg(problem, schedule, title="a <title>")
+    shapes: dict[str, int] = {}
+    for path in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}path"):
+        fill = re.search(r"fill: (#\w+)", path.get("style", ""))
+        if fill:
+            shapes[fill[1]] = max(shapes.get(fill[1], 0), path.get("d", "").count("M"))
+    wanted: dict[str, int] = {}
+    for op, _, _ in (op for row in written(schedule) for op in row):
+        kind = re.sub(r"\d", "", op)
+        wanted[FILL[kind]] = wanted.get(FILL[kind], 0) + 1  # type: ignore[index]
+    assert {fill: shapes[fill] for fill in wanted} == wanted

@@ -1,0 +1,306 @@
+"""Fixed orders under sampled costs: without noise the replay, common and reproducible samples."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Item, Op, parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.heuristics import BASELINES
+from pipesat.profile.file import parse_profile
+from pipesat.risk.links import network_of, time_with_links
+from pipesat.risk.measured_noise import noise_of_profile
+from pipesat.risk.robustness import Noise, gain_of, sample_orders, spread_of
+from pipesat.risk.sampled import spans, value_without_noise
+from tests.conftest import Run
+from tests.support.problems import chain, problems
+
+Save = Callable[..., Path]
+
+ONE_F_ONE_B = tuple(
+    tuple(parse_item(text) for text in row.split())
+    for row in ("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1")
+)
+
+
+@settings(max_examples=60)
+@given(problems(least_time=0))
+def test_without_noise_every_sample_is_the_replay(problem: Problem) -> None:
+    order = BASELINES["list-scheduling"](problem).order
+    makespan = time_order(problem, order).makespan
+    span = time_order(problem, order, "span").span
+    (values,) = sample_orders(problem, [order], Noise(), samples=3)
+    assert values.tolist() == [makespan] * 3
+    (values,) = sample_orders(problem, [order], Noise(), samples=2, objective="span")
+    assert [math.ceil(value) for value in values] == [span] * 2
+    network = network_of(problem, order, "independent")
+    assert value_without_noise(network, "makespan") == makespan
+    assert value_without_noise(network, "span") == span
+    (values,) = sample_orders(problem, [order], Noise(), samples=2, links="pair")
+    assert values.tolist() == [time_with_links(problem, order, "pair").makespan] * 2
+
+
+def test_without_noise_pairs_take_their_own_time() -> None:
+    """max(F, BW, ceil((F + BW) 4/5)) = max(2, 4, ceil(24/5)) = 5, not 4.8."""
+    base = chain(1, 2, F=2, B=2, W=2)
+    problem = parse_problem(dict(base.document) | {"overlap": {"FB": [4, 5]}})
+    order = (tuple(parse_item(x) for x in ("0F0", "(0F1+0BW0)", "0BW1")),)
+    (values,) = sample_orders(problem, [order], Noise(), samples=2)
+    assert values.tolist() == [2 + 5 + 4] * 2
+
+
+def test_spans_of_sampled_times_by_hand() -> None:
+    """1F1B of 2 ranks and 2 microbatches, F = 1, BW = 2; then with all of rank 1 halved.
+
+    Longest paths: L[0,0] = 0F0 1F0 1BW0 1F1 1BW1 0BW1 = 1+1+2+1+2+2 = 9, L[1,1] = 6, L[0,1] = 7,
+    L[1,0] = 1F0 1BW0 1F1 1BW1 0BW1 = 8: means of cycles 9, 6 and (7 + 8)/2.
+    Halved: L[0,0] = 0F0 1F0 1BW0 0BW0 0BW1 = 1+.5+1+2+2 = 6.5, L[1,1] = 3, and less each way.
+    """
+    problem = chain(2, 2)
+    network = network_of(problem, ONE_F_ONE_B, "independent")
+    halved = [
+        np.array([length, length / 2 if device else length])
+        for device, length in zip(network.device, network.duration, strict=True)
+    ]
+    assert spans(network, halved, 2).tolist() == [9, 6.5]
+
+
+def test_one_device_s_makespan_is_the_sum_of_lognormal_times() -> None:
+    """400 ops of 1000: mean 400,000, standard deviation 1000 c sqrt(400) = 2000 for c = 0.1.
+
+    The mean of 400 samples has a standard error of 2000 / 20 = 100; skew adds c itself.
+    """
+    problem = chain(1, 200, F=1000, B=500, W=500)
+    order = (tuple(Op(0, kind, k) for kind in ("F", "BW") for k in range(200)),)  # type: ignore[arg-type]
+    (values,) = sample_orders(problem, [order], Noise(0.1), samples=400)
+    assert abs(values.mean() - 400_000) < 5 * 100
+    assert values.std() == pytest.approx(2000, rel=0.2)
+    (skewed,) = sample_orders(problem, [order], Noise(0.0, 0.1), samples=400)
+    assert skewed.std() / skewed.mean() == pytest.approx(0.1, rel=0.2)
+    assert (skewed > 0).all()
+
+
+def test_skew_slows_all_of_a_device() -> None:
+    """Without noise per op, a device's times share one factor, whatever it runs."""
+    problem = chain(1, 3, F=10, B=10, W=10)
+    order = (tuple(Op(0, kind, k) for k in range(3) for kind in ("F", "BW")),)  # type: ignore[arg-type]
+    single = chain(1, 1, F=10, B=10, W=10)
+    first = (tuple(Op(0, kind, 0) for kind in ("F", "BW")),)  # type: ignore[arg-type]
+    (three,) = sample_orders(problem, [order], Noise(0, 0.2), samples=5)
+    (one,) = sample_orders(single, [first], Noise(0, 0.2), samples=5)
+    assert three == pytest.approx(3 * one)
+
+
+def test_noise_of_one_kind_alone() -> None:
+    problem = chain(1, 50, F=10, B=10, W=0)
+    order = (tuple(Op(0, kind, k) for k in range(50) for kind in ("F", "B", "W")),)  # type: ignore[arg-type]
+    (still,) = sample_orders(problem, [order], Noise(by_op={(0, "W"): 0.5}), samples=3)
+    assert still.tolist() == [1000] * 3
+    (moving,) = sample_orders(problem, [order], Noise(by_op={(0, "F"): 0.5}), samples=3)
+    assert len(set(moving.tolist())) == 3
+
+
+def test_samples_are_common_and_reproducible() -> None:
+    problem = chain(4, 8, F=10, B=10, W=10, comm=1)
+    orders = [BASELINES[name](problem).order for name in ("1f1b", "zb-h1")]
+    noise = Noise(0.05, 0.02)
+    both = sample_orders(problem, orders, noise, samples=20, seed=3)
+    again = sample_orders(problem, orders[::-1], noise, samples=20, seed=3)
+    other = sample_orders(problem, orders, noise, samples=20, seed=4)
+    for ours, same, different in zip(both, again[::-1], other, strict=True):
+        assert ours.tolist() == same.tolist()
+        assert not (ours == different).any()
+    twice = sample_orders(problem, [orders[0], orders[0]], noise, samples=20, seed=3)
+    assert twice[0].tolist() == twice[1].tolist() == both[0].tolist()
+    fewer = sample_orders(problem, orders, noise, samples=7, seed=3)
+    assert [row.tolist() for row in fewer] == [row[:7].tolist() for row in both]
+
+
+def test_chunks_of_samples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = chain(3, 4, F=5, B=5, W=5)
+    order = BASELINES["1f1b"](problem).order
+    (whole,) = sample_orders(problem, [order], Noise(0.1, 0.1), samples=9, objective="span")
+    monkeypatch.setattr("pipesat.risk.robustness._MOST_NUMBERS", 80)  # 2 samples at a time
+    (parts,) = sample_orders(problem, [order], Noise(0.1, 0.1), samples=9, objective="span")
+    assert whole.tolist() == parts.tolist()
+
+
+def test_quantiles_and_gains_by_hand() -> None:
+    values = np.arange(101.0)
+    spread = spread_of(7, values)
+    assert (spread.nominal, spread.p05, spread.p50, spread.p95) == (7, 5, 50, 95)
+    gain = gain_of(90, np.array([90.0, 95.0, 100.0]), 100, np.array([100.0, 100.0, 100.0]))
+    assert gain.nominal == pytest.approx(0.1)
+    assert gain.p50 == pytest.approx(0.05)
+    assert gain.ahead == pytest.approx(2 / 3)
+    nothing = gain_of(0, np.zeros(2), 0, np.zeros(2))
+    assert (nothing.nominal, nothing.p50, nothing.ahead) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("values", [{"relative": -0.1}, {"relative": float("nan")}, {"skew": 1.5}])
+def test_noise_out_of_range(values: dict[str, float]) -> None:
+    with pytest.raises(BadInput, match="expected a share from 0 to 1"):
+        Noise(**values)
+
+
+def test_no_sample_and_times_beyond_floating_point() -> None:
+    problem = chain(1, 10, F=10**12, B=0, W=0)
+    order = (tuple(Op(0, kind, k) for k in range(10) for kind in ("F", "BW")),)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="samples: got 0, expected at least 1"):
+        sample_orders(problem, [order], Noise(), samples=0)
+    long = chain(1, 9100, F=10**12, B=0, W=0)
+    order = (tuple(Op(0, kind, k) for k in range(9100) for kind in ("F", "BW")),)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"2\^53"):
+        sample_orders(long, [order], Noise(), samples=1)
+
+
+def test_a_hundred_thousand_ops_times_a_hundred_samples_take_seconds() -> None:
+    problem = chain(32, 1100, F=2, B=2, W=2, comm=1)
+    order: list[tuple[Item, ...]] = []
+    for rank in range(32):
+        row = [Op(rank, "F", k) for k in range(1100)]
+        for k in range(1100):
+            row += [Op(rank, "B", k), Op(rank, "W", k)]
+        order.append(tuple(row))
+    began = time.process_time()  # others may have the cores
+    (values,) = sample_orders(problem, [tuple(order)], Noise(0.05), samples=100)
+    assert values.shape == (100,)
+    assert time.process_time() - began < 40
+
+
+# From a profile
+
+
+def samples(median: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    low, high = median if low is None else low, median if high is None else high
+    return {"median": median, "low": low, "high": high, "times": [median]}
+
+
+def profile_document(layers: int = 4, **more: Any) -> dict[str, Any]:
+    """Equal layers: F 100 us from 80 to 120 (p10, p90), B without spread, W 50 from 45 to 55."""
+    tensor = {"shape": [1], "dtype": "float32", "bytes": 4}
+    costs = {
+        "F": samples(100, 80, 120), "B": samples(100), "W": samples(50, 45, 55),
+        "BW": samples(150, 120, 180), "held_after_F": 4, "transient": {"F": 0, "BW": 0},
+        "input": tensor, "output": tensor,
+    }  # fmt: skip
+    return {
+        "format": "pipesat.profile/1",
+        "model": {"source": "call"},
+        "environment": {
+            "device": "cpu", "device_name": "x", "dtype": "float32", "threads": 1, "torch": "2.13",
+            "python": "3.11", "platform": "x", "pipesat": "0.1.0",
+        },
+        "options": {"samples": 1, "warmup": 0},
+        "microbatch": {"input": tensor},
+        "layers": [{"name": f"layer {i}", "kind": "block"} for i in range(layers)],
+        "kinds": {"block": costs},
+    } | more  # fmt: skip
+
+
+def test_noise_of_a_profile_by_hand() -> None:
+    """A layer: 40 / (2 * 1.2816 * 100) = 0.15606 for F, 10 / (2 * 1.2816 * 50) = 0.07803 for W.
+
+    Two equal layers that vary on their own: the deviation grows by sqrt(2), the mean by 2.
+    """
+    profile = parse_profile(profile_document())
+    one, two = chain(4, 2, F=100, B=100, W=50), chain(2, 2, F=200, B=200, W=100)
+    noise = noise_of_profile(one, profile, 0.03)
+    assert (noise.of(3, "F"), noise.skew) == (pytest.approx(0.15606, abs=1e-5), 0.03)
+    assert noise.of(0, "B") == 0
+    assert noise.of(0, "W") == pytest.approx(0.07803, abs=1e-5)
+    assert noise_of_profile(two, profile).of(0, "F") == pytest.approx(0.15606 / 2**0.5, abs=1e-5)
+    whole = chain(4, 2, F=100, B=100, W=50, backward="fused")  # BW: 60 / (2 * 1.2816 * 150)
+    assert noise_of_profile(whole, profile).of(0, "B") == pytest.approx(0.15606, abs=1e-5)
+
+
+def test_noise_of_a_stage_that_was_measured_as_a_whole() -> None:
+    costs = profile_document()["kinds"]["block"] | {"F": samples(190, 190, 190)}
+    stages = [{"layers": [0, 2], "costs": costs}]
+    profile = parse_profile(profile_document(stages=stages))
+    problem = parse_problem(
+        dict(chain(2, 2).document)
+        | {"stages": [{"device": d, "F": f, "B": 1, "W": 1} for d, f in enumerate((190, 200))]}
+    )
+    noise = noise_of_profile(problem, profile)
+    assert noise.of(0, "F") == 0
+    assert noise.of(1, "F") > 0
+
+
+@pytest.mark.parametrize("problem", [chain(4, 2, F=103), chain(5, 2, F=100), chain(3, 2, F=100)])
+def test_a_profile_of_another_problem(problem: Problem) -> None:
+    with pytest.raises(BadInput, match=r"p\.json: its layers, .* expected the profile"):
+        noise_of_profile(problem, parse_profile(profile_document()), source="p.json")
+
+
+def test_risk_from_a_profile(cli: Run, save: Save) -> None:
+    problem = chain(4, 2, F=100, B=100, W=50)
+    where = [*files(save, problem), "--profile", save(profile_document(), "p.json")]
+    document = cli("risk", *where, "--json", "--samples", "20").json
+    spread = document["noise"]["rows"][0]["spread"]
+    assert spread["p05"] < spread["p50"] < spread["p95"]
+    outcome = cli("risk", *where, "--noise", "1%")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--noise: got '1%', expected it, or --profile, not both" in outcome.err
+
+
+# pipesat risk
+
+TWO = chain(2, 2, F=2, B=2, W=2, comm=4)
+
+
+def files(save: Save, problem: Problem = TWO) -> tuple[Path, Path]:
+    schedule = BASELINES["1f1b"](problem)
+    return save(problem), save(schedule_bytes(problem, schedule), "s.json")
+
+
+def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
+    """The links of tests/risk/test_links.py: 26, and 28 where transfers queue: 7.69 % lost."""
+    outcome = cli("risk", *files(save))
+    assert (outcome.code, outcome.err) == (0, "")
+    line = next(x for x in outcome.out.splitlines() if x.startswith("schedule"))
+    assert line.split() == ["schedule", "26", "28", "7.69", "%", "28", "7.69", "%"]
+    assert "noise 5%, skew 0%, links independent, 200 samples, seed 0" in outcome.out
+    assert "most waiting, per pair: device 0 with device 1, 6 in sum" in outcome.out
+
+
+def test_risk_as_json(cli: Run, save: Save) -> None:
+    options = ["--noise", "F=0%,B=0,W=0.0%", "--samples", "5", "--links", "pair", "--baselines"]
+    document = cli("risk", *files(save), *options, "1", "--json").json
+    ours, best = document["links"]
+    assert ours == {
+        "name": "schedule", "independent": 26, "pair": 28, "rank": 28,
+        "most_waiting": {"ranks": [0, 1], "waiting": 6},
+    }  # fmt: skip
+    rows = document["noise"]["rows"]
+    assert [row["name"] for row in rows] == ["schedule", best["name"]]
+    assert rows[0]["spread"] == {"nominal": 28, "p05": 28, "p50": 28, "p95": 28}
+    assert rows[0]["gain"] is None
+    assert rows[1]["gain"]["p50"] == pytest.approx(1 - 28 / best["pair"])
+
+
+def test_risk_without_baselines_and_by_span(cli: Run, save: Save) -> None:
+    outcome = cli("risk", *files(save), "--baselines", "0", "--objective", "span", "--json")
+    assert [row["name"] for row in outcome.json["links"]] == ["schedule"]
+    assert outcome.json["objective"] == "span"
+    by_span = time_order(TWO, BASELINES["1f1b"](TWO).order, "span").span
+    assert outcome.json["links"][0]["independent"] == by_span
+
+
+@pytest.mark.parametrize("value", ["much", "-1%", "101%", "5%%", "", "F=1%,F=2%", "X=1%", "F="])
+def test_risk_refuses_noise_that_is_none(cli: Run, save: Save, value: str) -> None:
+    outcome = cli("risk", *files(save), f"--noise={value}")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("pipesat: error: --noise: got ")

@@ -1,0 +1,379 @@
+"""Orders run and measured in torch: timelines, checks, and runs that go wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipesat.core.problem import Problem
+from pipesat.core.rules import duration
+from pipesat.files.problem_file import parse_problem
+from pipesat.files.schedule_file import write_schedule
+from pipesat.heuristics import BASELINES
+from pipesat.runtime.job import Job, Shape, Virtual, read_job, write_job
+from pipesat.runtime.run import virtual_times
+from pipesat.timeline.file import read_timeline
+from pipesat.timeline.replay import source_of
+from tests.support.problems import chain, document, vee
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="needs torch: pip install 'pipesat[torch]'"
+)
+
+# What is asked of the ranks, without torch
+
+
+def test_a_job_reads_back(tmp_path: Path) -> None:
+    job = Job(
+        "0F0,0B0\n", 3, 1, Shape(blocks=(1, 2)), Virtual({"0F": 1.0}, {"0F": 0.5}), check=True
+    )
+    write_job(tmp_path, job)
+    assert read_job(tmp_path) == job
+    plain = Job("0F0,0B0\n", 3, 1)
+    write_job(tmp_path, plain)
+    assert read_job(tmp_path) == plain
+
+
+def test_virtual_times_are_seconds_and_links_go_both_ways() -> None:
+    plain = chain(2, 1, F=20, B=30, W=10, comm=4, BW=50)
+    problem = parse_problem(document(plain, time_unit="ms"))
+    times = virtual_times(problem, 0.5)
+    assert times.durations == {
+        "0F": 0.01, "0I": 0.015, "0W": 0.005, "0B": 0.025,
+        "1F": 0.01, "1I": 0.015, "1W": 0.005, "1B": 0.025,
+    }  # fmt: skip
+    assert times.delays == {"0F": 0.002, "1B": 0.002}
+
+
+def test_stages_on_one_device_hand_over_at_once() -> None:
+    times = virtual_times(parse_problem(document(vee(1, 1), comm={"default": 9})), 1.0)
+    assert times.delays == {"0F": 0.0, "1B": 0.0}
+
+
+@pytest.fixture
+def files(save, tmp_path: Path) -> list[Path]:
+    """Problem (20 ms per op, 5 ms per link) and ZB-H1's schedule of it."""
+    problem = parse_problem(
+        document(chain(2, 3, F=20, B=20, W=20, comm=5, held=(0, 0)), time_unit="ms")
+    )
+    schedule = tmp_path / "schedule.json"
+    write_schedule(schedule, problem, BASELINES["zb-h1"](problem))
+    return [save(problem), schedule]
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "timeline.json"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--blocks", "1,2,3"], "--blocks: 3 numbers, expected 2, one per stage"),
+        (["--blocks", "x"], "--blocks: got 'x', expected a whole number"),
+        (["--blocks", "0"], "--blocks: got '0', expected a block at least"),
+        (["--width", "10"], "--width: got 10, expected a multiple of the 4 heads"),
+        (["--virtual", "--model", "x"], "expected --virtual or a model, not both"),
+        (["--device", "cuda"], "start it with torchrun, one GPU per rank"),
+        (["--dtype", "int8"], "--dtype: got 'int8', expected float32 or float64"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit(cli, files, output, options, message) -> None:
+    outcome = cli("run", *files, "-o", output, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not output.exists()
+
+
+def test_torch_is_not_there(cli, files, output, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    outcome = cli("run", *files, "-o", output)
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1] == (
+        "pipesat: error: this needs PyTorch: pip install 'pipesat[torch]'"
+    )
+
+
+# Runs
+
+
+def rows_of(problem_file: Path, output: Path) -> tuple[Problem, list[list[tuple]]]:
+    problem = parse_problem(json.loads(problem_file.read_text()))
+    timeline = read_timeline(output, problem)
+    return problem, [list(row.ops) for step in timeline.steps for row in step.devices]
+
+
+@needs_torch
+def test_virtual_devices(cli, files, output) -> None:
+    options = ["--virtual", "--steps", "3", "--warm-up", "1", "--check", "--json"]
+    outcome = cli("run", *files, "-o", output, *options)
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["check"]["passed"] is True
+    assert outcome.json["check"]["compared"] == 3 + 2 * 2  # losses, a weight and a bias per stage
+    assert outcome.json["steps"] == 3
+    # no upper limit, which a slow machine would miss: but nothing is ever faster than it should be
+    problem, rows = rows_of(files[0], output)
+    assert len(rows) == 3 * 2
+    for ops in rows:
+        for ran in ops:
+            assert ran.end - ran.start >= 1000 * duration(problem.stages[ran.op.stage], ran.op.kind)
+        assert all(a.end <= b.start - b.waited + 0.2 for a, b in pairwise(ops))
+    assert outcome.json["measured"] >= outcome.json["predicted"]
+    timeline = read_timeline(output, problem)
+    for step in timeline.steps:
+        place = {(ran.op.stage, ran.op.kind, ran.op.microbatch): ran for _, ran in step}
+        for _, ran in step:
+            sent = source_of(problem, ran.op, place)
+            # the delay is counted from the end of the waits, which is a moment before the op's
+            assert sent is None or ran.start - sent.end > 4000
+    assert (step.devices[0].transfers, step.devices[1].transfers) != ((), ())
+
+
+@needs_torch
+def test_virtual_devices_stretched(cli, files, output) -> None:
+    options = ["--virtual", "--scale", "0.1", "--steps", "1", "--json"]
+    outcome = cli("run", *files, "-o", output, *options)
+    assert outcome.code == 0, outcome.err
+    problem, rows = rows_of(files[0], output)
+    assert read_timeline(output, problem).us_per_unit == 100  # a tenth of the problem's ms
+    for ran in (ran for ops in rows for ran in ops):  # no upper limit, as above
+        assert ran.end - ran.start >= 100 * duration(problem.stages[ran.op.stage], ran.op.kind)
+    predicted = json.loads(files[1].read_text())["devices"]
+    makespan = max(end for row in predicted for _, _, end in row)
+    assert outcome.json["predicted"] == pytest.approx(100 * makespan)
+
+
+@needs_torch
+def test_the_transformer(cli, files, output) -> None:
+    options = ["--steps", "2", "--check", "--blocks", "1,2", "--width", "32"]
+    outcome = cli("run", *files, "-o", output, *options)
+    assert outcome.code == 0, outcome.err
+    assert "check passed: largest relative error" in outcome.out
+    # losses, 11 tensors per block, words, positions, norm and head
+    assert f"of {3 + 3 * 11 + 6} losses and gradients" in outcome.out
+    assert "makespan: predicted" in outcome.out
+    timeline = json.loads(output.read_text())
+    assert timeline["environment"]["ranks"] == "2 local, gloo"
+    assert len(timeline["steps"]) == 2
+
+
+def model(tmp_path: Path, code: str) -> Path:
+    """A model file whose second stage runs ``code`` in every forward, with its ``calls``."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        f"""
+import os, signal, sys, time, torch
+
+class Stage(torch.nn.Linear):
+    calls = 0
+    def forward(self, x):
+        self.calls += 1
+        if self.number == 1:
+            {code}
+        return super().forward(x)
+
+def build_stage(stage, stages):
+    torch.manual_seed(stage)
+    module = Stage(4, 4)
+    module.number = stage
+    return module
+
+def whole_batch(microbatches):
+    return torch.ones(2 * microbatches, 4), torch.ones(2 * microbatches, 4)
+
+def loss_of(output, target):
+    return (output - target).square().mean()
+"""
+    )
+    return path
+
+
+@needs_torch
+def test_a_model_of_the_users(cli, files, output, tmp_path) -> None:
+    path = model(tmp_path, "pass")
+    outcome = cli("run", *files, "-o", output, "--model", path, "--check", "--steps", "1")
+    assert outcome.code == 0, outcome.err
+    assert "of 7 losses and gradients" in outcome.out
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        # 3 warm-up forwards, 1 to find out shapes, then the second of the first measured step
+        ("self.calls == 6 and os.kill(os.getpid(), signal.SIGKILL)",
+         ("rank 1 failed (in 1F1, its action", "killed by SIGKILL")),
+        ("self.calls == 6 and os._exit(7)", ("rank 1 failed (in 1F1", "exit code 7")),
+        ("if self.calls == 6: x = x / 0",
+         ("the loss of microbatch 1 is nan in step 1 (warm-up steps counted)",)),
+    ],
+    ids=["killed", "left", "nan"],
+)  # fmt: skip
+def test_runs_that_go_wrong_end_soon_and_say_who(cli, files, output, tmp_path, code, words) -> None:
+    path = model(tmp_path, code)
+    options = ["--model", path, "--warm-up", "1", "--timeout", "3600"]
+    outcome = cli("run", *files, "-o", output, *options)
+    assert outcome.code == 1
+    for word in words:
+        assert word in outcome.err
+    assert not output.exists()
+
+
+@needs_torch
+def test_a_shape_that_changes_is_refused(cli, files, output, tmp_path) -> None:
+    path = model(tmp_path, "pass")
+    path.write_text(
+        path.read_text().replace(
+            "return super().forward(x)", "return super().forward(x)[: 1 if self.calls == 6 else 2]"
+        )
+    )
+    outcome = cli("run", *files, "-o", output, "--model", path, "--warm-up", "1")
+    assert outcome.code == 2
+    assert "returns shapes [(1, 4)] for microbatch 1, expected [(2, 4)]" in outcome.err
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be imported: FileNotFoundError"),
+        ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError"),
+        ("def build_stage(stage, stages): ...", "it has no function whole_batch"),
+    ],
+)
+def test_models_that_cannot_be_taken(cli, files, output, tmp_path, content, message) -> None:
+    path = tmp_path / "mine.py"
+    if content is not None:
+        path.write_text(content)
+    outcome = cli("run", *files, "-o", output, "--model", path)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+# torchrun
+
+
+def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
+         "-m", "pipesat", "run", *map(str, arguments)],
+        check=False, env=dict(os.environ) | {"OMP_NUM_THREADS": "1"} | loopback,
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+
+
+@needs_torch
+def test_under_torchrun(files, output) -> None:
+    done = torchrun(*files, "-o", output, "--steps", "1", "--check")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("makespan: predicted") == 1  # rank 0 alone speaks
+    assert "check passed" in done.stdout
+    timeline = read_timeline(output, parse_problem(json.loads(files[0].read_text())))
+    assert timeline.environment["ranks"] == "2 under torchrun, gloo"
+    assert timeline.clock_error == 0  # one machine, one clock
+
+
+@needs_torch
+def test_a_rank_of_torchrun_that_dies(files, output, tmp_path) -> None:
+    path = model(tmp_path, "self.calls == 6 and os._exit(7)")
+    done = torchrun(*files, "-o", output, "--model", path, "--warm-up", "1")
+    assert done.returncode != 0
+    _, _, cause = done.stderr.partition("Root Cause")
+    assert "rank      : 1" in cause
+    assert "exitcode  : 7" in cause
+    assert "rank 0 failed (in 0" in done.stderr
+    assert not output.exists()
+
+
+@needs_torch
+def test_clocks_of_one_machine_agree_when_asked(tmp_path) -> None:
+    code = """
+import sys, datetime, torch.distributed as d
+from pipesat.runtime.clock import offsets
+rank = int(sys.argv[1])
+store = d.FileStore(sys.argv[2], 2)
+limit = datetime.timedelta(seconds=60)
+d.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=limit)
+offset, error = offsets(rank, 2, "cpu", ask=True)
+print(offset, error)
+d.barrier()
+"""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE, text=True, env=dict(os.environ) | {"GLOO_SOCKET_IFNAME": "lo"},
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    answers = [tuple(map(int, p.communicate(timeout=600)[0].split())) for p in processes]
+    assert answers[0] == (0, 0)
+    offset, error = answers[1]
+    assert error > 0
+    assert abs(offset) <= error  # the clock is one
+
+
+# torch's profiler
+
+
+@needs_torch
+def test_traces_of_torchs_profiler_can_be_imported(cli, files, output, tmp_path) -> None:
+    code = """
+import sys
+from pathlib import Path
+import torch
+from torch.profiler import ProfilerActivity, profile
+from pipesat.runtime.torch_api import load_torch_api
+from pipesat.runtime.pipeline import Pipeline, connected
+from pipesat.runtime.plan import plan_of_csv
+from pipesat.runtime.model import Transformer
+rank, folder = int(sys.argv[1]), Path(sys.argv[2])
+api = load_torch_api()
+order = folder / "order.csv"
+with connected(folder, rank, 2, 60):
+    plan = plan_of_csv(order.read_text())
+    pipeline = Pipeline(api, plan, rank, order, Transformer(), api.stage)
+    pipeline.step()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        pipeline.step()
+        pipeline.step()
+    profiler.export_chrome_trace(str(folder / f"trace{rank}.json"))
+    torch.distributed.barrier()
+"""
+    assert cli("export", *files, "--to", "torch-csv", "-o", tmp_path / "order.csv").code == 0
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(rank), str(tmp_path)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env=dict(os.environ) | {"GLOO_SOCKET_IFNAME": "lo"},
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    assert [process.wait(timeout=600) for process in processes] == [0, 0]
+    traces = [tmp_path / "trace1.json", tmp_path / "trace0.json"]  # they know their rank
+    outcome = cli("timeline", "import", files[0], *traces, "-o", output)
+    assert outcome.code == 0, outcome.err
+    problem, rows = rows_of(files[0], output)
+    assert len(rows) == 2 * 2
+    csv = [line.split(",") for line in (tmp_path / "order.csv").read_text().splitlines()]
+    letters = {"F": "F", "B": "I", "W": "W", "BW": "B"}
+    for ops, row in zip(rows, csv * 2, strict=True):
+        ran = [f"{r.op.stage}{letters[r.op.kind]}{r.op.microbatch}" for r in ops]
+        assert ran == row
+    assert compare_is_sound(problem, output)
+
+
+def compare_is_sound(problem: Problem, output: Path) -> bool:
+    """Whether the parts of the comparison lead from what was predicted to what was measured."""
+    from pipesat.timeline.compare import compare
+
+    result = compare(problem, read_timeline(output, problem))
+    total = sum(part.makes for part in result.parts)
+    return result.measured > 0 and total == pytest.approx(result.measured - result.predicted)

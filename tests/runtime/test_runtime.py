@@ -1,0 +1,421 @@
+"""Starting ranks, ending them, and what parity says of torch: all of it without torch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipesat.core.errors import BadInput, RunFailed
+from pipesat.files.schedule_file import write_schedule
+from pipesat.heuristics import BASELINES
+from pipesat.runtime.launch import run_processes
+from pipesat.runtime.parity import Deviation, ParityReport, check_parity, relative_error
+from pipesat.runtime.plan import plan_of_csv
+from pipesat.runtime.torch_api import load_torch_api
+from tests.house.test_house import loaded_by
+from tests.support.problems import chain
+
+ORDER = "0F0,0B0\n1F0,1I0,1W0\n"
+
+# Starting and ending processes
+
+
+def run(folder, *codes, timeout=600.0, stop=None):
+    """Run Python code in one process each: rank 0, rank 1, ..."""
+    code_of = {f"rank {rank}": code for rank, code in enumerate(codes)}
+
+    def command(name):
+        return [sys.executable, "-c", f"import os, sys, time\n{code_of[name]}"]
+
+    try:
+        run_processes(list(code_of), folder, command, timeout=timeout, stop=stop)
+    finally:
+        for pid in folder.glob("*.pid"):
+            assert not alive(int(pid.name.removesuffix(".pid")))
+
+
+SLEEP = "open(f'{os.getpid()}.pid', 'w').close()\ntime.sleep(600)"
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_processes_that_end_well(tmp_path):
+    run(tmp_path, "open('a', 'w')", "open('b', 'w'); sys.exit(0)")
+    assert (tmp_path / "a").exists()
+    assert (tmp_path / "b").exists()
+
+
+def test_one_that_fails_ends_all_with_its_last_words(tmp_path):
+    with pytest.raises(RunFailed, match=r"rank 1 failed .*exit code 1") as error:
+        run(tmp_path, SLEEP, "print('x\\n' * 99); 1 / 0", SLEEP)
+    assert error.value.log[-1] == "ZeroDivisionError: division by zero"
+    assert len(error.value.log) == 12
+
+
+def test_one_that_is_killed_is_named(tmp_path):
+    with pytest.raises(RunFailed, match=r"rank 0 failed .*killed by SIGKILL"):
+        run(tmp_path, "os.kill(os.getpid(), 9)", SLEEP)
+
+
+def note(rank, moment, more=""):
+    """Code that notes a failure at a moment, as a rank does, and fails."""
+    text = f'{{"time": {moment}, "message": "first {rank}", "log": "a\\nb"{more}}}'
+    return f"open('rank {rank}.error', 'w').write({text!r}); sys.exit(1)"
+
+
+READY = "open('ready', 'w').close()"
+WHEN_READY = "while not os.path.exists('ready'): time.sleep(0.01)\n"
+"""One process fails soon after another one, however long both take to start."""
+
+
+def test_the_first_failure_counts_not_the_first_seen(tmp_path):
+    late = f"{READY}; time.sleep(0.2); {note(1, 5.0)}"
+    with pytest.raises(RunFailed, match=r"rank 1 failed .*first 1"):
+        run(tmp_path, WHEN_READY + note(0, 6.0), late, SLEEP)
+
+
+def test_a_killed_rank_counts_before_those_that_lost_it(tmp_path):
+    late = f"{READY}; time.sleep(0.2); os.kill(os.getpid(), 9)"
+    with pytest.raises(RunFailed, match=r"rank 1 failed .*SIGKILL"):
+        run(tmp_path, WHEN_READY + note(0, 6.0), late)
+
+
+def test_bad_input_is_passed_on(tmp_path):
+    with pytest.raises(BadInput, match="first 0"):
+        run(tmp_path, note(0, 1.0, ', "bad_input": true'), SLEEP)
+
+
+def test_the_time_limit_ends_all_and_says_where_they_were(tmp_path, monkeypatch):
+    """The clock strikes when the ranks are where they should be, however long that takes."""
+    progress = "open('rank 0.0.progress', 'w').write('0F0\\n2F0\\n'); time.sleep(600)"
+
+    def monotonic():
+        texts = [path.read_text() for path in sorted(tmp_path.glob("*.0.progress"))]
+        pids = [path.read_text() for path in tmp_path.glob("rank 2 ends")]
+        there = texts == ["0F0\n2F0\n"] and any(pids) and not alive(int(pids[0]))
+        return time.monotonic() + (1000.0 if there else 0.0)
+
+    clock = types.SimpleNamespace(monotonic=monotonic, sleep=time.sleep)
+    monkeypatch.setattr("pipesat.runtime.launch.time", clock)
+    ends = "open('rank 2 ends', 'w').write(str(os.getpid()))"
+    with pytest.raises(RunFailed, match=r"not finished after 500 s") as error:
+        run(tmp_path, progress, SLEEP, ends, timeout=500.0)
+    assert error.value.log == (
+        "rank 0: in 2F0, its action 2", "rank 1: before its first action", "rank 2: finished",
+    )  # fmt: skip
+
+
+def test_stop_ends_all(tmp_path):
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    with pytest.raises(RunFailed, match="stopped"):
+        run(tmp_path, SLEEP, SLEEP, stop=stop)
+
+
+def test_an_interrupt_ends_all(tmp_path):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # CP-SAT leaves the default: death
+    threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, SLEEP, SLEEP)
+
+
+def test_a_command_that_cannot_start_ends_the_others(tmp_path):
+    def command(name):
+        return [sys.executable, "-c", SLEEP] if name == "rank 0" else ["/nonexistent"]
+
+    with pytest.raises(FileNotFoundError):
+        run_processes(["rank 0", "rank 1"], tmp_path, command, timeout=600)
+
+
+# Orders
+
+
+def test_a_plan_says_who_holds_what():
+    plan = plan_of_csv("0F0,2F0,2B0,,0B0\n1F0,(1F1;1B0)OVERLAP_F_B\n")
+    assert plan.rows == (("0F0", "2F0", "2B0", "0B0"), ("1F0", "1F1", "1B0"))
+    assert (plan.stages_on, plan.stages, plan.microbatches) == (((0, 2), (1,)), 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("csv", "message"),
+    [
+        ("".join(f"{r}F0,{r}B0\n" for r in range(17)), "for 1 to 16 ranks"),
+        ("", "for 1 to 16 ranks"),
+        ("0F0,0B0\n,\n", "rank 1 has no stage"),
+        ("0F0,0B0\n0F1,0B1\n", "every stage from 0 on one rank"),
+        ("0F0,0B0\n2F0,2B0\n", "every stage from 0 on one rank"),
+        ("0F0junk\n", "junk"),
+    ],
+)
+def test_orders_that_cannot_be_run_are_refused(csv, message):
+    with pytest.raises(BadInput, match=message):
+        plan_of_csv(csv)
+
+
+def test_orders_for_different_numbers_of_ranks_are_refused(fake_torch):
+    fake_torch("")
+    with pytest.raises(BadInput, match="one number of ranks"):
+        check_parity(["0F0,0B0\n", ORDER])
+
+
+# The comparison
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "error"),
+    [
+        ([4.0, -2.0], [4.0, -2.0], 0.0),
+        ([4.0, -2.0], [4.0, -1.0], 0.25),  # of the largest: 1 / 4
+        ([4.0], [0.0], 1.0),
+        ([0.0, 0.0], [0.0, 0.0], np.inf),  # says nothing
+        ([4.0], [np.nan], np.inf),
+        ([np.nan], [np.nan], np.inf),
+        ([np.inf], [np.inf], np.inf),
+        ([4.0], [4.0, 4.0], np.inf),
+        ([4.0], None, np.inf),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_relative_error(expected, got, error):
+    assert relative_error(np.array(expected), None if got is None else np.array(got)) == error
+
+
+def report(error, executed=(("0F0", "0B0"), ("1F0", "1I0", "1W0"))):
+    rows = plan_of_csv(ORDER).rows
+    return ParityReport((2.5,), Deviation("gradient of x", error), 3, 40, rows, executed)
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "text"),
+    [
+        (report(1e-15), 0, "passed: largest relative error 1.0e-15 (gradient of x), limit 1e-10"),
+        (report(1e-10), 1, "failed: largest relative error 1.0e-10"),
+        (report(np.inf), 1, "failed: largest relative error inf"),
+        (report(0.0), 0, "compared 1 losses and the gradients of 3 parameters (40 numbers)"),
+        (report(0.0), 0, "device 1 ran 1 F, 1 I, 1 W, in the order of the schedule"),
+        (report(0.0, (("0F0", "0B0"), ("1F0", "1B0"))), 1, "device 1 ran 1 F, 1 B, NOT the order"),
+    ],
+)
+def test_what_the_command_prints(cli, save, monkeypatch, tmp_path, result, code, text):
+    monkeypatch.setattr("pipesat.runtime.parity.check_parity", lambda *a, **k: [result])
+    problem = chain(2, 1)
+    schedule = tmp_path / "schedule.json"
+    write_schedule(schedule, problem, BASELINES["zb-h1"](problem))
+    outcome = cli("parity", save(problem), schedule)
+    assert outcome.code == code
+    assert text in outcome.out
+    outcome = cli("parity", save(problem), schedule, "--json")
+    assert outcome.code == code
+    assert outcome.json["passed"] == (code == 0)
+    assert len(outcome.json["executed"]) == 2
+
+
+# torch missing, unknown, hanging
+
+
+@pytest.fixture
+def fake_torch(tmp_path, monkeypatch):
+    """Put a package named torch, with the given code, before the real one if there is one."""
+
+    def install(code):
+        folder = tmp_path / "fake"
+        (folder / "torch").mkdir(parents=True)
+        (folder / "torch/__init__.py").write_text(code)
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+    return install
+
+
+@pytest.fixture
+def files(save, tmp_path):
+    """Problem and schedule file of a chain on two ranks."""
+    problem = chain(2, 2)
+    schedule = tmp_path / "schedule.json"
+    write_schedule(schedule, problem, BASELINES["1f1b"](problem))
+    return [save(problem), schedule]
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files, which has to be empty afterwards."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+def test_torch_is_not_there(cli, files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    outcome = cli("parity", *files)
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1] == (
+        "pipesat: error: this needs PyTorch: pip install 'pipesat[torch]'"
+    )
+
+
+def test_an_unknown_torch_is_named_with_what_it_lacks(cli, files, fake_torch, temporary):
+    fake_torch("__version__ = '9.1'")
+    folder = temporary.parent / "fake/torch"
+    (folder / "distributed.py").write_text("def is_available(): return False")
+    outcome = cli("parity", *files)
+    assert outcome.code == 2
+    assert "torch 9.1 has no torch.distributed with gloo" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def modules(**changes):
+    """Modules that look like torch's, as far as parity looks."""
+
+    class PipelineStage:
+        def __init__(self, submodule, stage_index, num_stages, device): ...
+        def forward_one_chunk(self, chunk): ...
+        def backward_one_chunk(self, chunk, full_backward=True): ...
+        def backward_weight_one_chunk(self, chunk): ...
+
+    class _PipelineScheduleRuntime:
+        def step(self, target, losses, return_outputs): ...
+        def _load_csv(self, path): ...
+
+    for name, value in changes.items():
+        owner, _, attribute = name.partition("__in__")
+        delete = value is None
+        target = {"Stage": PipelineStage, "Runtime": _PipelineScheduleRuntime}[attribute]
+        if delete:
+            delattr(target, owner)
+        else:
+            setattr(target, owner, value)
+    pipelining = types.SimpleNamespace(PipelineStage=PipelineStage)
+    return {
+        "torch": types.SimpleNamespace(__version__="3.0", __spec__=object()),
+        "torch.distributed": types.SimpleNamespace(
+            is_available=lambda: True, is_gloo_available=lambda: True
+        ),
+        "torch.distributed.pipelining": pipelining,
+        "torch.distributed.pipelining.schedules": types.SimpleNamespace(
+            _PipelineScheduleRuntime=_PipelineScheduleRuntime
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing", "message"),
+    [
+        ({}, "torch.distributed.pipelining", "torch.distributed.pipelining.PipelineStage"),
+        ({}, "torch.distributed.pipelining.schedules", "schedules._PipelineScheduleRuntime"),
+        ({"_load_csv__in__Runtime": None}, "", "_PipelineScheduleRuntime._load_csv"),
+        ({"forward_one_chunk__in__Stage": None}, "", "PipelineStage.forward_one_chunk"),
+        (
+            {"step__in__Runtime": lambda self, target, losses: None}, "",
+            "the argument return_outputs of _PipelineScheduleRuntime.step",
+        ),
+        (
+            {"backward_one_chunk__in__Stage": lambda self, chunk, weights: None}, "",
+            "the argument full_backward of PipelineStage.backward_one_chunk",
+        ),
+    ],
+)  # fmt: skip
+def test_every_private_name_is_looked_for(monkeypatch, changes, missing, message):
+    for name, module in modules(**changes).items():
+        monkeypatch.setitem(sys.modules, name, None if name == missing else module)
+    with pytest.raises(BadInput) as error:
+        load_torch_api()
+    assert str(error.value).startswith("torch 3.0 has no ")
+    assert message in str(error.value)
+
+
+def test_a_torch_with_everything_is_taken_whatever_its_version(monkeypatch):
+    for name, module in modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    api = load_torch_api()
+    assert api.version == "3.0"
+    assert api.stage.__name__ == "PipelineStage"
+
+
+def test_a_rank_that_hangs_is_ended_in_time(cli, files, fake_torch, temporary):
+    fake_torch("import time; time.sleep(600)")
+    outcome = cli("parity", *files, "--timeout", "1")
+    assert outcome.code == 1
+    assert "pipesat: error: not finished after 1 s; all processes were ended" in outcome.err
+    assert "  rank 1: before its first action" in outcome.err
+
+
+def start_hanging(files, fake_torch, tmp_path):
+    """Start the command with a torch that hangs; return it and the processes that it started."""
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    fake_torch(f"import os, time; open(f'{pids}/{{os.getpid()}}', 'w'); time.sleep(600)")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "pipesat", "parity", *map(str, files)],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: len(list(pids.iterdir())) == 3)  # two ranks and the reference
+    return process, [int(path.name) for path in pids.iterdir()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_ranks(files, fake_torch, tmp_path, temporary, number):
+    process, pids = start_hanging(files, fake_torch, tmp_path)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 128 + number
+    assert "stopped; all processes were ended" in err
+    assert not any(map(alive, pids))
+
+
+def test_ranks_end_when_their_parent_is_killed(files, fake_torch, tmp_path, temporary):
+    process, pids = start_hanging(files, fake_torch, tmp_path)
+    process.kill()
+    process.communicate(timeout=300)
+    wait_for(lambda: not any(map(alive, pids)))
+
+
+# What is imported
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import pipesat.runtime.parity, pipesat.runtime.child, pipesat.runtime.torch_api",
+        "import sys; sys.argv = ['', 'parity', '-h']; import pipesat.cli; pipesat.cli.main()",
+    ],
+)
+def test_torch_is_only_imported_where_it_runs(statement):
+    loaded = loaded_by(statement)
+    assert "pipesat" in loaded
+    assert "torch" not in loaded
+
+
+@pytest.mark.parametrize("statement", ["import pipesat", "import pipesat.cli.app"])
+def test_the_runtime_is_only_imported_when_it_is_asked_for(statement):
+    import json
+
+    show = f"import sys, json; {statement}; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
+    assert not [name for name in json.loads(done.stdout) if name.startswith("pipesat.runtime")]

@@ -1,0 +1,254 @@
+"""Times beyond what CP-SAT can bear: rounded models say nothing false, and orders are re-timed.
+
+The limit is set so low that the times of small problems are rounded a good deal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.feasibility import sure_order
+from pipesat.bounds.one_device import most_work
+from pipesat.core.checker import check
+from pipesat.core.memory import memory_profiles
+from pipesat.core.problem import Link, Problem
+from pipesat.core.schedule import Objective, Schedule, Timed
+from pipesat.core.timing import time_order
+from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.cpsat import Runner
+from pipesat.solver.incumbent import Clock, Incumbent
+from pipesat.solver.model import times
+from pipesat.solver.model.model import build_model, model_is_exact
+from pipesat.solver.model.times import model_times, rounded, unit_for
+from pipesat.solver.neighbourhood.search import WindowSearch
+from pipesat.solver.short_runs.known import Known
+from pipesat.solver.short_runs.models import step_model
+from pipesat.solver.short_runs.search import ShortRuns
+from pipesat.solver.steady.schedules import steady_schedules
+from pipesat.workflows import solve
+from tests.support.oracle import brute_force, order_count, plain_model_optimum
+from tests.support.problems import chain, problems, vee
+
+Sizes = st.sampled_from([3, 7, 20, 50])
+
+
+@pytest.fixture(autouse=True)
+def _limit() -> Iterator[None]:
+    before = times.LARGEST
+    yield
+    times.LARGEST = before
+
+
+def set_limit(units: int) -> None:
+    times.LARGEST = units
+
+
+def stretched(problem: Problem, factor: int) -> Problem:
+    """All times that many times as long; also beyond what a problem file may hold."""
+    stages = (
+        replace(s, F=s.F * factor, B=s.B * factor, W=s.W * factor, BW=s.BW * factor)
+        for s in problem.stages
+    )
+    links = {ends: Link(x.F * factor, x.B * factor) for ends, x in problem.links.items()}
+    return replace(problem, stages=tuple(stages), links=links)
+
+
+def least_value(problem: Problem, objective: Objective, upper: int, devices: set[int]) -> int:
+    """The bound that the optimum of a model proves."""
+    model = build_model(problem, objective, 0, upper, devices)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    return model.bound(round(solver.objective_value))
+
+
+# The unit
+
+
+def test_the_unit() -> None:
+    set_limit(100)
+    assert [unit_for(longest) for longest in (0, 100, 101, 1000, 1001)] == [1, 1, 2, 10, 11]
+    problem = chain(2, 2, F=600, B=900, W=300, comm=1500)
+    fine = model_times(problem, 30_000)  # 300 is in common, and 100 of it are enough
+    assert (fine.unit, fine.exact) == (300, True)
+    coarse = model_times(problem, 40_000)
+    assert (coarse.unit, coarse.exact) == (400, False)
+    assert (coarse.duration["F"], coarse.duration["W"], coarse.forward_delay) == (
+        (1, 1),
+        (0, 0),
+        (3, 0),
+    )
+    by_span = model_times(problem, 100, "span")  # a least span may be a mean: no common unit
+    assert (by_span.unit, by_span.exact) == (1, True)
+    assert rounded(problem, 400).stages[0].B == 2
+
+
+def test_what_rounded_numbers_say() -> None:
+    set_limit(100)
+    coarse = model_times(chain(2, 2, F=600, comm=1500), 40_000)
+    # a makespan of 1199 is at most 1199 / 400 = 2 units; if it has 3, it is at least 1200
+    assert (coarse.at_most(1199), coarse.bound(3)) == (2, 1200)
+    assert coarse.at_least(1199) == 2
+    # a span of 1199 may be 3 units: its ends are rounded apart; one of 3 is more than 2 units
+    assert (coarse.at_most(1199, "span"), coarse.bound(3, "span")) == (3, 801)
+
+
+# Bounds
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.one_of(problems(), problems(least_time=0)),
+    st.sets(st.integers(0, 2), min_size=1),
+    Sizes,
+)
+def test_no_rounded_bound_is_above_the_least_makespan(
+    problem: Problem, devices: set[int], size: int
+) -> None:
+    devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
+    assume(devices and model_is_exact(problem))
+    set_limit(size)
+    upper = list_scheduling(problem).makespan
+    optimum = plain_model_optimum(problem)
+    assert optimum is not None
+    assert least_value(problem, "makespan", upper, devices) <= optimum
+    # what a target below the optimum proves by having no schedule is no more than the optimum
+    for target in range(optimum, upper + 1):
+        assert least_value(problem, "makespan", target, devices) <= optimum
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems(max_stages=3, max_microbatches=2), st.sets(st.integers(0, 2), min_size=1), Sizes)
+def test_no_rounded_bound_is_above_the_least_span(
+    problem: Problem, devices: set[int], size: int
+) -> None:
+    devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
+    assume(devices and model_is_exact(problem) and order_count(problem) <= 2000)
+    set_limit(size)
+    optimum = brute_force(problem, "span")
+    assert optimum is not None
+    assert least_value(problem, "span", optimum, devices) <= optimum
+    assert least_value(problem, "span", 2 * optimum, devices) <= optimum
+
+
+@settings(max_examples=15, deadline=None)
+@given(problems(max_stages=3, max_microbatches=3), Sizes)
+def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> None:
+    assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
+    assume(model_is_exact(problem))
+    n = problem.routes[0].microbatches - 1
+    set_limit(1 << 32)
+    known, upper = Known(problem), list_scheduling(problem).makespan
+
+    def least_step() -> int:
+        v = step_model(problem, known, upper)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        assert solver.solve(v.cp) == cp_model.OPTIMAL
+        return v.times.bound(round(solver.objective_value))
+
+    exact = least_step()
+    known.learn_step(n, exact)
+    set_limit(size)
+    assert least_step() <= exact
+
+
+@settings(max_examples=10, deadline=None)
+@given(problems(), Sizes)
+def test_rounded_short_runs_end_below_the_optimum(problem: Problem, size: int) -> None:
+    assume(len(problem.routes) == 1 and model_is_exact(problem))
+    set_limit(size)
+    incumbent = Incumbent(problem, "makespan", Clock(600))
+    incumbent.offer_timed(list_scheduling(problem))
+    search, runner = ShortRuns(problem, incumbent, seed=0), Runner(incumbent.clock)
+    for _ in range(12):
+        search.step(runner)
+    optimum = plain_model_optimum(problem)
+    assert optimum is not None
+    assert (incumbent.bound_value or 0) <= optimum
+    assert not incumbent.faults
+
+
+def test_upper_bounds_on_work_are_exact_where_floats_are_not() -> None:
+    """Two densities that are one double: the knapsack takes the denser kind first."""
+    thin, dense = (10**12 - 1, 10**12 - 2, 1), (10**12, 10**12 - 1, 1)
+    assert thin[1] / thin[0] == dense[1] / dense[0]
+    # all of the denser kind and one unit of the other: its work is below 1, rounded up
+    assert most_work([thin, dense], 10**12 + 1) == most_work([dense, thin], 10**12 + 1) == 10**12
+
+
+# Schedules
+
+
+@settings(max_examples=8, deadline=None)
+@given(problems(), st.sampled_from([10, 40]))
+def test_a_solve_with_rounded_models(problem: Problem, size: int) -> None:
+    set_limit(size)
+    result = solve(problem, time_limit=0.1, workers=1, deterministic=True)
+    optimum = plain_model_optimum(problem)
+    assert optimum is not None
+    assert result.schedule is not None
+    assert check(problem, result.schedule) == []
+    assert result.lower_bound is not None
+    assert result.value is not None
+    assert result.lower_bound.value <= optimum <= result.value
+    assert not result.warnings
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_windows_on_rounded_times_improve_exact_schedules(objective: Objective) -> None:
+    problem = stretched(chain(3, 6, F=2, B=3, W=2, cap=2, comm=1), 10**13 + 7)
+    incumbent = Incumbent(problem, objective, Clock(600, deterministic=True))
+    incumbent.offer(sure_order(problem), "one microbatch after the other")
+    before = incumbent.value
+    search = WindowSearch(problem, incumbent, runner=Runner(incumbent.clock), seed=1)
+    assert search.rounded is not problem
+    for _ in range(12):
+        search.step()
+    assert before is not None
+    assert incumbent.value is not None
+    assert incumbent.value < before
+    assert incumbent.schedule is not None
+    assert check(problem, incumbent.schedule) == []
+    assert incumbent.value % (10**13 + 7) == 0  # as all times are
+
+
+def test_the_steady_state_of_rounded_times_gives_exact_schedules() -> None:
+    factor = 10**14 + 3
+    problem = stretched(chain(3, 8, F=2, B=3, W=2, cap=2, comm=1), factor)
+    found = list(islice(steady_schedules(problem, seconds=600, deterministic=0.02), 2))
+    assert found
+    for schedule in found:
+        assert check(problem, schedule) == []
+        assert schedule.makespan % factor == 0
+
+
+# Beyond 64 bits
+
+
+@pytest.mark.parametrize("factor", [10**12, 10**16, 10**18, 10**30])
+@pytest.mark.parametrize("problem", [chain(3, 4, F=3, B=4, W=2, comm=1), vee(2, 3)])
+def test_timing_and_memory_of_any_size(problem: Problem, factor: int) -> None:
+    large = stretched(problem, factor)
+    order = list_scheduling(problem).order
+    for objective in ("makespan", "span"):
+        small = time_order(problem, order, objective)
+        timed = time_order(large, order, objective)
+        assert timed == Schedule(
+            tuple(
+                tuple(Timed(item, start * factor, end * factor) for item, start, end in row)
+                for row in small.devices
+            )
+        )
+        for few, many in zip(
+            memory_profiles(problem, small), memory_profiles(large, timed), strict=True
+        ):
+            assert [int(t) for t in many.times] == [int(t) * factor for t in few.times]
+            assert list(many.held) == list(few.held)

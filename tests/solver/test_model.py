@@ -1,0 +1,211 @@
+"""The CP-SAT model: each constraint family alone, and model = replay both ways."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from ortools.sat.python import cp_model
+
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.solver.model.constraints import (
+    add_dataflow,
+    add_memory,
+    add_microbatch_order,
+    add_one_op_at_a_time,
+)
+from pipesat.solver.model.model import build_model
+from pipesat.solver.model.staircase import stairs
+from pipesat.solver.model.times import model_times
+from pipesat.solver.model.variables import Variables, add_variables
+from tests.support.given import Given
+from tests.support.problems import chain, problems, vee
+
+FEASIBLE = (cp_model.OPTIMAL, cp_model.FEASIBLE)
+
+
+def variables(problem: Problem, horizon: int = 60) -> Variables:
+    return add_variables(cp_model.CpModel(), problem, model_times(problem, horizon), horizon)
+
+
+def pin(v: Variables, phase: str, stage: int, microbatch: int, start: int) -> None:
+    v.cp.add(v.tasks[phase][stage][microbatch].start == start)
+
+
+def feasible(v: Variables) -> bool:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    return solver.solve(v.cp) in FEASIBLE
+
+
+@pytest.mark.parametrize(("second", "expected"), [(1, False), (2, True)])
+def test_one_op_at_a_time(second: int, expected: bool) -> None:
+    v = variables(chain(1, 2, F=2))
+    add_one_op_at_a_time(v)
+    pin(v, "F", 0, 0, 0)
+    pin(v, "F", 0, 1, second)
+    assert feasible(v) is expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "stage", "start", "expected"),
+    [
+        ("F", 1, 4, False),  # 0F0 ends at 2, travels 3
+        ("F", 1, 5, True),
+        ("B", 1, 6, False),  # 1F0 from 5 to 7
+        ("B", 1, 7, True),
+        ("B", 0, 10, False),  # 1B0 from 7 to 8, travels 3
+        ("B", 0, 11, True),
+        ("W", 1, 7, False),  # 1B0 ends at 8
+        ("W", 1, 8, True),
+    ],
+)
+def test_dataflow(phase: str, stage: int, start: int, expected: bool) -> None:
+    v = variables(chain(2, 1, F=2, comm=3))
+    add_dataflow(v)
+    pin(v, "F", 0, 0, 0)
+    if (phase, stage) != ("F", 1):
+        pin(v, "F", 1, 0, 5)
+    if (phase, stage) in {("B", 0), ("W", 1)}:
+        pin(v, "B", 1, 0, 7)
+    pin(v, phase, stage, 0, start)
+    assert feasible(v) is expected
+
+
+@pytest.mark.parametrize("phase", ["F", "B", "W"])
+def test_microbatch_order(phase: str) -> None:
+    for first, second, expected in ((0, 1, True), (1, 0, False)):
+        v = variables(chain(1, 2))
+        add_microbatch_order(v)
+        pin(v, phase, 0, 0, first)
+        pin(v, phase, 0, 1, second)
+        assert feasible(v) is expected
+
+
+# Memory alone, with every op pinned: one device, two microbatches, F 0-1 and 1-2, and then
+# B0 2-3, W0 3-4, B1 4-5, W1 5-6. held_after_F a, held_after_B w.
+PINNED = {("F", 0): 0, ("F", 1): 1, ("B", 0): 2, ("W", 0): 3, ("B", 1): 4, ("W", 1): 5}
+
+
+@pytest.mark.parametrize(
+    ("a", "w", "backward", "need"),
+    [
+        (3, 2, "split", 6),  # both activations at 1F1's start
+        (3, 3, "split", 6),
+        (3, 5, "split", 8),  # 0B0 adds 2 to both activations
+        (3, 5, "either", 8),
+        (0, 4, "split", 4),
+        (3, 2, "fused", 6),
+    ],
+)
+def test_memory_of_one_stage(a: int, w: int, backward: str, need: int) -> None:
+    for cap, expected in ((need, True), (need - 1, False)):
+        v = variables(chain(1, 2, cap=cap, held=(a, w), backward=backward))
+        add_one_op_at_a_time(v)
+        add_memory(v)
+        for (phase, m), start in PINNED.items():
+            if v.tasks[phase][0]:
+                pin(v, phase, 0, m, start)
+        for split in v.split[0]:
+            if not isinstance(split, bool):
+                v.cp.add(split == 1)
+        assert feasible(v) is expected
+
+
+def test_memory_of_two_chunks() -> None:
+    # V of one device: F of both chunks of microbatch 0, then of 1: four activations of 3 at once
+    for cap, expected in ((12, True), (11, False)):
+        v = variables(vee(1, 2, cap=cap, held_after_F=3))
+        add_one_op_at_a_time(v)
+        add_microbatch_order(v)
+        add_memory(v)
+        for start, (stage, m) in enumerate(itertools.product((0, 1), (0, 1))):
+            pin(v, "F", stage, m, start)
+        for stage, m in itertools.product((0, 1), (0, 1)):
+            v.cp.add(v.tasks["B"][stage][m].start >= 4)
+        assert feasible(v) is expected
+
+
+def test_stairs_by_hand() -> None:
+    # a = 2, w = 1, room 4, before forward 3 (the fourth): 2 (4 - b) + (b - j) <= 4, so b + j >= 4:
+    # (j, b) = (1, 3), (2, 2)
+    assert stairs(2, 1, 4, 3) == [(1, 3), (2, 2)]
+    assert stairs(2, 1, 4, 1) == [(0, 0)]
+    assert stairs(2, 2, 4, 2) == [(1, 1)]  # B frees nothing: only W counts
+    assert stairs(5, 1, 4, 0) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems(max_devices=1, max_stages=1))
+def test_stairs_are_exactly_the_minimal_pairs(problem: Problem) -> None:
+    (stage,) = problem.stages
+    room = problem.devices[0].room
+    a, w = stage.held_after_F, stage.held_after_B
+    if room is None or not a or w > a:
+        return
+    for k in range(6):
+        pairs = itertools.product(range(k + 1), range(k + 1))
+        fit = [(j, b) for j, b in pairs if j <= b and a * (k + 1 - b) + w * (b - j) <= room]
+        minimal = [x for x in fit if not any(y != x and y[0] <= x[0] and y[1] <= x[1] for y in fit)]
+        assert stairs(a, w, room, k) == sorted(minimal)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_every_schedule_is_feasible_in_the_model_at_its_own_value(problem: Problem) -> None:
+    """Replay -> model: all starts pinned (microbatches relabelled into order), nothing free."""
+    for objective in ("makespan", "span"):
+        for schedule in list(list_schedules(problem))[::9]:
+            timed = time_order(problem, schedule.order, objective)
+            value = timed.value(objective)
+            model = build_model(problem, objective, 0, value)
+            given_ = Given(model.variables, timed)
+            if not given_.fits(model.variables):
+                continue  # it fuses where splitting dominates and fusing is not modelled
+            pin_all(model.variables, given_)
+            solver = cp_model.CpSolver()
+            solver.parameters.num_workers = 1
+            assert solver.solve(model.cp) == cp_model.OPTIMAL
+            assert round(solver.objective_value) * model.unit == value
+
+
+def pin_all(v: Variables, given_: Given) -> None:
+    for stages in v.tasks.values():
+        for tasks in stages:
+            for task in tasks:
+                if given_.truth(task.present):
+                    v.cp.add(task.start == given_.start(task))
+    for splits in v.split:
+        for split in splits:
+            if not isinstance(split, bool):
+                v.cp.add(split == given_.truth(split))
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_every_solution_replays_to_its_objective_or_better(problem: Problem) -> None:
+    """Model -> replay: the order of an optimal solution is valid and as short as the model says."""
+    start = min(list_schedules(problem), key=lambda s: s.makespan)
+    model = build_model(problem, "makespan", 0, start.makespan)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    replayed = time_order(problem, model.order(solver.value))
+    assert check(problem, replayed) == []
+    assert replayed.makespan == round(solver.objective_value) * model.unit
+
+
+def test_times_are_divided_by_their_common_factor() -> None:
+    problem = chain(2, 2, F=600, B=900, W=300, comm=1500)
+    assert model_times(problem, 10_000).unit == 300
+    order = BASELINES["zb-h1"](problem).order
+    model = build_model(problem, "makespan", 0, time_order(problem, order).makespan)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    assert time_order(problem, model.order(solver.value)).makespan == solver.objective_value * 300

@@ -1,0 +1,102 @@
+"""Window search: the graph of an order, a window's model, and what it may never do."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
+from pipesat.core.timing import time_order
+from pipesat.heuristics.list_scheduling import list_schedules
+from pipesat.solver.neighbourhood.choose import Chooser, Kind
+from pipesat.solver.neighbourhood.graph import Graph, graph_of
+from pipesat.solver.neighbourhood.window import Window, replaced
+from tests.support.oracle import plain_model_optimum
+from tests.support.problems import chain, problems, vee
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
+
+
+def everything(graph: Graph) -> dict[int, tuple[int, int]]:
+    return {d: (0, len(row)) for d, row in enumerate(graph.rows) if row}
+
+
+def solved(window: Window) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(window.cp) == cp_model.OPTIMAL
+    return solver
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sampled_from(OBJECTIVES))
+def test_tails_and_value_agree_with_the_timing(problem: Problem, objective: Objective) -> None:
+    for schedule in list(list_schedules(problem))[::11]:
+        graph = graph_of(problem, schedule.order, objective)
+        timed = time_order(problem, schedule.order, objective)
+        assert graph.value == timed.value(objective)
+        assert graph.schedule("").devices == timed.devices
+        reach = [graph.end(item) + graph.tail[item] for item in range(len(graph.tail))]
+        assert max(reach, default=0) == graph.value
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        chain(2, 3, F=2, B=3, W=2, comm=1, cap=2, backward="split"),
+        chain(3, 3, F=3, B=2, W=1, cap=2, held=(1, 2), backward="split"),
+        vee(2, 2, F=2, B=3, W=1, cap=3, backward="split"),
+        chain(3, 3, F=3, B=2, W=2, BW=3, cap=3, held=(1, 2), backward="either"),
+        chain(2, 4, F=2, B=3, W=3, BW=4, comm=2, cap=4, held=(2, 1), backward="either"),
+    ],
+)
+def test_a_window_over_everything_finds_the_optimum(problem: Problem) -> None:
+    """From the worst policy's order."""
+    worst = max(list_schedules(problem), key=lambda schedule: schedule.makespan)
+    graph = graph_of(problem, worst.order, "makespan")
+    window = Window(problem, graph, everything(graph))
+    order = replaced(graph.order, window.segments, window.order(solved(window)))
+    schedule = time_order(problem, order)
+    assert check(problem, schedule) == []
+    assert schedule.makespan == plain_model_optimum(problem)
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems(), st.sampled_from(OBJECTIVES), st.integers(0, 9), st.integers(1, 12))
+def test_no_window_breaks_a_rule_or_makes_it_worse(
+    problem: Problem, objective: Objective, seed: int, size: int
+) -> None:
+    rng = random.Random(seed)
+    schedule = rng.choice(list(list_schedules(problem))[:8])
+    graph = graph_of(problem, schedule.order, objective)
+    kind = Kind(rng.choice([0, 1, 2]), 1.0, float(size))
+    _, segments = Chooser(rng, [kind]).draw(graph)
+    if not segments:
+        return
+    window = Window(problem, graph, segments)
+    solver = solved(window)
+    order = replaced(graph.order, segments, window.order(solver))
+    timed = time_order(problem, order, objective)
+    assert check(problem, timed) == check(problem, graph.schedule(""))
+    assert timed.value(objective) <= solver.value(window.value) <= graph.value
+
+
+def test_a_window_leaves_all_else_in_place() -> None:
+    problem = chain(3, 6, F=2, B=3, W=2, comm=1, cap=3)
+    schedule = next(iter(list_schedules(problem)))
+    graph = graph_of(problem, schedule.order, "makespan")
+    segments = {1: (4, 9)}
+    window = Window(problem, graph, segments)
+    order = replaced(graph.order, segments, window.order(solved(window)))
+    assert (order[0], order[2]) == (graph.order[0], graph.order[2])
+    assert order[1][:4] == graph.order[1][:4]
+    assert order[1][9:] == graph.order[1][9:]
+    assert sorted(order[1]) == sorted(graph.order[1])
+    # ops of other devices are modelled only if they lie between two free ones
+    assert len(window.ends) < len(graph.sequence.item) / 2

@@ -1,0 +1,102 @@
+"""Relaxations: some devices alone never say more than all of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.sat.python import cp_model
+
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound
+from pipesat.core.schedule import Objective
+from pipesat.core.timing import time_order
+from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.attempts import Attempt
+from pipesat.solver.cpsat import Runner
+from pipesat.solver.incumbent import Clock, Incumbent
+from pipesat.solver.model.lags import Lag, lag_before, tail_after
+from pipesat.solver.model.model import build_model, model_is_exact
+from pipesat.solver.proof import ProofSearch
+from tests.support.oracle import brute_force, order_count, plain_model_optimum
+from tests.support.problems import chain, problems, vee
+
+
+def relaxed(problem: Problem, objective: Objective, devices: set[int]) -> int:
+    order = list_scheduling(problem).order
+    value = time_order(problem, order, objective).value(objective)
+    model = build_model(problem, objective, 0, value, devices)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    return round(solver.objective_value) * model.unit
+
+
+def test_lags_by_hand() -> None:
+    # F = 2, B = 3, delays 1, stages 1 and 2 left out of 0-1-2-3
+    problem = chain(4, 1, F=2, B=3, W=5, comm=1)
+    kept = {0, 3}
+    assert lag_before(problem, kept, 3, "F") == Lag(0, "F", 1 + 2 + 1 + 2 + 1)
+    assert lag_before(problem, kept, 0, "B") == Lag(3, "B", 1 + 3 + 1 + 3 + 1)
+    assert lag_before(problem, {1}, 1, "F") == Lag(None, "F", 2 + 1)
+    # from 1F to 1B: out to stage 3 and back
+    assert lag_before(problem, {1}, 1, "B") == Lag(1, "F", 1 + 2 + 1 + 2 + 3 + 1 + 3 + 1)
+    assert lag_before(problem, kept, 3, "W") == Lag(3, "B", 0)
+    # after 3B: travel, 2B, travel, 1B and 1W; nothing is left out after 0B
+    assert tail_after(problem, kept, 3) == 1 + 3 + 1 + 3 + 5
+    assert tail_after(problem, kept, 0) == 0
+
+
+def test_one_device_of_a_chain_by_hand() -> None:
+    # one microbatch at a time fits. Device 0: F 2, way 1+2+3+1 = 7, B 3, W 5, and again: 34
+    problem = chain(2, 2, F=2, B=3, W=5, comm=1, cap=1, backward="split")
+    assert relaxed(problem, "makespan", {0}) == 2 * (2 + 7 + 3 + 5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.sets(st.integers(0, 2), min_size=1))
+def test_no_relaxation_is_above_the_optimum(problem: Problem, devices: set[int]) -> None:
+    devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
+    if devices and model_is_exact(problem):
+        optimum = plain_model_optimum(problem)
+        assert optimum is not None
+        assert relaxed(problem, "makespan", devices) <= optimum
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(max_stages=3, max_microbatches=2), st.sets(st.integers(0, 2), min_size=1))
+def test_no_relaxation_is_above_the_least_span(problem: Problem, devices: set[int]) -> None:
+    devices = {d for d in devices if d < len(problem.devices) and problem.stages_on[d]}
+    if devices and model_is_exact(problem) and order_count(problem) <= 3000:
+        optimum = brute_force(problem, "span")
+        assert optimum is not None
+        assert relaxed(problem, "span", devices) <= optimum
+
+
+@pytest.mark.parametrize("problem", [chain(3, 4, F=2, B=3, W=2, cap=2), vee(2, 2, cap=3)])
+def test_the_proof_search_ends_with_a_proof(problem: Problem) -> None:
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    incumbent.offer_timed(list_scheduling(problem))
+    incumbent.raise_bound(Bound(0, "nothing"))
+    proofs = ProofSearch(problem, incumbent, seed=0)
+    runner = Runner(incumbent.clock)
+    for _ in range(40):
+        if not incumbent.proven:
+            proofs.step(runner)
+    assert incumbent.bound is not None
+    assert incumbent.value == incumbent.bound.value == plain_model_optimum(problem)
+
+
+def test_a_share_of_the_gap_is_proven_at_a_time() -> None:
+    problem = chain(2, 2, F=2, B=3, W=5, comm=1, cap=1, backward="split")  # optimum: see above
+    incumbent = Incumbent(problem, "makespan", Clock(60))
+    incumbent.offer_timed(list_scheduling(problem))
+    incumbent.raise_bound(Bound(0, "nothing"))
+    proofs = ProofSearch(problem, incumbent, seed=0)
+    runner = Runner(incumbent.clock)
+    proofs.attempts.only(Attempt(frozenset({0}), 0.5, 60.0))
+    proofs.step(runner)
+    assert incumbent.value == 34
+    assert incumbent.bound == Bound(18, "CP-SAT on device 0 alone")  # nothing within 17 = 34 / 2
+    proofs.step(runner)
+    assert incumbent.bound == Bound(27, "CP-SAT on device 0 alone")  # nothing within 18 + 16 / 2

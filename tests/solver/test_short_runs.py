@@ -1,0 +1,179 @@
+"""Bounds of long runs from short ones: by hand, by brute force, and by an independent model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given, settings
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.checker import check
+from pipesat.core.errors import Deadlock
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
+from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.solver.cpsat import PROOFS, Runner
+from pipesat.solver.fewer_microbatches import first_microbatches, with_microbatches
+from pipesat.solver.incumbent import Clock, Incumbent
+from pipesat.solver.model.model import model_is_exact
+from pipesat.solver.short_runs.known import Known
+from pipesat.solver.short_runs.models import step_model
+from pipesat.solver.short_runs.search import SOURCE, ShortRuns, is_long
+from tests.support.oracle import all_orders, order_count, plain_model_optimum
+from tests.support.problems import chain, problems, vee
+
+
+def search_of(problem: Problem) -> ShortRuns:
+    incumbent = Incumbent(problem, "makespan", Clock(600))
+    incumbent.raise_bound(Bound(0, "nothing"))
+    incumbent.offer_timed(list_scheduling(problem))
+    return ShortRuns(problem, incumbent, seed=0)
+
+
+def first_starts(problem: Problem, schedule: Schedule) -> list[int]:
+    """When the microbatches of the first route start, sorted."""
+    first = problem.routes[0].stages[0]
+    items = [(t.start, t.item) for _, t in schedule]
+    ops = [(start, op) for start, op in items if isinstance(op, Op)]
+    return sorted(start for start, op in ops if op.stage == first and op.kind == "F")
+
+
+def test_one_at_a_time_by_hand() -> None:
+    # one microbatch fits: F 2, way 1 + 2 + 3 + 1, B 3, W 5 before the next one starts
+    problem = chain(2, 3, F=2, B=3, W=5, comm=1, cap=1, backward="split")
+    search, one = search_of(problem), 2 + 7 + 3 + 5
+    runner = Runner(search.incumbent.clock)
+    while not search.finished:
+        search.step(runner)
+    assert [search.known.step(n) for n in range(1, 3)] == [one, 2 * one]
+    assert [search.known.makespan(n) for n in range(1, 4)] == [one, 2 * one, 3 * one]
+    assert search.incumbent.proven
+
+
+def test_two_slots_by_hand() -> None:
+    # two microbatches fit on every device, which holds one until its W ends, and all times are 1:
+    # microbatch k + 2 starts after microbatch k's W on device 0: F, way there and back 4, B, W
+    problem = chain(3, 9, F=1, B=1, W=1, cap=2, backward="split")
+    search = search_of(problem)
+    runner = Runner(search.incumbent.clock)
+    for _ in range(4):
+        search.step(runner)
+    assert search.known.step(1) == 1
+    assert search.known.step(2) == 1 + 4 + 1 + 1
+
+
+def test_what_follows_from_what_is_known() -> None:
+    known = Known(chain(1, 4, F=1, B=1, W=1))
+    known.learn_step(1, 3)
+    known.learn_step(3, 11)
+    known.learn_step(4, 14)
+    assert [known.step(n) for n in range(8)] == [0, 3, 6, 11, 14, 17, 22, 25]
+    assert known.sharp_steps(9) == [(1, 3), (3, 11)]  # 4 is 3 + 1
+    assert known.sharp_steps(2) == [(1, 3)]
+    assert known.makespan(1) == 3  # F, B and W, by the closed form
+    assert known.makespan(4) == 11 + 3
+    known.learn_makespan(2, 10)
+    assert known.makespan(5) == 11 + 10
+    known.learn_makespan(2, 7)  # worse: nothing is unlearnt
+    assert known.makespan(5) == 11 + 10
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(max_stages=3, max_microbatches=3))
+def test_no_step_is_above_the_least_one(problem: Problem) -> None:
+    assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
+    assume(model_is_exact(problem) and order_count(problem) <= 3000)
+    n = problem.routes[0].microbatches - 1
+    steps = [row[n] - row[0] for row in map(partial(first_starts, problem), schedules(problem))]
+    least = min(steps)
+    v = step_model(problem, Known(problem), max(steps))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(v.cp) == cp_model.OPTIMAL
+    assert v.times.unit * round(solver.objective_value) == least
+
+
+def schedules(problem: Problem) -> Iterator[Schedule]:
+    """Yield all orders that keep the rules, timed as early as possible."""
+    for order in all_orders(problem):
+        with suppress(Deadlock):
+            timed = time_order(problem, order)
+            if not check(problem, timed):
+                yield timed
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_the_end_is_the_optimum(problem: Problem) -> None:
+    assume(len(problem.routes) == 1 and model_is_exact(problem))
+    search = search_of(problem)
+    runner = Runner(search.incumbent.clock)
+    optimum = plain_model_optimum(problem)
+    while not search.finished:
+        search.step(runner)
+        assert search.incumbent.bound is not None
+        assert optimum is not None
+        assert search.incumbent.bound.value <= optimum
+    assert search.incumbent.value == search.incumbent.bound_value == optimum
+
+
+@pytest.mark.parametrize("problem", [chain(3, 7, F=2, B=3, W=2, cap=2), vee(2, 4, cap=3)])
+def test_what_is_proven_of_few_holds_for_every_schedule(problem: Problem) -> None:
+    search = search_of(problem)
+    runner = Runner(search.incumbent.clock)
+    for _ in range(10):
+        search.step(runner)
+    for schedule in (list_scheduling(problem), search.incumbent.schedule):
+        assert schedule is not None
+        starts = first_starts(problem, schedule)
+        for n in range(1, len(starts)):
+            steps = [later - earlier for earlier, later in zip(starts, starts[n:], strict=False)]
+            assert search.known.step(n) <= min(steps)
+            assert search.known.makespan(n) <= schedule.makespan - starts[-n]
+
+
+def test_first_microbatches_are_a_valid_schedule() -> None:
+    problem = chain(3, 7, F=2, B=3, W=2, cap=2)
+    schedule = list_scheduling(problem)
+    values = []
+    for n in range(1, 8):
+        few = with_microbatches(problem, [n])
+        order = first_microbatches(schedule, few)
+        timed = time_order(few, order)
+        assert not check(few, timed)
+        values.append(timed.makespan)
+        assert timed.makespan >= closed_form_bound(few, "makespan").value
+    assert all(a < b for a, b in pairwise(values))
+    assert values[-1] == schedule.makespan
+
+
+def test_a_wrong_bound_is_dropped_and_ends_the_search() -> None:
+    problem = chain(2, 3, F=2, B=3, W=5, comm=1, cap=1, backward="split")
+    for wrong, text in ((18, f"at least {2 * 18 + 17}, but a checked"), (16, "")):
+        search = search_of(problem)
+        search.known.learn_step(1, wrong)  # it is 17: see above
+        search.step(Runner(search.incumbent.clock))  # the makespan of one microbatch is 17
+        assert search.finished == bool(text)
+        assert search.incumbent.trusts(PROOFS) != bool(text)
+        assert all(text in fault for fault in search.incumbent.faults)
+    assert search.incumbent.bound == Bound(3 * 17, SOURCE)  # closed forms of few know it, too
+    assert not search._meets(18, 17, "the step of 1 microbatches")
+    (fault,) = search.incumbent.faults
+    assert "at least 18 for the step of 1 microbatches, but a checked schedule" in fault
+    assert fault.endswith("has 17")
+    assert search.finished
+    assert search.incumbent.bound == Bound(0, "nothing")  # all that CP-SAT has proven is dropped
+
+
+def test_which_runs_are_long() -> None:
+    assert is_long(chain(2, 5, cap=1))
+    assert not is_long(chain(2, 4, cap=1))
+    assert not is_long(chain(2, 5))  # no memory limit

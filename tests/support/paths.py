@@ -1,0 +1,9 @@
+"""Folders of the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BENCH = ROOT / "experiments" / "bench"
+EXAMPLES = ROOT / "examples"

@@ -1,0 +1,145 @@
+"""pipesat sweep --ray against a real cluster: two nodes with their processes on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipesat.sweep.cases import cases_of
+from pipesat.sweep.spec import read_spec
+from tests.cli.test_bad_input import one_bad_line
+from tests.conftest import Run
+from tests.sweep.test_sweep import (
+    LONG,
+    SIXTY,
+    Save,
+    rows_in,
+    rows_so_far,
+    runs,
+    small,
+    start,
+    wait_until,
+)
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install pipesat[ray]"
+)
+
+# Its own process, because Ray warns of things and pytest takes warnings for errors. It ends with
+# its standard input, and the cluster with it.
+CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+cluster = Cluster(initialize_head=True, head_node_args=node)
+try:
+    cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+    print(cluster.address, flush=True)
+    sys.stdin.read()
+finally:
+    cluster.shutdown()
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # paths of its sockets have to be short
+    os.mkdir(os.path.join(folder, "ray"))  # Ray writes the cluster's address there
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder},
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        found = process.stdout.readline().strip()
+        assert found, "the cluster did not start"
+        yield found
+    finally:
+        process.stdin.close()
+        process.wait(timeout=60)
+        process.stdout.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def slots() -> list[int]:
+    """Processes on this machine that run cases."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has just ended
+        if b"pipesat.sweep.worker_process" in words and runs(int(path.parent.name)):
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_sixty_cases_killed_three_times(address: str, save: Save, tmp_path: Path) -> None:
+    spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
+    others = set(slots())
+    for _ in range(3):
+        before = rows_so_far(folder)
+        process = start(spec, folder, "--ray", address)
+        wait_until(lambda: rows_so_far(folder) >= before + 8)  # noqa: B023  waits in the loop
+        process.kill()
+        process.communicate()
+        assert rows_so_far(folder) < 60
+    process = start(spec, folder, "--ray", address)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    rows = rows_in(folder)
+    assert Counter(row["key"] for row in rows) == Counter(
+        case.key for case in cases_of(read_spec(spec))
+    )
+    assert {row["status"] for row in rows} == {"optimal"}
+    wait_until(lambda: not set(slots()) - others)
+
+
+def test_a_signal_and_a_limit(address: str, save: Save, tmp_path: Path) -> None:
+    # one device takes 20 + 31 + 17 units per microbatch, at once; the others all of their time
+    short = "[[grid]]\ndevices = 1\nmicrobatches = 2\n"
+    long = LONG.replace("[grid]", f"{short}[[grid]]").replace("[60, 61]", "60")
+    spec, folder = save(f"{long}[run]\nkill_after = 4\n", "sweep.toml"), tmp_path / "out"
+    process = start(spec, folder, "--ray", address)
+    wait_until(lambda: rows_so_far(folder) == 1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert [row["result"]["value"] for row in rows_in(folder)] == [2 * 68]
+    process = start(spec, folder, "--ray", address)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert [row["why"] for row in rows_in(folder)] == [None, "killed after 4 s"]
+
+
+def test_what_a_cluster_cannot_do(address: str, cli: Run, save: Save, tmp_path: Path) -> None:
+    spec = save(small("devices = 1\nmicrobatches = 1", "[run]\nworkers = 2\n"), "sweep.toml")
+    outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", address)
+    one_bad_line(outcome, "run.workers", "got 2", "at most 1", "largest node")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_address_that_accepts_but_does_not_answer(
+    cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    monkeypatch.setattr("pipesat.sweep.ray_pool.ray_pool.__wrapped__.__defaults__", (3.0,))
+    spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", address)
+    one_bad_line(outcome, address, "no Ray cluster answered within 3 s")
+    assert not (tmp_path / "out").exists()
