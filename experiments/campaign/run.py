@@ -27,7 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forks want a process of on
 from campaign.commands import KINDS  # noqa: E402
 from campaign.pool import Outcome, run_all, run_case  # noqa: E402
 from campaign.process import load  # noqa: E402
-from campaign.table import table  # noqa: E402
+from campaign.table import keep, table  # noqa: E402
 
 PER_SEED = 1_000_000
 
@@ -40,8 +40,8 @@ def main(words: Sequence[str] | None = None) -> int:
     kinds = [kind for kind in KINDS if any(fnmatch(kind, word) for word in options.kinds)]
     if not kinds:
         raise SystemExit(f"no kind matches; there are {', '.join(KINDS)}")
-    until = time.monotonic() + 60 * options.minutes
-    cases = _cases(kinds, options.seed * PER_SEED, until, options.cases)
+    begin = time.monotonic()
+    cases = _cases(kinds, options.seed * PER_SEED, begin + 60 * options.minutes, options.cases)
     outcomes = []
     for ending in (signal.SIGINT, signal.SIGTERM):  # a shell ignores SIGINT in the background
         signal.signal(ending, signal.default_int_handler)
@@ -50,6 +50,8 @@ def main(words: Sequence[str] | None = None) -> int:
             outcomes.append(outcome)
             _progress(outcomes)
     print(table(outcomes))
+    if options.readme:
+        keep(HERE / "README.md", outcomes, options.seed, time.monotonic() - begin)
     return int(any(outcome.violations for outcome in outcomes))
 
 
@@ -61,6 +63,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", default=["*"], help="patterns such as 'solve/*'")
     parser.add_argument("--workers", type=int, default=1, help="cases at a time")
     parser.add_argument("--case", metavar="KIND:SEED", help="run this one again, and show it")
+    parser.add_argument("--readme", action="store_true", help="also put the table into README.md")
     parser.add_argument("--quick", action="store_true", help="shorter limits, for a first look")
     parser.add_argument("--output", type=Path, default=HERE / "violations", metavar="DIR")
     return parser.parse_args(words)

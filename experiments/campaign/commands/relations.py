@@ -9,7 +9,7 @@ from campaign.case import Case
 from campaign.commands.common import a_limit, a_problem, an_objective, schedule_in, truth_of
 from campaign.judge.claims import false_claims
 from campaign.judge.reading import load
-from campaign.problems.big import multiplied
+from campaign.problems.big import MOST, multiplied
 
 Document = dict[str, Any]
 
@@ -75,13 +75,15 @@ def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
     ]
     if "overlap" not in document:
         factor = rng.choice([2, 7, 1000])
-        if _largest(document) * factor <= 10**12:
+        if _largest(document) * factor <= MOST:
             found.append((f"times x {factor}", Change(multiplied(document, factor), factor)))
     if rng.random() < 0.25:  # only a problem without split backwards has a reverse
         for stage in document["stages"]:
             stage["backward"] = "fused"
         case.write("problem.json", document)
-        found = [("reversed", Change(reversed_in_time(document)))]
+        turned = reversed_in_time(document)
+        if _largest(turned) <= MOST:
+            found = [("reversed", Change(turned))]
     return found
 
 
