@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "baseline": (baseline.case, EVERY),
     "check": (check.case, EVERY),
     "relations": (relations.case, EVERY),
-    "plan": (plan.case, ("",)),
+    "plan": (plan.case, tuple(plan.SHAPES)),
     "placements": (placements.case, ("",)),
     "frontier": (memory.frontier, FEW),
     "min-memory": (memory.min_memory, FEW),

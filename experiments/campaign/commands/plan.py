@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from campaign.case import Case
-from campaign.commands.common import an_objective, schedule_in
+from campaign.commands.common import an_objective, family_of, schedule_in
 from campaign.judge import plans
 from campaign.judge.claims import Judged, false_claims
 from campaign.judge.exact import Truth
@@ -24,7 +24,7 @@ SHAPES = {
 
 def case(case: Case) -> None:
     rng, objective = case.rng, an_objective(case)
-    placement = rng.choice(["chain", "chain", "chain", "vee", "loop", "any"])
+    placement = family_of(case)
     devices = 2 if placement != "chain" else rng.choice([2, 2, 3])
     document = layers(rng, rng.randint(max(4, devices), 5))
     case.write("layers.json", document)
