@@ -12,9 +12,11 @@ Everything is imported when first used: ``import pipesat`` loads neither ortools
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # so that not even typing is imported before a command hears signals
 if TYPE_CHECKING:
+    import typing
+
     from pipesat.bounds.feasibility import preflight, smallest_capacities
     from pipesat.bounds.one_device import closed_form_bound
     from pipesat.core.checker import Violation, check
@@ -113,7 +115,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any, Self
+
+TYPE_CHECKING = False  # this module is ready before any slow import, that of typing too
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, TracebackType
+    from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -42,10 +44,12 @@ def end_quietly() -> Callable[[], None]:
         nonlocal running
         running = True
 
-    if threading.current_thread() is threading.main_thread():
+    try:
         for number in SIGNALS:
             signal.signal(number, handle)
-        _keep_quiet()
+    except ValueError:  # not the main thread: signals are not ours
+        return begin
+    _keep_quiet()
     return begin
 
 
@@ -72,6 +76,8 @@ class Interrupts:
     """While active, the first signal sets ``stop``; a second of the same kind kills as usual."""
 
     def __init__(self) -> None:
+        import threading
+
         self.stop = threading.Event()
         self.received: int | None = None
         self.previous: dict[int, Any] = {}
