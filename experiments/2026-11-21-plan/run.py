@@ -23,6 +23,7 @@ import pipesat
 from pipesat.cli.plan_orders import columns, quick_orders
 from pipesat.cli.study import solver_of, versions
 from pipesat.core.memory import peak_memory
+from pipesat.core.solving import Deadline
 from pipesat.files.atomic import write_files
 from pipesat.layers.file import read_layers
 from pipesat.layers.layer import Layers
@@ -30,9 +31,11 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.answer import Plan, plan_document
 from pipesat.plan.even_split import even_partition
+from pipesat.plan.known import Known
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
 from pipesat.plan.proposals import balanced_partition
+from pipesat.plan.question import Question
 from pipesat.plan.search import Search
 
 HERE = Path(__file__).resolve().parent
@@ -85,10 +88,9 @@ def common_memory(layers: Layers, p: int, m: int) -> int:
 
 
 def planned(layers: Layers, shape: Pipeline, time_limit: float) -> Plan:
-    search = Search(
-        layers, [shape], "makespan", quick_orders, solver_of("makespan", None, 0),
-        time_limit=time_limit,
-    )  # fmt: skip
+    solver = solver_of("makespan", None, 0)
+    known = Known(Question.of(layers, [shape]))
+    search = Search(known, quick_orders, solver, Deadline(time_limit))
     return run_plan(search, written=columns(), versions=versions())
 
 

@@ -22,6 +22,9 @@ from pipesat.cli.arguments import (
 from pipesat.cli.layers import LayersFile
 
 if TYPE_CHECKING:
+    import threading
+
+    from pipesat.core.solving import Listener
     from pipesat.layers.layer import Layers
     from pipesat.layers.pipeline import Delay
     from pipesat.plan.answer import Plan
@@ -178,18 +181,24 @@ def _found(
     objective: Any,
     workers: int | None,
     seed: int,
-    **options: Any,
+    recompute: Any,
+    time_limit: float,
+    listener: Listener,
+    stop: threading.Event,
 ) -> Plan:
     from pipesat.cli.plan_orders import columns, quick_orders
     from pipesat.cli.study import solver_of, versions
     from pipesat.core.machine import usable_cores
+    from pipesat.core.solving import Deadline
+    from pipesat.plan.known import Known
     from pipesat.plan.plan import run_plan
+    from pipesat.plan.question import Question
     from pipesat.plan.search import Search
 
-    search = Search(
-        layers, shapes.pipelines, objective, quick_orders, solver_of(objective, workers, seed),
-        **options,
-    )  # fmt: skip
+    question = Question.of(layers, shapes.pipelines, objective, recompute)
+    solver = solver_of(objective, workers, seed)
+    deadline = Deadline(time_limit, stop)
+    search = Search(Known(question), quick_orders, solver, deadline, listener)
     return run_plan(
         search, hand=hand, written=columns() if compare else None, left_out=shapes.left_out,
         seed=seed, workers=workers or usable_cores(), versions=versions(),

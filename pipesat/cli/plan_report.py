@@ -100,13 +100,13 @@ def _summary(plan: Plan) -> Iterator[str]:
     from pipesat.plan.answer import layout_text
     from pipesat.plan.shapes import shape_name
 
-    search, chosen = plan.search, plan.chosen
-    unit = f" {search.layers.time_unit}" if search.layers.time_unit else ""
+    known, question, chosen = plan.known, plan.question, plan.chosen
+    unit = f" {question.layers.time_unit}" if question.layers.time_unit else ""
     if chosen is None or plan.result is None:
         yield "no plan was found in time; none is proven impossible"
     else:
         yield (
-            f"{search.objective:<16}{plan.value}{unit} in a {shape_name(chosen.shape)} on "
+            f"{question.objective:<16}{plan.value}{unit} in a {shape_name(chosen.shape)} on "
             f"{chosen.shape.devices} devices; partition: {chosen.proposed_by}, order: "
             f"{chosen.schedules[0].source}"
         )
@@ -120,12 +120,12 @@ def _summary(plan: Plan) -> Iterator[str]:
             "                some partitions are only known by the bound of a simpler question: "
             "too many, or too many ways to recompute, or not reached in time"
         )
-    names = [shape_name(state.shape) for state in search.states if not state.why_not]
+    names = [shape_name(state.shape) for state in known.states if not state.why_not]
     yield (
-        f"looked at       {len(search.candidates)} partitions of {', '.join(names)}; "
-        f"{search.solves} solves, {plan.seconds:.1f} s"
+        f"looked at       {len(known.candidates)} partitions of {', '.join(names)}; "
+        f"{known.solves} solves, {plan.seconds:.1f} s"
     )
-    for state in search.states:
+    for state in known.states:
         if state.why_not:
             yield f"left out        {shape_name(state.shape)}: {state.why_not}"
     for name, why in plan.left_out:
@@ -145,7 +145,7 @@ def _proof(of: str, value: int | None, bound: int, source: str) -> str:
 
 
 def _comparison(plan: Plan, width: int) -> Iterator[str]:
-    objective = plan.search.objective
+    objective = plan.question.objective
     heads = list(dict.fromkeys(name for row in plan.rows for name in row.cells))
     columns = [
         Column("split", number=False),
@@ -172,7 +172,7 @@ def _comparison(plan: Plan, width: int) -> Iterator[str]:
         yield wrapped("(in parentheses: needs more memory than there is)", width)
     if plan.chosen is not None and plan.chosen.shape.placement in _LIKE:
         notes.append(_LIKE[plan.chosen.shape.placement])
-    if plan.search.space.free:
+    if plan.question.space.free:
         notes.append(
             "the splits above the plan recompute on the stages that 1F1B would not fit on; their "
             "bounds are for that choice"

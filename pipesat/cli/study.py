@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Bound, Result
     from pipesat.core.schedule import Objective, Schedule
+    from pipesat.core.solving import Listener, Solve, Starts
     from pipesat.frontier.published import Build
-    from pipesat.frontier.study import Listener, Solve, Starts
 
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
 _NUMBER = re.compile(r"[0-9]{1,13}")

@@ -16,12 +16,13 @@ from pipesat.core.errors import Contradiction, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.result import Bound, Status
 from pipesat.core.schedule import Objective
+from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import Scale, at_cap, attainable, scale_of, smallest_cap
 from pipesat.frontier.curve import Curve, Known
 from pipesat.frontier.published import Build, published_points
 from pipesat.frontier.smallest_cap import Interval, interval, meeting, narrow
 from pipesat.frontier.smallest_sum import LeastSum, least_sum
-from pipesat.frontier.study import Listener, Solve, Study
+from pipesat.frontier.study import Study
 
 Reference: TypeAlias = Literal["unlimited", "file"]
 
@@ -109,13 +110,14 @@ def least_memory(
     Infeasible
         If nothing fits into the problem's own capacities and these are the reference.
     """
-    study = Study(Curve(problem, objective), solve, time_limit, listener, stop or threading.Event())
+    deadline = Deadline(time_limit, stop or threading.Event())
+    study = Study(Curve(problem, objective), solve, deadline, listener)
     curve = study.curve
     curve.prove(None, closed_form_bound(at_cap(problem, None), objective))
-    for _ in published_points(curve, baselines or {}, lambda: study.over):
+    for _ in published_points(curve, baselines or {}, lambda: study.deadline.over):
         pass
-    study.hand_written_s = study.seconds
-    best = _reference(study, reference, _REFERENCE * study.left)
+    study.hand_written_s = study.deadline.seconds
+    best = _reference(study, reference, _REFERENCE * study.deadline.left)
     found, lightest = None, None
     while best.value is not None:
         target = best.value + int(best.value * within)
@@ -126,13 +128,13 @@ def least_memory(
         before, best = best, _best_by_now(study, best)
         if best.value == before.value:
             break
-    return Sufficient(curve, best, found, lightest, scale_of(problem), study.seconds)
+    return Sufficient(curve, best, found, lightest, scale_of(problem), study.deadline.seconds)
 
 
 def _reference(study: Study, reference: Reference, seconds: float) -> Best:
     curve = study.curve
     if reference == "unlimited":
-        if not study.over:
+        if not study.deadline.over:
             study.work(None, seconds)
         return Best(reference, curve.value(None), curve.bound(None), curve.status(None))
     fitting = [known for known in curve.fitting(None) if _fits(curve.problem, known)]
@@ -172,11 +174,11 @@ def _smallest_cap(study: Study, target: int) -> Interval:
     lowest = smallest_cap(curve.problem)
     amounts = attainable(curve.problem, met[0].peak)
     amounts = amounts[bisect_left(amounts, lowest) :]
-    expires = study.seconds + _CAP * study.left
-    seconds = _STEP * study.time_limit
+    expires = study.deadline.seconds + _CAP * study.deadline.left
+    seconds = _STEP * study.deadline.limit
     while True:
         found = narrow(study, amounts, target, seconds, expires)
-        if found.proven or study.over or study.seconds >= expires:
+        if found.proven or study.deadline.over or study.deadline.seconds >= expires:
             return interval(curve, amounts, target)
         seconds *= _MORE_TIME
 

@@ -98,12 +98,12 @@ def narrow(
     refuse_by_arithmetic(study.curve, amounts, target)
     undecided: list[int] = []
     for cap in _falling(study.curve, amounts, target, undecided):
-        if study.over or study.seconds >= expires:
+        if study.deadline.over or study.deadline.seconds >= expires:
             break
         study.work(cap, seconds, target=target)
     rising = _rising(study.curve, amounts, target, undecided)
     for cap in () if fall_only else rising:
-        if study.over or study.seconds >= expires:
+        if study.deadline.over or study.deadline.seconds >= expires:
             break
         study.work(cap, seconds, target=target)
     return interval(study.curve, amounts, target)

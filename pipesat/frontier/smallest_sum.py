@@ -67,10 +67,10 @@ class Squeeze:
     def run(self, seconds: float) -> LeastSum:
         """Squeeze and prove until the sum is proven or the time over; ``seconds`` a step, first."""
         for device in range(len(self.least)):
-            if not self.study.over:
+            if not self.study.deadline.over:
                 self._refuse_by_arithmetic(device)
         self._squeeze_all(seconds)
-        while not (self.study.over or self.outcome.value == self.outcome.bound):
+        while not (self.study.deadline.over or self.outcome.value == self.outcome.bound):
             before, asked = self.outcome, self.asked
             for device in self._loosest_first():
                 self._lower(device, seconds)
@@ -151,7 +151,7 @@ class Squeeze:
         """Ask whether less than any schedule's peak is enough, the others being free to the cap."""
         amounts = self.amounts[device]
         seen = min(known.peaks[device] for known in self._meeting())
-        if seen > self.least[device] and not self.study.over:
+        if seen > self.least[device] and not self.study.deadline.over:
             below = amounts[bisect_left(amounts, seen) - 1]
             self._possible(self._others_at_cap(device, below), seconds, device)
 
@@ -173,7 +173,7 @@ class Squeeze:
         ]
         if fitting and fitting[0].value <= target:
             return True
-        if self.study.over or tuple(caps) in self.refused:
+        if self.study.deadline.over or tuple(caps) in self.refused:
             return False
         self.asked += 1
         result = self.study.decide(

@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
 
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Bound, Improvement, Result
 from pipesat.core.schedule import Schedule
+from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
 from pipesat.frontier.caps import Cap, at_cap
 from pipesat.frontier.curve import Curve, Known
 
-Listener: TypeAlias = Callable[[Improvement], None]
-
-LEAST_SECONDS = 0.05  # a solve with less time left is not worth its start
 _VISIBLE = 0.001  # of a bound
 _MOST_GIVEN = 6  # schedules, of different sources
-
-
-Starts: TypeAlias = Literal["all", "greedy", "none"]
-"""Schedules to make for a problem before it is searched: every hand-written one, those of list
-scheduling (which fit any capacities and cost little), or none."""
-
-
-class Solve(Protocol):
-    """How a study solves: as :func:`pipesat.solve`, and it says which starts it wants."""
-
-    def __call__(
-        self,
-        problem: Problem,
-        *,
-        starts: Starts,
-        time_limit: float,
-        schedules: Sequence[Schedule],
-        known_bound: Bound | None,
-        listener: Listener,
-        stop: threading.Event,
-    ) -> Result:
-        """Solve."""
-
-
-class EitherStop(threading.Event):
-    """Set when it is set itself, or when the other one is."""
-
-    def __init__(self, other: threading.Event) -> None:
-        super().__init__()
-        self.other = other
-
-    def is_set(self) -> bool:
-        """Whether to stop."""
-        return super().is_set() or self.other.is_set()
 
 
 @dataclass
@@ -65,29 +26,12 @@ class Study:
 
     curve: Curve
     solve: Solve
-    time_limit: float
+    deadline: Deadline
     listener: Listener | None = None
-    stop: threading.Event = field(default_factory=threading.Event)
-    began: float = field(default_factory=time.monotonic)
     spent: dict[Cap, float] = field(default_factory=dict)
     baselines: dict[Cap, Baseline] = field(default_factory=dict)
     hand_written_s: float = 0.0
     complete: set[Cap] = field(default_factory=set)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the study began."""
-        return time.monotonic() - self.began
-
-    @property
-    def left(self) -> float:
-        """Seconds until the limit, at least 0; 0 once it is stopped."""
-        return 0.0 if self.stop.is_set() else max(0.0, self.time_limit - self.seconds)
-
-    @property
-    def over(self) -> bool:
-        """Whether another solve is not worth its start."""
-        return self.left < LEAST_SECONDS
 
     def work(self, cap: Cap, seconds: float, *, target: int | None = None) -> None:
         """Solve at a cap; with a target, only until it is met or proven to be out of reach.
@@ -97,7 +41,7 @@ class Study:
         """
         starts: Starts = "none" if cap in self.spent else "greedy"
         extra = self.hand_written_s
-        if cap not in self.complete and extra <= min(2 * seconds, self.left):
+        if cap not in self.complete and extra <= min(2 * seconds, self.deadline.left):
             starts, seconds = "all", seconds + extra
             self.complete.add(cap)
         result = self.decide(
@@ -129,7 +73,7 @@ class Study:
 
         The result's bound is that of the problem: what it tells of caps is the caller's business.
         """
-        enough = EitherStop(self.stop)
+        enough = EitherStop(self.deadline.stop)
         news = _News(known[0].value if known else None, None if bound is None else bound.value)
 
         def listen(improvement: Improvement) -> None:
@@ -140,12 +84,12 @@ class Study:
                 enough.set()
             if self.listener is not None and news.worth_telling(value, least):
                 source = f"{name}: {improvement.source}"
-                self.listener(improvement._replace(seconds=self.seconds, source=source))
+                self.listener(improvement._replace(seconds=self.deadline.seconds, source=source))
 
         result = self.solve(
             problem,
             starts=starts,
-            time_limit=min(seconds, max(self.left, LEAST_SECONDS)),
+            time_limit=min(seconds, max(self.deadline.left, LEAST_SECONDS)),
             schedules=_of_different_sources(known),
             known_bound=bound,
             listener=listen,

@@ -17,6 +17,7 @@ from pipesat.core.claims import Standing, excess, require_best
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Bound, Status
 from pipesat.core.schedule import Objective
+from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import (
     Cap,
     Scale,
@@ -29,7 +30,7 @@ from pipesat.frontier.caps import (
 from pipesat.frontier.curve import Curve, Known, size
 from pipesat.frontier.published import Build, Point, published_points
 from pipesat.frontier.smallest_cap import meeting, narrow
-from pipesat.frontier.study import Listener, Solve, Study
+from pipesat.frontier.study import Study
 
 _FIRST_ROUND = 0.35  # of the time
 _UNLIMITED = 3  # times as much for unlimited memory, which the choice of caps rests on
@@ -117,30 +118,31 @@ def trace(
     A bound that a checked schedule contradicts is dropped, and stands in the curve's
     ``contradictions``.
     """
-    study = Study(Curve(problem, objective), solve, time_limit, listener, stop or threading.Event())
+    deadline = Deadline(time_limit, stop or threading.Event())
+    study = Study(Curve(problem, objective), solve, deadline, listener)
     curve = study.curve
     curve.prove(None, closed_form_bound(at_cap(problem, None), objective))
-    points = tuple(published_points(curve, baselines or {}, lambda: study.over))
-    study.hand_written_s = study.seconds
+    points = tuple(published_points(curve, baselines or {}, lambda: study.deadline.over))
+    study.hand_written_s = study.deadline.seconds
     rounds = _UNLIMITED + (len(caps) if caps is not None else count)
-    share = _FIRST_ROUND * study.left / rounds
-    if not study.over:
+    share = _FIRST_ROUND * study.deadline.left / rounds
+    if not study.deadline.over:
         study.work(None, _UNLIMITED * share)
     if caps is None:
         caps = choose_caps(problem, _highest(study, share), count)
     every: list[Cap] = [*caps, None]
     for cap in caps:
         curve.prove(cap, closed_form_bound(at_cap(problem, cap), objective))
-    if not study.over and curve.best(min(caps)) is None:
+    if not study.deadline.over and curve.best(min(caps)) is None:
         study.work(min(caps), min(share, _GLANCE))  # what fits there fits everywhere
     for cap in sorted(caps, reverse=True):
-        if not study.over and curve.status(cap) != "optimal":
+        if not study.deadline.over and curve.status(cap) != "optimal":
             study.work(cap, share)
-    _refuse_between(study, caps, study.seconds + _SHARE_BETWEEN * study.left)
+    _refuse_between(study, caps, study.deadline.seconds + _SHARE_BETWEEN * study.deadline.left)
     _refine(study, every, share)
     scale = scale_of(problem)
     rows = tuple(_row(study, cap, points, scale) for cap in every)
-    return Frontier(curve, rows, points, scale, study.seconds)
+    return Frontier(curve, rows, points, scale, study.deadline.seconds)
 
 
 def _highest(study: Study, share: float) -> int:
@@ -151,7 +153,7 @@ def _highest(study: Study, share: float) -> int:
         return _ample(problem)
     amounts = attainable(problem, best.peak)
     amounts = amounts[bisect_left(amounts, smallest_cap(problem)) :]
-    expires = study.seconds + _SHARE_OF_HIGHEST * study.left
+    expires = study.deadline.seconds + _SHARE_OF_HIGHEST * study.deadline.left
     narrow(study, amounts, best.value, share / 4, expires, fall_only=True)
     return meeting(curve, best.value)[0].peak
 
@@ -174,7 +176,7 @@ def _refuse_between(study: Study, caps: Sequence[int], expires: float) -> None:
     curve = study.curve
     between = [cap for cap in attainable(curve.problem, max(caps)) if cap > min(caps)]
     for cap in between[:: 1 + len(between) // _MOST_BETWEEN]:
-        if study.over or study.seconds >= expires:
+        if study.deadline.over or study.deadline.seconds >= expires:
             return
         curve.prove(cap, closed_form_bound(at_cap(curve.problem, cap), curve.objective))
 
@@ -187,7 +189,7 @@ def _refine(study: Study, caps: Sequence[Cap], share: float) -> None:
         gap = curve.gap(cap)
         return (_UNKNOWN_GAP if gap is None else gap) / max(study.spent.get(cap, 0.0), _LEAST_SPENT)
 
-    while not study.over:
+    while not study.deadline.over:
         cap = max(caps, key=lambda cap: (promise(cap), size(cap)))
         if promise(cap) == 0:
             return

@@ -15,8 +15,9 @@ from pipesat.core.result import Bound, Result, Status
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate
-from pipesat.plan.comparison import Row, comparison_document, gains
-from pipesat.plan.search import Search
+from pipesat.plan.comparison import SplitRow, comparison_document, gains
+from pipesat.plan.known import Known
+from pipesat.plan.question import Question
 from pipesat.plan.shapes import shape_name
 
 FORMAT: Final = "pipesat.plan/1"
@@ -44,19 +45,24 @@ class Plan:
         Proofs that a checked schedule refutes: faults of pipesat. Then no bound is claimed at all.
     """
 
-    search: Search
+    known: Known
     chosen: Candidate | None
     result: Result | None
     bound: Bound | None
-    rows: tuple[Row, ...]
+    rows: tuple[SplitRow, ...]
     left_out: tuple[tuple[str, str], ...]
     seconds: float
     contradictions: tuple[str, ...] = ()
 
     @property
+    def question(self) -> Question:
+        """What was asked."""
+        return self.known.question
+
+    @property
     def value(self) -> int | None:
         """Value of the best schedule."""
-        return None if self.chosen is None else self.chosen.value(self.search.objective)
+        return None if self.chosen is None else self.chosen.value(self.question.objective)
 
     @property
     def standing(self) -> Standing:
@@ -77,28 +83,29 @@ class Plan:
     @property
     def complete(self) -> bool:
         """Whether every partition of every shape is accounted for."""
-        return all(map(self.search.accounted_for, range(len(self.search.states))))
+        return self.known.complete
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the numbers do not say."""
         if self.chosen is None:
             return ()
-        own = remarks(self.search.layers, self.chosen.partition, self.chosen.shape)
+        own = remarks(self.question.layers, self.chosen.partition, self.chosen.shape)
         dropped = (f"no bound is claimed: {text}" for text in self.contradictions)
         return (*own, *dropped, *_better_elsewhere(self))
 
     @property
     def gains(self) -> tuple[str, ...]:
         """Which part of the gain comes from the partition, and which from the order."""
-        return tuple(gains(self.rows, self.search.objective)) if len(self.rows) > 1 else ()
+        return tuple(gains(self.rows, self.question.objective)) if len(self.rows) > 1 else ()
 
 
 def answer(
-    search: Search,
-    rows: Sequence[Row],
+    known: Known,
+    rows: Sequence[SplitRow],
     left_out: Sequence[tuple[str, str]],
     *,
+    seconds: float,
     seed: int,
     workers: int,
     versions: Mapping[str, str],
@@ -108,62 +115,60 @@ def answer(
     A proof that a checked schedule refutes is dropped, and all others with it; the schedules stay.
 
     """
-    chosen, bound = search.best, search.bound
-    contradictions = tuple(dict.fromkeys([*search.contradictions, *_refuted(search, rows)]))
+    chosen, bound = known.best, known.bound
+    contradictions = tuple(dict.fromkeys([*known.contradictions, *_refuted(known, rows)]))
     if contradictions:
         bound = None
     result = None
     if chosen is not None:
         proofs = [] if contradictions else [chosen.bound, *([] if bound is None else [bound])]
         own = max(proofs, key=lambda proof: proof.value, default=None)
-        value = chosen.value(search.objective)
+        value = chosen.value(known.question.objective)
         result = Result(
             problem=chosen.problem,
             status=Standing(value, None if own is None else own.value, of="this partition").status,
-            objective=search.objective,
+            objective=known.question.objective,
             schedule=chosen.schedules[0],
             lower_bound=own,
             baseline=chosen.baseline,
-            wall_s=search.seconds,
+            wall_s=seconds,
             seed=seed,
             workers=workers,
             versions=dict(versions),
             history=chosen.history,
         )
-    return Plan(
-        search, chosen, result, bound, tuple(rows), tuple(left_out), search.seconds, contradictions
-    )
+    return Plan(known, chosen, result, bound, tuple(rows), tuple(left_out), seconds, contradictions)
 
 
-def _all_candidates(search: Search, rows: Sequence[Row]) -> list[Candidate]:
-    return [*search.candidates, *(row.candidate for row in rows if row.candidate is not None)]
+def _all_candidates(known: Known, rows: Sequence[SplitRow]) -> list[Candidate]:
+    return [*known.candidates, *(row.candidate for row in rows if row.candidate is not None)]
 
 
 def require_consistent(plan: Plan) -> None:
     """Raise ``Contradiction`` unless flags obey the choice and the best is the best."""
-    search, rows = plan.search, plan.rows
-    for candidate in _all_candidates(search, rows):
-        allowed = search.space.settled(candidate.shape, candidate.partition, candidate.recompute)
+    known, space = plan.known, plan.question.space
+    for candidate in _all_candidates(known, plan.rows):
+        allowed = space.settled(candidate.shape, candidate.partition, candidate.recompute)
         if allowed != candidate.recompute:
             raise Contradiction(
-                f"recomputation is {search.recompute}, but stages of {candidate.proposed_by} have "
+                f"recomputation is {space.choice}, but stages of {candidate.proposed_by} have "
                 f"{candidate.recompute}, expected {allowed}"
             )
-    found = ((c.proposed_by, c.value(search.objective)) for c in search.candidates)
-    require_best("the plan", search.value, found)
+    found = ((c.proposed_by, c.value(known.question.objective)) for c in known.candidates)
+    require_best("the plan", known.value, found)
 
 
-def _refuted(search: Search, rows: Sequence[Row]) -> Iterator[str]:
+def _refuted(known: Known, rows: Sequence[SplitRow]) -> Iterator[str]:
     """Every proof that a checked schedule refutes, in words."""
-    for candidate in _all_candidates(search, rows):
-        yield from tenable(candidate.value(search.objective), candidate.bound)[1]
-    yield from tenable(search.value, search.bound)[1]
+    for candidate in _all_candidates(known, rows):
+        yield from tenable(candidate.value(known.question.objective), candidate.bound)[1]
+    yield from tenable(known.value, known.bound)[1]
 
 
 def _better_elsewhere(plan: Plan) -> Iterator[str]:
     """Splits given by hand that were no part of the search, and are better than its best."""
     for row in plan.rows:
-        value = row.best(plan.search.objective)
+        value = row.best(plan.question.objective)
         if value is not None and plan.value is not None and value < plan.value:
             yield (
                 f"{row.name}, with {value}, is better than the plan: it is outside of what was "
@@ -173,7 +178,7 @@ def _better_elsewhere(plan: Plan) -> Iterator[str]:
 
 def stages_of(plan: Plan) -> list[dict[str, Any]]:
     """Every stage: device, layers, costs."""
-    chosen, layers = plan.chosen, plan.search.layers
+    chosen, layers = plan.chosen, plan.question.layers
     if chosen is None:
         return []
     return [
@@ -222,14 +227,14 @@ def layout_text(plan: Plan) -> str | None:
     """Megatron-LM's layout string; ``None`` in a V, which Megatron-LM does not have."""
     if plan.chosen is None or plan.chosen.shape.placement == "vee":
         return None
-    return layout_of_partition(plan.search.layers, plan.chosen.partition).text
+    return layout_of_partition(plan.question.layers, plan.chosen.partition).text
 
 
 def module_names(plan: Plan) -> list[list[str]] | None:
     """Module names per stage, if the layers are named as modules are: at least one with a dot."""
     if plan.chosen is None:
         return None
-    names = [[plan.search.layers.layers[k].name for k in part] for part in plan.chosen.partition]
+    names = [[plan.question.layers.layers[k].name for k in part] for part in plan.chosen.partition]
     flat = [name for stage in names for name in stage]
     if all(map(_DOTTED.fullmatch, flat)) and any("." in name for name in flat):
         return names
@@ -239,13 +244,13 @@ def module_names(plan: Plan) -> list[list[str]] | None:
 def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any]:
     """Return ``pipesat.plan/1``, ready for JSON."""
     require_consistent(plan)
-    chosen, search = plan.chosen, plan.search
+    chosen, known, question = plan.chosen, plan.known, plan.question
     shape = None if chosen is None else chosen.shape
     return {
         "format": FORMAT,
-        "name": search.layers.name,
+        "name": question.layers.name,
         "status": plan.status,
-        "objective": search.objective,
+        "objective": question.objective,
         "value": plan.value,
         "lower_bound": None if plan.bound is None else plan.bound.value,
         "lower_bound_source": None if plan.bound is None else plan.bound.source,
@@ -260,7 +265,7 @@ def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any
             "microbatches": shape.microbatches,
         },
         "proposed_by": None if chosen is None else chosen.proposed_by,
-        "recompute": search.recompute,
+        "recompute": question.space.choice,
         "stages": stages_of(plan),
         "devices": devices_of(plan),
         "layout": layout_text(plan),
@@ -270,12 +275,12 @@ def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any
                 "shape": shape_name(state.shape),
                 "lower_bound": None if bound is None else bound.value,
                 "lower_bound_source": None if bound is None else bound.source,
-                "partitions": sum(c.shape_number == number for c in search.candidates),
-                "every_partition_accounted_for": search.accounted_for(number),
+                "partitions": sum(c.shape_number == number for c in known.candidates),
+                "every_partition_accounted_for": known.accounted_for(number),
                 "why_not": state.why_not or None,
             }
-            for number, state in enumerate(search.states)
-            for bound in [None if plan.contradictions else search.bound_of(number)]
+            for number, state in enumerate(known.states)
+            for bound in [None if plan.contradictions else known.bound_of(number)]
         ]
         + [
             {
@@ -284,7 +289,7 @@ def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any
             }
             for name, why in plan.left_out
         ],
-        "comparison": comparison_document(plan.rows, search.objective),
+        "comparison": comparison_document(plan.rows, question.objective),
         "gains": [*plan.gains],
         "remarks": [*plan.remarks],
         "result": None if plan.result is None else plan.result.document(schedule_path),

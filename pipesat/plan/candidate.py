@@ -46,7 +46,6 @@ class Candidate:
     bound: Bound
     schedules: list[Schedule] = field(default_factory=list)
     effort: int = 0
-    seconds: float = 0.0
     expanded: bool = False
     history: tuple[Improvement, ...] = ()
     baseline: Baseline | None = None

@@ -16,6 +16,7 @@ from pipesat.core.timing import time_order
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.even_split import even_partition
+from pipesat.plan.known import Known
 from pipesat.plan.proposals import balanced_partition
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shape_name
@@ -45,7 +46,7 @@ class Cell:
 
 
 @dataclass
-class Row:
+class SplitRow:
     """One split: its hand-written schedules, the best order found, and the bound for this split."""
 
     name: str
@@ -65,26 +66,26 @@ class Row:
 
 
 def rows_to_compare(
-    search: Search, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
-) -> list[Row]:
+    known: Known, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
+) -> list[SplitRow]:
     """Return rows of the even and the balanced split of a chain, and of splits given by hand.
 
     Those that are partitions of a shape of the search become its candidates, the others stand for
     comparison alone. Where recomputation may be chosen, stages recompute that 1F1B needs it for.
     """
-    chain = _chain_of(search.shapes[0])
+    chain = _chain_of(known.question.shapes[0])
     rows = []
     for name, split in (
         ("even split", even_partition),
         ("cost-balanced split", balanced_partition),
     ):
         try:
-            partition = split(search.layers, chain)
+            partition = split(known.question.layers, chain)
         except (BadInput, Infeasible, NotApplicable) as error:
-            rows.append(Row(name, None, why_not=str(error)))
+            rows.append(SplitRow(name, None, why_not=str(error)))
         else:
-            rows.append(_row(search, name, chain, partition))
-    rows += [_row(search, name, shape, partition) for name, shape, partition in hand]
+            rows.append(_row(known, name, chain, partition))
+    rows += [_row(known, name, shape, partition) for name, shape, partition in hand]
     return rows
 
 
@@ -92,24 +93,24 @@ def _chain_of(shape: Pipeline) -> Pipeline:
     return replace(shape, placement="chain")
 
 
-def _row(search: Search, name: str, shape: Pipeline, partition: tuple[range, ...]) -> Row:
-    flags = next(search.space.first(shape, partition))
-    number = next((n for n, own in enumerate(search.shapes) if _same(own, shape)), -1)
-    if number >= 0 and all(partition) and not search.states[number].why_not:
-        known = search.consider(number, partition, flags, name)
-        if known is not None:
-            return Row(name, known)
+def _row(known: Known, name: str, shape: Pipeline, partition: tuple[range, ...]) -> SplitRow:
+    flags = next(known.question.space.first(shape, partition))
+    number = next((n for n, own in enumerate(known.question.shapes) if _same(own, shape)), -1)
+    if number >= 0 and all(partition) and not known.states[number].why_not:
+        candidate = known.consider(number, partition, flags, name)
+        if candidate is not None:
+            return SplitRow(name, candidate)
     try:
-        return Row(name, search.made(shape, partition, flags, name))
+        return SplitRow(name, known.question.made(shape, partition, flags, name))
     except BadInput as error:
-        return Row(name, None, why_not=str(error))
+        return SplitRow(name, None, why_not=str(error))
 
 
 def _same(one: Pipeline, other: Pipeline) -> bool:
     return one.homes == other.homes
 
 
-def fill(search: Search, rows: Sequence[Row], written: HandWritten, seconds: float) -> None:
+def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds: float) -> None:
     """Make the hand-written schedules of every row, and let the solver order each for a while."""
     for row in rows:
         if row.candidate is not None:
@@ -118,19 +119,20 @@ def fill(search: Search, rows: Sequence[Row], written: HandWritten, seconds: flo
     solved = [row.candidate for row in rows if row.candidate is not None]
     for candidate in solved:
         share = seconds / len(solved)
-        if search.stop.is_set() or candidate.proven(search.objective):
+        if search.deadline.stop.is_set() or candidate.proven(search.objective):
             continue
         search.evaluate(candidate, 1, share)
-        if not candidate.proven(search.objective) and search.left:
+        if not candidate.proven(search.objective) and search.deadline.left:
             search.solve(candidate, share, drop=False)
 
 
-def row_of_plan(search: Search, written: HandWritten) -> Row:
+def row_of_plan(search: Search, written: HandWritten) -> SplitRow:
     """The best candidate's row."""
-    row = Row(PLAN, search.best)
-    if search.best is not None:
+    best = search.known.best
+    row = SplitRow(PLAN, best)
+    if best is not None:
         for name, build in written.items():
-            row.cells[name] = _cell(search, search.best, build)
+            row.cells[name] = _cell(search, best, build)
     return row
 
 
@@ -149,7 +151,7 @@ def _cell(search: Search, candidate: Candidate, build: Callable[[Problem], Sched
     return Cell(schedule.value(search.objective), fits=True)
 
 
-def gains(rows: Sequence[Row], objective: Objective) -> Iterator[str]:
+def gains(rows: Sequence[SplitRow], objective: Objective) -> Iterator[str]:
     """Say how much of the gain comes from the partition, and how much from the order.
 
     The columns' first hand-written schedule (1F1B) is the common ground.
@@ -175,14 +177,14 @@ def gains(rows: Sequence[Row], objective: Objective) -> Iterator[str]:
         yield (f"{what} alone (the plan's, with {column}{more}): {change(moved.value, value, 1)}")
 
 
-def _first(row: Row) -> tuple[tuple[str, int], bool] | None:
+def _first(row: SplitRow) -> tuple[tuple[str, int], bool] | None:
     for name, cell in row.cells.items():
         if cell.value is not None:
             return (name, cell.value), cell.fits
     return None
 
 
-def comparison_document(rows: Sequence[Row], objective: Objective) -> list[dict[str, object]]:
+def comparison_document(rows: Sequence[SplitRow], objective: Objective) -> list[dict[str, object]]:
     """The rows, ready for JSON; what is unknown is ``None``."""
     return [
         {

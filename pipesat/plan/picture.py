@@ -57,13 +57,13 @@ def _figure(plan: Plan) -> Figure:
 def _title(plan: Plan) -> tuple[str, str]:
     from pipesat.plan.shapes import shape_name
 
-    layers, chosen = plan.search.layers, plan.chosen
+    layers, chosen = plan.question.layers, plan.chosen
     unit = f" {layers.time_unit}" if layers.time_unit else ""
     where = "" if chosen is None else f", {shape_name(chosen.shape)} on {chosen.shape.devices}"
     verdict = plan.standing.verdict
     proof = verdict if plan.bound is None else f"{verdict} over all partitions"
     name = layers.name or "plan"
-    return f"{name}{where}", f"{plan.search.objective} {plan.value:,}{unit}, {proof}"
+    return f"{name}{where}", f"{plan.question.objective} {plan.value:,}{unit}, {proof}"
 
 
 def _draw_times(axes: Axes, stages: list[dict[str, Any]], devices: int, plan: Plan) -> None:
@@ -93,7 +93,7 @@ def _draw_times(axes: Axes, stages: list[dict[str, Any]], devices: int, plan: Pl
                 text, (place, floor[place]), xytext=(0, 2), textcoords="offset points",
                 ha="center", va="bottom", fontsize=8, color=INK,
             )  # fmt: skip
-    unit = plan.search.layers.time_unit
+    unit = plan.question.layers.time_unit
     axes.set_ylim(0, 1.16 * top)
     _finish(axes, f"time per microbatch{f' ({unit})' if unit else ''}")
     labels = [
@@ -127,7 +127,7 @@ def _draw_memory(axes: Axes, devices: list[dict[str, Any]], plan: Plan) -> None:
         )  # fmt: skip
     tallest = max([*(cap for _, cap in known), *(device["peak"] for device in devices), 1])
     axes.set_ylim(0, 1.08 * tallest)
-    unit = plan.search.layers.memory_unit
+    unit = plan.question.layers.memory_unit
     _finish(axes, f"memory{f' ({unit})' if unit else ''}")
     _ticks(axes, [str(place) for place in places])
     axes.set_xlabel("device")

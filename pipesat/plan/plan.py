@@ -1,18 +1,26 @@
-"""A plan, from layers to answer: the phases of the search with the comparison between them."""
+"""A plan, from layers to answer: the joint search over shapes, partitions, recomputation, orders.
+
+:func:`run_plan` calls the phases in their order; what they share is a
+:class:`~pipesat.plan.search.Search`, and what they leave is
+:class:`~pipesat.plan.known.Known`, so that the search can end after any of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
+from pipesat.core.solving import LEAST_SECONDS
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.answer import Plan, answer
-from pipesat.plan.comparison import HandWritten, Row, fill, row_of_plan, rows_to_compare
+from pipesat.plan.comparison import HandWritten, SplitRow, fill, row_of_plan, rows_to_compare
+from pipesat.plan.listing import list_all
+from pipesat.plan.phases import Reach, bound_shapes, move, polish, propose, solve_survivors
 from pipesat.plan.search import Search
 
 _FOR_COMPARISON: Final = 0.15  # of the time limit
 
-Hand = tuple[str, Pipeline, tuple[range, ...]]
+Hand: TypeAlias = tuple[str, Pipeline, tuple[range, ...]]
 """Name, shape and partition of a split that a user gives."""
 
 
@@ -42,18 +50,35 @@ def run_plan(
     BadInput
         If the only shape's flags and ties leave no partition.
     """
-    search.bound_shapes()
-    rows: list[Row] = []
+    reach, rows = Reach(), list[SplitRow]()
+    bound_shapes(search.known)
     if written is not None or hand:
-        rows = rows_to_compare(search, hand)
-    search.propose()
-    search.move()
-    search.list_all()
+        rows = rows_to_compare(search.known, hand)
+    propose(search, reach)
+    move(search, reach)
+    list_all(search, reach)
     if written is not None:
-        fill(search, rows, written, _FOR_COMPARISON * search.time_limit)
-    search.polish()
-    search.solve_survivors()
-    search.go_on()
+        fill(search, rows, written, _FOR_COMPARISON * search.deadline.limit)
+    polish(search)
+    solve_survivors(search)
+    _go_on(search, reach)
     if written is not None:
         rows.append(row_of_plan(search, written))
-    return answer(search, rows, left_out, seed=seed, workers=workers, versions=versions or {})
+    return answer(
+        search.known, rows, left_out,
+        seconds=search.deadline.seconds, seed=seed, workers=workers, versions=versions or {},
+    )  # fmt: skip
+
+
+def _go_on(search: Search, reach: Reach) -> None:
+    """With time left and no proof: move more, list more, and solve what is new."""
+    known, deadline = search.known, search.deadline
+    while deadline.left > LEAST_SECONDS and not known.complete:
+        reach = reach.farther(deadline.left / deadline.limit)
+        considered = len(known.memo)
+        propose(search, reach)
+        move(search, reach)
+        list_all(search, reach)
+        solve_survivors(search)
+        if len(known.memo) == considered:
+            return

@@ -30,6 +30,7 @@ from pipesat.core.errors import BadInput, Fault
 from pipesat.core.problem import Problem
 from pipesat.core.result import Bound, Improvement, Result
 from pipesat.core.schedule import Schedule
+from pipesat.core.solving import EitherStop, Listener, Starts
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.frontier.caps import (
@@ -47,7 +48,6 @@ from pipesat.frontier.files import csv_bytes, document, staircases
 from pipesat.frontier.min_memory import least_memory
 from pipesat.frontier.picture import frontier_pictures
 from pipesat.frontier.smallest_cap import interval
-from pipesat.frontier.study import EitherStop, Listener, Starts
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.heuristics import BASELINES
 from tests.conftest import Run

@@ -23,6 +23,7 @@ from pipesat.core.claims import change
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
+from pipesat.core.solving import Deadline
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.layers.file import FORMAT, parse_layers, read_layers
@@ -36,8 +37,11 @@ from pipesat.plan.answer import Plan, plan_document
 from pipesat.plan.bounds import flags_below, partitions_below, shape_bound, stage_cost
 from pipesat.plan.cheapest_layers import cheapest, variants
 from pipesat.plan.even_split import even_partition
+from pipesat.plan.known import Known
+from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
+from pipesat.plan.question import Question
 from pipesat.plan.recompute import where_needed
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shapes_to_try
@@ -73,8 +77,9 @@ def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Sear
     def solver(problem: Problem, **given: Any) -> Result:
         return deterministic(problem, objective=objective, **given)
 
-    options = {"time_limit": 600.0} | options  # never reached: everything ends by proof
-    return Search(layers, shapes, objective, quick_orders, solver, **options)
+    deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
+    known = Known(Question.of(layers, shapes, objective, **options))
+    return Search(known, quick_orders, solver, deadline)
 
 
 def planned(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Plan:
@@ -294,11 +299,11 @@ def test_a_bound_that_many_partitions_keep_is_said_to_be_weaker() -> None:
     """Stopped before anything was listed: the bound stands, and the plan says what it is of."""
     layers = layers_of(HEAVY_HEAD)
     search = searched(layers, [Pipeline(devices=2, microbatches=3, memory=11)])
-    search.bound_shapes()
-    search.propose()
-    assert search.bound is not None
-    assert "over all partitions" in search.bound.source
-    search.stop.set()
+    bound_shapes(search.known)
+    propose(search, Reach())
+    assert search.known.bound is not None
+    assert "over all partitions" in search.known.bound.source
+    search.deadline.stop.set()
     plan = run_plan(search)
     assert plan.status == "feasible"
     assert not plan.complete
@@ -367,8 +372,8 @@ def test_a_picture_of_stages_and_memory(compared: Plan) -> None:
 def test_the_document_has_null_for_what_is_unknown() -> None:
     layers = layers_of(HEAVY_HEAD)
     search = searched(layers, [Pipeline(devices=2, microbatches=3)])
-    search.stop.set()
-    search.bound_shapes()
+    search.deadline.stop.set()
+    bound_shapes(search.known)
     plan = run_plan(search)
     document = plan_document(plan)
     assert json.loads(json.dumps(document)) == document

@@ -12,6 +12,7 @@ from pipesat.core.result import Bound
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import partition_of
 from pipesat.plan.answer import answer
+from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.recompute import Recomputation
 from pipesat.plan.search import Search
 from tests.plan.test_plan import entry, layers_of, planned, searched
@@ -85,9 +86,10 @@ def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
     """
     entries = [TEMPTING[0], entry(2, 3, 1, 4), TEMPTING[0]]
     shape = Pipeline(devices=3, microbatches=3, memory=8)
-    search = searched(layers_of(entries), [shape], recompute=choice)
+    question = searched(layers_of(entries), [shape], recompute=choice).known.question
     parts = partition_of((0, 1, 2, 3))
-    flags = {search.made(shape, parts, wanted).flags for wanted in product((False, True), repeat=3)}
+    wanted = product((False, True), repeat=3)
+    flags = {question.made(shape, parts, some).flags for some in wanted}
     assert (
         flags
         == {
@@ -167,17 +169,17 @@ def test_flags_that_leave_no_partition_are_bad_input(placement: str) -> None:
 
 def searched_through() -> Search:
     search = searched(layers_of(TEMPTING), [Pipeline(devices=2, microbatches=3)])
-    search.bound_shapes()
-    search.propose()
+    bound_shapes(search.known)
+    propose(search, Reach())
     return search
 
 
 def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     search = searched_through()
-    assert search.best is not None
-    assert search.value is not None
-    search.best.bound = Bound(search.value + 1, "a wrong argument")
-    plan = answer(search, [], [], seed=0, workers=1, versions={})
+    assert search.known.best is not None
+    assert search.known.value is not None
+    search.known.best.bound = Bound(search.known.value + 1, "a wrong argument")
+    plan = answer(search.known, [], [], seconds=0.0, seed=0, workers=1, versions={})
     assert plan.status == "feasible"
     assert plan.bound is None
     assert plan.gap is None
@@ -185,5 +187,5 @@ def test_a_refuted_proof_is_dropped_and_the_schedule_kept() -> None:
     assert plan.result.lower_bound is None
     assert plan.result.schedule is not None
     (text,) = plan.contradictions
-    assert f"a wrong argument says at least {search.value + 1}" in text
+    assert f"a wrong argument says at least {search.known.value + 1}" in text
     assert any("no bound is claimed" in remark for remark in plan.remarks)

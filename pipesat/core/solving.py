@@ -1,0 +1,78 @@
+"""How a search that needs many solves calls them, and the time that they share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol, TypeAlias
+
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound, Improvement, Result
+from pipesat.core.schedule import Schedule
+
+Listener: TypeAlias = Callable[[Improvement], None]
+
+Starts: TypeAlias = Literal["all", "greedy", "none"]
+"""Schedules to make for a problem before it is searched: every hand-written one, those of list
+scheduling (which fit any capacities and cost little), or none."""
+
+LEAST_SECONDS: Final = 0.05  # a solve with less time left is not worth its start
+
+
+class Solve(Protocol):
+    """A solve as :func:`pipesat.solve`, which is told what to start from."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        *,
+        starts: Starts,
+        time_limit: float,
+        schedules: Sequence[Schedule],
+        known_bound: Bound | None,
+        listener: Listener,
+        stop: threading.Event,
+    ) -> Result:
+        """Solve."""
+
+
+@dataclass
+class Deadline:
+    """A time limit in seconds from the start, and an event that ends the search earlier."""
+
+    limit: float
+    stop: threading.Event = field(default_factory=threading.Event)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.began
+
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, at least 0; 0 once it is stopped."""
+        return 0.0 if self.stop.is_set() else max(0.0, self.limit - self.seconds)
+
+    @property
+    def over(self) -> bool:
+        """Whether another solve is not worth its start."""
+        return self.left < LEAST_SECONDS
+
+    def past(self, share: float) -> bool:
+        """Whether a share of the limit has passed, or it is stopped."""
+        return self.stop.is_set() or self.seconds > share * self.limit
+
+
+class EitherStop(threading.Event):
+    """Set when it is set itself, or when the other one is."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self.other = other
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return super().is_set() or self.other.is_set()
