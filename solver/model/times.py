@@ -1,7 +1,7 @@
 """Times as models see them: in a unit that keeps every number of a model small.
 
 Normally the unit is what all durations and delays have in common, and nothing is rounded. Beyond
-``LARGEST`` units CP-SAT cannot be relied on: from some 10^11 on, OR-Tools 9.15 declares models
+``LARGEST`` units CP-SAT cannot be relied on: from 3 x 10^10 on, OR-Tools 9.15 declares models
 infeasible that hold a schedule (``experiments/2026-11-22-large-times``). Then the unit is larger,
 and durations and delays are rounded *down*. docs/model.md proves what such a model says of the
 exact problem; :meth:`Times.at_least`, :meth:`Times.at_most` and :meth:`Times.bound` say it in code.
@@ -18,7 +18,7 @@ from pipesat.core.rules import duration, link_delay
 from pipesat.core.schedule import Objective
 
 KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
-LARGEST = 1 << 32
+LARGEST = 1 << 30
 """Largest number that a time in a model may take, in its units: the horizon."""
 
 

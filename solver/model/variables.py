@@ -110,10 +110,12 @@ def add_variables(
 
 def _fixed(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
     length = v.times.duration[phase][stage]
-    start = v.cp.new_int_var(0, v.horizon - length, str(Op(stage, phase, microbatch)))
     present: Literal = True
     if phase == "W":
         present = v.split[stage][microbatch]
+    # one that is absent may have to stand where the last one that is present ends
+    latest = v.horizon - length if present is True else v.horizon
+    start = v.cp.new_int_var(0, latest, str(Op(stage, phase, microbatch)))
     if present is True:
         interval = v.cp.new_fixed_size_interval_var(start, length, "")
     else:

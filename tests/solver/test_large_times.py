@@ -144,7 +144,7 @@ def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> 
     assume(len(problem.routes) == 1 and problem.routes[0].microbatches > 1)
     assume(model_is_exact(problem))
     n = problem.routes[0].microbatches - 1
-    set_limit(1 << 32)
+    set_limit(1 << 30)
     known, upper = Known(problem), list_scheduling(problem).makespan
 
     def least_step() -> int:

@@ -14,6 +14,7 @@ from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.model.constraints import (
+    add_constraints,
     add_dataflow,
     add_memory,
     add_microbatch_order,
@@ -24,6 +25,7 @@ from pipesat.solver.model.staircase import stairs
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from tests.support.given import Given
+from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
 
 FEASIBLE = (cp_model.OPTIMAL, cp_model.FEASIBLE)
@@ -209,3 +211,25 @@ def test_times_are_divided_by_their_common_factor() -> None:
     solver.parameters.num_workers = 1
     assert solver.solve(model.cp) == cp_model.OPTIMAL
     assert time_order(problem, model.order(solver.value)).makespan == solver.objective_value * 300
+
+
+def test_a_fused_backward_may_come_after_one_whose_weight_gradient_ends_last() -> None:
+    problem = chain(1, 2, F=1, B=1, W=5, BW=3)  # F0 B0 F1 BW1 W0 end at 1 + 1 + 1 + 3 + 5 = 11
+    v = variables(problem, 11)
+    add_constraints(v)
+    v.cp.add(v.split[0][0] == 1)
+    v.cp.add(v.split[0][1] == 0)
+    pin(v, "W", 0, 0, 6)
+    assert feasible(v)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_a_target_that_the_optimum_just_meets(problem: Problem) -> None:
+    optimum = plain_model_optimum(problem)
+    assert optimum is not None
+    model = build_model(problem, "makespan", 0, optimum)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    assert round(solver.objective_value) * model.unit == optimum
