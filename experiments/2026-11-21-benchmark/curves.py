@@ -54,11 +54,13 @@ def draw_variants(path: Path, rows: Iterable[Row], limit: float) -> None:
     for number, name in enumerate(names):
         reaching = [reached(row, 0.0) for row in variants[name]]
         left.step(
-            times, [sum(r <= t for r in reaching) for t in times],
-            color=COLOURS[number % len(COLOURS)], linestyle=DASHES[number // len(COLOURS)],
+            times,
+            [sum(r <= t for r in reaching) for t in times],
+            color=COLOURS[number % len(COLOURS)],
+            linestyle=DASHES[number // len(COLOURS)],
             label=labels[name],
             where="post",
-        )  # fmt: skip
+        )
     left.set(
         ylim=(0, len(variants[names[0]])), ylabel=f"proven optimal, of {len(variants[names[0]])}"
     )
@@ -77,10 +79,13 @@ def _draw_gaps(axes: Axes, groups: Sequence[tuple[str, list[Row]]], times: list[
     for number, (name, rows) in enumerate(groups):
         gaps = [max(FLOOR, fmean(gap_after(row, t) for row in rows)) for t in times]
         axes.step(
-            times, [100 * gap for gap in gaps], label=name,
+            times,
+            [100 * gap for gap in gaps],
+            label=name,
             where="post",
-            color=COLOURS[number % len(COLOURS)], linestyle=DASHES[number // len(COLOURS)],
-        )  # fmt: skip
+            color=COLOURS[number % len(COLOURS)],
+            linestyle=DASHES[number // len(COLOURS)],
+        )
     axes.set(yscale="log", ylim=(80 * FLOOR, 110), ylabel="mean gap, %")
 
 

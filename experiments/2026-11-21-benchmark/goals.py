@@ -118,8 +118,10 @@ GOALS = (
     Goal("torch p = 8", "gap <= 2 %", partial(torch, p=8), within(0.02)),
     Goal("vee p = 4", "proven in 30 s", partial(vee, kind="p4"), proven_in(30)),
     Goal(
-        "vee p = 8, 16", "better than the best peer, or equal and proven",
-        lambda problem: vee(problem, "main") or vee(problem, "other"), beats_peers,
+        "vee p = 8, 16",
+        "better than the best peer, or equal and proven",
+        lambda problem: vee(problem, "main") or vee(problem, "other"),
+        beats_peers,
     ),
     Goal("vee p = 8, m = 16, cap >= 0.625", "gap <= 1 %", partial(vee, kind="main"), within(0.01)),
     Goal("the other vee p = 8, 16", "gap <= 3 %", partial(vee, kind="other"), within(0.03)),
@@ -127,13 +129,18 @@ GOALS = (
     Goal("large line", "at the bound, 60 s, 4 GiB", partial(large, shape="line"), in_a_minute(0)),
     Goal("large V", "gap <= 0.3 %, 60 s, 4 GiB", partial(large, shape="vee"), in_a_minute(0.003)),
     Goal(
-        "Tessel's V, p = 4", "44 proven",
-        lambda problem: problem == "tessel-V-p4-m8-cap4", is_44,
+        "Tessel's V, p = 4",
+        "44 proven",
+        lambda problem: problem == "tessel-V-p4-m8-cap4",
+        is_44,
     ),
     Goal(
-        "Tessel's V and X", "a period without idling in 2 s",
-        in_groups("tessel"), proven_in(2), "steady",
+        "Tessel's V and X",
+        "a period without idling in 2 s",
+        in_groups("tessel"),
+        proven_in(2),
+        "steady",
     ),
     Goal("m = 1024, uneven, cap 0.75", "gap <= 0.5 %", lambda n: n == EXTRA, within(0.005)),
-)  # fmt: skip
+)
 MEAN_GAP = 0.005  # over the 81 problems of experiments/bench

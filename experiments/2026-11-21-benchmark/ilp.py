@@ -193,8 +193,10 @@ def _matrix(model: Model) -> Any:
     lp.col_upper_ = [*[INFINITE] * len(ends), *[1.0] * len(model.before), INFINITE]
     kinds = highspy.HighsVarType
     lp.integrality_ = [
-        *[kinds.kContinuous] * len(ends), *[kinds.kInteger] * len(model.before), kinds.kContinuous,
-    ]  # fmt: skip
+        *[kinds.kContinuous] * len(ends),
+        *[kinds.kInteger] * len(model.before),
+        kinds.kContinuous,
+    ]
     lp.row_lower_ = [float(low) for low, _, _ in model.rows]
     lp.row_upper_ = [INFINITE] * len(model.rows)
     starts = [0]
@@ -229,15 +231,20 @@ def _answer(model: Model, highs: Any, found: list[tuple[float, float]], seconds:
     known = not infeasible and math.isfinite(low) and abs(low) < INFINITE
     value = info.objective_function_value * model.unit
     return Answer(
-        status="infeasible" if infeasible else "optimal" if optimal and solved
-        else "feasible" if solved else "unknown",
+        status="infeasible"
+        if infeasible
+        else "optimal"
+        if optimal and solved
+        else "feasible"
+        if solved
+        else "unknown",
         claimed=round(value) if solved else None,
         bound=max(0, math.ceil((low - TOLERANCE) * model.unit)) if known else None,
         order=_order(model, highs.getSolution().col_value) if solved else None,
         found=found,
         seconds=seconds,
         size=f"{model.columns} columns ({len(model.before)} binary), {len(model.rows)} rows",
-    )  # fmt: skip
+    )
 
 
 def _order(model: Model, values: list[float]) -> Order:

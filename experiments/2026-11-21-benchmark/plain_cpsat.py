@@ -69,8 +69,11 @@ def _add_microbatch(model: Model, stage: int, microbatch: int) -> None:
     cp, data = model.cp, model.problem.stages[stage]
     split = _choice(model, stage)
     optional: dict[Kind, cp_model.LiteralT] = {
-        "F": cp.new_constant(1), "B": split, "W": split, "BW": split.negated(),
-    }  # fmt: skip
+        "F": cp.new_constant(1),
+        "B": split,
+        "W": split,
+        "BW": split.negated(),
+    }
     lengths: dict[Kind, int] = {"F": data.F, "B": data.B, "W": data.W, "BW": data.BW}
     for phase in "FBW":
         model.done[stage, phase, microbatch] = cp.new_int_var(0, model.horizon, "")

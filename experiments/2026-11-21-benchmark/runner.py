@@ -129,9 +129,14 @@ def repeated(
         for file in files:
             for variant in variants:
                 yield Case(
-                    file.stem, str(file.resolve()), variant, options.objective,
-                    options.limit, options.workers, seed,
-                )  # fmt: skip
+                    file.stem,
+                    str(file.resolve()),
+                    variant,
+                    options.objective,
+                    options.limit,
+                    options.workers,
+                    seed,
+                )
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -227,8 +232,11 @@ def machine() -> Row:
     """What a row has to say about where and when it was made."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
-        cwd=HERE, capture_output=True, text=True, check=False,
-    ).stdout.strip()  # fmt: skip
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{_processor()}, {usable_cores()} cores, {_memory_gib()} GiB",

@@ -60,10 +60,17 @@ def goals_table(medians: Medians, references: References) -> str:
         gaps = [gap_of(row) for row, _ in rows]
         verdict = "**met**" if met == len(rows) else f"missed by {len(rows) - met}"
         largest = f"{percent(max(gaps))}"
-        lines.append([
-            goal.group, goal.objective, goal.text, verdict, f"{met} of {len(rows)}",
-            percent(fmean(gaps)), largest,
-        ])  # fmt: skip
+        lines.append(
+            [
+                goal.group,
+                goal.objective,
+                goal.text,
+                verdict,
+                f"{met} of {len(rows)}",
+                percent(fmean(gaps)),
+                largest,
+            ]
+        )
     lines.append(_mean_line(medians, references))
     head = ("problems", "objective", "goal", "", "met by", "mean gap", "largest gap")
     return table(head, lines)
@@ -85,9 +92,14 @@ def _mean_line(medians: Medians, references: References) -> list[object]:
         ]
     verdict = "**met**" if fmean(gaps) <= MEAN_GAP else "missed"
     return [
-        name, "makespan", f"mean gap <= {100 * MEAN_GAP:g} %", verdict, "",
-        percent(fmean(gaps)), percent(max(gaps)),
-    ]  # fmt: skip
+        name,
+        "makespan",
+        f"mean gap <= {100 * MEAN_GAP:g} %",
+        verdict,
+        "",
+        percent(fmean(gaps)),
+        percent(max(gaps)),
+    ]
 
 
 def missed_table(medians: Medians, references: References, longer: Iterable[Row]) -> str:
@@ -139,9 +151,19 @@ def missing(row: Row, longer: Iterable[Row]) -> str:
 def problems_table(rows: dict[str, Row], references: References) -> str:
     """One line per problem, group after group."""
     head = (
-        "problem", "best baseline", "value", "bound", "gap", "status", "first s", "best s",
-        "proof s", "MiB", "bound by", "to the record",
-    )  # fmt: skip
+        "problem",
+        "best baseline",
+        "value",
+        "bound",
+        "gap",
+        "status",
+        "first s",
+        "best s",
+        "proof s",
+        "MiB",
+        "bound by",
+        "to the record",
+    )
     lines = [problem_line(row, references) for row in sorted(rows.values(), key=_place)]
     return table(head, lines)
 
@@ -162,11 +184,19 @@ def problem_line(row: Row, references: References) -> list[object]:
         against = (value - record) / record
     status = "**optimal**" if proven(row) else row["status"]
     return [
-        row["problem"], f"{baseline[1]} ({baseline[0]})" if baseline else "-", value,
-        row.get("bound"), percent(row.get("gap")), status, seconds(row.get("first_s")),
-        seconds(row.get("best_s")), seconds(row.get("proof_s")), row.get("peak_mib"),
-        row.get("bound_source"), percent(against),
-    ]  # fmt: skip
+        row["problem"],
+        f"{baseline[1]} ({baseline[0]})" if baseline else "-",
+        value,
+        row.get("bound"),
+        percent(row.get("gap")),
+        status,
+        seconds(row.get("first_s")),
+        seconds(row.get("best_s")),
+        seconds(row.get("proof_s")),
+        row.get("peak_mib"),
+        row.get("bound_source"),
+        percent(against),
+    ]
 
 
 def group_table(rows: dict[str, Row]) -> str:
@@ -176,11 +206,14 @@ def group_table(rows: dict[str, Row]) -> str:
         groups.setdefault(group_of(row["problem"]), []).append(row)
     lines = [
         [
-            group, len(members), sum(map(proven, members)),
-            percent(fmean(map(gap_of, members))), percent(max(map(gap_of, members))),
+            group,
+            len(members),
+            sum(map(proven, members)),
+            percent(fmean(map(gap_of, members))),
+            percent(max(map(gap_of, members))),
         ]
         for group, members in sorted(groups.items())
-    ]  # fmt: skip
+    ]
     return table(("group", "problems", "optimal", "mean gap", "largest gap"), lines)
 
 
@@ -205,12 +238,16 @@ def ablation_table(medians: dict[tuple[str, str], Row]) -> str:
         pairs = [(a, b) for a, b in zip(solved, full, strict=True) if b.get("value")]
         value = [a["value"] / b["value"] - 1 for a, b in pairs]
         bound = [a["bound"] / b["bound"] - 1 for a, b in pairs if b["bound"]]
-        lines.append([
-            variant if variant == variants[0] else f"without `{variant}`",
-            sum(map(proven, rows)), percent(fmean(map(gap_of, rows))),
-            percent(max(map(gap_of, rows))), percent(fmean(value) if value else None),
-            percent(fmean(bound) if bound else None),
-        ])  # fmt: skip
+        lines.append(
+            [
+                variant if variant == variants[0] else f"without `{variant}`",
+                sum(map(proven, rows)),
+                percent(fmean(map(gap_of, rows))),
+                percent(max(map(gap_of, rows))),
+                percent(fmean(value) if value else None),
+                percent(fmean(bound) if bound else None),
+            ]
+        )
     head = ("", "optimal", "mean gap", "largest gap", "value, mean change", "bound, mean change")
     each = [[name, *(_short(medians[name, variant]) for variant in variants)] for name in problems]
     columns = [variants[0], *(f"without `{variant}`" for variant in variants[1:])]

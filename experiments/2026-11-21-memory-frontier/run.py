@@ -74,9 +74,12 @@ def write_results(
 ) -> None:
     first = next(iter(curves.values()))
     pictures = frontier_pictures(
-        first.curve.problem, "makespan", staircases(curves), first.scale,
+        first.curve.problem,
+        "makespan",
+        staircases(curves),
+        first.scale,
         title="6.2B, 8 devices, 16 microbatches: what memory buys",
-    )  # fmt: skip
+    )
     result = json.dumps(document(curves, None, **about), indent=1) + "\n"
     prepare_folder(folder)
     files = {f"frontier.{kind}": data for kind, data in pictures.items()}

@@ -114,10 +114,19 @@ def figures(name: str, plan: Plan, cap: int) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]], about: dict[str, Any]) -> str:
     """Markdown: the makespans, the gains, and where they come from."""
     heads = [
-        "layers", "p, m", "even, 1F1B", "balanced, 1F1B", "balanced, ZB-H1", "plan",
-        "to even, 1F1B", "to balanced, ZB-H1", "by the partition alone", "by the order alone",
-        "bound over all partitions", "seconds",
-    ]  # fmt: skip
+        "layers",
+        "p, m",
+        "even, 1F1B",
+        "balanced, 1F1B",
+        "balanced, ZB-H1",
+        "plan",
+        "to even, 1F1B",
+        "to balanced, ZB-H1",
+        "by the partition alone",
+        "by the order alone",
+        "bound over all partitions",
+        "seconds",
+    ]
     lines = [
         f"{about['date']}, {about['cores']} cores, Python {about['python']}, at most "
         f"{about['time_limit']:g} s each, comparison included:",

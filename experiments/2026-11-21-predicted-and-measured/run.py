@@ -17,16 +17,31 @@ from typing import Any
 
 HERE = Path(__file__).parent
 MODEL = [
-    "--style", "gpt", "--layers", "6", "--width", "256", "--heads", "4",
-    "--feed-forward", "1024", "--vocabulary", "1024", "--length", "128", "--sequences", "2",
-]  # fmt: skip
+    "--style",
+    "gpt",
+    "--layers",
+    "6",
+    "--width",
+    "256",
+    "--heads",
+    "4",
+    "--feed-forward",
+    "1024",
+    "--vocabulary",
+    "1024",
+    "--length",
+    "128",
+    "--sequences",
+    "2",
+]
 MICROBATCHES = "8"
 CASES = {  # stages on 2 ranks: placement, and hand-written orders beside the synthesized one
     "2 stages, chain": (["--placement", "chain"], ["1f1b", "zb-h1"]),
     "4 stages, loop": (
-        ["--placement", "loop", "--chunks", "2"], ["interleaved-1f1b", "interleaved-zb"],
+        ["--placement", "loop", "--chunks", "2"],
+        ["interleaved-1f1b", "interleaved-zb"],
     ),
-}  # fmt: skip
+}
 ROUNDS = 3  # every order runs in each; the middle one by makespan counts
 UNEVEN = "50,40,60,50,55,45,60,40"
 VIRTUAL = {
@@ -76,8 +91,9 @@ def undisturbed(problem: Path, results: dict[str, Any]) -> None:
         least = run["least"]
         arguments = ("timeline", "compare", problem, least["timeline"], "--shortest", "--json")
         run["quiet"] = json.loads(pipesat(*arguments)) | {
-            "load": least["load"], "timeline": least["timeline"],
-        }  # fmt: skip
+            "load": least["load"],
+            "timeline": least["timeline"],
+        }
 
 
 def show(title: str, results: dict[str, Any]) -> None:
@@ -121,10 +137,25 @@ def real() -> None:
             folder = Path(name)
             problem = folder / "problem.json"
             pipesat(
-                "problem", "from-profile", profile, "--devices", 2, "--microbatches", MICROBATCHES,
-                "--split", "balanced", "--backward", "either", "--cost", "low", "--name", title,
-                "-o", problem, *placement,
-            )  # fmt: skip
+                "problem",
+                "from-profile",
+                profile,
+                "--devices",
+                2,
+                "--microbatches",
+                MICROBATCHES,
+                "--split",
+                "balanced",
+                "--backward",
+                "either",
+                "--cost",
+                "low",
+                "--name",
+                title,
+                "-o",
+                problem,
+                *placement,
+            )
             options = ["--model", profile, "--split", "balanced", "--check", "--steps", "25"]
             results = measure(problem, orders(problem, baselines, folder), ROUNDS, *options)
             undisturbed(problem, results)
@@ -149,10 +180,28 @@ def virtual() -> None:
             folder = Path(name)
             problem = folder / "problem.json"
             pipesat(
-                "problem", "new", "--devices", 8, "--microbatches", 16, *costs, "--comm", 1,
-                "--held-after-F", 100, "--held-after-B", 50, "--memory", "1f1b",
-                "--time-unit", "ms", "--name", f"8 virtual devices, {title}", "-o", problem,
-            )  # fmt: skip
+                "problem",
+                "new",
+                "--devices",
+                8,
+                "--microbatches",
+                16,
+                *costs,
+                "--comm",
+                1,
+                "--held-after-F",
+                100,
+                "--held-after-B",
+                50,
+                "--memory",
+                "1f1b",
+                "--time-unit",
+                "ms",
+                "--name",
+                f"8 virtual devices, {title}",
+                "-o",
+                problem,
+            )
             options = ["--virtual", "--steps", "3", "--warm-up", "1"]
             schedules = orders(problem, ["1f1b", "zb-h1"], folder)
             results = measure(problem, schedules, 1, *options)

@@ -23,9 +23,17 @@ HERE = Path(__file__).resolve().parent
 BENCH = HERE.parent / "bench"
 BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"
 COLUMNS = (
-    "row", "1F1B printed", "1F1B", "ZB-1p printed", "ZB-H1", "least in ZB-1p's memory",
-    "ZB-2p printed", "zb-auto-span", "best found", "least in ZB-2p's memory",
-)  # fmt: skip
+    "row",
+    "1F1B printed",
+    "1F1B",
+    "ZB-1p printed",
+    "ZB-H1",
+    "least in ZB-1p's memory",
+    "ZB-2p printed",
+    "zb-auto-span",
+    "best found",
+    "least in ZB-2p's memory",
+)
 
 
 def main() -> None:

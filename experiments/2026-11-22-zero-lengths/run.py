@@ -49,7 +49,9 @@ def judged(document: dict[str, Any], objective: Objective) -> tuple[str, list[st
     if result.schedule is None:
         feasible = optimum(one_microbatch(document), objective) is not None
         wrong = ["a schedule exists"] if feasible else []
-        return result.status, wrong + ["unknown"] * (result.status != "infeasible")
+        if result.status != "infeasible":
+            wrong.append("unknown")
+        return result.status, wrong
     value = result.schedule.value(objective)
     least = optimum(document, objective, at_most=value)
     bound = 0 if result.lower_bound is None else result.lower_bound.value

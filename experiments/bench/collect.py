@@ -164,8 +164,10 @@ def same_problem(folder: Path, name: str, commit: str | None) -> bool:
         return False
     done = subprocess.run(
         ["git", "show", f"{commit.removesuffix('-dirty')}:./{name}.json"],
-        cwd=folder, capture_output=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        check=False,
+    )
     return done.returncode == 0 and done.stdout == (folder / f"{name}.json").read_bytes()
 
 
@@ -232,10 +234,15 @@ def back(library: Library, seconds: float, workers: int | None) -> None:
 
             best = library.record(name, objective, "value")
             result = pipesat.solve(
-                library.problem(name), objective=objective, time_limit=seconds, workers=workers,
+                library.problem(name),
+                objective=objective,
+                time_limit=seconds,
+                workers=workers,
                 schedules=[backing_schedule(library, name, objective, best)] if best else (),
-                seed=claim.backed_by["rerun"]["seed"], listener=reached, stop=stop,
-            )  # fmt: skip
+                seed=claim.backed_by["rerun"]["seed"],
+                listener=reached,
+                stop=stop,
+            )
             done = []
             if result.schedule is not None:
                 by = f"pipesat {result.versions['pipesat']}"

@@ -92,9 +92,20 @@ def problems(library: Library, objective: Objective) -> str:
     reference = library.folder / "reference.json"
     references = json.loads(reference.read_text()) if reference.exists() else {}
     head = (
-        "problem", "devices", "stages", "microbatches", "ops", "published", "best known", "bound",
-        "gap", "found by", "date", "check it by", "bound by",
-    )  # fmt: skip
+        "problem",
+        "devices",
+        "stages",
+        "microbatches",
+        "ops",
+        "published",
+        "best known",
+        "bound",
+        "gap",
+        "found by",
+        "date",
+        "check it by",
+        "bound by",
+    )
     rows = []
     for name in sorted(library.names, key=natural):
         pair = known(library, name, objective)
@@ -102,13 +113,23 @@ def problems(library: Library, objective: Objective) -> str:
             continue
         value, bound = pair
         data = library.problem(name)
-        rows.append([
-            f"[{name}]({LINK}/problems/{name}.json)", len(data.devices), len(data.stages),
-            sum(route.microbatches for route in data.routes), f"{data.op_count:,}",
-            published(references.get(name, {}), objective), f"{value.amount:,}",
-            f"{bound.amount:,}", percent(gap_of(value, bound)), value.by, value.date,
-            check_by(value), bound.by,
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"[{name}]({LINK}/problems/{name}.json)",
+                len(data.devices),
+                len(data.stages),
+                sum(route.microbatches for route in data.routes),
+                f"{data.op_count:,}",
+                published(references.get(name, {}), objective),
+                f"{value.amount:,}",
+                f"{bound.amount:,}",
+                percent(gap_of(value, bound)),
+                value.by,
+                value.date,
+                check_by(value),
+                bound.by,
+            ]
+        )
     return table(head, rows) if rows else "Nothing is known yet."
 
 

@@ -62,9 +62,13 @@ def run_command(argv: list[str], folder: Path, number: int, *, hang: float, real
     with out.open("wb") as to_out, err.open("wb") as to_err:
         if real:
             pid = subprocess.Popen(
-                [sys.executable, "-m", "pipesat", *argv], cwd=folder, stdin=subprocess.DEVNULL,
-                stdout=to_out, stderr=to_err, start_new_session=True,
-            ).pid  # fmt: skip
+                [sys.executable, "-m", "pipesat", *argv],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=to_out,
+                stderr=to_err,
+                start_new_session=True,
+            ).pid
         else:
             pid = fork(lambda: _command(argv, folder, to_out.fileno(), to_err.fileno()))
         code, cpu, hung = wait(pid, hang)

@@ -15,7 +15,8 @@ import pytest
 
 from pipesat.core.errors import BadInput
 from pipesat.files.atomic import write_file, write_files
-from tests.conftest import Outcome, Run
+from tests.conftest import Run
+from tests.support.outcomes import listing, one_bad_line
 from tests.support.problems import chain
 
 Save = Callable[..., Path]
@@ -37,24 +38,6 @@ def on_routes(*routes: list[int]) -> dict[str, Any]:
     document = edited(routes=[{"stages": list(r), "microbatches": 2} for r in routes])
     del document["microbatches"]
     return document
-
-
-def one_bad_line(outcome: Outcome, *words: str) -> None:
-    """Assert the promise that all bad input shares."""
-    assert (outcome.code, outcome.out) == (2, "")
-    (line,) = outcome.err.splitlines()
-    assert line.startswith("pipesat: error: ")
-    assert line.isprintable()
-    for word in words:
-        assert word in line
-
-
-def listing(folder: Path) -> dict[str, bytes | None]:
-    """Every path below a folder, and the files' contents."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in folder.rglob("*")
-    }
 
 
 BAD_PROBLEMS = {

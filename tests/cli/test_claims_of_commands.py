@@ -127,9 +127,18 @@ def of_min_memory(cli: Run, save: Any, folder: Path, objective: str) -> Iterator
 
 def of_plan(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
     plan = cli(
-        "plan", save(LAYERS), "--devices", 3, "--microbatches", 5, "--objective", objective,
-        "--time-limit", 1, "--json",
-    ).json  # fmt: skip
+        "plan",
+        save(LAYERS),
+        "--devices",
+        3,
+        "--microbatches",
+        5,
+        "--objective",
+        objective,
+        "--time-limit",
+        1,
+        "--json",
+    ).json
     yield [("plan", plan["value"]), ("result", plan["result"]["value"])]
     for row in plan["comparison"]:
         fitting = [(n, c["value"]) for n, c in row["schedules"].items() if c["fits"]]

@@ -18,7 +18,7 @@ from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.workflows import Row, against_best, compare
 from tests.conftest import Run
-from tests.export.test_steps import order_of
+from tests.support.orders import order_of
 from tests.support.problems import chain, vee
 
 CONTRACT = {"name", "makespan", "span", "bubble", "peak_memory", "valid", "why_not"}
@@ -42,10 +42,15 @@ def test_ratios_to_the_best_valid_row() -> None:
 def result_of(problem: Problem, bound: int | None, **changes: Any) -> Result:
     schedule = time_order(problem, order_of("0F0 0BW0 0F1 0BW1"))
     given = {
-        "status": "feasible", "objective": "makespan", "schedule": schedule,
-        "lower_bound": None if bound is None else Bound(bound, "test"), "baseline": None,
-        "wall_s": 0.0, "seed": 0, "workers": 1,
-    }  # fmt: skip
+        "status": "feasible",
+        "objective": "makespan",
+        "schedule": schedule,
+        "lower_bound": None if bound is None else Bound(bound, "test"),
+        "baseline": None,
+        "wall_s": 0.0,
+        "seed": 0,
+        "workers": 1,
+    }
     return Result(problem, **(given | changes))
 
 
@@ -155,12 +160,19 @@ def test_columns_go_in_their_order_where_room_is_short() -> None:
     columns = [Column("name", number=False), Column("aa", spare=1), Column("b\nbb", spare=2)]
     lines = [("x", "1", "22"), ("yyyyy", "333", "4"), "a text"]
     assert list(table_lines(columns, lines, 14)) == [
-        "             b", "name    aa  bb", "x        1  22", "yyyyy  333   4", "a text",
-    ]  # fmt: skip
+        "             b",
+        "name    aa  bb",
+        "x        1  22",
+        "yyyyy  333   4",
+        "a text",
+    ]
     assert list(table_lines(columns, lines, 13))[2] == "x       1 22"  # one space between
     assert list(table_lines(columns, lines, 11)) == [
-        "name    aa", "x        1", "yyyyy  333", "a text",
-    ]  # fmt: skip
+        "name    aa",
+        "x        1",
+        "yyyyy  333",
+        "a text",
+    ]
     assert list(table_lines(columns, lines, 3)) == ["name", "x", "yyyyy", "a text"]  # stands out
 
 
@@ -168,8 +180,10 @@ def test_the_last_column_can_be_wrapped() -> None:
     columns = [Column("n", number=False), Column("text", number=False)]
     lines = [("a", "one two three four five six")]
     assert list(table_lines(columns, lines, 24, wrap_last=True)) == [
-        "n text", "a one two three four", "  five six",
-    ]  # fmt: skip
+        "n text",
+        "a one two three four",
+        "  five six",
+    ]
 
 
 @given(
@@ -199,9 +213,11 @@ def test_placements_carry_their_names(cli: Run, save: Any) -> None:
         assert row["ratio_to_best"] == row["makespan"] / best  # over all placements
         assert row["ratio_to_bound"] >= 1
     homes = {
-        "1f1b": {"chain"}, "zb-v": {"vee"}, "chimera": {"bidirectional"},
+        "1f1b": {"chain"},
+        "zb-v": {"vee"},
+        "chimera": {"bidirectional"},
         "list-scheduling": set(found),
-    }  # fmt: skip
+    }
     for name, expected in homes.items():
         assert {row["placement"] for row in valid if row["name"] == name} == expected
     # F + B + W = 6 for 4 microbatches on each of 2 devices: no placement changes the load

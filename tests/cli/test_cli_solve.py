@@ -31,13 +31,33 @@ from tests.support.problems import chain, vee
 Save = Callable[..., Path]
 
 KEYS = {
-    "status", "objective", "value", "makespan", "span", "lower_bound", "lower_bound_source", "gap",
-    "bubble", "peak_memory", "baseline", "schedule", "wall_s", "seed", "workers", "versions",
-}  # fmt: skip
+    "status",
+    "objective",
+    "value",
+    "makespan",
+    "span",
+    "lower_bound",
+    "lower_bound_source",
+    "gap",
+    "bubble",
+    "peak_memory",
+    "baseline",
+    "schedule",
+    "wall_s",
+    "seed",
+    "workers",
+    "versions",
+}
 FILES = {
-    "schedule.json", "result.json", "problem.json", "gantt.png", "trace.json", "solver.log",
-    "schedule.csv", "schedule.hazards.txt",
-}  # fmt: skip
+    "schedule.json",
+    "result.json",
+    "problem.json",
+    "gantt.png",
+    "trace.json",
+    "solver.log",
+    "schedule.csv",
+    "schedule.hazards.txt",
+}
 
 # Two devices, one microbatch, delay 1: 0F 0-1, 1F 2-3, 1B 3-4, 0B 5-6, 0W 6-7 is a chain of
 # dependent ops, so nothing is shorter than 7. Compute time is 2 x 3 = 6.
@@ -242,10 +262,17 @@ def test_compare_shows_every_baseline_beside_the_solver(cli: Run, save: Save) ->
     assert outcome.code == 0
     assert rows.keys() == {*BASELINES, "solver"}
     assert rows["solver"] == {
-        "name": "solver", "makespan": 9, "span": 9, "bubble": {"makespan": 0, "span": 0},
-        "peak_memory": rows["solver"]["peak_memory"], "valid": True, "why_not": None,
-        "ratio_to_best": 1, "ratio_to_bound": 1, "placement": None,
-    }  # fmt: skip
+        "name": "solver",
+        "makespan": 9,
+        "span": 9,
+        "bubble": {"makespan": 0, "span": 0},
+        "peak_memory": rows["solver"]["peak_memory"],
+        "valid": True,
+        "why_not": None,
+        "ratio_to_best": 1,
+        "ratio_to_bound": 1,
+        "placement": None,
+    }
     assert rows["solver"]["peak_memory"][0] <= 2
     # GPipe runs all forwards first and holds 3; 1F1B holds 1 on the last device
     assert (rows["gpipe"]["valid"], rows["gpipe"]["peak_memory"]) == (False, [3])
@@ -305,8 +332,10 @@ def signalled(number: signal.Signals, pause: float, *arguments: object) -> Outco
     """Run a command in a process; send it a signal some seconds after its first schedule."""
     process = subprocess.Popen(
         [sys.executable, "-m", "pipesat", *map(str, arguments), "--json", "--time-limit", "60"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     with process:
         assert process.stderr is not None
         for line in process.stderr:

@@ -81,8 +81,14 @@ def test_memory_over_time() -> None:
     (profile,) = memory_profiles(problem, schedule)
     # 0F0 0-1: 5; 0F1 1-2: 10; 0B0 2-3 and 0W0 3-4: 13; 0B1 4-5, 0W1 5-6: 8; then 0
     assert list(zip(profile.times.tolist(), profile.held.tolist(), strict=True)) == [
-        (0, 5), (1, 10), (2, 13), (3, 13), (4, 8), (5, 8), (6, 0),
-    ]  # fmt: skip
+        (0, 5),
+        (1, 10),
+        (2, 13),
+        (3, 13),
+        (4, 8),
+        (5, 8),
+        (6, 0),
+    ]
     assert peak_memory(problem, schedule) == [13]
 
 

@@ -183,8 +183,12 @@ def test_a_gap_before_a_pair_waits_for_its_later_input() -> None:
     # the pair on device 1 has its gradient at 8 and its activation at 15; device 1 is free from 9
     problem, schedule = crossing()
     assert [(str(t.item), t.start, t.end) for t in schedule.devices[1]] == [
-        ("2F0", 0, 1), ("4F0", 1, 5), ("4BW0", 5, 9), ("(1F0+2BW0)", 15, 18), ("1BW0", 18, 20),
-    ]  # fmt: skip
+        ("2F0", 0, 1),
+        ("4F0", 1, 5),
+        ("4BW0", 5, 9),
+        ("(1F0+2BW0)", 15, 18),
+        ("1BW0", 18, 20),
+    ]
     assert schedule.makespan == 22
     times = measure(problem, schedule).devices[1]
     assert (times.busy, times.input, times.cool_down) == (14, 6, 2)
@@ -193,8 +197,13 @@ def test_a_gap_before_a_pair_waits_for_its_later_input() -> None:
 def test_the_critical_path_takes_the_longer_delay_between_two_pairs() -> None:
     path = critical_path(*crossing())
     assert [str(step.timed.item) for step in path] == [
-        "2F0", "3F0", "(0F0+3BW0)", "(1F0+2BW0)", "1BW0", "0BW0",
-    ]  # fmt: skip
+        "2F0",
+        "3F0",
+        "(0F0+3BW0)",
+        "(1F0+2BW0)",
+        "1BW0",
+        "0BW0",
+    ]
 
 
 @settings(max_examples=40, deadline=None)

@@ -47,8 +47,10 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 def script(name: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, str(FOLDER / name), *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -132,9 +134,14 @@ def test_gaps_over_time(module: Any) -> None:
 def test_the_run_in_the_middle(module: Any) -> None:
     def run(seed: int, gap: float | None) -> dict[str, Any]:
         return {
-            "problem": "a-p2-m2", "variant": "x", "objective": "span", "limit": 60, "seed": seed,
-            "gap": gap, "wall_s": 1,
-        }  # fmt: skip
+            "problem": "a-p2-m2",
+            "variant": "x",
+            "objective": "span",
+            "limit": 60,
+            "seed": seed,
+            "gap": gap,
+            "wall_s": 1,
+        }
 
     made = [run(0, None), run(1, 0.1), run(2, 0.2), run(0, 0.0) | {"limit": 5}]
     middle = module("rows").medians(made, "span", 60)

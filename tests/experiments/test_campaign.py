@@ -184,12 +184,23 @@ def test_planted_false_claims_are_seen(judge: Any) -> None:
     truth = judge("judge.exact").exact(judge("judge.reading").pipe_of(DOCUMENT), "makespan")
     assert (truth.lower, truth.upper) == (9, 9)  # 9: the way of a microbatch and what waits for it
     true = {
-        "status": "optimal", "objective": "makespan", "value": 9, "makespan": 9, "span": 9,
-        "lower_bound": 9, "lower_bound_source": "", "gap": 0.0,
-        "bubble": {"makespan": 1 / 3, "span": 1 / 3}, "peak_memory": [5, 2],
-        "baseline": {"name": "1f1b", "value": 9}, "schedule": None, "wall_s": 0.1, "seed": 0,
-        "workers": 1, "versions": {},
-    }  # fmt: skip
+        "status": "optimal",
+        "objective": "makespan",
+        "value": 9,
+        "makespan": 9,
+        "span": 9,
+        "lower_bound": 9,
+        "lower_bound_source": "",
+        "gap": 0.0,
+        "bubble": {"makespan": 1 / 3, "span": 1 / 3},
+        "peak_memory": [5, 2],
+        "baseline": {"name": "1f1b", "value": 9},
+        "schedule": None,
+        "wall_s": 0.1,
+        "seed": 0,
+        "workers": 1,
+        "versions": {},
+    }
 
     def false(change: dict[str, Any], code: int = 0, known: Any = truth) -> list[str]:
         judged = claims.Judged(DOCUMENT, "makespan", known)
@@ -197,12 +208,21 @@ def test_planted_false_claims_are_seen(judge: Any) -> None:
 
     assert false({}) == []
     planted: list[dict[str, Any]] = [
-        {"value": 8}, {"makespan": 10}, {"span": 8}, {"lower_bound": 10}, {"gap": 0.1},
-        {"status": "feasible"}, {"lower_bound": 8, "gap": 1 / 9}, {"objective": "span"},
-        {"peak_memory": [4, 2]}, {"bubble": {"makespan": 0.3, "span": 1 / 3}},
-        {"baseline": {"name": "1f1b", "value": 8}}, {"status": "infeasible"},
-        {"status": "unknown"}, {"value": None},
-    ]  # fmt: skip
+        {"value": 8},
+        {"makespan": 10},
+        {"span": 8},
+        {"lower_bound": 10},
+        {"gap": 0.1},
+        {"status": "feasible"},
+        {"lower_bound": 8, "gap": 1 / 9},
+        {"objective": "span"},
+        {"peak_memory": [4, 2]},
+        {"bubble": {"makespan": 0.3, "span": 1 / 3}},
+        {"baseline": {"name": "1f1b", "value": 8}},
+        {"status": "infeasible"},
+        {"status": "unknown"},
+        {"value": None},
+    ]
     for change in planted:
         assert false(change), change
     assert false({}, code=3)
@@ -214,9 +234,16 @@ def test_planted_false_claims_are_seen(judge: Any) -> None:
 
 def test_some_dozens_of_cases(tmp_path: Path) -> None:
     command = [
-        sys.executable, str(CAMPAIGN / "run.py"), "--cases", "26", "--seed", "7",
-        "--output", str(tmp_path), "--quick",
-    ]  # fmt: skip
+        sys.executable,
+        str(CAMPAIGN / "run.py"),
+        "--cases",
+        "26",
+        "--seed",
+        "7",
+        "--output",
+        str(tmp_path),
+        "--quick",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     last = done.stdout.splitlines()[-1].split("|")

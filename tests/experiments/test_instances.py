@@ -123,8 +123,10 @@ def test_formulas_give_their_bounds() -> None:
 def test_the_page_says_what_the_file_says() -> None:
     done = subprocess.run(
         [sys.executable, str(BENCH / "table.py"), "--check"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -303,11 +305,21 @@ def test_bad_input(script: Script, desk: Desk, capsys: pytest.CaptureFixture[str
 
 def row(desk: Desk, **changes: Any) -> dict[str, Any]:
     return {
-        "problem": "tiny-p2-m2", "objective": "makespan", "status": "optimal", "value": 7,
-        "bound": 7, "bound_source": "CP-SAT", "baseline": None, "limit": 5, "workers": 1, "seed": 0,
-        "date": "2026-11-21", "machine": "a machine", "versions": {"pipesat": "0.1.0"},
+        "problem": "tiny-p2-m2",
+        "objective": "makespan",
+        "status": "optimal",
+        "value": 7,
+        "bound": 7,
+        "bound_source": "CP-SAT",
+        "baseline": None,
+        "limit": 5,
+        "workers": 1,
+        "seed": 0,
+        "date": "2026-11-21",
+        "machine": "a machine",
+        "versions": {"pipesat": "0.1.0"},
         "commit": git(desk.folder, "rev-parse", "--short", "HEAD"),
-    } | changes  # fmt: skip
+    } | changes
 
 
 def collect(

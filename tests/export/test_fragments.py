@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.layers.megatron import least_group, refusal
 from tests.conftest import Run
+from tests.support.yaml_subset import yaml
 
 Save = Callable[..., Path]
 
@@ -64,37 +64,6 @@ def made(problem: Problem, export: Export, name: str = "list-scheduling", **opti
 
 def toml(exported: Exported) -> Any:
     return tomllib.loads(exported.data.decode())
-
-
-def yaml(text: str) -> Any:
-    """Read the part of YAML that is written: nested mappings, lists of JSON, JSON values."""
-    root: dict[str, Any] = {}
-    open_at: list[tuple[int, Any]] = [(-1, root)]
-    pending: tuple[dict[str, Any], str] | None = None
-    for line in text.splitlines():
-        if line.strip().startswith("#"):
-            continue
-        indent = len(line) - len(line.lstrip())
-        if line.lstrip().startswith("- "):
-            if pending is not None:
-                pending[0][pending[1]] = []
-                open_at.append((indent, pending[0][pending[1]]))
-                pending = None
-            open_at[-1][1].append(json.loads(line.strip()[2:]))
-            continue
-        if pending is not None:
-            pending[0][pending[1]] = {}
-            open_at.append((indent, pending[0][pending[1]]))
-            pending = None
-        while open_at[-1][0] > indent or (open_at[-1][0] == -1 and indent > 0):
-            open_at.pop()
-        key, _, value = line.strip().partition(":")
-        here = open_at[-1][1]
-        if value.strip():
-            here[key] = json.loads(value)
-        else:
-            pending = (here, key)
-    return root
 
 
 def applied(exported: Exported) -> SimpleNamespace:
@@ -186,9 +155,13 @@ def test_automodel_s_section() -> None:
     assert (section["strategy"], section["pp_size"]) == ("fsdp2", 4)
     pipeline = section["pipeline"]
     assert pipeline.keys() == {
-        "pp_schedule", "pp_schedule_csv", "pp_microbatch_size", "pp_batch_size",
-        "scale_grads_in_schedule", "module_fqns_per_model_part",
-    }  # fmt: skip
+        "pp_schedule",
+        "pp_schedule_csv",
+        "pp_microbatch_size",
+        "pp_batch_size",
+        "scale_grads_in_schedule",
+        "module_fqns_per_model_part",
+    }
     assert pipeline["pp_schedule"] == "PipelineScheduleMulti"
     assert pipeline["pp_batch_size"] // pipeline["pp_microbatch_size"] == 8
     assert pipeline["scale_grads_in_schedule"] is False
@@ -346,9 +319,13 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
     ],
 )
 def test_bad_options(
-    cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    options: list[str], message: str,
-) -> None:  # fmt: skip
+    cli: Run,
+    save: Save,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    message: str,
+) -> None:
     problem, schedule = save(CHAIN), save(schedule_bytes(CHAIN, BASELINES["1f1b"](CHAIN)), "s.json")
     monkeypatch.chdir(tmp_path)
     outcome = cli("export", problem, schedule, *options)

@@ -25,10 +25,10 @@ from pipesat.export.frameworks import automodel, torchtitan
 from pipesat.export.frameworks.options import Options
 from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron
-from tests.export.test_fragments import yaml
 from tests.support.loops import loop
 from tests.support.paths import ROOT
 from tests.support.problems import chain
+from tests.support.yaml_subset import yaml
 
 RELEASES = Path(os.environ.get("PIPESAT_RELEASES", ROOT / ".releases"))
 Load: TypeAlias = Callable[[Path], ModuleType]

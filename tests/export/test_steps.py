@@ -20,11 +20,8 @@ from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.picture.grid import text_grid
 from tests.conftest import Run
+from tests.support.orders import order_of
 from tests.support.problems import chain, document, problems, vee
-
-
-def order_of(*rows: str) -> Order:
-    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
 def texts(steps: Steps) -> list[list[str]]:
@@ -156,14 +153,26 @@ def test_two_ranks_by_hand() -> None:
     schedule = time_order(problem, order_of("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1"))
     assert texts(steps_of(problem, schedule)) == [
         [
-            "Forward 0F0", "SendActivations 0F0", "Forward 0F1", "SendActivations 0F1",
-            "RecvGradient 0BW0", "Backward 0BW0", "RecvGradient 0BW1", "Backward 0BW1",
+            "Forward 0F0",
+            "SendActivations 0F0",
+            "Forward 0F1",
+            "SendActivations 0F1",
+            "RecvGradient 0BW0",
+            "Backward 0BW0",
+            "RecvGradient 0BW1",
+            "Backward 0BW1",
         ],
         [
-            "RecvActivations 1F0", "Forward 1F0", "Backward 1BW0", "RecvActivations 1F1",
-            "SendGradient 1BW0", "Forward 1F1", "Backward 1BW1", "SendGradient 1BW1",
+            "RecvActivations 1F0",
+            "Forward 1F0",
+            "Backward 1BW0",
+            "RecvActivations 1F1",
+            "SendGradient 1BW0",
+            "Forward 1F1",
+            "Backward 1BW1",
+            "SendGradient 1BW1",
         ],
-    ]  # fmt: skip
+    ]
 
 
 def test_stages_on_one_device_hand_over_without_communication() -> None:
@@ -172,12 +181,20 @@ def test_stages_on_one_device_hand_over_without_communication() -> None:
     schedule = time_order(problem, order_of("0F0 3F0 3B0 3W0 0B0 0W0", "1F0 2F0 2B0 2W0 1B0 1W0"))
     first, second = texts(steps_of(problem, schedule))
     assert [step for step in second if "F" not in step.split()[1] or "Recv" in step] == [
-        "RecvActivations 1F0", "RecvGradient 2B0", "Backward 2B0", "Weight 2W0", "Backward 1B0",
-        "SendGradient 1B0", "Weight 1W0",
-    ]  # fmt: skip
+        "RecvActivations 1F0",
+        "RecvGradient 2B0",
+        "Backward 2B0",
+        "Weight 2W0",
+        "Backward 1B0",
+        "SendGradient 1B0",
+        "Weight 1W0",
+    ]
     assert [step for step in first if step.startswith(("Send", "Recv"))] == [
-        "SendActivations 0F0", "RecvActivations 3F0", "SendGradient 3B0", "RecvGradient 0B0",
-    ]  # fmt: skip
+        "SendActivations 0F0",
+        "RecvActivations 3F0",
+        "SendGradient 3B0",
+        "RecvGradient 0B0",
+    ]
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1"])
@@ -242,7 +259,7 @@ def test_a_deadlock_is_found_and_its_members_are_named() -> None:
         (GOOD[0], "1F0 -1F0 1BW0 -1F1 +1BW0 1F1 1BW1 +1BW1", "Forward 1F0 on device 1 comes"),
         ("0F1 +0F1 0F0 +0F0 -0BW0 0BW0 -0BW1 0BW1", GOOD[1], "device 0 does not compute the"),
     ],
-)  # fmt: skip
+)
 def test_other_faults_are_found(first: str, second: str, fault: str) -> None:
     faults = faults_of(first, second)
     assert any(found.startswith(fault) for found in faults), faults

@@ -51,17 +51,27 @@ def test_the_contracts_example() -> None:
     problem = parse_problem(
         {
             "format": FORMAT,
-            "name": "two-stages", "time_unit": "us", "memory_unit": "MiB",
+            "name": "two-stages",
+            "time_unit": "us",
+            "memory_unit": "MiB",
             "microbatches": 16,
             "devices": [{"name": "rank0", "memory": 65536, "static": 21000}, {"memory": 65536}],
             "stages": [
-                {"device": 0, "F": 1200, "B": 1300, "W": 900, "BW": 2100, "held_after_F": 310,
-                 "held_after_B": 140, "backward": "either"},
+                {
+                    "device": 0,
+                    "F": 1200,
+                    "B": 1300,
+                    "W": 900,
+                    "BW": 2100,
+                    "held_after_F": 310,
+                    "held_after_B": 140,
+                    "backward": "either",
+                },
                 {"device": 1, "F": 1250, "B": 1350, "W": 900},
             ],
             "comm": {"default": 60, "edges": [{"src": 0, "dst": 1, "F": 60, "B": 80}]},
         }
-    )  # fmt: skip
+    )
     assert (problem.name, problem.time_unit, problem.memory_unit) == ("two-stages", "us", "MiB")
     assert problem.devices == (Device("rank0", 65536, 21000), Device("", 65536, 0))
     assert problem.stages == (
@@ -136,8 +146,21 @@ def test_overlap_is_a_factor() -> None:
 
 # What is refused, with the path of the value
 
-NOT_AN_AMOUNT = [1.0, 0.5, float("nan"), float("inf"), -1, True, False, "1", [1], {}, 10**12 + 1,
-                 10**30, -(10**30)]  # fmt: skip
+NOT_AN_AMOUNT = [
+    1.0,
+    0.5,
+    float("nan"),
+    float("inf"),
+    -1,
+    True,
+    False,
+    "1",
+    [1],
+    {},
+    10**12 + 1,
+    10**30,
+    -(10**30),
+]
 PATHS_OF_AMOUNTS = {
     "devices[0].memory": lambda v: small(devices=[{"memory": v}]),
     "devices[1].static": lambda v: row(2) | {"devices": [{}, {"static": v}]},
@@ -246,10 +269,11 @@ def test_a_wrong_structure_names_the_place(document: object, where: str, expecte
         (small(overlap={"FBW": [1, 1]}), "overlap.FBW", "FB"),
         (
             small(microbatches=None, routes=[{"stage": [0], "microbatches": 1}]),
-            "routes[0].stage", "stages",
+            "routes[0].stage",
+            "stages",
         ),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_key_names_the_nearest_known_one(
     document: object, where: str, nearest: str
 ) -> None:

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from pipesat.cli.app import app
 from pipesat.files.atomic import write_file
 from pipesat.files.temporary import new_temporary
-from tests.cli.test_bad_input import one_bad_line
 from tests.conftest import Outcome, Run
+from tests.support.outcomes import one_bad_line
 from tests.support.readers import (
     COMMANDS,
     MANY_DIGITS,
@@ -132,8 +132,9 @@ def test_a_bad_trace(cli: Run, world: Path, tmp_path: Path, name: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(trace))
     new = tmp_path / "new"
-    outcome = cli("timeline", "import", world / "problem.json", path, world / "trace-1.json",
-                  "-o", new)  # fmt: skip
+    outcome = cli(
+        "timeline", "import", world / "problem.json", path, world / "trace-1.json", "-o", new
+    )
     one_bad_line(outcome, str(path), words)
     assert not new.exists()
 
@@ -368,12 +369,18 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
         ("frontier P --caps 9 --points 3", "--points: got 3, the caps are given"),
         ("frontier P --caps 9,9", "--caps: got '9,9', 9 appears twice"),
         ("frontier C --placements chain,chain", "--placements: got 'chain,chain', chain appears"),
-        ("plan L --devices 2 --microbatches 2 --placement loop --chunks 2 --chunks 2",
-         "--chunks: got [2, 2], 2 appears twice"),
-        ("plan L --devices 2 --microbatches 2 --bandwidth 1e-20",
-         "--bandwidth: got '1e-20', expected a number above 0"),
-        ("plan L --devices 2 --microbatches 2 --bandwidth 1/9999999999999",
-         "a transfer would take 79999999999992 time units, expected at most 10^12"),
+        (
+            "plan L --devices 2 --microbatches 2 --placement loop --chunks 2 --chunks 2",
+            "--chunks: got [2, 2], 2 appears twice",
+        ),
+        (
+            "plan L --devices 2 --microbatches 2 --bandwidth 1e-20",
+            "--bandwidth: got '1e-20', expected a number above 0",
+        ),
+        (
+            "plan L --devices 2 --microbatches 2 --bandwidth 1/9999999999999",
+            "a transfer would take 79999999999992 time units, expected at most 10^12",
+        ),
         ("plan L --devices 2 --microbatches 2 --bandwidth 0/1", "--bandwidth: got '0/1'"),
         ("plan L --devices 2 --microbatches 2 --bandwidth 1/0", "--bandwidth: got '1/0'"),
         ("plan L --devices 2 --microbatches 2 --bandwidth 1e999999999", "--bandwidth: got"),
@@ -384,21 +391,29 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
         ("profile -o N --split even", "--split: got 'even', only cuts of --stages"),
         ("profile -o N --stages 2,2", "--stages: got '2,2', 2 appears twice"),
         ("profile -o N --model a:b --config tiny", "--config: got 'tiny', this is of the built-in"),
-        ("problem from-profile F --devices 2 --microbatches 2 --backward split --split-limit 2",
-         "--split-limit: got 2.0, it decides"),
-        ("problem from-profile F --devices 2 --microbatches 2 --reserve 999999TiB",
-         "--reserve: got '999999TiB', expected at most 1000000000000000 bytes"),
+        (
+            "problem from-profile F --devices 2 --microbatches 2 --backward split --split-limit 2",
+            "--split-limit: got 2.0, it decides",
+        ),
+        (
+            "problem from-profile F --devices 2 --microbatches 2 --reserve 999999TiB",
+            "--reserve: got '999999TiB', expected at most 1000000000000000 bytes",
+        ),
         ("min-memory P --within 10001", "--within: got '10001', expected a share from 0 to 10000"),
         ("risk P S --noise 101%", "--noise: got '101%', expected a share from 0 to 1"),
     ],
-)  # fmt: skip
+)
 def test_options_that_say_nothing_together_or_too_much(
     cli: Run, world: Path, tmp_path: Path, words: str, message: str
 ) -> None:
     names = {
-        "P": "problem.json", "C": "chain.json", "S": "schedule.json", "L": "layers.json",
-        "W": "sweep.toml", "F": "profile.json",
-    }  # fmt: skip
+        "P": "problem.json",
+        "C": "chain.json",
+        "S": "schedule.json",
+        "L": "layers.json",
+        "W": "sweep.toml",
+        "F": "profile.json",
+    }
     places = {short: world / name for short, name in names.items()} | {"N": tmp_path / "new"}
     one_bad_line(cli(*(places.get(word, word) for word in words.split())), message)
     assert not (tmp_path / "new").exists()

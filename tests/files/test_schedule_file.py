@@ -72,9 +72,12 @@ def test_writing_and_reading_are_inverse(
 def test_pairs_keep_their_text(save: Save) -> None:
     # F = 2, BW = 1 + 3 = 4; a pair lasts max(2, 4, ceil(6 * 3 / 4) = 5) = 5
     doc = {
-        "format": "pipesat.problem/1", "microbatches": 2, "devices": [{}],
-        "stages": [{"device": 0, "F": 2, "B": 1, "W": 3}], "overlap": {"FB": [3, 4]},
-    }  # fmt: skip
+        "format": "pipesat.problem/1",
+        "microbatches": 2,
+        "devices": [{}],
+        "stages": [{"device": 0, "F": 2, "B": 1, "W": 3}],
+        "overlap": {"FB": [3, 4]},
+    }
     problem = parse_problem(doc)
     rows = [[["0F0", 0, 2], ["(0F1+0BW0)", 2, 7], ["0BW1", 7, 11]]]
     schedule = read_schedule(save(document(problem, devices=rows)), problem)

@@ -239,9 +239,14 @@ class Recorder:
         for schedule in schedules:
             assert not check(problem, schedule)
         result = SOLVE(
-            problem, starts=starts, time_limit=time_limit, schedules=schedules,
-            known_bound=known_bound, listener=listener, stop=stop,
-        )  # fmt: skip
+            problem,
+            starts=starts,
+            time_limit=time_limit,
+            schedules=schedules,
+            known_bound=known_bound,
+            listener=listener,
+            stop=stop,
+        )
         values = [schedule.makespan for schedule in schedules]
         bound = None if known_bound is None else known_bound.value
         self.calls.append((problem.devices[0].memory, values, bound, result))
@@ -305,8 +310,9 @@ def test_hand_written_schedules_lie_on_or_above_the_curve(problem: Problem) -> N
     assert names >= ({"1f1b", "zb-h1"} if len(problem.stages) == 3 else {"zb-v", "v-min"})
     for point in frontier.points:
         value, bound = (
-            frontier.curve.value(point.known.peak), frontier.curve.bound(point.known.peak)
-        )  # fmt: skip
+            frontier.curve.value(point.known.peak),
+            frontier.curve.bound(point.known.peak),
+        )
         assert value is not None
         assert bound is not None
         assert bound.value <= value <= point.known.value
@@ -428,9 +434,16 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
     (folder / "caps" / "77").mkdir(parents=True)
     (folder / "caps" / "77" / "schedule.json").write_text("of an earlier run")
     outcome = cli(
-        "frontier", save(chain(2, 3)), "--caps", "1,1f1b", "--time-limit", 30, "-o", folder,
+        "frontier",
+        save(chain(2, 3)),
+        "--caps",
+        "1,1f1b",
+        "--time-limit",
+        30,
+        "-o",
+        folder,
         "--json",
-    )  # fmt: skip
+    )
     assert outcome.code == 0
     (curve,) = outcome.json["curves"]
     assert [point["cap"] for point in curve["points"]] == [1, 2, None]
@@ -449,8 +462,9 @@ def test_the_table_fits_the_terminal(
     cli: Run, save: Save, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    outcome = cli("frontier", save(chain(2, 3)), "--points", 3, "--placements", "chain,vee",
-                  "--layers", 2)  # fmt: skip
+    outcome = cli(
+        "frontier", save(chain(2, 3)), "--points", 3, "--placements", "chain,vee", "--layers", 2
+    )
     assert outcome.code == 0
     assert max(map(len, outcome.out.splitlines())) <= width
     assert "unlimited" in outcome.out
@@ -468,8 +482,11 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     assert result["largest_too_little"] in (None, smallest - 1)
     assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
     assert {path.name for path in folder.iterdir()} == {
-        "problem.json", "schedule.json", "gantt.png", "result.json",
-    }  # fmt: skip
+        "problem.json",
+        "schedule.json",
+        "gantt.png",
+        "result.json",
+    }
     text = cli("min-memory", save(SMALL), "--within", "0%")
     assert f"{smallest} on every device" in text.out
     assert "proven smallest" in text.out
@@ -507,11 +524,31 @@ def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
     outcome = cli("frontier", save(chain(2, 3)), "--placements", "chain,vee")
     assert (outcome.code, outcome.out) == (2, "")
     assert "pipesat plan LAYERS --placement any" in outcome.err
-    whole = cli("frontier", save(chain(2, 3)), "--placements", "chain,bidirectional",
-                "--points", 2, "--json", "--time-limit", 5)  # fmt: skip
+    whole = cli(
+        "frontier",
+        save(chain(2, 3)),
+        "--placements",
+        "chain,bidirectional",
+        "--points",
+        2,
+        "--json",
+        "--time-limit",
+        5,
+    )
     assert [curve["placement"] for curve in whole.json["curves"]] == ["chain", "bidirectional"]
-    stated = cli("frontier", save(chain(2, 3)), "--placements", "vee", "--layers", 2,
-                 "--points", 2, "--json", "--time-limit", 5)  # fmt: skip
+    stated = cli(
+        "frontier",
+        save(chain(2, 3)),
+        "--placements",
+        "vee",
+        "--layers",
+        2,
+        "--points",
+        2,
+        "--json",
+        "--time-limit",
+        5,
+    )
     assert stated.json["layers"] == [2]
 
 
@@ -535,8 +572,10 @@ def test_an_interrupt_keeps_the_curve_so_far(save: Save, tmp_path: Path) -> None
     command = ["frontier", problem, "-o", tmp_path / "out", "--json", "--workers", 1]
     run = subprocess.Popen(
         [sys.executable, "-m", "pipesat", *map(str, command)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert run.stderr is not None
     for line in run.stderr:
         if "cap " in line:

@@ -273,8 +273,10 @@ class Reader:
         only_compares = words == ["--check"]
         done = subprocess.run(
             [sys.executable, str(ROOT / path), *(words if only_compares else ["--help"])],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         if not only_compares:
             options = {word.partition("=")[0] for word in words if word.startswith("--")}

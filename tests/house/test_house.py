@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pipesat
+from tests.support.loaded import loaded_by
 from tests.support.paths import ROOT
 
 HEAVY = {"ortools", "torch", "matplotlib", "numpy", "networkx", "pydantic"}
@@ -94,6 +94,12 @@ def test_layers(module: str) -> None:
     assert not within(names, "solver") | within(names, "heuristics") | within(names, "tests")
 
 
+def test_no_test_file_imports_from_another() -> None:
+    for path in (ROOT / "tests").rglob("*.py"):
+        others = {name for name in imports(path) if re.match(r"tests\.(\w+\.)*test_", name)}
+        assert not others, f"{path}: what test files share is in tests/support"
+
+
 def test_the_checker_shares_nothing_with_timing_and_model() -> None:
     for part in ("pipesat.core.checker", "pipesat.core.ties"):
         ours = within(imports(MODULES[part]), "pipesat")
@@ -128,17 +134,6 @@ def test_gaps_percentages_and_changes_are_made_in_one_room() -> None:
 
 
 # Imports
-
-
-def loaded_by(statement: str) -> set[str]:
-    """Top-level modules loaded by a statement in a fresh interpreter."""
-    show = "import sys, json; json.dump([m.partition('.')[0] for m in sys.modules], sys.stderr)"
-    code = f"try:\n {statement}\nfinally:\n {show}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/"
-    )
-    assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stderr))
 
 
 @pytest.mark.parametrize(
@@ -224,8 +219,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignore)
     done = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."],
-        cwd=source, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = (source / "dist").iterdir()
     return zipfile.ZipFile(path)

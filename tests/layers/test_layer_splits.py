@@ -95,15 +95,25 @@ def cases(draw: st.DrawFn, placements: Sequence[str]) -> tuple[Layers, Pipeline,
     m = draw(st.integers(1, 4))
     room = draw(st.none() | st.integers(0, 30))
     pipeline = Pipeline(
-        devices=p, microbatches=m, placement=name, chunks=chunks, memory=room,  # type: ignore[arg-type]
-    )  # fmt: skip
+        devices=p,
+        microbatches=m,
+        placement=name,
+        chunks=chunks,
+        memory=room,  # type: ignore[arg-type]
+    )
     count = draw(st.integers(pipeline.stages, max(pipeline.stages, 8)))
     amount = st.integers(0, 6)
     entries: list[dict[str, Any]] = [
-        {"name": f"x{i}", "F": draw(amount), "B": draw(amount), "W": 0,
-         "held_after_F": draw(st.integers(0, 3)), "weights": draw(st.integers(0, 3))}
+        {
+            "name": f"x{i}",
+            "F": draw(amount),
+            "B": draw(amount),
+            "W": 0,
+            "held_after_F": draw(st.integers(0, 3)),
+            "weights": draw(st.integers(0, 3)),
+        }
         for i in range(count)
-    ]  # fmt: skip
+    ]
     for entry in entries[:-1]:
         entry["with_next"] = draw(st.integers(0, 9)) == 0
     if draw(st.booleans()):
@@ -202,8 +212,9 @@ def test_loops_of_three_that_are_too_many_to_look_at() -> None:
     found = smallest_largest(layers, pipeline)
     assert found.value == found.lower_bound == 30
     with pytest.raises(Infeasible, match="need at least 60 together, all devices have room for 56"):
-        smallest_largest(layers, Pipeline(devices=4, microbatches=1, placement="loop", chunks=3,
-                                          memory=14))  # fmt: skip
+        smallest_largest(
+            layers, Pipeline(devices=4, microbatches=1, placement="loop", chunks=3, memory=14)
+        )
 
 
 def test_a_search_that_finds_nothing_does_not_say_that_there_is_nothing() -> None:
@@ -274,9 +285,14 @@ def test_weights_of_times_per_stage() -> None:
 
 
 RECOMPUTED = [
-    {"F": 2, "B": 2, "W": 2, "held_after_F": 10,
-     "recompute": {"F": 2, "B": 4, "W": 2, "held_after_F": 1}}
-] * 6  # fmt: skip
+    {
+        "F": 2,
+        "B": 2,
+        "W": 2,
+        "held_after_F": 10,
+        "recompute": {"F": 2, "B": 4, "W": 2, "held_after_F": 1},
+    }
+] * 6
 
 
 @pytest.mark.parametrize("placement", ["chain", "vee"])
@@ -333,17 +349,24 @@ def test_makespan_bounds_hold_for_every_partition(data: st.DataObject) -> None:
     count = data.draw(st.integers(3, 5))
     amount = st.integers(0, 6)
     entries = [
-        {"F": data.draw(amount), "B": data.draw(amount), "W": data.draw(amount),
-         "BW": data.draw(st.integers(0, 12)), "output": data.draw(st.integers(0, 3)),
-         "fused": data.draw(st.integers(0, 5)) == 0}
+        {
+            "F": data.draw(amount),
+            "B": data.draw(amount),
+            "W": data.draw(amount),
+            "BW": data.draw(st.integers(0, 12)),
+            "output": data.draw(st.integers(0, 3)),
+            "fused": data.draw(st.integers(0, 5)) == 0,
+        }
         for _ in range(count)
-    ]  # fmt: skip
+    ]
     layers = layers_of(entries)
     backward = data.draw(st.sampled_from(["either", "split", "fused"]))
     pipeline = Pipeline(
-        devices=data.draw(st.integers(1, 3)), microbatches=data.draw(st.integers(1, 4)),
-        delay=link_delay(1, 1), backward=backward,
-    )  # fmt: skip
+        devices=data.draw(st.integers(1, 3)),
+        microbatches=data.draw(st.integers(1, 4)),
+        delay=link_delay(1, 1),
+        backward=backward,
+    )
     found = best_split(makespan_cost(layers, pipeline), count, pipeline.stages)
     assert found is not None
     least = min(
@@ -392,8 +415,9 @@ def test_fewer_layers_than_stages() -> None:
 def test_a_layer_that_fits_on_no_device() -> None:
     layers = layers_of(
         [{"weights": 1}, {"name": "big", "weights": 50, "held_after_F": 20}, {"weights": 1}],
-        memory_unit="MiB", reserve=5,
-    )  # fmt: skip
+        memory_unit="MiB",
+        reserve=5,
+    )
     pipeline = Pipeline(devices=2, microbatches=4, memory=[60, 70])
     with pytest.raises(Infeasible) as info:
         smallest_largest(layers, pipeline, in_flight=(2, 1))

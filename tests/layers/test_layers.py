@@ -20,8 +20,8 @@ from pipesat.layers.stages import problem_document, problem_of_split, remarks, s
 from pipesat.profile.file import LINKS_FORMAT, LinksModel, parse_profile
 from pipesat.profile.static import Training
 from tests.conftest import Run
-from tests.profile.test_from_profile import MIB, document, tensor, times, weights
 from tests.support.paths import ROOT
+from tests.support.profiles import MIB, document, tensor, times, weights
 
 EXAMPLES = ROOT / "examples"
 Save = Callable[..., Path]
@@ -38,10 +38,22 @@ def of(*entries: dict[str, Any], **more: Any) -> Layers:
 FOUR = of(
     entry(F=1, name="embedding", role="embedding", first=True, weights=10, output=8),
     entry(held_after_F=4, held_after_B=2, weights=5, output=16, name="block", repeat=2, BW=3),
-    entry(F=7, name="head", role="head", last=True, weights=12, tied_to="embedding",
-          tie="copies", tied_weights=9, recompute=entry(F=7, B=8)),
-    name="four", time_unit="us", memory_unit="MiB", reserve=100,
-)  # fmt: skip
+    entry(
+        F=7,
+        name="head",
+        role="head",
+        last=True,
+        weights=12,
+        tied_to="embedding",
+        tie="copies",
+        tied_weights=9,
+        recompute=entry(F=7, B=8),
+    ),
+    name="four",
+    time_unit="us",
+    memory_unit="MiB",
+    reserve=100,
+)
 
 
 # Files
@@ -67,9 +79,13 @@ def test_a_file_is_written_and_read_back(tmp_path: Path) -> None:
 
 def test_the_recipe_is_bytes_per_weight() -> None:
     recipe = {
-        "unit_bytes": MIB, "dtype": "bfloat16", "grad_dtype": "float32", "optimizer": "adamw",
-        "state_dtype": "float32", "master_dtype": "float32",
-    }  # fmt: skip
+        "unit_bytes": MIB,
+        "dtype": "bfloat16",
+        "grad_dtype": "float32",
+        "optimizer": "adamw",
+        "state_dtype": "float32",
+        "master_dtype": "float32",
+    }
     layers = of(entry(weights=MIB), entry(weights=1), static=recipe)
     assert layers.recipe is not None
     assert layers.recipe.parts(1) == (2, 4, 2 * 4 + 4)
@@ -88,34 +104,48 @@ def test_the_recipe_is_bytes_per_weight() -> None:
         ({"layers": [entry(F=True)]}, r"layers\[0\].F: got True, expected an integer"),
         ({"layers": [entry(F=10**12 + 1)]}, r"layers\[0\].F: got .*, expected an integer"),
         ({"layers": [entry(W=0.5)]}, r"layers\[0\].W: got 0.5, expected an integer"),
-        ({"layers": [entry(weight=1)]},
-         r"layers\[0\].weight: unknown key; the nearest known key is weights"),
+        (
+            {"layers": [entry(weight=1)]},
+            r"layers\[0\].weight: unknown key; the nearest known key is weights",
+        ),
         ({"layers": [entry(recompute={"F": 1})]}, r"layers\[0\].recompute.B: this key is required"),
         ({"layers": [entry(role="tail")]}, r"layers\[0\].role: got 'tail', expected one of 'embe"),
         ({"layers": [entry(repeat=0)]}, r"repeat: got 0, expected an integer from 1 to 4096"),
         ({"layers": [entry(repeat=4000), entry(repeat=97)]}, r"layers\[1\].repeat: .*4096 layers"),
-        ({"layers": [entry(name="a"), entry(name="a")]},
-         r"layers\[1\].name: got 'a', expected another name, layers\[0\] has this one"),
+        (
+            {"layers": [entry(name="a"), entry(name="a")]},
+            r"layers\[1\].name: got 'a', expected another name, layers\[0\] has this one",
+        ),
         ({"layers": [entry(name="")]}, r"layers\[0\].name: got '', expected a name"),
         ({"layers": [entry(first=1)]}, r"layers\[0\].first: got 1, expected true or false"),
         ({"layers": [entry(tied_to="b")]}, r"layers\[0\].tied_to: got 'b', expected the name of"),
         ({"layers": [entry(name="a", tied_to="a")]}, r"expected the name of another layer"),
         ({"layers": [entry(tie="copies")]}, r"layers\[0\].tie: needs tied_to"),
-        ({"layers": [entry(name="a"), entry(tied_to="a", tied_weights=1)]},
-         r"layers\[1\].tied_weights: got 1, expected at most the layer's weights, 0"),
-        ({"layers": [entry(last=True, name="a"), entry(), entry(first=True)]},
-         r"layers\[2\].first: layer 2 must be on the first stage but layer 0 \(a\), before it, on "
-         "the last"),
+        (
+            {"layers": [entry(name="a"), entry(tied_to="a", tied_weights=1)]},
+            r"layers\[1\].tied_weights: got 1, expected at most the layer's weights, 0",
+        ),
+        (
+            {"layers": [entry(last=True, name="a"), entry(), entry(first=True)]},
+            r"layers\[2\].first: layer 2 must be on the first stage but layer 0 \(a\), before it, "
+            "on the last",
+        ),
         ({"layers": [entry(), entry(first=True, last=True)]}, "the same layer on the last"),
-        ({"layers": [entry(), entry(with_next=True)]},
-         r"layers\[1\].with_next: the last layer has no next one"),
-        ({"layers": [entry()], "static": {"unit_bytes": 1, "dtype": "float33"}},
-         "static.dtype: got 'float33', expected one of float64, float32"),
-        ({"layers": [entry()], "static": {"unit_bytes": 1, "optimizer": "magic"}},
-         "static.optimizer: got 'magic', expected one of none, sgd"),
+        (
+            {"layers": [entry(), entry(with_next=True)]},
+            r"layers\[1\].with_next: the last layer has no next one",
+        ),
+        (
+            {"layers": [entry()], "static": {"unit_bytes": 1, "dtype": "float33"}},
+            "static.dtype: got 'float33', expected one of float64, float32",
+        ),
+        (
+            {"layers": [entry()], "static": {"unit_bytes": 1, "optimizer": "magic"}},
+            "static.optimizer: got 'magic', expected one of none, sgd",
+        ),
         ({"layers": [entry()], "static": {"unit_bytes": 0}}, "an integer from 1 to 10"),
     ],
-)  # fmt: skip
+)
 def test_bad_files_are_one_clear_error(change: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=f"^file: {message}|^file: .*{message}"):
         parse_layers({"format": FORMAT, "layers": [entry()]} | change, "file")
@@ -173,7 +203,10 @@ def test_a_problem_of_two_stages() -> None:
     pipeline = Pipeline(devices=2, microbatches=4, memory=[500, None], delay=link_delay(3, 4))
     parts = (range(2), range(2, 4))
     assert problem_document(FOUR, parts, pipeline, recompute=(False, True)) == {
-        "format": "pipesat.problem/1", "name": "four", "time_unit": "us", "memory_unit": "MiB",
+        "format": "pipesat.problem/1",
+        "name": "four",
+        "time_unit": "us",
+        "memory_unit": "MiB",
         "microbatches": 4,
         "devices": [{"memory": 500, "static": 100 + 15}, {"static": 100 + 17}],
         "stages": [
@@ -182,7 +215,7 @@ def test_a_problem_of_two_stages() -> None:
             {"device": 1, "F": 9, "B": 11, "W": 2, "BW": 12, "held_after_F": 4, "held_after_B": 2},
         ],
         "comm": {"default": 3 + 4},  # 16 size units after the first block
-    }  # fmt: skip
+    }
     problem = problem_of_split(FOUR, parts, pipeline, name="other")
     assert problem.name == "other"
     assert problem.stages[1].B == 6
@@ -251,10 +284,13 @@ TIED = of(entry(name="a"), entry(with_next=True), entry(), entry(tied_to="a", la
         ([range(2, 4), range(2)], "layer 2 is on stage 0, layer 1 before it on stage 1: expected"),
         ([range(2), range(2, 4)], "layer 1 must be with layer 2, they are on stages 0, 1"),
         ([range(4), range(4, 4)], r"layer 3 must be on the last stage \(1\), it is on stage 0"),
-        ([range(1), range(1, 4)], r"layer 0 \(a\) and layer 3 share weights, but lie on devices 0 "
-         'and 1: put them on one device .*a vee.*or say "tie": "copies"'),
+        (
+            [range(1), range(1, 4)],
+            r"layer 0 \(a\) and layer 3 share weights, but lie on devices 0 "
+            'and 1: put them on one device .*a vee.*or say "tie": "copies"',
+        ),
     ],
-)  # fmt: skip
+)
 def test_broken_partitions_are_explained(parts: list[range], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         check_partition(TIED, parts, (0, 1))
@@ -287,8 +323,11 @@ def test_layers_of_a_profile() -> None:
     layers = layers_of_profile(parse_profile(document(tied=[shared])))
     assert (layers.time_unit, layers.memory_unit, layers.size_unit) == ("us", "MiB", "B")
     assert [layer.name for layer in layers.layers] == [
-        "embedding 0", "block 1", "block 2", "head 3",
-    ]  # fmt: skip
+        "embedding 0",
+        "block 1",
+        "block 2",
+        "head 3",
+    ]
     assert [layer.role for layer in layers.layers] == ["embedding", "block", "block", "head"]
     embedding, block, _, head = layers.layers
     assert [block.amount(kind) for kind in ("F", "B", "W", "BW")] == [2000, 2500, 1500, 3800]
@@ -310,10 +349,15 @@ def test_the_training_counts_in_a_profiles_layers() -> None:
 
 def test_measured_delays() -> None:
     sizes = [{"bytes": b, "delay": times(float(us))} for b, us in ((1000, 10), (3000, 30))]
-    links = LinksModel.model_validate({
-        "format": LINKS_FORMAT, "backend": "gloo", "torch": "2.13", "device_name": "none",
-        "sizes": sizes,
-    })  # fmt: skip
+    links = LinksModel.model_validate(
+        {
+            "format": LINKS_FORMAT,
+            "backend": "gloo",
+            "torch": "2.13",
+            "device_name": "none",
+            "sizes": sizes,
+        }
+    )
     assert measured_delay(links)(2000) == 20
     assert measured_delay(links, per_us=1000)(2000) == 20000
     assert tensor(8)["bytes"] == 8
@@ -340,9 +384,16 @@ def test_show_refuses_a_bad_file(cli: Run, save: Save) -> None:
 def test_from_profile(cli: Run, save: Save, tmp_path: Path) -> None:
     path = tmp_path / "layers.json"
     done = cli(
-        "layers", "from-profile", save(document()), "-o", path, "--optimizer", "sgd",
-        "--reserve", "1GiB",
-    )  # fmt: skip
+        "layers",
+        "from-profile",
+        save(document()),
+        "-o",
+        path,
+        "--optimizer",
+        "sgd",
+        "--reserve",
+        "1GiB",
+    )
     assert (done.code, done.out) == (0, f"4 layers, written to {path}\n")
     layers = read_layers(path)
     assert layers.layers[1].weights == 2 * 100

@@ -27,7 +27,8 @@ def model(blocks: int, *, ends: bool = True, mtp: int = 0) -> Layers:
         return {"F": 1, "B": 1, "W": 1, "role": role} | more
 
     entries = [entry("block", name="block", repeat=blocks)]
-    entries += [entry("mtp", name="mtp", repeat=mtp)] * (mtp > 0)
+    if mtp:
+        entries.append(entry("mtp", name="mtp", repeat=mtp))
     if ends:
         entries = [entry("embedding"), *entries, entry("head", name="head")]
     return parse_layers({"format": FORMAT, "layers": entries})
@@ -90,7 +91,7 @@ def test_what_a_string_says(text: str, stages: list[str]) -> None:
         ("Et|m|mL", 6, "MTP layers on stages 1 and 2, expected all on one"),
         ("Et\u0665L", 3, "expected E, t, m, L"),
     ],
-)  # fmt: skip
+)
 def test_errors_point_at_the_character(text: str, place: int, message: str) -> None:
     with pytest.raises(BadInput) as info:
         parse_layout(text)
@@ -194,10 +195,16 @@ def test_impossible_ends(arguments: dict[str, int], message: str) -> None:
 
 @pytest.mark.parametrize("counts", [(2, 3, 1), (0, 4, 0), (1,)])
 def test_module_names_read_back(counts: tuple[int, ...]) -> None:
-    titan = module_names(counts, first=["tok_embeddings"], layer="layers",
-                         last=["norm", "output"], every=[])  # fmt: skip
-    nemo = module_names(counts, first=["model.embed_tokens"], layer="model.layers",
-                        last=["model.norm", "lm_head"], every=["model.rotary_emb"])  # fmt: skip
+    titan = module_names(
+        counts, first=["tok_embeddings"], layer="layers", last=["norm", "output"], every=[]
+    )
+    nemo = module_names(
+        counts,
+        first=["model.embed_tokens"],
+        layer="model.layers",
+        last=["model.norm", "lm_head"],
+        every=["model.rotary_emb"],
+    )
     for names in (titan, nemo):
         layout = layout_of_module_names(names)
         assert layout.counts == counts
@@ -210,20 +217,28 @@ def test_module_names_read_back(counts: tuple[int, ...]) -> None:
         ("layers.0", "expected a list of lists"),
         ([], "expected a list of lists"),
         (["layers.0"], r"\[0\]: got 'layers.0', expected a list of names"),
-        ([["tok_embeddings", "layers.0"], ["layers.2", "output"]],
-         r"\[1\]\[0\]: got 'layers.2', layer 1 is lost before it"),
-        ([["tok_embeddings", "layers.0"], ["layers.0", "output"]],
-         r"\[1\]\[0\]: got 'layers.0', it stands twice"),
-        ([["tok_embeddings", "layer.0"], ["output"]],
-         r"\[0\]\[1\]: got 'layer.0', expected one of layers.N"),
+        (
+            [["tok_embeddings", "layers.0"], ["layers.2", "output"]],
+            r"\[1\]\[0\]: got 'layers.2', layer 1 is lost before it",
+        ),
+        (
+            [["tok_embeddings", "layers.0"], ["layers.0", "output"]],
+            r"\[1\]\[0\]: got 'layers.0', it stands twice",
+        ),
+        (
+            [["tok_embeddings", "layer.0"], ["output"]],
+            r"\[0\]\[1\]: got 'layer.0', expected one of layers.N",
+        ),
         ([["tok_embeddings", 7], ["output"]], r"\[0\]\[1\]: got 7, expected one of"),
-        ([["tok_embeddings"], ["embed_tokens", "output"]],
-         r"\[1\]\[0\]: got 'embed_tokens', \[0\]\[0\] is one already"),
+        (
+            [["tok_embeddings"], ["embed_tokens", "output"]],
+            r"\[1\]\[0\]: got 'embed_tokens', \[0\]\[0\] is one already",
+        ),
         ([["layers.0"], ["output"]], "none of tok_embeddings"),
         ([["tok_embeddings", "layers.0"]], "none of output, lm_head is there"),
         ([["layers.0", "tok_embeddings"], ["output"]], "expected the embedding first"),
     ],
-)  # fmt: skip
+)
 def test_module_names_that_do_not_do(names: object, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         layout_of_module_names(names)

@@ -64,8 +64,10 @@ def paired():
     ]
     routes = [{"stages": [0, 1], "microbatches": 2}, {"stages": [2, 3], "microbatches": 2}]
     document = dict(problem().document) | {
-        "stages": stages, "routes": routes, "overlap": {"FB": [4, 5]},
-    }  # fmt: skip
+        "stages": stages,
+        "routes": routes,
+        "overlap": {"FB": [4, 5]},
+    }
     del document["microbatches"]
     pipeline = parse_problem(document)
     rows = ("0F0 3F0 (0F1+3BW0) (3F1+0BW0) 3BW1 0BW1", "2F0 1F0 (2F1+1BW0) (1F1+2BW0) 1BW1 2BW1")
@@ -146,7 +148,9 @@ AWKWARD = {
     ),
     "names": (
         problem(
-            name="$x_1$", time_unit="$", memory_unit="\\frac{",
+            name="$x_1$",
+            time_unit="$",
+            memory_unit="\\frac{",
             devices=[{"name": "$\\alpha$ \n 设备 \x00", "memory": 1}, {"name": "x" * 1000}],
         ),
         timed(*SMALL),
@@ -155,7 +159,7 @@ AWKWARD = {
         problem(stages=[{"device": d, "F": 10**12, "B": 1, "W": 10**12} for d in (0, 1)]),
         timed(f"0F0@0-{10**12} 0W0@{10**12}-{4 * 10**18}", ""),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", AWKWARD)
@@ -227,8 +231,14 @@ def test_long_texts_lose_their_middle():
 
 def test_ticks_stand_at_round_times():
     assert [round_step(100, most) for most in (100, 99, 50, 20, 10, 9, 1)] == [
-        1, 2, 2, 5, 10, 20, 100,
-    ]  # fmt: skip
+        1,
+        2,
+        2,
+        5,
+        10,
+        20,
+        100,
+    ]
 
 
 # the text grid

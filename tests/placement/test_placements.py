@@ -47,8 +47,13 @@ def test_one_stage_per_device() -> None:
     problem = parse_problem(doc)
     assert homes(doc) == [0, 1, 2]
     assert doc["stages"][0] == {
-        "device": 0, "F": 3, "B": 4, "W": 2, "held_after_F": 5, "held_after_B": 1,
-    }  # fmt: skip
+        "device": 0,
+        "F": 3,
+        "B": 4,
+        "W": 2,
+        "held_after_F": 5,
+        "held_after_B": 1,
+    }
     assert doc["devices"] == [{"memory": 20, "static": 4}] * 3
     assert (problem.links[0, 1].F, problem.links[1, 2].B) == (2, 2)
     assert problem.microbatches == (6, 6, 6)
@@ -83,10 +88,17 @@ def test_everything_else_is_handed_on() -> None:
     doc = one_stage_per_device(
         [Costs(1, 1, 1, BW=1), Costs(1, 1, 1)],
         setting(
-            2, 1, memory=[7, None], static=[1, 0], backward="fused", overlap=(3, 4), name="n",
-            time_unit="us", memory_unit="MiB",
+            2,
+            1,
+            memory=[7, None],
+            static=[1, 0],
+            backward="fused",
+            overlap=(3, 4),
+            name="n",
+            time_unit="us",
+            memory_unit="MiB",
         ),
-    )  # fmt: skip
+    )
     problem = parse_problem(doc)
     assert doc["devices"] == [{"memory": 7, "static": 1}, {}]
     assert (problem.overlap, problem.name) == ((3, 4), "n")
@@ -180,8 +192,11 @@ def test_a_stage_is_cut_in_two() -> None:
     parts = [(s.device, s.F, s.B, s.W, s.BW, s.held_after_F, s.held_after_B) for s in loop.stages]
     # the first stage lies on device 1: ranks 0 and 1 are devices 1 and 0; odd units go first
     assert parts == [
-        (1, 3, 2, 2, 3, 4, 1), (0, 2, 2, 1, 3, 3, 0), (1, 1, 1, 1, 2, 0, 0), (0, 1, 1, 1, 2, 0, 0),
-    ]  # fmt: skip
+        (1, 3, 2, 2, 3, 4, 1),
+        (0, 2, 2, 1, 3, 3, 0),
+        (1, 1, 1, 1, 2, 0, 0),
+        (0, 1, 1, 1, 2, 0, 0),
+    ]
     assert [s.backward for s in loop.stages] == ["either", "either", "fused", "fused"]
     assert (loop.microbatches[0], loop.overlap, loop.name) == (5, (3, 4), "n, loop v=2")
     # static 4 of the first stage's device becomes 2 + 2, the other's 7 becomes 4 + 3:
@@ -211,8 +226,11 @@ def test_the_way_back_round_takes_the_slowest_links_delay() -> None:
     ]
     back = placed["vee"].links  # the V's way back passes the same links
     assert {hop: both_ways(link) for hop, link in back.items()} == {
-        (0, 1): (1, 5), (1, 2): (4, 2), (3, 4): (4, 2), (4, 5): (1, 5),
-    }  # fmt: skip
+        (0, 1): (1, 5),
+        (1, 2): (4, 2),
+        (3, 4): (4, 2),
+        (4, 5): (1, 5),
+    }
 
 
 def both_ways(link: Link) -> tuple[int, int]:
@@ -270,8 +288,9 @@ def test_of_an_odd_number_of_layers_devices_have_equally_many(p: int) -> None:
         for device, stages in enumerate(placed[name].stages_on):
             parts = [placed[name].stages[s] for s in stages]
             assert sorted((s.F, s.B, s.W, s.held_after_F) for s in parts) == [
-                (2, 1, 3, 1), (4, 2, 6, 2),
-            ]  # fmt: skip
+                (2, 1, 3, 1),
+                (4, 2, 6, 2),
+            ]
             assert placed[name].devices[device].static == 12
         pairs = zip(placed[name].stages[::2], placed[name].stages[1::2], strict=True)
         assert all(one.F + other.F == 6 for one, other in pairs)  # each stage is cut in two

@@ -17,16 +17,14 @@ import numpy as np
 import pytest
 
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.cli.plan_orders import columns, quick_orders
+from pipesat.cli.plan_orders import columns
 from pipesat.core.checker import check
 from pipesat.core.claims import change
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
-from pipesat.core.result import Result
-from pipesat.core.solving import Deadline
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
-from pipesat.layers.file import FORMAT, parse_layers, read_layers
+from pipesat.layers.file import FORMAT, read_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
@@ -37,53 +35,21 @@ from pipesat.plan.answer import Plan, plan_document
 from pipesat.plan.bounds import flags_below, partitions_below, shape_bound, stage_cost
 from pipesat.plan.cheapest_layers import cheapest, variants
 from pipesat.plan.even_split import even_partition
-from pipesat.plan.known import Known
 from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
-from pipesat.plan.question import Question
 from pipesat.plan.recompute import where_needed
-from pipesat.plan.search import Search
 from pipesat.plan.shapes import shapes_to_try
 from pipesat.plan.stage_bound import stage_bound
-from pipesat.solver import solve as solve_itself
 from pipesat.workflows import baseline
 from tests.conftest import Run
 from tests.support.oracle import brute_force, plain_model_optimum
 from tests.support.paths import ROOT
+from tests.support.plans import entry, layers_of, planned, searched
 
 Save = Callable[..., Path]
 
 GEMMA = ROOT / "examples" / "layers-gemma-like.json"
-
-
-def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:
-    return parse_layers({"format": FORMAT, "layers": [*entries]} | more)
-
-
-def entry(F: int, B: int, W: int, held: int = 1, **more: Any) -> dict[str, Any]:
-    return {"F": F, "B": B, "W": W, "held_after_F": held, "held_after_B": held // 2} | more
-
-
-def deterministic(problem: Problem, **options: Any) -> Result:
-    """The solver as a search calls it, one result for one seed."""
-    del options["starts"]
-    return solve_itself(problem, deterministic=True, **options)
-
-
-def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Search:
-    objective = options.pop("objective", "makespan")
-
-    def solver(problem: Problem, **given: Any) -> Result:
-        return deterministic(problem, objective=objective, **given)
-
-    deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
-    known = Known(Question.of(layers, shapes, objective, **options))
-    return Search(known, quick_orders, solver, deadline)
-
-
-def planned(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Plan:
-    return run_plan(searched(layers, shapes, **options))
 
 
 # Against every partition
@@ -94,39 +60,56 @@ AGAIN = {"recompute": {"F": 2, "B": 5, "W": 1, "held_after_F": 1}}
 CASES = {
     "heavy head": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=3)], "never"),
     "heavy head, little memory": (
-        HEAVY_HEAD, [Pipeline(devices=2, microbatches=3, memory=11)], "never",
+        HEAVY_HEAD,
+        [Pipeline(devices=2, microbatches=3, memory=11)],
+        "never",
     ),
     "three devices with delays": (
-        HEAVY_HEAD, [Pipeline(devices=3, microbatches=3, delay=link_delay(1))], "never",
+        HEAVY_HEAD,
+        [Pipeline(devices=3, microbatches=3, delay=link_delay(1))],
+        "never",
     ),
     "static memory": (
         [entry(2, 3, 1, 2, weights=w) for w in (9, 1, 1, 1, 9)],
-        [Pipeline(devices=2, microbatches=3, memory=20)], "never",
+        [Pipeline(devices=2, microbatches=3, memory=20)],
+        "never",
     ),
     "a vee": (HEAVY_HEAD, [Pipeline(devices=2, microbatches=2, placement="vee")], "never"),
     "a loop, little memory": (
-        HEAVY_HEAD, [Pipeline(devices=2, microbatches=2, placement="loop", memory=12)], "never",
+        HEAVY_HEAD,
+        [Pipeline(devices=2, microbatches=2, placement="loop", memory=12)],
+        "never",
     ),
     "chain or vee": (
         HEAVY_HEAD,
-        [Pipeline(devices=2, microbatches=2, memory=14),
-         Pipeline(devices=2, microbatches=2, memory=14, placement="vee")], "never",
+        [
+            Pipeline(devices=2, microbatches=2, memory=14),
+            Pipeline(devices=2, microbatches=2, memory=14, placement="vee"),
+        ],
+        "never",
     ),
     "recomputation chosen": (
         [entry(2, 3, 1, 4) | AGAIN for _ in range(3)],
-        [Pipeline(devices=2, microbatches=3, memory=9)], "choose",
+        [Pipeline(devices=2, microbatches=3, memory=9)],
+        "choose",
     ),
     "fused, tied and kept together": (
-        [entry(1, 2, 2, 1, name="a", with_next=True), entry(3, 1, 1, 2, fused=True),
-         entry(2, 2, 2, 2), entry(1, 1, 3, 1, tied_to="a", tie="copies", weights=2),
-         entry(4, 1, 1, 1, last=True)],
-        [Pipeline(devices=3, microbatches=2, memory=9)], "never",
+        [
+            entry(1, 2, 2, 1, name="a", with_next=True),
+            entry(3, 1, 1, 2, fused=True),
+            entry(2, 2, 2, 2),
+            entry(1, 1, 3, 1, tied_to="a", tie="copies", weights=2),
+            entry(4, 1, 1, 1, last=True),
+        ],
+        [Pipeline(devices=3, microbatches=2, memory=9)],
+        "never",
     ),
     "layers that cost nothing": (
         [entry(0, 0, 0, 0), entry(3, 3, 1), entry(0, 0, 0, 0), entry(2, 4, 1)],
-        [Pipeline(devices=2, microbatches=3)], "never",
+        [Pipeline(devices=2, microbatches=3)],
+        "never",
     ),
-}  # fmt: skip
+}
 
 
 def every_problem(
@@ -177,16 +160,25 @@ def test_the_joint_search_equals_every_partition_by_brute_force_for_the_span() -
 def random_case(draw: random.Random) -> tuple[Layers, Pipeline]:
     count = draw.randint(3, 5)
     entries = [
-        entry(draw.randint(1, 6), draw.randint(1, 6), draw.randint(1, 4), draw.randint(0, 3),
-              weights=draw.randint(0, 2), fused=draw.random() < 0.2)
+        entry(
+            draw.randint(1, 6),
+            draw.randint(1, 6),
+            draw.randint(1, 4),
+            draw.randint(0, 3),
+            weights=draw.randint(0, 2),
+            fused=draw.random() < 0.2,
+        )
         for _ in range(count)
-    ]  # fmt: skip
+    ]
     placement = draw.choice(["chain", "chain", "vee"])
     shape = Pipeline(
-        devices=2, microbatches=draw.randint(1, 3), delay=link_delay(draw.randint(0, 2)),
+        devices=2,
+        microbatches=draw.randint(1, 3),
+        delay=link_delay(draw.randint(0, 2)),
         placement="vee" if placement == "vee" and count >= 4 else "chain",
-        memory=draw.choice([None, 14, 18]), backward=draw.choice(["either", "split", "fused"]),
-    )  # fmt: skip
+        memory=draw.choice([None, 14, 18]),
+        backward=draw.choice(["either", "split", "fused"]),
+    )
     return layers_of(entries), shape
 
 
@@ -288,8 +280,10 @@ def test_shapes() -> None:
     layers = layers_of([entry(1, 1, 1)] * 5)
     found = shapes_to_try(layers, devices=2, microbatches=2, placement="any", chunks=[2, 3])
     assert [(s.placement, s.stages) for s in found.pipelines] == [
-        ("chain", 2), ("vee", 4), ("loop", 4),
-    ]  # fmt: skip
+        ("chain", 2),
+        ("vee", 4),
+        ("loop", 4),
+    ]
     (why,) = found.left_out
     assert why[0] == "loop of 3"
     assert "6 stages, but only 5 layers" in why[1]
@@ -387,8 +381,20 @@ def test_the_document_has_null_for_what_is_unknown() -> None:
 
 def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    outcome = cli("plan", GEMMA, "--devices", 4, "--microbatches", 8, "--memory", 40000,
-                  "--time-limit", 10, "-o", out)  # fmt: skip
+    outcome = cli(
+        "plan",
+        GEMMA,
+        "--devices",
+        4,
+        "--microbatches",
+        8,
+        "--memory",
+        40000,
+        "--time-limit",
+        10,
+        "-o",
+        out,
+    )
     assert outcome.code == 0
     document = json.loads((out / "plan.json").read_text())
     problem = read_problem(out / "problem.json")
@@ -401,8 +407,13 @@ def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
     assert stages == [stage["layers"] for stage in document["stages"]]
     assert sum(stage["F"] for stage in document["stages"]) == 26 * 100 + 572
     assert {path.name for path in out.iterdir()} >= {
-        "plan.png", "plan.svg", "gantt.png", "result.json", "trace.json", "solver.log",
-    }  # fmt: skip
+        "plan.png",
+        "plan.svg",
+        "gantt.png",
+        "result.json",
+        "trace.json",
+        "solver.log",
+    }
     assert "embedding .. block" in outcome.out
     assert "cost-balanced split" in outcome.out
     assert "pipesat: solving" in outcome.err
@@ -420,15 +431,39 @@ def test_json_and_module_names(cli: Run, save: Save, tmp_path: Path) -> None:
     }
     split = save([names[:2], names[2:]], "split.json")
     outcome = cli(
-        "plan", save(document), "--devices", 2, "--microbatches", 2, "--placement", "any",
-        "--layout", split, "--layout", "E|ttL", "--json", "--time-limit", 5,
-    )  # fmt: skip
+        "plan",
+        save(document),
+        "--devices",
+        2,
+        "--microbatches",
+        2,
+        "--placement",
+        "any",
+        "--layout",
+        split,
+        "--layout",
+        "E|ttL",
+        "--json",
+        "--time-limit",
+        5,
+    )
     assert outcome.code == 2  # the second layout loses a layer
     assert "1 lost" in outcome.err
     outcome = cli(
-        "plan", save(document), "--devices", 2, "--microbatches", 2, "--layout", split,
-        "--json", "--time-limit", 5, "-o", tmp_path / "out",
-    )  # fmt: skip
+        "plan",
+        save(document),
+        "--devices",
+        2,
+        "--microbatches",
+        2,
+        "--layout",
+        split,
+        "--json",
+        "--time-limit",
+        5,
+        "-o",
+        tmp_path / "out",
+    )
     assert outcome.code == 0
     found = outcome.json
     assert found["status"] == "optimal"
@@ -469,16 +504,28 @@ def changed(**of_first: Any) -> dict[str, Any]:
         (LAYERS, ["--placement", "loop", "--chunks", 3], 2, ["6 stages, but only 4 layers"]),
         ({"format": FORMAT, "layers": []}, [], 2, ["layers"]),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_clear_line(
-    cli: Run, save: Save, tmp_path: Path, document: Any, options: list[Any], code: int,
+    cli: Run,
+    save: Save,
+    tmp_path: Path,
+    document: Any,
+    options: list[Any],
+    code: int,
     words: list[str],
-) -> None:  # fmt: skip
+) -> None:
     given = options if "--devices" in options else ["--devices", 2, *options]
     outcome = cli(
-        "plan", save(document), "--microbatches", 2, *given, "--time-limit", 5,
-        "-o", tmp_path / "out",
-    )  # fmt: skip
+        "plan",
+        save(document),
+        "--microbatches",
+        2,
+        *given,
+        "--time-limit",
+        5,
+        "-o",
+        tmp_path / "out",
+    )
     assert outcome.code == code
     assert outcome.out == ""
     (line,) = [line for line in outcome.err.splitlines() if line.startswith("pipesat: error")]
@@ -487,8 +534,20 @@ def test_bad_input_is_one_clear_line(
 
 
 def test_memory_with_a_unit(cli: Run, save: Save) -> None:
-    outcome = cli("plan", save(LAYERS), "--devices", 2, "--microbatches", 2, "--memory", "1GiB",
-                  "--time-limit", 5, "--json", "--no-compare")  # fmt: skip
+    outcome = cli(
+        "plan",
+        save(LAYERS),
+        "--devices",
+        2,
+        "--microbatches",
+        2,
+        "--memory",
+        "1GiB",
+        "--time-limit",
+        5,
+        "--json",
+        "--no-compare",
+    )
     assert [device["memory"] for device in outcome.json["devices"]] == [1024, 1024]
     assert outcome.json["comparison"] == []
 
@@ -504,12 +563,29 @@ def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, save: Save) -> None:
     # too many partitions and too little memory to be proven in no time
     costs = [entry(3 + k % 5, 4 + k % 3, 1, 3 + k % 2) for k in range(40)]
     layers = save({"format": FORMAT, "layers": costs}, "layers.json")
-    command = ["plan", layers, "--devices", 8, "--microbatches", 16, "--memory", 60,
-               "-o", tmp_path / "out", "--json", "--workers", 1, "--time-limit", 300]  # fmt: skip
+    command = [
+        "plan",
+        layers,
+        "--devices",
+        8,
+        "--microbatches",
+        16,
+        "--memory",
+        60,
+        "-o",
+        tmp_path / "out",
+        "--json",
+        "--workers",
+        1,
+        "--time-limit",
+        300,
+    ]
     run = subprocess.Popen(
         [sys.executable, "-m", "pipesat", *map(str, command)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert run.stderr is not None
     for line in run.stderr:
         if " best " in line:

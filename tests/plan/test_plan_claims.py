@@ -15,9 +15,9 @@ from pipesat.plan.answer import answer
 from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.recompute import Recomputation
 from pipesat.plan.search import Search
-from tests.plan.test_plan import entry, layers_of, planned, searched
 from tests.support.plan_cases import PLACEMENTS, RECOMPUTE, judged, violations
 from tests.support.plan_oracle import Case, Choice, Shape
+from tests.support.plans import entry, layers_of, planned, searched
 
 KINDS = [*product(PLACEMENTS, RECOMPUTE)]
 
@@ -49,11 +49,30 @@ def test_the_oracle_notices_what_is_false() -> None:
     best = case.optimum(Choice(Shape("chain", (0,)), (2,), (False,)))
     assert best == 2 * (2 + 3 + 1)
     false = "value 6, the optimum is 12"
-    found = {"value": 6, "lower_bound": 6, "gap": 0.0, "status": "optimal", "considered": [],
-             "shape": {"placement": "chain"}, "comparison": [], "devices": [{"static": 0}],
-             "stages": [{"stage": 0, "layers": [0, 1], "recompute": True, "F": 2, "B": 2, "W": 2,
-                         "BW": 4, "held_after_F": 0, "held_after_B": 0}],
-             "result": {"status": "optimal", "value": 6, "lower_bound": 6}}  # fmt: skip
+    found = {
+        "value": 6,
+        "lower_bound": 6,
+        "gap": 0.0,
+        "status": "optimal",
+        "considered": [],
+        "shape": {"placement": "chain"},
+        "comparison": [],
+        "devices": [{"static": 0}],
+        "stages": [
+            {
+                "stage": 0,
+                "layers": [0, 1],
+                "recompute": True,
+                "F": 2,
+                "B": 2,
+                "W": 2,
+                "BW": 4,
+                "held_after_F": 0,
+                "held_after_B": 0,
+            }
+        ],
+        "result": {"status": "optimal", "value": 6, "lower_bound": 6},
+    }
     told = [*violations(case, 0, found, "")]
     assert told[0] == false
     assert "--recompute never, but the plan recomputes (True,)" in told

@@ -13,7 +13,6 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.profile.cut import costs_of_stage, layers_of_stages
 from pipesat.profile.delays import delay_of
 from pipesat.profile.file import (
-    FORMAT,
     LINKS_FORMAT,
     LinksModel,
     parse_profile,
@@ -23,57 +22,7 @@ from pipesat.profile.file import (
 )
 from pipesat.profile.problem import Plan, problem_of_profile
 from pipesat.profile.static import Training
-
-MIB = 1 << 20
-ACTIVATION, TOKENS = 256 * MIB, 1 * MIB
-
-
-def times(median):
-    return {"median": median, "low": median / 2, "high": median * 2, "times": [median]}
-
-
-def tensor(size, dtype="float32"):
-    return {"shape": [size // 4], "dtype": dtype, "bytes": size}
-
-
-def weights(mib, *, trainable=True):
-    return {"dtype": "float32", "elements": mib * MIB // 4, "bytes": mib * MIB,
-            "trainable": trainable}  # fmt: skip
-
-
-def costs(F, B, W, BW, held_f, held_b, mib, transient=(0, 0, 0, 0), no_split=""):
-    split = {} if no_split else {"B": times(B), "W": times(W), "held_after_B": held_b * MIB}
-    return split | {
-        "F": times(F), "BW": times(BW), "no_split": no_split, "held_after_F": held_f * MIB,
-        "transient": dict(zip(("F", "B", "W", "BW"), (t * MIB for t in transient), strict=True)),
-        "input": tensor(ACTIVATION), "output": tensor(ACTIVATION),
-        "parameters": [weights(mib)], "buffers": 0,
-    }  # fmt: skip
-
-
-def document(blocks=2, **changes):
-    """Embedding, blocks, head; see the numbers below."""
-    kinds = {
-        "embedding": costs(1000.0, 0, 0, 3000.0, 300, 0, 40, (1, 0, 0, 5), "no input gradient")
-        | {"input": tensor(TOKENS, "int64")},
-        "block": costs(2000.0, 2500.0, 1500.0, 3800.0, 800, 1000, 100, (10, 20, 7, 30)),
-        "head": costs(4000.0, 3000.0, 2000.0, 4600.0, 500, 400, 50, (0, 90, 0, 60))
-        | {"output": tensor(4 * MIB)},
-    }
-    names = ["embedding", *["block"] * blocks, "head"]
-    return {
-        "format": FORMAT,
-        "name": "by hand",
-        "model": {"source": "call"},
-        "environment": {
-            "device": "cpu", "device_name": "none", "dtype": "float32", "threads": 1,
-            "torch": "2.13", "python": "3.12", "platform": "none", "pipesat": "0.1.0",
-        },
-        "options": {"samples": 1, "warmup": 0},
-        "microbatch": {"input": tensor(TOKENS, "int64"), "target": tensor(TOKENS, "int64")},
-        "layers": [{"name": f"{kind} {i}", "kind": kind} for i, kind in enumerate(names)],
-        "kinds": kinds,
-    } | changes  # fmt: skip
+from tests.support.profiles import ACTIVATION, MIB, TOKENS, costs, document, tensor, times, weights
 
 
 def derived(profile=None, **plan):
@@ -100,13 +49,28 @@ def test_a_chain_of_sums() -> None:
         "microbatches": 4,
         "devices": [{"static": static_of_chain(0)}, {"static": static_of_chain(1)}],
         "stages": [
-            {"device": 0, "F": 3000, "B": 0, "W": 6800, "BW": 6800,
-             "held_after_F": 1100, "held_after_B": 0, "backward": "fused"},
-            {"device": 1, "F": 6000, "B": 5500, "W": 3500, "BW": 8400,
-             "held_after_F": 1300, "held_after_B": 1400},
+            {
+                "device": 0,
+                "F": 3000,
+                "B": 0,
+                "W": 6800,
+                "BW": 6800,
+                "held_after_F": 1100,
+                "held_after_B": 0,
+                "backward": "fused",
+            },
+            {
+                "device": 1,
+                "F": 6000,
+                "B": 5500,
+                "W": 3500,
+                "BW": 8400,
+                "held_after_F": 1300,
+                "held_after_B": 1400,
+            },
         ],
         "comm": {"default": 7},
-    }  # fmt: skip
+    }
 
 
 def static_of_chain(device):
@@ -236,8 +200,10 @@ def test_buffers_that_are_held_as_needed() -> None:
     first, last = result.document["stages"]
     # the first stage's input is part of the batch; the last one's is held from F to its backward
     assert (first["held_after_F"], last["held_after_F"], last["held_after_B"]) == (
-        1100, 1300 + 256, 1400 + 256,
-    )  # fmt: skip
+        1100,
+        1300 + 256,
+        1400 + 256,
+    )
     assert [static.receive for static in result.static] == [4 * TOKENS + ACTIVATION, 4 * TOKENS]
     assert [static.reserve for static in result.static] == [3 * MIB] * 2
 
@@ -322,8 +288,13 @@ def test_lists_of_amounts_and_showing_them() -> None:
 
 def links(*pairs):
     sizes = [{"bytes": size, "delay": times(delay)} for size, delay in pairs]
-    return {"format": LINKS_FORMAT, "backend": "gloo", "torch": "2.13", "device_name": "cpu",
-            "sizes": sizes}  # fmt: skip
+    return {
+        "format": LINKS_FORMAT,
+        "backend": "gloo",
+        "torch": "2.13",
+        "device_name": "cpu",
+        "sizes": sizes,
+    }
 
 
 @pytest.mark.parametrize(
@@ -360,8 +331,11 @@ def test_measured_delays_reach_the_problem() -> None:
 
 def test_medians_and_percentiles() -> None:
     assert samples_document([3.0, 1.0, 2.0]) == {
-        "median": 2.0, "low": 1.0, "high": 3.0, "times": [3.0, 1.0, 2.0],
-    }  # fmt: skip
+        "median": 2.0,
+        "low": 1.0,
+        "high": 3.0,
+        "times": [3.0, 1.0, 2.0],
+    }
     ten = samples_document([float(n) for n in range(10, 0, -1)])
     assert (ten["median"], ten["low"], ten["high"]) == (5.5, 1.0, 9.0)
 
@@ -395,11 +369,13 @@ def changed(*path_and_value):
         (changed("kinds", "head", "F", "median", -1.0), "got -1.0, expected greater than or equal"),
         (changed("kinds", "head", "held_after_F", 1.5), "got 1.5, expected a whole number"),
         (changed("kinds", "head", "F", None), "kinds.head.F: got None, expected an object"),
-        (changed("stages", [{"layers": [2, 2], "costs": document()["kinds"]["head"]}]),
-         r"stages\[0\].layers: got \[2, 2\]"),
+        (
+            changed("stages", [{"layers": [2, 2], "costs": document()["kinds"]["head"]}]),
+            r"stages\[0\].layers: got \[2, 2\]",
+        ),
         (changed("tied", [TIED[0] | {"layers": [0, 4]}]), r"tied\[0\].layers: got \[0, 4\]"),
     ],
-)  # fmt: skip
+)
 def test_profiles_that_are_refused(profile, message) -> None:
     with pytest.raises(BadInput, match=message):
         parse_profile(profile)
@@ -459,5 +435,9 @@ def test_options_that_are_refused(cli, save, options, message) -> None:
 def test_costs_of_a_single_layer_are_as_measured() -> None:
     stage = costs_of_stage(parse_profile(document()), range(1, 2))
     assert (stage.measured, stage.F, stage.B, stage.W, stage.BW) == (
-        True, 2000.0, 2500.0, 1500.0, 3800.0,
-    )  # fmt: skip
+        True,
+        2000.0,
+        2500.0,
+        1500.0,
+        3800.0,
+    )

@@ -139,8 +139,14 @@ def test_equal_layers_are_measured_once_and_stages_as_a_whole() -> None:
     profile = measured(*layers, stages=[2, 7])
     # first, inner and last linear layers differ: input gradient, loss
     assert [layer.kind for layer in profile.layers] == [
-        "Linear", "Linear 2", "ReLU", "Linear 2", "Linear 2", "Linear 2", "Linear 3",
-    ]  # fmt: skip
+        "Linear",
+        "Linear 2",
+        "ReLU",
+        "Linear 2",
+        "Linear 2",
+        "Linear 2",
+        "Linear 3",
+    ]
     assert [stage.layers for stage in profile.stages] == [[0, 4], [4, 7]]
     assert profile.stages[1].costs.parameters[0].elements == 3 * (WIDTH * WIDTH + WIDTH)
     assert measured(nn.Dropout(0.1), nn.Dropout(0.2), *linears(1)).layers[1].kind == "Dropout 2"
@@ -195,8 +201,11 @@ class Shrinking(nn.Module):
     ("layers", "options", "message"),
     [
         ([*linears(1), Pair()], {}, "layer 1 Pair returns a tuple of 2, expected one tensor"),
-        ([Shrinking()], {"microbatch": lambda i: (torch.ones(4, 2) * (i - 0.5), None)},
-         r"returns shape \(3, 2\) for microbatch 0 and \(4, 2\) for microbatch 1"),
+        (
+            [Shrinking()],
+            {"microbatch": lambda i: (torch.ones(4, 2) * (i - 0.5), None)},
+            r"returns shape \(3, 2\) for microbatch 0 and \(4, 2\) for microbatch 1",
+        ),
         (linears(2), {"loss": lambda o, t: (o - t).sum() * math.nan}, "the loss .* is nan"),
         (linears(2), {"loss": lambda o, t: o - t}, r"loss: got \(32, 64\), expected a tensor with"),
         (linears(2), {"loss": lambda o: o.sum()}, "the loss failed on .* TypeError"),
@@ -208,7 +217,7 @@ class Shrinking(nn.Module):
         (linears(1), {"microbatch": lambda _: 1 / 0}, r"microbatch\(0\) failed: ZeroDivisionError"),
         (linears(2), {"stages": [3]}, "--stages: got 3, the model has 2 layers"),
     ],
-)  # fmt: skip
+)
 def test_models_that_are_refused(layers, options, message) -> None:
     with pytest.raises(BadInput, match=message):
         measured(*layers, **options)
@@ -368,8 +377,22 @@ def test_an_unknown_configuration() -> None:
 
 # The command
 
-SMALL = ["--layers", 2, "--width", 32, "--heads", 2, "--length", 16, "--vocabulary", 64,
-         "--samples", 2, "--warmup", 1]  # fmt: skip
+SMALL = [
+    "--layers",
+    2,
+    "--width",
+    32,
+    "--heads",
+    2,
+    "--length",
+    16,
+    "--vocabulary",
+    64,
+    "--samples",
+    2,
+    "--warmup",
+    1,
+]
 
 
 def test_from_a_profile_to_a_solved_problem(cli, tmp_path) -> None:
@@ -384,8 +407,19 @@ def test_from_a_profile_to_a_solved_problem(cli, tmp_path) -> None:
     assert {size.bytes for size in data.links.sizes} >= {16 * 32 * 4}
     assert data.model.shape["feed_forward"] == 352 * 32 // 128
     for devices in (2, 4):
-        done = cli("problem", "from-profile", profile, "--devices", devices, "--microbatches", 4,
-                   "--memory", "1GiB", "-o", problem)  # fmt: skip
+        done = cli(
+            "problem",
+            "from-profile",
+            profile,
+            "--devices",
+            devices,
+            "--microbatches",
+            4,
+            "--memory",
+            "1GiB",
+            "-o",
+            problem,
+        )
         assert done.code == 0, done.err
         assert "sums of their layers" not in done.err
         done = cli("solve", problem, "--for", "torch", "--time-limit", 2, "--workers", 1, "--json")

@@ -47,10 +47,17 @@ def order(*rows: str) -> tuple[tuple[Op | Pair, ...], ...]:
 
 def result_of(problem: Problem, schedule: Schedule | None, **changes: Any) -> Result:
     values: dict[str, Any] = {
-        "problem": problem, "status": "feasible", "objective": "makespan", "schedule": schedule,
-        "lower_bound": None, "baseline": None, "wall_s": 1.5, "seed": 7, "workers": 1,
+        "problem": problem,
+        "status": "feasible",
+        "objective": "makespan",
+        "schedule": schedule,
+        "lower_bound": None,
+        "baseline": None,
+        "wall_s": 1.5,
+        "seed": 7,
+        "workers": 1,
         "versions": {"pipesat": "0.1.0"},
-    }  # fmt: skip
+    }
     return Result(**values | changes)
 
 
@@ -92,11 +99,19 @@ def paired() -> tuple[Problem, Schedule]:
 def test_the_data_of_a_schedule_worked_out_by_hand() -> None:
     data = schedule_data(SMALL, SMALL_SCHEDULE)
     assert data["devices"] == [
-        {"kinds": "FFBWBW", "microbatches": [0, 1, 0, 0, 1, 1], "gaps": [0, 0, 1, 0, 0, 0],
-         "stage": 0},
-        {"kinds": "FBFBWW", "microbatches": [0, 0, 1, 1, 0, 1], "gaps": [1, 0, 0, 0, 0, 0],
-         "stage": 1},
-    ]  # fmt: skip
+        {
+            "kinds": "FFBWBW",
+            "microbatches": [0, 1, 0, 0, 1, 1],
+            "gaps": [0, 0, 1, 0, 0, 0],
+            "stage": 0,
+        },
+        {
+            "kinds": "FBFBWW",
+            "microbatches": [0, 0, 1, 1, 0, 1],
+            "gaps": [1, 0, 0, 0, 0, 0],
+            "stage": 1,
+        },
+    ]
     # busy, warm-up, no input, no memory, unforced, cool-down
     assert data["idle"] == [[6, 0, 1, 0, 0, 0], [6, 1, 0, 0, 0, 0]]
     assert data["peaks"] == [2, 2]  # 0F0 and 0F1; then 1W0 is kept while 1F1 and 1B1 run
@@ -162,8 +177,12 @@ def test_waits_and_memory_changes_are_the_models() -> None:
     problem = chain(2, 1, held=(5, 3), comm=4)
     first, last = case_data(case_of("", result_of(problem, None, status="unknown"), []))["stages"]
     assert first["waits"] == {"F": None, "B": [1, "B", 4], "BW": [1, "B", 4], "W": [0, "B", 0]}
-    assert last["waits"] == {"F": [0, "F", 4], "B": [1, "F", 0], "BW": [1, "F", 0],
-                             "W": [1, "B", 0]}  # fmt: skip
+    assert last["waits"] == {
+        "F": [0, "F", 4],
+        "B": [1, "F", 0],
+        "BW": [1, "F", 0],
+        "W": [1, "B", 0],
+    }
     assert first["memory"] == {"F": [5, 0], "B": [0, -2], "W": [0, -3], "BW": [0, -5]}
 
 
@@ -249,9 +268,13 @@ def hostile_page() -> bytes:
     problem = parse_problem(document(SMALL, devices=devices, **names))
     schedule = time_order(problem, SMALL_SCHEDULE.order, source=HOSTILE)
     result = result_of(
-        problem, schedule, lower_bound=Bound(1, HOSTILE), explanation=HOSTILE, target=HOSTILE,
+        problem,
+        schedule,
+        lower_bound=Bound(1, HOSTILE),
+        explanation=HOSTILE,
+        target=HOSTILE,
         versions={HOSTILE: HOSTILE},
-    )  # fmt: skip
+    )
     shown = [shown_of(name, problem) for name in ("1f1b", "gpipe")]
     return page([case_of(HOSTILE, result, shown), case_of("b", result, [])], HOSTILE)
 
@@ -381,8 +404,9 @@ def test_a_folder_without_a_schedule_says_why(
     monkeypatch.chdir(tmp_path)
     outcome = cli("report", place, "--png", "a.png")  # short, so that none of it is cut
     assert (outcome.code, outcome.err) == (
-        2, "pipesat: error: --png: got 'a.png', there is no schedule to draw\n"
-    )  # fmt: skip
+        2,
+        "pipesat: error: --png: got 'a.png', there is no schedule to draw\n",
+    )
 
 
 def test_the_placements_of_compare_are_one_report(cli: Run, folder: Path) -> None:

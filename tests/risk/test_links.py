@@ -251,7 +251,8 @@ def test_a_hundred_thousand_ops_take_seconds() -> None:
         row: list[Item] = [Op(rank, "F", k) for k in range(ahead)]
         for k in range(1100):
             row += [Op(rank, "B", k), Op(rank, "W", k)]
-            row += [Op(rank, "F", k + ahead)] * (k + ahead < 1100)
+            if k + ahead < 1100:
+                row.append(Op(rank, "F", k + ahead))
         order.append(tuple(row))
     began = time.process_time()  # others may have the cores
     schedule = time_with_links(problem, tuple(order), "pair")

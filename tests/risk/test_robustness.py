@@ -192,22 +192,33 @@ def profile_document(layers: int = 4, **more: Any) -> dict[str, Any]:
     """Equal layers: F 100 us from 80 to 120 (p10, p90), B without spread, W 50 from 45 to 55."""
     tensor = {"shape": [1], "dtype": "float32", "bytes": 4}
     costs = {
-        "F": samples(100, 80, 120), "B": samples(100), "W": samples(50, 45, 55),
-        "BW": samples(150, 120, 180), "held_after_F": 4, "transient": {"F": 0, "BW": 0},
-        "input": tensor, "output": tensor,
-    }  # fmt: skip
+        "F": samples(100, 80, 120),
+        "B": samples(100),
+        "W": samples(50, 45, 55),
+        "BW": samples(150, 120, 180),
+        "held_after_F": 4,
+        "transient": {"F": 0, "BW": 0},
+        "input": tensor,
+        "output": tensor,
+    }
     return {
         "format": "pipesat.profile/1",
         "model": {"source": "call"},
         "environment": {
-            "device": "cpu", "device_name": "x", "dtype": "float32", "threads": 1, "torch": "2.13",
-            "python": "3.11", "platform": "x", "pipesat": "0.1.0",
+            "device": "cpu",
+            "device_name": "x",
+            "dtype": "float32",
+            "threads": 1,
+            "torch": "2.13",
+            "python": "3.11",
+            "platform": "x",
+            "pipesat": "0.1.0",
         },
         "options": {"samples": 1, "warmup": 0},
         "microbatch": {"input": tensor},
         "layers": [{"name": f"layer {i}", "kind": "block"} for i in range(layers)],
         "kinds": {"block": costs},
-    } | more  # fmt: skip
+    } | more
 
 
 def test_noise_of_a_profile_by_hand() -> None:
@@ -281,9 +292,12 @@ def test_risk_as_json(cli: Run, save: Save) -> None:
     document = cli("risk", *files(save), *options, "1", "--json").json
     ours, best = document["links"]
     assert ours == {
-        "name": "schedule", "independent": 26, "pair": 28, "rank": 28,
+        "name": "schedule",
+        "independent": 26,
+        "pair": 28,
+        "rank": 28,
         "most_waiting": {"ranks": [0, 1], "waiting": 6},
-    }  # fmt: skip
+    }
     rows = document["noise"]["rows"]
     assert [row["name"] for row in rows] == ["schedule", best["name"]]
     assert rows[0]["spread"] == {"nominal": 28, "p05": 28, "p50": 28, "p95": 28}

@@ -46,9 +46,15 @@ def test_virtual_times_are_seconds_and_links_go_both_ways() -> None:
     problem = parse_problem(document(plain, time_unit="ms"))
     times = virtual_times(problem, 0.5)
     assert times.durations == {
-        "0F": 0.01, "0I": 0.015, "0W": 0.005, "0B": 0.025,
-        "1F": 0.01, "1I": 0.015, "1W": 0.005, "1B": 0.025,
-    }  # fmt: skip
+        "0F": 0.01,
+        "0I": 0.015,
+        "0W": 0.005,
+        "0B": 0.025,
+        "1F": 0.01,
+        "1I": 0.015,
+        "1W": 0.005,
+        "1B": 0.025,
+    }
     assert times.delays == {"0F": 0.002, "1B": 0.002}
 
 
@@ -84,7 +90,7 @@ def output(tmp_path: Path) -> Path:
         (["--device", "cuda"], "start it with torchrun, one GPU per rank"),
         (["--dtype", "int8"], "--dtype: got 'int8', expected float32 or float64"),
     ],
-)  # fmt: skip
+)
 def test_options_that_do_not_fit(cli, files, output, options, message) -> None:
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 2
@@ -208,14 +214,18 @@ def test_a_model_of_the_users(cli, files, output, tmp_path) -> None:
     ("code", "words"),
     [
         # 3 warm-up forwards, 1 to find out shapes, then the second of the first measured step
-        ("self.calls == 6 and os.kill(os.getpid(), signal.SIGKILL)",
-         ("rank 1 failed (in 1F1, its action", "killed by SIGKILL")),
+        (
+            "self.calls == 6 and os.kill(os.getpid(), signal.SIGKILL)",
+            ("rank 1 failed (in 1F1, its action", "killed by SIGKILL"),
+        ),
         ("self.calls == 6 and os._exit(7)", ("rank 1 failed (in 1F1", "exit code 7")),
-        ("if self.calls == 6: x = x / 0",
-         ("the loss of microbatch 1 is nan in step 1 (warm-up steps counted)",)),
+        (
+            "if self.calls == 6: x = x / 0",
+            ("the loss of microbatch 1 is nan in step 1 (warm-up steps counted)",),
+        ),
     ],
     ids=["killed", "left", "nan"],
-)  # fmt: skip
+)
 def test_runs_that_go_wrong_end_soon_and_say_who(cli, files, output, tmp_path, code, words) -> None:
     path = model(tmp_path, code)
     options = ["--model", path, "--warm-up", "1", "--timeout", "3600"]
@@ -263,11 +273,24 @@ def test_models_that_cannot_be_taken(cli, files, output, tmp_path, content, mess
 def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-         "-m", "pipesat", "run", *map(str, arguments)],
-        check=False, env=dict(os.environ) | {"OMP_NUM_THREADS": "1"} | loopback,
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            "2",
+            "--standalone",
+            "-m",
+            "pipesat",
+            "run",
+            *map(str, arguments),
+        ],
+        check=False,
+        env=dict(os.environ) | {"OMP_NUM_THREADS": "1"} | loopback,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
 
 
 @needs_torch
@@ -309,10 +332,12 @@ d.barrier()
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE, text=True, env=dict(os.environ) | {"GLOO_SOCKET_IFNAME": "lo"},
+            stdout=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ) | {"GLOO_SOCKET_IFNAME": "lo"},
         )
         for rank in (0, 1)
-    ]  # fmt: skip
+    ]
     answers = [tuple(map(int, p.communicate(timeout=600)[0].split())) for p in processes]
     assert answers[0] == (0, 0)
     offset, error = answers[1]
@@ -351,11 +376,12 @@ with connected(folder, rank, 2, 60):
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(rank), str(tmp_path)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             env=dict(os.environ) | {"GLOO_SOCKET_IFNAME": "lo"},
         )
         for rank in (0, 1)
-    ]  # fmt: skip
+    ]
     assert [process.wait(timeout=600) for process in processes] == [0, 0]
     traces = [tmp_path / "trace1.json", tmp_path / "trace0.json"]  # they know their rank
     outcome = cli("timeline", "import", files[0], *traces, "-o", output)

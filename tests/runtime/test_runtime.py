@@ -21,7 +21,7 @@ from pipesat.runtime.launch import run_processes
 from pipesat.runtime.parity import Deviation, ParityReport, check_parity, relative_error
 from pipesat.runtime.plan import plan_of_csv
 from pipesat.runtime.torch_api import load_torch_api
-from tests.house.test_house import loaded_by
+from tests.support.loaded import loaded_by
 from tests.support.problems import chain
 
 ORDER = "0F0,0B0\n1F0,1I0,1W0\n"
@@ -124,8 +124,10 @@ def test_the_time_limit_ends_all_and_says_where_they_were(tmp_path, monkeypatch)
     with pytest.raises(RunFailed, match=r"not finished after 500 s") as error:
         run(tmp_path, progress, SLEEP, ends, timeout=500.0)
     assert error.value.log == (
-        "rank 0: in 2F0, its action 2", "rank 1: before its first action", "rank 2: finished",
-    )  # fmt: skip
+        "rank 0: in 2F0, its action 2",
+        "rank 1: before its first action",
+        "rank 2: finished",
+    )
 
 
 def test_stop_ends_all(tmp_path):
@@ -332,15 +334,17 @@ def modules(**changes):
         ({"_load_csv__in__Runtime": None}, "", "_PipelineScheduleRuntime._load_csv"),
         ({"forward_one_chunk__in__Stage": None}, "", "PipelineStage.forward_one_chunk"),
         (
-            {"step__in__Runtime": lambda self, target, losses: None}, "",
+            {"step__in__Runtime": lambda self, target, losses: None},
+            "",
             "the argument return_outputs of _PipelineScheduleRuntime.step",
         ),
         (
-            {"backward_one_chunk__in__Stage": lambda self, chunk, weights: None}, "",
+            {"backward_one_chunk__in__Stage": lambda self, chunk, weights: None},
+            "",
             "the argument full_backward of PipelineStage.backward_one_chunk",
         ),
     ],
-)  # fmt: skip
+)
 def test_every_private_name_is_looked_for(monkeypatch, changes, missing, message):
     for name, module in modules(**changes).items():
         monkeypatch.setitem(sys.modules, name, None if name == missing else module)
@@ -373,8 +377,9 @@ def start_hanging(files, fake_torch, tmp_path):
     fake_torch(f"import os, time; open(f'{pids}/{{os.getpid()}}', 'w'); time.sleep(600)")
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "pipesat", "parity", *map(str, files)],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_for(lambda: len(list(pids.iterdir())) == 3)  # two ranks and the reference
     return process, [int(path.name) for path in pids.iterdir()]
 

@@ -25,7 +25,7 @@ from pipesat.solver.incumbent import Clock, Incumbent
 from pipesat.solver.other_ways import other_starts
 from pipesat.solver.packing.justify import justified
 from pipesat.solver.search_parts import Parts
-from tests.solver.test_steady import tessel, with_microbatches
+from tests.support.periodic import tessel, with_microbatches
 from tests.support.problems import chain, problems, vee
 
 
@@ -56,8 +56,10 @@ def test_a_single_device_repeats_one_microbatch() -> None:
     found = parts(problem, (ONE_BY_ONE,))
     # cuts at 0, 9 and 18, all of the same empty state: 0-9, 0-18 and 9-18
     assert {(p.begin.time, p.end.time, p.microbatches) for p in found} == {
-        (0, 9, (1,)), (0, 18, (2,)), (9, 18, (1,)),
-    }  # fmt: skip
+        (0, 9, (1,)),
+        (0, 18, (2,)),
+        (9, 18, (1,)),
+    }
     assert [p.rate for p in found] == [9.0, 9.0, 9.0]
     schedule = time_order(problem, (ONE_BY_ONE,))
     for part in found:
@@ -77,7 +79,8 @@ def test_1f1b_grows_by_the_work_of_a_microbatch() -> None:
             row = [Op(s, "F", i) for i in range(p - s)]
             for i in range(m):
                 row += [Op(s, "BW", i)]
-                row += [Op(s, "F", i + p - s)] * (i + p - s < m)
+                if i + p - s < m:
+                    row.append(Op(s, "F", i + p - s))
             rows.append(tuple(row))
         return tuple(rows)
 

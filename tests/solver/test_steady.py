@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from pipesat.bounds.feasibility import smallest_capacities
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
-from pipesat.core.ops import PHASE_OF, Op
+from pipesat.core.ops import PHASE_OF, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
 from pipesat.core.schedule import Schedule, Timed
@@ -29,6 +29,7 @@ from pipesat.solver.steady.period import microbatches_per_period, period_bound, 
 from pipesat.solver.steady.repetend import Repetend, tightened, unroll
 from pipesat.solver.steady.schedules import steady_schedules
 from pipesat.solver.steady.search import Budget, shorter_and_shorter, solve
+from tests.support.periodic import tessel, with_microbatches
 from tests.support.problems import chain, document, problems, vee
 
 AMPLE = 600.0  # seconds; what ends a search in these tests is deterministic time
@@ -38,14 +39,6 @@ def budget() -> Budget:
     return Budget(AMPLE, deterministic=0.1)
 
 
-def with_microbatches(problem: Problem, m: int) -> Problem:
-    """The same pipeline with m microbatches on every route."""
-    if "routes" not in problem.document:
-        return parse_problem(document(problem, microbatches=m))
-    routes = [dict(route) | {"microbatches": m} for route in problem.document["routes"]]
-    return parse_problem(document(problem, routes=routes))
-
-
 def shortest(problem: Problem, least: int = 1) -> Repetend:
     *_, last = shorter_and_shorter(problem, least, budget())
     return last
@@ -53,25 +46,6 @@ def shortest(problem: Problem, least: int = 1) -> Repetend:
 
 def bound(problem: Problem, least: int = 1) -> int:
     return period_bound(problem, microbatches_per_period(problem, least))
-
-
-def tessel(shape: str, p: int) -> Problem:
-    """Tessel's V (one chain) and X (two chains in opposite directions): F = 1, BW = 3, cap p."""
-    stage = {"F": 1, "B": 1, "W": 2, "BW": 3, "held_after_F": 1, "backward": "fused"}
-    devices = list(range(p)) if shape == "V" else [*range(p), *reversed(range(p))]
-    doc: dict[str, Any] = {
-        "format": FORMAT,
-        "devices": [{"memory": p}] * p,
-        "stages": [{"device": d} | stage for d in devices],
-    }
-    if shape == "V":
-        doc["microbatches"] = 2 * p
-    else:
-        doc["routes"] = [
-            {"stages": list(range(p)), "microbatches": 2 * p},
-            {"stages": list(range(p, 2 * p)), "microbatches": 2 * p},
-        ]
-    return parse_problem(doc)
 
 
 # Bounds on the period
@@ -98,8 +72,10 @@ def test_period_bound(problem: Problem, expected: int) -> None:
 
 def test_a_period_serves_all_routes_evenly() -> None:
     problem = tessel("X", 2)
-    routes = [dict(route) | {"microbatches": m} for route, m in zip(
-        problem.document["routes"], (8, 12), strict=True)]  # fmt: skip
+    routes = [
+        dict(route) | {"microbatches": m}
+        for route, m in zip(problem.document["routes"], (8, 12), strict=True)
+    ]
     assert microbatches_per_period(problem, 2) == (2, 2)
     uneven = parse_problem(document(problem, routes=routes))
     assert microbatches_per_period(uneven, 1) == (2, 3)
@@ -196,7 +172,11 @@ def all_repetends(problem: Problem, period: int) -> Iterator[Repetend]:
     """Every choice of places in the period, one microbatch each, every op as early as possible."""
     ways = []
     for stage in problem.stages:
-        options = [("F", "B", "W")] * stage.may_split + [("F", "BW")] * stage.may_fuse
+        options: list[tuple[Kind, ...]] = []
+        if stage.may_split:
+            options.append(("F", "B", "W"))
+        if stage.may_fuse:
+            options.append(("F", "BW"))
         ways.append(options)
     for kinds in itertools.product(*ways):
         keys = [(s, kind) for route in problem.routes for s in route.stages for kind in kinds[s]]
@@ -338,8 +318,10 @@ def test_tightened_keeps_how_many_are_in_flight() -> None:
     tight = tightened(problem, loose)
     assert tight.period == 3
     assert list(unroll(problem, tight)[0][:3]) == [
-        Op(0, "F", 0), Op(0, "F", 1), Op(0, "B", 0),
-    ]  # fmt: skip
+        Op(0, "F", 0),
+        Op(0, "F", 1),
+        Op(0, "B", 0),
+    ]
 
 
 # Packing and justification

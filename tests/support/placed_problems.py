@@ -45,12 +45,15 @@ def _uneven(draw: st.DrawFn, max_devices: int) -> dict[str, Any]:
     allowed = draw(st.sampled_from([["either"], ["split", "fused", "either"], ["fused"]]))
     stages: list[dict[str, Any]] = [
         {
-            "F": draw(time), "B": draw(time), "W": draw(time),
-            "held_after_F": draw(amount), "held_after_B": draw(amount),
+            "F": draw(time),
+            "B": draw(time),
+            "W": draw(time),
+            "held_after_F": draw(amount),
+            "held_after_B": draw(amount),
             "backward": draw(st.sampled_from(allowed)),
         }
         for _ in range(2 * p)
-    ]  # fmt: skip
+    ]
     doc = _placed(p, stages, draw(st.permutations(range(p))))
     doc["comm"] = {"default": draw(st.integers(0, 4))}
     doc["devices"] = [{"memory": draw(st.sampled_from([None, 0, 3, 20]))} for _ in range(p)]

@@ -53,11 +53,15 @@ def _drawn(draw: random.Random, placement: str, recompute: str) -> Case:
     if draw.random() < 0.2:
         document["reserve"] = draw.randint(1, 3)
     case = Case(
-        document, devices, microbatches, placement, recompute,
+        document,
+        devices,
+        microbatches,
+        placement,
+        recompute,
         objective=draw.choice(("makespan", "makespan", "span")),
         latency=draw.choice((0, 0, 1, 2)),
         bandwidth=draw.choice((None, None, Fraction(1), Fraction(1, 2))),
-    )  # fmt: skip
+    )
     case.capacities = _capacities(draw, case)
     return case
 
@@ -82,8 +86,13 @@ def _again(draw: random.Random, layer: dict[str, Any]) -> dict[str, Any]:
     if draw.random() < 0.2:
         return {kind: draw.randint(0, 5) for kind in ("F", "B", "W", "held_after_F")}
     held = draw.randint(0, layer["held_after_F"])
-    return {"F": layer["F"], "B": layer["B"] + draw.randint(0, 3), "W": layer["W"],
-            "held_after_F": held, "held_after_B": min(held, layer["held_after_B"])}  # fmt: skip
+    return {
+        "F": layer["F"],
+        "B": layer["B"] + draw.randint(0, 3),
+        "W": layer["W"],
+        "held_after_F": held,
+        "held_after_B": min(held, layer["held_after_B"]),
+    }
 
 
 def _flags(draw: random.Random, layers: list[dict[str, Any]]) -> None:
@@ -117,11 +126,27 @@ def _capacities(draw: random.Random, case: Case) -> list[int | None]:
 
 def arguments(case: Case, path: Path, split: list[int] | None) -> list[str]:
     """The case as a command line."""
-    words = ["plan", str(path), "--devices", str(case.devices),
-             "--microbatches", str(case.microbatches), "--placement", case.placement,
-             "--recompute", case.recompute, "--objective", case.objective,
-             "--latency", str(case.latency), "--workers", "1", "--time-limit", "60",
-             "--json"]  # fmt: skip
+    words = [
+        "plan",
+        str(path),
+        "--devices",
+        str(case.devices),
+        "--microbatches",
+        str(case.microbatches),
+        "--placement",
+        case.placement,
+        "--recompute",
+        case.recompute,
+        "--objective",
+        case.objective,
+        "--latency",
+        str(case.latency),
+        "--workers",
+        "1",
+        "--time-limit",
+        "60",
+        "--json",
+    ]
     if case.bandwidth is not None:
         words += ["--bandwidth", str(case.bandwidth)]
     largest = 10**12  # as good as unlimited, where devices differ
@@ -195,8 +220,12 @@ def _overall(found: Any, best: int) -> Iterator[str]:
 
 def _stages(case: Case, found: Any) -> Iterator[str]:
     """The plan's own stages: flags, amounts, static memory, value and bound of the partition."""
-    choice = _choice(case, found["shape"]["placement"], [len(s["layers"]) for s in found["stages"]],
-                     [s["recompute"] for s in found["stages"]])  # fmt: skip
+    choice = _choice(
+        case,
+        found["shape"]["placement"],
+        [len(s["layers"]) for s in found["stages"]],
+        [s["recompute"] for s in found["stages"]],
+    )
     if choice.counts not in [*case.cuts(choice.shape)]:
         yield f"the plan's partition {choice.counts} breaks a rule"
         return
@@ -241,8 +270,9 @@ def _rows(case: Case, found: Any) -> Iterator[str]:
     for row in found["comparison"]:
         if row["placement"] is None:
             continue
-        choice = _choice(case, row["placement"].split()[0], row["layers_per_stage"],
-                         row["recompute"])  # fmt: skip
+        choice = _choice(
+            case, row["placement"].split()[0], row["layers_per_stage"], row["recompute"]
+        )
         if choice.flags not in [*case.flags(choice.shape, choice.counts)]:
             yield f"--recompute {case.recompute}, but {row['name']} recomputes {choice.flags}"
         own = case.optimum(choice)

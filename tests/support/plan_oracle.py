@@ -213,10 +213,18 @@ def stages_of(counts: Sequence[int]) -> list[int]:
 def _filled(entry: dict[str, Any], number: int) -> dict[str, Any]:
     costs = {"held_after_F": 0, "held_after_B": 0}
     rest = {
-        "name": f"layer {number}", "weights": 0, "output": 0, "first": False, "last": False,
-        "with_next": False, "fused": False, "tied_to": "", "tie": "same_device",
-        "tied_weights": entry.get("weights", 0), "recompute": None,
-    }  # fmt: skip
+        "name": f"layer {number}",
+        "weights": 0,
+        "output": 0,
+        "first": False,
+        "last": False,
+        "with_next": False,
+        "fused": False,
+        "tied_to": "",
+        "tie": "same_device",
+        "tied_weights": entry.get("weights", 0),
+        "recompute": None,
+    }
     full = costs | rest | {"BW": entry["B"] + entry["W"]} | entry
     if again := full["recompute"]:
         full["recompute"] = costs | {"BW": again["B"] + again["W"]} | again
@@ -294,8 +302,11 @@ class _Model:
         cp.add(self.value >= we - self.first[d])
         a, rest = stage["held_after_F"], stage["held_after_B"]
         for start, stop, there, amount in (
-            (f, b, None, a), (b, be, apart, max(a, rest)), (b, be, whole, a), (be, we, apart, rest),
-        ):  # fmt: skip
+            (f, b, None, a),
+            (b, be, apart, max(a, rest)),
+            (b, be, whole, a),
+            (be, we, apart, rest),
+        ):
             size = self._time()
             interval = (
                 cp.new_interval_var(start, size, stop, "")

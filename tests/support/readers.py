@@ -54,19 +54,30 @@ class Command(NamedTuple):
 def _commands() -> Iterator[Command]:
     pair = "{problem.json} {schedule.json}"
     lines = [
-        "solve {problem.json} -o {new}", "compare {problem.json}", "frontier {problem.json}",
+        "solve {problem.json} -o {new}",
+        "compare {problem.json}",
+        "frontier {problem.json}",
         "compare {chain.json} --placements --layers 4",
         "frontier {chain.json} --placements chain,loop --layers 4",
-        "frontier {problem.json} --caps 9,1f1b*0.5", "min-memory {problem.json}",
-        "baseline 1f1b {problem.json} -o {new}", "baseline v-half {vee.json} -o {new}",
-        f"check {pair}", f"check {pair} --json", f"steps {pair}", f"steps {pair} --json",
-        f"show {pair}", f"export {pair} --to trace -o {{new}}",
-        f"export {pair} --to torch-csv -o {{new}}", f"export {pair} --to torchtitan -o {{new}}",
+        "frontier {problem.json} --caps 9,1f1b*0.5",
+        "min-memory {problem.json}",
+        "baseline 1f1b {problem.json} -o {new}",
+        "baseline v-half {vee.json} -o {new}",
+        f"check {pair}",
+        f"check {pair} --json",
+        f"steps {pair}",
+        f"steps {pair} --json",
+        f"show {pair}",
+        f"export {pair} --to trace -o {{new}}",
+        f"export {pair} --to torch-csv -o {{new}}",
+        f"export {pair} --to torchtitan -o {{new}}",
         f"export {pair} --to nemo-automodel -o {{new}}",
         f"export {pair} --to megatron-layout --layers 2,2 -o {{new}}",
         f"risk {pair} --samples 2 --baselines 1",
         "risk {measured.json} {measured-schedule.json} --samples 2 --profile {profile.json}",
-        f"parity {pair}", f"run {pair} -o {{new}}", f"run {pair} -o {{new}} --virtual",
+        f"parity {pair}",
+        f"run {pair} -o {{new}}",
+        f"run {pair} -o {{new}} --virtual",
         "run {measured.json} {measured-schedule.json} -o {new} --model {profile.json}",
         "import torch-csv {order.csv} {problem.json} -o {new}",
         "timeline compare {problem.json} {timeline.json}",
@@ -74,16 +85,19 @@ def _commands() -> Iterator[Command]:
         "timeline refit {problem.json} {timeline.json} -o {new}",
         "timeline import {problem.json} {trace-0.json} {trace-1.json} -o {new}",
         "timeline import {problem.json} {trace-0.json.gz} {trace-1.json} -o {new}",
-        "layers show {layers.json}", "layers from-profile {profile.json} -o {new}",
+        "layers show {layers.json}",
+        "layers from-profile {profile.json} -o {new}",
         "problem from-profile {profile.json} --devices 2 --microbatches 4 -o {new}",
         "problem from-profile {profile.json} --devices 2 --microbatches 4 --links {links.json} "
         "--placement vee --memory 9GiB -o {new}",
         "plan {layers.json} --devices 2 --microbatches 4",
         "plan {layers.json} --devices 2 --microbatches 4 --recompute choose --placement any",
         "plan {layers.json} --devices 2 --microbatches 4 --layout {modules.json}",
-        "sweep {sweep.toml} --dry-run", "sweep {sweep.toml} --dry-run --json",
-        "report {result} -o {new}", "report {result} -o {new} --no-baselines",
-    ]  # fmt: skip
+        "sweep {sweep.toml} --dry-run",
+        "sweep {sweep.toml} --dry-run --json",
+        "report {result} -o {new}",
+        "report {result} -o {new} --no-baselines",
+    ]
     for line in lines:
         yield Command(tuple(line.split()))
 
@@ -122,10 +136,13 @@ def _done(*_: object, **__: object) -> None:
 
 
 _LONG_WORK = (
-    "pipesat.workflows.solve", "pipesat.frontier.trace.trace", "pipesat.cli.plan._found",
-    "pipesat.frontier.min_memory.least_memory", "pipesat.runtime.parity.check_parity",
+    "pipesat.workflows.solve",
+    "pipesat.frontier.trace.trace",
+    "pipesat.cli.plan._found",
+    "pipesat.frontier.min_memory.least_memory",
+    "pipesat.runtime.parity.check_parity",
     "pipesat.cli.run._run_here",
-)  # fmt: skip
+)
 
 
 @contextlib.contextmanager
@@ -142,29 +159,48 @@ def reading_only() -> Iterator[None]:
 
 def make_world(folder: Path) -> None:
     """Write a valid file of every kind."""
-    from tests.profile.test_from_profile import document as profile_document
-    from tests.profile.test_from_profile import times
+    from tests.support.profiles import document as profile_document
+    from tests.support.profiles import times
 
     problem = {
-        "format": "pipesat.problem/1", "name": "two", "time_unit": "us", "memory_unit": "B",
+        "format": "pipesat.problem/1",
+        "name": "two",
+        "time_unit": "us",
+        "memory_unit": "B",
         "devices": [{"name": "a", "memory": 40, "static": 1}, {"memory": 40}],
         "stages": [
-            {"device": d, "F": 2, "B": 3, "W": 1, "BW": 4, "held_after_F": 5, "held_after_B": 2,
-             "backward": "either"} for d in (0, 1)
+            {
+                "device": d,
+                "F": 2,
+                "B": 3,
+                "W": 1,
+                "BW": 4,
+                "held_after_F": 5,
+                "held_after_B": 2,
+                "backward": "either",
+            }
+            for d in (0, 1)
         ],
-        "microbatches": 2, "comm": {"default": 1, "edges": [{"src": 0, "dst": 1, "F": 2, "B": 1}]},
-    }  # fmt: skip
+        "microbatches": 2,
+        "comm": {"default": 1, "edges": [{"src": 0, "dst": 1, "F": 2, "B": 1}]},
+    }
     chain = {key: value for key, value in problem.items() if key != "comm"}
     vee = chain | {
         "stages": [chain["stages"][0] | {"device": d} for d in (0, 1, 1, 0)],  # type: ignore[index]
-        "routes": [{"stages": [0, 1, 2, 3], "microbatches": 4}], "overlap": {"FB": [4, 5]},
-    }  # fmt: skip
+        "routes": [{"stages": [0, 1, 2, 3], "microbatches": 4}],
+        "overlap": {"FB": [4, 5]},
+    }
     del vee["microbatches"]
     for name, document in (("problem", problem), ("chain", chain), ("vee", vee)):
         _dump(folder / f"{name}.json", document)
     _dump(folder / "profile.json", profile_document())
-    links = {"format": "pipesat.links/1", "backend": "gloo", "torch": "2.13", "device_name": "cpu",
-             "sizes": [{"bytes": 1024, "delay": times(10.0)}]}  # fmt: skip
+    links = {
+        "format": "pipesat.links/1",
+        "backend": "gloo",
+        "torch": "2.13",
+        "device_name": "cpu",
+        "sizes": [{"bytes": 1024, "delay": times(10.0)}],
+    }
     _dump(folder / "links.json", links)
     _dump(folder / "layers.json", _layers())
     modules = [["tok_embeddings", "layers.0", "layers.1"], ["layers.2", "norm", "output"]]
@@ -194,20 +230,42 @@ def make_world(folder: Path) -> None:
 def _layers() -> dict[str, Any]:
     costs = {"F": 20, "B": 22, "W": 18, "held_after_F": 100, "held_after_B": 30}
     block = costs | {
-        "weights": 50, "output": 8, "recompute": costs | {"B": 42, "held_after_F": 9, "BW": 60}
-    }  # fmt: skip
+        "weights": 50,
+        "output": 8,
+        "recompute": costs | {"B": 42, "held_after_F": 9, "BW": 60},
+    }
     return {
-        "format": "pipesat.layers/1", "name": "tiny", "time_unit": "us", "memory_unit": "MiB",
-        "size_unit": "MiB", "reserve": 1,
-        "static": {"unit_bytes": 1048576, "dtype": "bfloat16", "grad_dtype": "float32",
-                   "optimizer": "adamw", "state_dtype": "float32", "master_dtype": "float32"},
+        "format": "pipesat.layers/1",
+        "name": "tiny",
+        "time_unit": "us",
+        "memory_unit": "MiB",
+        "size_unit": "MiB",
+        "reserve": 1,
+        "static": {
+            "unit_bytes": 1048576,
+            "dtype": "bfloat16",
+            "grad_dtype": "float32",
+            "optimizer": "adamw",
+            "state_dtype": "float32",
+            "master_dtype": "float32",
+        },
         "layers": [
             costs | {"name": "tok", "role": "embedding", "first": True, "weights": 70, "output": 8},
             block | {"name": "block", "repeat": 3},
-            costs | {"name": "head", "role": "head", "last": True, "fused": True, "BW": 40,
-                     "weights": 80, "tied_to": "tok", "tie": "copies", "tied_weights": 70},
+            costs
+            | {
+                "name": "head",
+                "role": "head",
+                "last": True,
+                "fused": True,
+                "BW": 40,
+                "weights": 80,
+                "tied_to": "tok",
+                "tie": "copies",
+                "tied_weights": 70,
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def _write_traces(folder: Path) -> None:
@@ -218,14 +276,24 @@ def _write_traces(folder: Path) -> None:
     for rank, ops in enumerate(orders):
         events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 1}]
         for name, start, length in ops:
-            events.append({"ph": "X", "cat": "user_annotation", "name": f"PP:{name}",
-                           "ts": 1000.0 + start, "dur": length, "pid": 1, "tid": 2})  # fmt: skip
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": "user_annotation",
+                    "name": f"PP:{name}",
+                    "ts": 1000.0 + start,
+                    "dur": length,
+                    "pid": 1,
+                    "tid": 2,
+                }
+            )
         events.append({"ph": "X", "name": "PP:0SEND_F0", "ts": 1002.5, "dur": 0.5})
         document = {
-            "schemaVersion": 1, "baseTimeNanoseconds": 1700000000000000000,
+            "schemaVersion": 1,
+            "baseTimeNanoseconds": 1700000000000000000,
             "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2},
             "traceEvents": events,
-        }  # fmt: skip
+        }
         _dump(folder / f"trace-{rank}.json", document)
         (folder / f"trace-{rank}.json.gz").write_bytes(gzip.compress(json.dumps(document).encode()))
 
@@ -350,9 +418,27 @@ def _mutate_bytes(content: bytes, rng: Random) -> Mutant:
 def _mutate_csv(content: bytes, rng: Random) -> Mutant:
     rows = [*csv.reader(io.StringIO(content.decode()))]
     row = rng.choice(rows)
-    cells = ("", "0F0", "9F9", "1F0", "0B0", "(0F0;1B0)OVERLAP_F_B", "(0F0;0B0)OVERLAP_F_B", "x",
-             "0SEND_F0", "0F" + "9" * 400, "9" * 5000 + "F0", '"', "\r", "0F0junk", "x" * 140_000,
-             "é", "\x1b[31m", "(0F0;0F1)OVERLAP_F_B", "()OVERLAP_F_B")  # fmt: skip
+    cells = (
+        "",
+        "0F0",
+        "9F9",
+        "1F0",
+        "0B0",
+        "(0F0;1B0)OVERLAP_F_B",
+        "(0F0;0B0)OVERLAP_F_B",
+        "x",
+        "0SEND_F0",
+        "0F" + "9" * 400,
+        "9" * 5000 + "F0",
+        '"',
+        "\r",
+        "0F0junk",
+        "x" * 140_000,
+        "é",
+        "\x1b[31m",
+        "(0F0;0F1)OVERLAP_F_B",
+        "()OVERLAP_F_B",
+    )
     match rng.randrange(5):
         case 0:
             row.append(rng.choice(cells))

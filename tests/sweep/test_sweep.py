@@ -6,12 +6,10 @@ import csv
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,58 +26,28 @@ from pipesat.sweep.ray_pool import run_task
 from pipesat.sweep.rows import FORMAT, NAME, Row, Rows
 from pipesat.sweep.sources import NumbersModel, ProfileModel
 from pipesat.sweep.spec import GridModel, RunModel, Spec, read_spec
-from tests.cli.test_bad_input import listing, one_bad_line
 from tests.conftest import Run
-from tests.profile.test_from_profile import document as profile_document
+from tests.support.outcomes import listing, one_bad_line
 from tests.support.paths import ROOT
 from tests.support.problems import chain
-
-Save = Callable[..., Path]
-
-
-HEAD = 'format = "pipesat.sweep/1"\n'
-COSTS = "[costs.small]\nF = 2\nB = 3\nW = 1\nheld_after_F = 1\nheld_after_B = 1\n"
-SIXTY = (
-    HEAD
-    + COSTS
-    + """
-[grid]  # 2 x 3 x 5 x 2 = 60
-devices = [2, 3]
-microbatches = [2, 3, 4]
-memory = ["unlimited", 1, 2, 3, 4]
-objective = ["makespan", "span"]
-time_limit = 5
-"""
-)
-# No bound is met at half of 1F1B's memory, so these take all of their time.
-LONG = (
-    HEAD
-    + """
-[costs.any]
-F = 20
-B = 31
-W = 17
-held_after_F = 10
-held_after_B = 4
-[grid]
-devices = 16
-microbatches = [60, 61]
-memory = "1f1b*0.5"
-time_limit = 60
-"""
+from tests.support.profiles import document as profile_document
+from tests.support.sweeps import (
+    COSTS,
+    HEAD,
+    LONG,
+    SIXTY,
+    Save,
+    rows_in,
+    rows_so_far,
+    runs,
+    small,
+    start,
+    wait_until,
 )
 
 
 def spec_of(text: str, save: Save) -> Spec:
     return read_spec(save(text, "sweep.toml"))
-
-
-def rows_in(folder: Path) -> list[Row]:
-    return [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
-
-
-def small(grid: str, run: str = "") -> str:
-    return f"{HEAD}{run}{COSTS}[grid]\n{grid}\n"
 
 
 # The grid
@@ -90,8 +58,10 @@ def test_a_case_per_combination_in_the_order_of_the_axes(save: Save) -> None:
     assert len({case.key for case in cases}) == len(cases) == 60
     values = [(case.axes["devices"], case.axes["memory"], case.axes["objective"]) for case in cases]
     assert values[:3] == [
-        (2, "unlimited", "makespan"), (2, "unlimited", "span"), (2, 1, "makespan"),
-    ]  # fmt: skip
+        (2, "unlimited", "makespan"),
+        (2, "unlimited", "span"),
+        (2, 1, "makespan"),
+    ]
     assert values[-1] == (3, 4, "span")
 
 
@@ -103,11 +73,41 @@ def test_the_problem_of_a_case_is_that_of_problem_new(cli: Run, save: Save) -> N
     spec = spec_of(text, save)
     (case,) = cases_of(spec)
     outcome = cli(
-        "problem", "new", "--devices", 2, "--microbatches", 3, "--placement", "loop", "--chunks", 3,
-        "--memory", "1f1b*0.5", "--comm", 4, "--backward", "split", "--split", "balanced",
-        "--F", 2, "--B", 3, "--W", 1, "--held-after-F", 1, "--held-after-B", 1, "--layers", 7,
-        "--static", "5,6", "--overlap", "3/4",
-    )  # fmt: skip
+        "problem",
+        "new",
+        "--devices",
+        2,
+        "--microbatches",
+        3,
+        "--placement",
+        "loop",
+        "--chunks",
+        3,
+        "--memory",
+        "1f1b*0.5",
+        "--comm",
+        4,
+        "--backward",
+        "split",
+        "--split",
+        "balanced",
+        "--F",
+        2,
+        "--B",
+        3,
+        "--W",
+        1,
+        "--held-after-F",
+        1,
+        "--held-after-B",
+        1,
+        "--layers",
+        7,
+        "--static",
+        "5,6",
+        "--overlap",
+        "3/4",
+    )
     assert document_of(spec, case) == outcome.json
     assert case.problem_sha256 == parse_problem(outcome.json).sha256
 
@@ -119,8 +119,12 @@ def test_only_a_loop_has_chunks_and_equal_cases_are_one(save: Save) -> None:
     )
     shapes = [(c.axes["placement"], c.axes["chunks"]) for c in cases_of(spec_of(small(grid), save))]
     assert shapes == [
-        ("chain", None), ("loop", 2), ("loop", 3), ("vee", None), ("bidirectional", None),
-    ]  # fmt: skip
+        ("chain", None),
+        ("loop", 2),
+        ("loop", 3),
+        ("vee", None),
+        ("bidirectional", None),
+    ]
 
 
 def test_the_key_is_of_the_content(save: Save) -> None:
@@ -155,8 +159,11 @@ def test_problem_files_with_other_microbatches_and_capacities(save: Save) -> Non
     made = [parse_problem(document_of(spec, case)) for case in cases]
     # 1F1B has min(p, m) microbatches in flight on the first device
     assert [(p.routes[0].microbatches, p.devices[0].memory) for p in made[:4]] == [
-        (2, 2 * 4), (2, 30), (9, 3 * 4), (9, 30),
-    ]  # fmt: skip
+        (2, 2 * 4),
+        (2, 30),
+        (9, 3 * 4),
+        (9, 30),
+    ]
     assert [case.axes["problem"] for case in cases] == ["a.json"] * 4 + ["b.json"] * 4
 
 
@@ -319,8 +326,11 @@ def test_values_by_hand_and_everything_that_is_written(
     with table.open() as file:
         lines = list(csv.DictReader(file))
     assert [(line["devices"], line["memory"], line["value"]) for line in lines] == [
-        ("1", "1", "6"), ("1", "0", ""), ("2", "1", "11"), ("2", "0", ""),
-    ]  # fmt: skip
+        ("1", "1", "6"),
+        ("1", "0", ""),
+        ("2", "1", "11"),
+        ("2", "0", ""),
+    ]
     before = listing(tmp_path)
     again = cli(*common)
     assert again.json == document
@@ -404,25 +414,6 @@ def test_a_dry_run_leaves_nothing(cli: Run, save: Save, tmp_path: Path) -> None:
 # However it ends
 
 
-def start(spec: Path, folder: Path, *more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pipesat", "sweep", spec, "-o", folder, *map(str, more)]
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )  # fmt: skip
-
-
-def rows_so_far(folder: Path) -> int:
-    path = folder / NAME
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def wait_until(is_so: Callable[[], object], seconds: float = 300.0) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
-
-
 def children(pid: int) -> Iterator[int]:
     """All descendants of a process."""
     parents: dict[int, list[int]] = {}
@@ -437,13 +428,6 @@ def children(pid: int) -> Iterator[int]:
         found = parents.get(left.pop(), [])
         yield from found
         left += found
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 on_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
@@ -520,25 +504,31 @@ BAD = {
     "an empty grid": (HEAD + COSTS + "[grid]\n", ["empty sweep"]),
     "an empty axis": (small("devices = []\nmicrobatches = 1"), ["grid", "devices", "at least 1"]),
     "an unknown axis": (
-        small("device = 2\nmicrobatches = 1"), ["grid: device", "nearest known key is devices"],
+        small("device = 2\nmicrobatches = 1"),
+        ["grid: device", "nearest known key is devices"],
     ),
     "a missing axis": (small("devices = 2"), ["grid", "microbatches", "missing"]),
     "no costs": (HEAD + "[grid]\ndevices = 2\nmicrobatches = 1", ["[costs.NAME]"]),
     "unknown costs": (
-        small('devices = 2\nmicrobatches = 1\ncosts = "large"'), ["costs[0]", "large", "small"],
+        small('devices = 2\nmicrobatches = 1\ncosts = "large"'),
+        ["costs[0]", "large", "small"],
     ),
     "a wrong value": (small("devices = 2\nmicrobatches = [1, 0]"), ["microbatches[1]", "got 0"]),
     "a wrong placement": (
-        small('devices = 2\nmicrobatches = 1\nplacement = "ve"'), ["placement[0]", "'vee'"],
+        small('devices = 2\nmicrobatches = 1\nplacement = "ve"'),
+        ["placement[0]", "'vee'"],
     ),
     "a wrong capacity": (
-        small('devices = 2\nmicrobatches = 1\nmemory = [3, "1f1b*x"]'), ["memory[1]", "1f1b*0.75"],
+        small('devices = 2\nmicrobatches = 1\nmemory = [3, "1f1b*x"]'),
+        ["memory[1]", "1f1b*0.75"],
     ),
     "chunks of a chain": (
-        small("devices = 2\nmicrobatches = 1\nchunks = 2"), ["chunks", "only a loop"],
+        small("devices = 2\nmicrobatches = 1\nchunks = 2"),
+        ["chunks", "only a loop"],
     ),
     "endless time": (
-        small("devices = 2\nmicrobatches = 1\ntime_limit = inf"), ["time_limit[0]", "inf"],
+        small("devices = 2\nmicrobatches = 1\ntime_limit = inf"),
+        ["time_limit[0]", "inf"],
     ),
     "a wrong cost": (
         small("devices = 2\nmicrobatches = 1").replace("F = 2", "F = [2, -1]"),
@@ -559,16 +549,18 @@ BAD = {
         ["no.json", "No such file"],
     ),
     "devices of a problem file": (
-        HEAD + '[grid]\nproblem = "p.json"\ndevices = 2\n', ["grid", "devices", "its own"],
+        HEAD + '[grid]\nproblem = "p.json"\ndevices = 2\n',
+        ["grid", "devices", "its own"],
     ),
     "too many workers": (
-        small("devices = 2\nmicrobatches = 1", "[run]\nworkers = 1024\n"), ["run.workers", "1024"],
+        small("devices = 2\nmicrobatches = 1", "[run]\nworkers = 1024\n"),
+        ["run.workers", "1024"],
     ),
     "a limit without a unit": (
         small("devices = 2\nmicrobatches = 1", '[run]\nmemory_limit = "4"\n'),
         ["run.memory_limit", "40GiB"],
     ),
-}  # fmt: skip
+}
 
 
 def test_a_time_limit_on_the_command_line(cli: Run, save: Save) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 from pipesat.sweep.cases import cases_of
 from pipesat.sweep.spec import read_spec
-from tests.cli.test_bad_input import one_bad_line
 from tests.conftest import Run
-from tests.sweep.test_sweep import (
+from tests.support.outcomes import one_bad_line
+from tests.support.sweeps import (
     LONG,
     SIXTY,
     Save,
@@ -57,9 +57,12 @@ def address() -> Iterator[str]:
     os.mkdir(os.path.join(folder, "ray"))  # Ray writes the cluster's address there
     process = subprocess.Popen(
         [sys.executable, "-c", CLUSTER],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
         env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder},
-    )  # fmt: skip
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     try:

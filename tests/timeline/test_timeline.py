@@ -86,8 +86,11 @@ def test_a_run_as_predicted() -> None:
     assert parts(result) == {}
     first, second = result.devices
     assert (first.busy, first.predicted_busy, first.idle, first.predicted_idle) == (
-        12_000, 12_000, 8_000, 8_000,
-    )  # fmt: skip
+        12_000,
+        12_000,
+        8_000,
+        8_000,
+    )
     assert (second.busy, second.idle, second.calls, second.overhead) == (12_000, 8_000, 0, 0)
     forward, backward = result.links
     assert (forward.source, forward.target, forward.predicted) == (0, 1, 1000)
@@ -107,8 +110,12 @@ def test_ops_that_all_take_twice_as_long() -> None:
     assert result.largest.assumption == "op costs"
     kind = result.kinds[0]
     assert (kind.device, kind.kind, kind.count, kind.predicted, kind.measured) == (
-        0, "F", 2, 2000, 4000,
-    )  # fmt: skip
+        0,
+        "F",
+        2,
+        2000,
+        4000,
+    )
 
 
 def test_one_slow_op_is_variation_not_cost() -> None:
@@ -307,7 +314,7 @@ FIRST_OP = ["steps", 0, "devices", 0, "ops", 0]
         (changed(FIRST_OP, None), "steps[0]", "of stage 0, microbatch 0"),
         (changed(["steps", 0, "devices", 1], None), "steps[0].devices", "1 devices, the problem"),
     ],
-)  # fmt: skip
+)
 def test_bad_files(tmp_path: Path, document_: object, where: str, message: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps(document_))
@@ -346,17 +353,29 @@ def test_an_order_that_cannot_run_is_refused(tmp_path: Path) -> None:
 def test_recordings_get_one_clock_and_begin_at_0() -> None:
     one = chain(2, 1)
     ranks = [
-        [{"ops": [["0F0", 90, 1000, 3000, 1500], ["0B0", 3000, 9000, 12000, None]],
-          "transfers": [["0SEND_F0", 3000, 3500]]}],
-        [{"ops": [["1F0", 500, 3500, 4500, 0], ["1I0", 4500, 4500, 6000, 0],
-                  ["1W0", 6000, 6000, 7000, 0]],
-          "transfers": []}],
-    ]  # fmt: skip
+        [
+            {
+                "ops": [["0F0", 90, 1000, 3000, 1500], ["0B0", 3000, 9000, 12000, None]],
+                "transfers": [["0SEND_F0", 3000, 3500]],
+            }
+        ],
+        [
+            {
+                "ops": [
+                    ["1F0", 500, 3500, 4500, 0],
+                    ["1I0", 4500, 4500, 6000, 0],
+                    ["1W0", 6000, 6000, 7000, 0],
+                ],
+                "transfers": [],
+            }
+        ],
+    ]
     (only,) = assemble(one, ranks, [0, 1000])
     first, second = only.devices
     assert first.ops == (
-        (parse_item("0F0"), 0.0, 2.0, 0.91, 1.5), (parse_item("0BW0"), 8.0, 11.0, 6.0, None),
-    )  # fmt: skip
+        (parse_item("0F0"), 0.0, 2.0, 0.91, 1.5),
+        (parse_item("0BW0"), 8.0, 11.0, 6.0, None),
+    )
     assert first.transfers == (("0SEND_F0", 2.0, 2.5),)
     assert [str(r.op) for r in second.ops] == ["1F0", "1B0", "1W0"]
     assert second.ops[0] == (parse_item("1F0"), 3.5, 4.5, 3.0, 0.0)
@@ -373,10 +392,17 @@ def trace(
 ) -> dict[str, object]:
     """Ranges as (name, start, end) in ms."""
     events = [
-        {"ph": "X", "cat": cat, "name": f"PP:{name}", "pid": 1, "tid": 1,
-         "ts": 1000.0 * start, "dur": 1000.0 * (end - start)}
+        {
+            "ph": "X",
+            "cat": cat,
+            "name": f"PP:{name}",
+            "pid": 1,
+            "tid": 1,
+            "ts": 1000.0 * start,
+            "dur": 1000.0 * (end - start),
+        }
         for name, start, end in ranges
-    ]  # fmt: skip
+    ]
     noise = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1.0, "dur": 2.0}
     result: dict[str, object] = {"traceEvents": [noise, {"ph": "M", "name": "x"}, *events]}
     if rank is not None:
@@ -388,10 +414,17 @@ def trace(
 
 # as predicted above, with the waits inside the ranges as torch has them; 3 ms later
 TRACES = (
-    trace(0, ("0F0", 3, 5), ("0SEND_F0", 5, 5), ("0F1", 5, 7), ("0RECV_B0", 7, 7), ("0B0", 7, 17),
-          ("0B1", 17, 23)),
+    trace(
+        0,
+        ("0F0", 3, 5),
+        ("0SEND_F0", 5, 5),
+        ("0F1", 5, 7),
+        ("0RECV_B0", 7, 7),
+        ("0B0", 7, 17),
+        ("0B1", 17, 23),
+    ),
     trace(1, ("1RECV_F0", 3, 3), ("1F0", 3, 8), ("1B0", 8, 12), ("1F1", 12, 14), ("1B1", 14, 18)),
-)  # fmt: skip
+)
 
 
 def files(tmp_path: Path, *documents: object, packed: bool = False) -> list[Path]:

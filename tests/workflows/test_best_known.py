@@ -28,10 +28,16 @@ LOAD = 24  # of every device, plus 3 for the first F to arrive at the last
 def ended_early(problem: Any = PROBLEM, **changes: Any) -> Result:
     """A search whose time was over when it had 1F1B."""
     values: dict[str, Any] = {
-        "problem": problem, "status": "feasible", "objective": "makespan",
-        "schedule": BASELINES["1f1b"](problem), "lower_bound": Bound(LOAD, "load"),
-        "baseline": Baseline("1f1b", 33), "wall_s": 0.0, "seed": 0, "workers": 1,
-    }  # fmt: skip
+        "problem": problem,
+        "status": "feasible",
+        "objective": "makespan",
+        "schedule": BASELINES["1f1b"](problem),
+        "lower_bound": Bound(LOAD, "load"),
+        "baseline": Baseline("1f1b", 33),
+        "wall_s": 0.0,
+        "seed": 0,
+        "workers": 1,
+    }
     return Result(**values | changes)
 
 
@@ -103,7 +109,7 @@ def test_whatever_is_built_the_answer_agrees_with_itself(
     before = ended_early(lower_bound=Bound(min(bound, 32), "?"), **less)
     made = [BASELINES[name](PROBLEM) for name in names]
     result = with_hand_written(before, made)
-    values = [schedule.makespan for schedule in made] + [33] * found
+    values = [schedule.makespan for schedule in made] + ([33] if found else [])
     assert result.value == min(values, default=None)
     assert (result.lower_bound is None) == (min(values, default=99) < min(bound, 32))
 

@@ -6,11 +6,30 @@ from campaign.case import Case
 from campaign.commands.common import a_problem, an_objective, schedule_in, truth_of
 
 NAMES = (
-    "zb-h1", "zb-h2", "zb-auto", "zb-auto-span", "zb-1p", "1f1b-overlapped", "eager-1f1b", "1f1b",
-    "gpipe", "interleaved-overlapped", "interleaved-zb", "interleaved-1f1b", "gis", "gis-h",
-    "looped-bfs", "v-auto", "zb-v", "v-half", "v-min", "dualpipev", "dualpipe", "chimera",
+    "zb-h1",
+    "zb-h2",
+    "zb-auto",
+    "zb-auto-span",
+    "zb-1p",
+    "1f1b-overlapped",
+    "eager-1f1b",
+    "1f1b",
+    "gpipe",
+    "interleaved-overlapped",
+    "interleaved-zb",
+    "interleaved-1f1b",
+    "gis",
+    "gis-h",
+    "looped-bfs",
+    "v-auto",
+    "zb-v",
+    "v-half",
+    "v-min",
+    "dualpipev",
+    "dualpipe",
+    "chimera",
     "list-scheduling",
-)  # fmt: skip
+)
 
 
 def case(case: Case) -> None:

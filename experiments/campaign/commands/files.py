@@ -18,9 +18,17 @@ def round_trip(case: Case) -> None:
     torch = case.rng.random() < 0.5
     words = ["--for", "torch"] if torch else []
     ran = case.run(
-        "solve", "problem.json", "-o", "out", "--time-limit", 0.3, "--workers", 1, *words,
+        "solve",
+        "problem.json",
+        "-o",
+        "out",
+        "--time-limit",
+        0.3,
+        "--workers",
+        1,
+        *words,
         codes=(0, 2, 3) if torch else (0, 3),
-    )  # fmt: skip
+    )
     path = case.folder / "out" / "schedule.json"
     if ran.code or not path.exists():
         return

@@ -32,9 +32,21 @@ def frontier(case: Case) -> None:
     document, objective = a_problem(case), an_objective(case)
     limit = 1 if case.quick else case.rng.choice([1, 4])
     ran = case.run(
-        "frontier", "problem.json", "-o", "out", "--points", case.rng.randint(2, 5), "--workers", 1,
-        "--time-limit", limit, "--objective", objective, "--json", codes=(0, 2, 3),
-    )  # fmt: skip
+        "frontier",
+        "problem.json",
+        "-o",
+        "out",
+        "--points",
+        case.rng.randint(2, 5),
+        "--workers",
+        1,
+        "--time-limit",
+        limit,
+        "--objective",
+        objective,
+        "--json",
+        codes=(0, 2, 3),
+    )
     found = ran.json()
     if ran.code or not case.expect(found is not None, "frontier prints no JSON"):
         return
@@ -89,10 +101,21 @@ def min_memory(case: Case) -> None:
     document, objective = a_problem(case), an_objective(case)
     within = case.rng.choice(["0%", "5%", "30%"])
     ran = case.run(
-        "min-memory", "problem.json", "-o", "out", "--within", within, "--workers", 1,
-        "--time-limit", 1 if case.quick else case.rng.choice([1, 4]), "--objective", objective,
-        "--json", codes=(0, 2, 3),
-    )  # fmt: skip
+        "min-memory",
+        "problem.json",
+        "-o",
+        "out",
+        "--within",
+        within,
+        "--workers",
+        1,
+        "--time-limit",
+        1 if case.quick else case.rng.choice([1, 4]),
+        "--objective",
+        objective,
+        "--json",
+        codes=(0, 2, 3),
+    )
     found = ran.json()
     if ran.code or not case.expect(found is not None, "min-memory prints no JSON"):
         return

@@ -31,9 +31,19 @@ def case(case: Case) -> None:
     found = []
     for source, problem in (("problem", document), ("changed", change.document)):
         ran = case.run(
-            "solve", f"{source}.json", "-o", source, "--workers", 1, "--time-limit", a_limit(case),
-            "--objective", objective, "--json", codes=(0, 3),
-        )  # fmt: skip
+            "solve",
+            f"{source}.json",
+            "-o",
+            source,
+            "--workers",
+            1,
+            "--time-limit",
+            a_limit(case),
+            "--objective",
+            objective,
+            "--json",
+            codes=(0, 3),
+        )
         path = case.folder / source / "result.json"
         if ran.code not in (0, 3) or not path.exists():
             return

@@ -21,7 +21,8 @@ def options(case: Case) -> tuple[list[str], int, bool]:
     if deterministic:
         workers = 1
     words = ["--seed", str(rng.randint(0, 5)), "--workers", str(workers)]
-    words += ["--deterministic"] * deterministic
+    if deterministic:
+        words.append("--deterministic")
     restricted = rng.random() < 0.15
     if restricted:
         words += ["--for", "torch"]  # refuses what torch cannot run at all
@@ -35,9 +36,14 @@ def case(case: Case) -> None:
     shared = ["problem.json", "--objective", objective, *limit, *words]
     as_json = case.rng.random() < 0.8
     ran = case.run(
-        "solve", *shared, "-o", "out", *["--json"] * as_json,
-        codes=(*CODES, 2) if restricted else CODES, cores=workers,
-    )  # fmt: skip
+        "solve",
+        *shared,
+        "-o",
+        "out",
+        *(["--json"] if as_json else []),
+        codes=(*CODES, 2) if restricted else CODES,
+        cores=workers,
+    )
     path = case.folder / "out" / "result.json"
     if ran.code not in CODES or not case.expect(path.exists(), "no result.json"):
         return

@@ -14,9 +14,23 @@ from campaign.judge.rules import broken_rules
 from campaign.judge.timed import Timed, read_timed
 
 RESULT_KEYS = (
-    "status", "objective", "value", "makespan", "span", "lower_bound", "lower_bound_source", "gap",
-    "bubble", "peak_memory", "baseline", "schedule", "wall_s", "seed", "workers", "versions",
-)  # fmt: skip
+    "status",
+    "objective",
+    "value",
+    "makespan",
+    "span",
+    "lower_bound",
+    "lower_bound_source",
+    "gap",
+    "bubble",
+    "peak_memory",
+    "baseline",
+    "schedule",
+    "wall_s",
+    "seed",
+    "workers",
+    "versions",
+)
 
 
 @dataclass

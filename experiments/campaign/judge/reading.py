@@ -25,13 +25,17 @@ class Stage:
     @property
     def least_backward(self) -> int:
         """Least compute of one microbatch's whole backward."""
-        ways = [self.B + self.W] * self.may_split + [self.BW] * self.may_fuse
-        return min(ways)
+        return min(self._either(self.B + self.W))
 
     @property
     def first_gradient(self) -> int:
         """Least time from the backward's start to the gradient of the input."""
-        return min([self.B] * self.may_split + [self.BW] * self.may_fuse)
+        return min(self._either(self.B))
+
+    def _either(self, split: int) -> list[int]:
+        """``split`` where the backward may be split, a fused backward's time where it may fuse."""
+        ways = [(self.may_split, split), (self.may_fuse, self.BW)]
+        return [time for allowed, time in ways if allowed]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,49 @@
+"""Layers in a line, and the search over all of their plans, deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipesat.cli.plan_orders import quick_orders
+from pipesat.core.problem import Problem
+from pipesat.core.result import Result
+from pipesat.core.solving import Deadline
+from pipesat.layers.file import FORMAT, parse_layers
+from pipesat.layers.layer import Layers
+from pipesat.layers.pipeline import Pipeline
+from pipesat.plan.answer import Plan
+from pipesat.plan.known import Known
+from pipesat.plan.plan import run_plan
+from pipesat.plan.question import Question
+from pipesat.plan.search import Search
+from pipesat.solver import solve as solve_itself
+
+
+def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:
+    return parse_layers({"format": FORMAT, "layers": [*entries]} | more)
+
+
+def entry(F: int, B: int, W: int, held: int = 1, **more: Any) -> dict[str, Any]:
+    return {"F": F, "B": B, "W": W, "held_after_F": held, "held_after_B": held // 2} | more
+
+
+def deterministic(problem: Problem, **options: Any) -> Result:
+    """The solver as a search calls it, one result for one seed."""
+    del options["starts"]
+    return solve_itself(problem, deterministic=True, **options)
+
+
+def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Search:
+    objective = options.pop("objective", "makespan")
+
+    def solver(problem: Problem, **given: Any) -> Result:
+        return deterministic(problem, objective=objective, **given)
+
+    deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
+    known = Known(Question.of(layers, shapes, objective, **options))
+    return Search(known, quick_orders, solver, deadline)
+
+
+def planned(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Plan:
+    return run_plan(searched(layers, shapes, **options))

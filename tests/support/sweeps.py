@@ -1,0 +1,78 @@
+"""Sweeps for tests: their files, their processes and their rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pipesat.sweep.rows import NAME, Row
+
+Save = Callable[..., Path]
+
+HEAD = 'format = "pipesat.sweep/1"\n'
+COSTS = "[costs.small]\nF = 2\nB = 3\nW = 1\nheld_after_F = 1\nheld_after_B = 1\n"
+SIXTY = (
+    HEAD
+    + COSTS
+    + """
+[grid]  # 2 x 3 x 5 x 2 = 60
+devices = [2, 3]
+microbatches = [2, 3, 4]
+memory = ["unlimited", 1, 2, 3, 4]
+objective = ["makespan", "span"]
+time_limit = 5
+"""
+)
+# No bound is met at half of 1F1B's memory, so these take all of their time.
+LONG = (
+    HEAD
+    + """
+[costs.any]
+F = 20
+B = 31
+W = 17
+held_after_F = 10
+held_after_B = 4
+[grid]
+devices = 16
+microbatches = [60, 61]
+memory = "1f1b*0.5"
+time_limit = 60
+"""
+)
+
+
+def rows_in(folder: Path) -> list[Row]:
+    return [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
+
+
+def small(grid: str, run: str = "") -> str:
+    return f"{HEAD}{run}{COSTS}[grid]\n{grid}\n"
+
+
+def start(spec: Path, folder: Path, *more: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pipesat", "sweep", spec, "-o", folder, *map(str, more)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def rows_so_far(folder: Path) -> int:
+    path = folder / NAME
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_until(is_so: Callable[[], object], seconds: float = 300.0) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
