@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from pipesat.files.schedule_file import read_schedule, write_schedule
     from pipesat.profile.file import read_profile
     from pipesat.runtime.profile_model import profile_model
-    from pipesat.workflows import baseline, compare, solve
+    from pipesat.workflows.compare import compare
+    from pipesat.workflows.hand_written import baseline
+    from pipesat.workflows.solve import solve
 
 _HOMES = {
     "BadInput": "core.errors",
@@ -57,10 +59,10 @@ _HOMES = {
     "Schedule": "core.schedule",
     "Timed": "core.schedule",
     "Violation": "core.checker",
-    "baseline": "workflows",
+    "baseline": "workflows.hand_written",
     "check": "core.checker",
     "closed_form_bound": "bounds.one_device",
-    "compare": "workflows",
+    "compare": "workflows.compare",
     "critical_path": "core.critical_path",
     "measure": "core.metrics",
     "memory_profiles": "core.memory",
@@ -73,7 +75,7 @@ _HOMES = {
     "read_profile": "profile.file",
     "read_schedule": "files.schedule_file",
     "smallest_capacities": "bounds.feasibility",
-    "solve": "workflows",
+    "solve": "workflows.solve",
     "time_order": "core.timing",
     "write_schedule": "files.schedule_file",
 }

@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pipesat
 from pipesat.cli.frontier_report import print_frontier
-from pipesat.cli.study import hand_written, solver_of, versions
 from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.frontier.files import csv_bytes, document, staircases, write_frontier
 from pipesat.frontier.picture import frontier_pictures
 from pipesat.frontier.trace import Frontier, trace
+from pipesat.workflows.hand_written import published
+from pipesat.workflows.studies import solver_of, versions
 
 BEGIN, END = "<!-- begin results -->\n", "<!-- end results -->"
 HERE = Path(__file__).resolve().parent
@@ -48,7 +49,7 @@ def main() -> None:
         curves[name] = trace(
             pipesat.read_problem(PROBLEMS / f"{PLACEMENTS[name]}.json"),
             solve=solver_of("makespan", None, 0),
-            baselines=hand_written(),
+            baselines=published(),
             time_limit=options.time_limit,
         )
     about = {

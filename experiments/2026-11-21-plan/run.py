@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pipesat
-from pipesat.cli.plan_orders import columns, quick_orders
-from pipesat.cli.study import solver_of, versions
 from pipesat.core.memory import peak_memory
 from pipesat.core.solving import Deadline
 from pipesat.files.atomic import write_files
@@ -37,6 +35,8 @@ from pipesat.plan.plan import run_plan
 from pipesat.plan.proposals import balanced_partition
 from pipesat.plan.question import Question
 from pipesat.plan.search import Search
+from pipesat.workflows.plan_orders import columns, quick_orders
+from pipesat.workflows.studies import solver_of, versions
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

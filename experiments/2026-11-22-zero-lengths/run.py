@@ -23,7 +23,7 @@ from pipesat.core.checker import check  # noqa: E402
 from pipesat.core.errors import PipesatError  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
-from pipesat.workflows import solve  # noqa: E402
+from pipesat.workflows.solve import solve  # noqa: E402
 from tests.support.oracle_by_instants import optimum  # noqa: E402
 from tests.support.zero_lengths import random_document  # noqa: E402
 

@@ -44,11 +44,11 @@ def load() -> None:
     mpl.use("Agg")
     import pipesat.cli.app
     import pipesat.cli.console
-    import pipesat.cli.study
     import pipesat.export.result_folder
     import pipesat.plan.plan
     import pipesat.solver
-    import pipesat.workflows
+    import pipesat.workflows.compare
+    import pipesat.workflows.studies
 
     del pipesat
 

@@ -66,7 +66,7 @@ def baseline(
     from pipesat.core.errors import NotApplicable
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
-    from pipesat.workflows import baseline as build
+    from pipesat.workflows.hand_written import baseline as build
 
     data = read_problem(problem)
     try:

@@ -57,7 +57,9 @@ def compare(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.workflows import against_best, compare_placements, comparison_of, solve
+        from pipesat.workflows.compare import compare_placements, comparison_of
+        from pipesat.workflows.rows import against_best
+        from pipesat.workflows.solve import solve
 
         data = read_problem(problem)
         stated = layers_per_stage(layers, placements)

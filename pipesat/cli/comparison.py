@@ -12,7 +12,8 @@ from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, table_lines, wrapped
 from pipesat.core.claims import percent, times
-from pipesat.workflows import SOLVER_ROW, Comparison, Row
+from pipesat.workflows.compare import Comparison
+from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -29,7 +30,7 @@ BASIS = (
 
 
 def print_comparison(
-    comparisons: Sequence[Comparison], rows: Sequence[Row], layers: Sequence[int] = ()
+    comparisons: Sequence[Comparison], rows: Sequence[ScheduleRow], layers: Sequence[int] = ()
 ) -> None:
     """Print the rows of all comparisons, the best valid one first; nothing is cut or wrapped."""
     from pipesat.cli.console import stdout
@@ -73,17 +74,17 @@ def _columns(comparisons: Sequence[Comparison], objective: Objective) -> list[Co
     return [*columns, Column("to\nbest"), Column("to\nbound")]
 
 
-def _lines(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[Line]:
+def _lines(comparisons: Sequence[Comparison], rows: Sequence[ScheduleRow]) -> Iterator[Line]:
     """Valid rows from the best on, then those over the cap."""
     objective = comparisons[0].result.objective
     problems = {c.placement: c.problem for c in comparisons}
     capped = any(device.memory is not None for device in comparisons[0].problem.devices)
     several = len(comparisons) > 1
 
-    def rank(row: Row) -> tuple[int, bool]:
+    def rank(row: ScheduleRow) -> tuple[int, bool]:
         return row.value(objective) or 0, row.name != SOLVER_ROW
 
-    def cells(row: Row) -> list[str]:
+    def cells(row: ScheduleRow) -> list[str]:
         from pipesat.cli.console import number
 
         bubble = row.bubble or {"makespan": None, "span": None}
@@ -108,7 +109,7 @@ def _lines(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[L
         yield from map(cells, sorted(over, key=rank))
 
 
-def _peak(problem: Problem, row: Row) -> tuple[int | None, float | None]:
+def _peak(problem: Problem, row: ScheduleRow) -> tuple[int | None, float | None]:
     """Peak memory of the device that is nearest to its cap (or farthest over it), and its share."""
     shares = [
         (peak / device.memory if device.memory else float(peak > 0), peak)
@@ -121,7 +122,7 @@ def _peak(problem: Problem, row: Row) -> tuple[int | None, float | None]:
     return peak, share
 
 
-def _over(problem: Problem, row: Row) -> bool:
+def _over(problem: Problem, row: ScheduleRow) -> bool:
     pairs = zip(problem.devices, row.peak_memory or (), strict=False)
     return any(device.memory is not None and peak > device.memory for device, peak in pairs)
 
@@ -140,7 +141,7 @@ def _notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield f"{where}: {result.standing.verdict}{by}; found by {result.schedule.source}"
 
 
-def _left_out(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator[str]:
+def _left_out(comparisons: Sequence[Comparison], rows: Sequence[ScheduleRow]) -> Iterator[str]:
     """Baselines without a line in the table, those with one reason together."""
     problems = {c.placement: c.problem for c in comparisons}
     reasons: dict[str, str] = {}
@@ -157,7 +158,7 @@ def _left_out(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterato
         yield f"  {', '.join(names)}: {reason}"
 
 
-def _wanted(row: Row) -> bool:
+def _wanted(row: ScheduleRow) -> bool:
     """Whether a row's reason is the one to tell: that of the placement the schedule is made for."""
     from pipesat.heuristics import BASELINES
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from pipesat.cli.options import refuse_repeated
 from pipesat.core.errors import BadInput
 from pipesat.placement.documents import Costs
 from pipesat.placement.from_numbers import costs_of as from_numbers
+from pipesat.placement.from_numbers import share_of_1f1b
 
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
@@ -58,19 +60,40 @@ def layers_per_stage(text: str | None, placements: object) -> list[int]:
     if text is None:
         return []
     if not placements:
-        raise BadInput("says how --placements may cut the stages, which is not given",
-                       where="--layers", value=text)  # fmt: skip
+        why = "says how --placements may cut the stages, which is not given"
+        raise BadInput(why, where="--layers", value=text)
     values = numbers("--layers", text)
     return [values] if isinstance(values, int) else values
 
 
 def statement_of(layers: Sequence[int]) -> str:
     """What ``--layers`` states, to be repeated with every result that rests on it."""
-    equal = len(set(layers)) == 1
-    made = f"every stage is made of {layers[0]} equal layers" if equal else (
-        f"the stages are made of {', '.join(map(str, layers))} layers, equal within a stage"
-    )  # fmt: skip
-    return f"as --layers states, {made}"
+    if len(set(layers)) == 1:
+        return f"as --layers states, every stage is made of {layers[0]} equal layers"
+    counts = ", ".join(map(str, layers))
+    return f"as --layers states, the stages are made of {counts} layers, equal within a stage"
+
+
+def caps_of(option: str, text: str) -> list[int | Fraction]:
+    """Read ``40000,1f1b*0.75``: numbers, and shares of 1F1B's memory.
+
+    Raises
+    ------
+    BadInput
+        If a word is neither.
+    """
+    caps: list[int | Fraction] = []
+    for word in text.split(","):
+        share = share_of_1f1b(word)
+        if share is None and not _NUMBER.fullmatch(word.strip()):
+            raise BadInput(
+                "expected numbers or shares such as 1f1b*0.75, parted by commas",
+                where=option,
+                value=text,
+            )
+        caps.append(int(word) if share is None else share)
+    refuse_repeated(option, [word.strip() for word in text.split(",")], text)
+    return caps
 
 
 def share(option: str, text: str, most: int = 1) -> Fraction:

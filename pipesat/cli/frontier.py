@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,14 +20,14 @@ from pipesat.cli.arguments import (
 from pipesat.cli.exits import keeping, refuse_contradictions
 
 if TYPE_CHECKING:
-    import threading
-
     from pipesat.core.problem import Problem
-    from pipesat.frontier.trace import Frontier
 
 _PLACEMENTS = {
-    "chain": "chain", "loop": "loop v=2", "vee": "vee", "bidirectional": "bidirectional",
-}  # fmt: skip
+    "chain": "chain",
+    "loop": "loop v=2",
+    "vee": "vee",
+    "bidirectional": "bidirectional",
+}
 
 
 def frontier(
@@ -74,19 +72,18 @@ def frontier(
     """
     from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import layers_per_stage
+    from pipesat.cli.costs import caps_of, layers_per_stage
     from pipesat.cli.frontier_report import print_frontier
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
-    from pipesat.cli.study import caps_of, hand_written, solver_of, versions
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
         from pipesat.frontier.caps import readable_caps
         from pipesat.frontier.files import document, write_frontier
-        from pipesat.frontier.trace import trace
+        from pipesat.workflows.studies import frontiers, versions
 
         if caps is not None:
             refuse_given(
@@ -104,16 +101,17 @@ def frontier(
         if output is not None:
             prepare_folder(output)
         with Progress(stderr()) as progress:
-            one = partial(
-                trace,
-                solve=solver_of(objective.value, workers, seed),
-                objective=objective.value,
+            curves = frontiers(
+                placed,
+                caps=chosen,
                 count=count,
-                baselines=hand_written(),
+                objective=objective.value,
+                time_limit=time_limit,
+                workers=workers,
+                seed=seed,
                 listener=progress,
                 stop=interrupts.stop,
             )
-            curves = _curves(placed, chosen, one, time_limit, interrupts.stop)
         about = {"seed": seed, "workers": workers, "versions": versions()}
         basis: dict[str, list[int]] = {"layers": stated} if stated else {}
         if output is not None:
@@ -127,24 +125,6 @@ def frontier(
         [text for f in curves.values() for text in f.curve.contradictions], output
     )
     raise typer.Exit(interrupts.exit_code)
-
-
-def _curves(
-    placed: Mapping[str | None, Problem],
-    caps: Mapping[str | None, Sequence[int] | None],
-    one: Callable[..., Frontier],
-    time_limit: float,
-    stop: threading.Event,
-) -> dict[str | None, Frontier]:
-    """Trace one problem after the other; each gets its share of the time that is left."""
-    expires = time.monotonic() + time_limit
-    curves: dict[str | None, Frontier] = {}
-    for number, (name, layers) in enumerate(placed.items()):
-        if curves and stop.is_set():
-            break
-        seconds = (expires - time.monotonic()) / (len(placed) - number)
-        curves[name] = one(layers, caps=caps[name], time_limit=seconds)
-    return curves
 
 
 def _placed(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,11 +17,6 @@ from pipesat.cli.arguments import (
     Workers,
 )
 from pipesat.cli.exits import refuse_contradictions
-
-if TYPE_CHECKING:
-    from pipesat.frontier.min_memory import Sufficient
-
-_FILES = ("problem.json", "schedule.json", "gantt.png")
 
 
 class ReferenceName(StrEnum):
@@ -63,12 +55,13 @@ def min_memory(
     from pipesat.cli.frontier_report import print_sufficient
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
-    from pipesat.cli.study import hand_written, solver_of, versions
 
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.frontier.min_memory import least_memory, sufficient_document
+        from pipesat.frontier.files import write_sufficient
+        from pipesat.frontier.min_memory import sufficient_document
+        from pipesat.workflows.studies import least_memory, versions
 
         data = read_problem(problem)
         accepted = share("--within", within, 10_000)
@@ -77,47 +70,22 @@ def min_memory(
         with Progress(stderr()) as progress:
             found = least_memory(
                 data,
-                solve=solver_of(objective.value, workers, seed),
-                objective=objective.value,
                 within=accepted,
                 reference=reference.value,
+                objective=objective.value,
                 time_limit=time_limit,
-                baselines=hand_written(),
+                workers=workers,
+                seed=seed,
                 listener=progress,
                 stop=interrupts.stop,
             )
-        path = None if output is None or found.known is None else output / "schedule.json"
         about = {"seed": seed, "workers": workers, "versions": versions()}
         if output is not None:
-            _write(output, found, lambda: sufficient_document(found, float(accepted), path) | about)
-        document = sufficient_document(found, float(accepted), path) | about
+            write_sufficient(output, found, accepted, **about)
+        document = sufficient_document(found, accepted, output, **about)
     if as_json:
         print_json(document)
     else:
         print_sufficient(found, accepted, output)
     refuse_contradictions(found.curve.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
-
-
-def _write(folder: Path, found: Sufficient, document: Callable[[], dict[str, Any]]) -> None:
-    """Write all files or none; those of an earlier run that have no successor go."""
-    from pipesat.files.atomic import write_with_claims
-    from pipesat.files.schedule_file import schedule_bytes
-    from pipesat.frontier.caps import at_cap
-    from pipesat.picture.gantt import gantt_png
-
-    files: dict[str, bytes] = {}
-    if found.known is not None and found.cap is not None:
-        problem, schedule = at_cap(found.curve.problem, found.cap.enough), found.known.schedule
-        unit = f" {problem.time_unit}" if problem.time_unit else ""
-        title = f"{problem.name}\n{found.curve.objective} {found.known.value:,}{unit}"
-        files["problem.json"] = _json_bytes(problem.document)
-        files["schedule.json"] = schedule_bytes(problem, schedule)
-        files["gantt.png"] = gantt_png(problem, schedule, title=title)
-    write_with_claims(folder, files, lambda: {"result.json": _json_bytes(document())})
-    for stale in set(_FILES) - files.keys():
-        (folder / stale).unlink(missing_ok=True)
-
-
-def _json_bytes(content: object) -> bytes:
-    return (json.dumps(content, indent=1) + "\n").encode()

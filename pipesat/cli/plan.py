@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,12 +22,8 @@ from pipesat.cli.arguments import (
 from pipesat.cli.layers import LayersFile
 
 if TYPE_CHECKING:
-    import threading
-
-    from pipesat.core.solving import Listener
     from pipesat.layers.layer import Layers
     from pipesat.layers.pipeline import Delay
-    from pipesat.plan.answer import Plan
     from pipesat.plan.plan import Hand
     from pipesat.plan.shapes import Shapes
 
@@ -137,6 +133,7 @@ def plan(
         from pipesat.layers.file import read_layers
         from pipesat.plan.answer import plan_document
         from pipesat.plan.shapes import shapes_to_try
+        from pipesat.workflows.studies import best_plan
 
         refuse_repeated("--chunks", chunks or (), chunks)
         refuse_repeated("--layout", layout or (), layout)
@@ -152,11 +149,19 @@ def plan(
         if output is not None:
             prepare_folder(output)
         with Progress(stderr()) as progress:
-            found = _found(
-                data, shapes, hand, compare=compare, objective=objective.value, workers=workers,
-                seed=seed, recompute=recompute.value, time_limit=time_limit,
-                listener=progress, stop=interrupts.stop,
-            )  # fmt: skip
+            found = best_plan(
+                data,
+                shapes,
+                hand,
+                compare=compare,
+                objective=objective.value,
+                workers=workers,
+                seed=seed,
+                recompute=recompute.value,
+                time_limit=time_limit,
+                listener=progress,
+                stop=interrupts.stop,
+            )
         written = None
         if output is not None:
             from pipesat.plan.files import write_plan
@@ -170,39 +175,6 @@ def plan(
         print_plan(found, output)
     refuse_contradictions(found.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
-
-
-def _found(
-    layers: Layers,
-    shapes: Shapes,
-    hand: list[Hand],
-    *,
-    compare: bool,
-    objective: Any,
-    workers: int | None,
-    seed: int,
-    recompute: Any,
-    time_limit: float,
-    listener: Listener,
-    stop: threading.Event,
-) -> Plan:
-    from pipesat.cli.plan_orders import columns, quick_orders
-    from pipesat.cli.study import solver_of, versions
-    from pipesat.core.machine import usable_cores
-    from pipesat.core.solving import Deadline
-    from pipesat.plan.known import Known
-    from pipesat.plan.plan import run_plan
-    from pipesat.plan.question import Question
-    from pipesat.plan.search import Search
-
-    question = Question.of(layers, shapes.pipelines, objective, recompute)
-    solver = solver_of(objective, workers, seed)
-    deadline = Deadline(time_limit, stop)
-    search = Search(Known(question), quick_orders, solver, deadline, listener)
-    return run_plan(
-        search, hand=hand, written=columns() if compare else None, left_out=shapes.left_out,
-        seed=seed, workers=workers or usable_cores(), versions=versions(),
-    )  # fmt: skip
 
 
 def _require_choice(layers: Layers, recompute: RecomputeName, source: str) -> None:

@@ -13,11 +13,9 @@ from pipesat.cli.options import refuse_repeated
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Objective
-    from pipesat.report.shown import Case, Shown
+    from pipesat.report.shown import Case
 
 MANY_OPS = 20_000  # from here on the hand-written schedules take more than a few seconds
 
@@ -57,11 +55,12 @@ def report(
     """Make one HTML file of a result: timeline, memory, baselines, idle time, assumptions.
 
     It opens in any browser and loads nothing. Of compare --placements, all placements are in it.
-    """  # fmt: skip
+    """
     from pipesat.files.atomic import write_file
     from pipesat.report.page import page
+    from pipesat.report.result_file import result_folders
 
-    places = [*_places(folder)]
+    places = list(result_folders(folder))
     output = folder / "report.html" if output is None else output
     writable(output)
     _refuse_inputs(folder, [path for path in (output, png, svg) if path is not None])
@@ -73,27 +72,11 @@ def report(
         typer.echo(f"written: {one_line(str(path))} ({_size(len(data))})")
 
 
-def _places(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the result folders: the folder itself, or its placements' by name."""
-    if (folder / "problem.json").is_file():
-        yield "", folder
-        return
-    inner = sorted(path.parent for path in folder.glob("*/problem.json")) if folder.is_dir() else []
-    if not inner:
-        raise BadInput(
-            "no problem.json here: expected a folder that pipesat solve -o or compare -o wrote",
-            source=str(folder),
-        )
-    for place in sorted(inner, key=lambda place: (place.name != "chain", place.name)):
-        yield place.name, place
-
-
 def _case(folder: Path, name: str, baselines: bool) -> Case:
     from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.files.problem_file import read_problem
     from pipesat.report.result_file import read_result
-    from pipesat.report.shown import case_of
-    from pipesat.workflows import problem_for
+    from pipesat.report.shown import baselines_of, case_of
 
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
@@ -103,20 +86,10 @@ def _case(folder: Path, name: str, baselines: bool) -> Case:
         return case_of(name, result, [])
     if problem.op_count > MANY_OPS:
         typer.echo("pipesat: making the hand-written schedules, up to a minute", err=True)
-    solved = problem_for(problem, result.target)
-    case = case_of(name, result, list(_baselines(solved, result.objective)))
+    case = case_of(name, result, baselines_of(result))
     if case.result.value != result.value:
         typer.echo(one_line(f"pipesat: {case.result.explanation}; {path} stays as it is"), err=True)
     return case
-
-
-def _baselines(problem: Problem, objective: Objective) -> Iterator[Shown]:
-    from pipesat.heuristics import BASELINES
-    from pipesat.report.shown import Shown
-    from pipesat.workflows import hand_written
-
-    for row, schedule in hand_written(problem, objective):
-        yield Shown(row, schedule, BASELINES[row.name].source)
 
 
 def _pictures(cases: list[Case], png: Path | None, svg: Path | None) -> dict[Path, bytes]:
@@ -130,8 +103,11 @@ def _pictures(cases: list[Case], png: Path | None, svg: Path | None) -> dict[Pat
         result = cases[0].result
         if len(cases) > 1:
             names = ", ".join(case.name for case in cases)
-            raise BadInput(f"one picture of {len(cases)} placements: give one of DIR's folders "
-                           f"({names})", where=option, value=str(path))  # fmt: skip
+            raise BadInput(
+                f"one picture of {len(cases)} placements: give one of DIR's folders ({names})",
+                where=option,
+                value=str(path),
+            )
         if result.schedule is None:
             raise BadInput("there is no schedule to draw", where=option, value=str(path))
         files[path] = draw(result.problem, result.schedule, title=title_of(result))

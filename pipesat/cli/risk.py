@@ -17,7 +17,6 @@ from pipesat.core.errors import BadInput
 if TYPE_CHECKING:
     from pipesat.core.ops import Phase
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Objective, Order, Schedule
     from pipesat.risk.report import LinksRow
     from pipesat.risk.robustness import Noise
 
@@ -76,11 +75,13 @@ def risk(
     from pipesat.cli.console import print_json
     from pipesat.files.problem_file import read_problem
     from pipesat.risk.report import links_risk, noise_risk
+    from pipesat.workflows.hand_written import best_orders
 
     data = read_problem(problem)
     variation = _noise(data, noise, profile, skew)
     drawn = str(profile) if profile else noise or NOISE
-    orders = _orders(data, read_valid_schedule(schedule, data), objective.value, baselines)
+    ours = read_valid_schedule(schedule, data).order
+    orders = {OURS: ours} | best_orders(data, objective.value, baselines)
     link_rows = links_risk(data, orders, objective.value)
     noise_rows = noise_risk(
         data, orders, variation,
@@ -142,28 +143,6 @@ def _share(option: str, text: str) -> float:
     from pipesat.cli.costs import share
 
     return float(share(option, text))
-
-
-def _orders(
-    problem: Problem, schedule: Schedule, objective: Objective, most: int
-) -> dict[str, Order]:
-    """The schedule's order, then different ones of the best baselines that fit into memory."""
-    from pipesat.core.checker import check
-    from pipesat.core.errors import NotApplicable
-    from pipesat.core.timing import time_order
-    from pipesat.heuristics import BASELINES
-
-    found: dict[Order, tuple[int, str]] = {}
-    for name, function in BASELINES.items() if most else ():
-        try:
-            baseline = function(problem)
-        except NotApplicable:
-            continue
-        order = baseline.order
-        if order not in found and not check(problem, baseline):
-            found[order] = (time_order(problem, order, objective).value(objective), name)
-    best = sorted(found, key=lambda order: found[order][0])[:most]
-    return {OURS: schedule.order} | {found[order][1]: order for order in best}
 
 
 def _links_document(row: LinksRow) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def solve(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.workflows import solve as run
+        from pipesat.workflows.solve import solve as run
 
         if deterministic and workers not in (None, 1):
             refuse_given(context, ["workers"], "--deterministic runs one thread")

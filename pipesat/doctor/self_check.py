@@ -58,7 +58,7 @@ class _Failed(Exception):
 
 def _solve() -> tuple[Problem, Schedule, str]:
     from pipesat.files.problem_file import parse_problem
-    from pipesat.workflows import solve
+    from pipesat.workflows.solve import solve
 
     problem = parse_problem(PROBLEM)
     result = solve(problem, time_limit=TIME_LIMIT, workers=1)

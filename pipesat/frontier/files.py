@@ -1,4 +1,4 @@
-"""What ``frontier -o DIR`` writes: one document, one table, two pictures, a folder per cap."""
+"""What ``frontier -o DIR`` and ``min-memory -o DIR`` write."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 from pipesat.files.atomic import prepare_folder, write_with_claims
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.frontier.caps import Cap, at_cap
+from pipesat.frontier.min_memory import Sufficient, sufficient_document
 from pipesat.frontier.picture import Staircase, frontier_pictures
 from pipesat.frontier.published import Point
 from pipesat.frontier.trace import Frontier, Row
+from pipesat.picture.gantt import gantt_png
 
 FORMAT: Final = "pipesat.frontier/1"
 _COLUMNS: Final = (
@@ -193,6 +196,33 @@ def _remove_stale(folder: Path, homes: Sequence[Path], files: Mapping[str, bytes
                     (home / name).unlink(missing_ok=True)
             if home.is_dir() and not any(home.iterdir()):
                 home.rmdir()
+
+
+def write_sufficient(folder: Path, found: Sufficient, within: Fraction, **about: object) -> None:
+    """Write all files of a least memory or none; those of an earlier run without successor go.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    Contradiction
+        If the answer contradicts itself; then problem and schedule are written all the same.
+    """
+    files: dict[str, bytes] = {}
+    if found.known is not None and found.cap is not None:
+        problem, schedule = at_cap(found.curve.problem, found.cap.enough), found.known.schedule
+        unit = f" {problem.time_unit}" if problem.time_unit else ""
+        title = f"{problem.name}\n{found.curve.objective} {found.known.value:,}{unit}"
+        files["problem.json"] = _json_bytes(problem.document)
+        files["schedule.json"] = schedule_bytes(problem, schedule)
+        files["gantt.png"] = gantt_png(problem, schedule, title=title)
+    write_with_claims(
+        folder,
+        files,
+        lambda: {"result.json": _json_bytes(sufficient_document(found, within, folder, **about))},
+    )
+    for stale in {"problem.json", "schedule.json", "gantt.png"} - files.keys():
+        (folder / stale).unlink(missing_ok=True)
 
 
 def _json_bytes(content: object) -> bytes:

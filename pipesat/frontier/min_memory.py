@@ -183,8 +183,10 @@ def _smallest_cap(study: Study, target: int) -> Interval:
         seconds *= _MORE_TIME
 
 
-def sufficient_document(found: Sufficient, within: float, schedule: Path | None) -> dict[str, Any]:
-    """Return the answer as a JSON document; ``schedule`` is the path of its schedule.
+def sufficient_document(
+    found: Sufficient, within: Fraction, folder: Path | None, **about: object
+) -> dict[str, Any]:
+    """Return the answer as a JSON document; its schedule's path is that in ``folder``.
 
     ``status`` is that of the cap, ``sum_status`` that of the sum: ``optimal`` if proven smallest.
     """
@@ -195,7 +197,7 @@ def sufficient_document(found: Sufficient, within: float, schedule: Path | None)
     return {
         "status": "optimal" if cap is not None and cap.proven else status,
         "objective": curve.objective,
-        "within": within,
+        "within": float(within),
         "best": {
             "memory": best.memory,
             "value": best.value,
@@ -216,6 +218,9 @@ def sufficient_document(found: Sufficient, within: float, schedule: Path | None)
         "sum_lower_bound": None if sums is None else sums.bound,
         "sum_status": ("unknown" if sums is None else sums.standing.status),
         "least_per_device": None if sums is None else list(sums.least),
-        "schedule": None if schedule is None else str(schedule),
+        "schedule": (
+            None if folder is None or found.known is None else str(folder / "schedule.json")
+        ),
         "wall_s": round(found.wall_s, 3),
+        **about,
     }

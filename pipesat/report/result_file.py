@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +36,27 @@ class ResultModel(BaseModel):
     versions: dict[StrictStr, StrictStr]
     explanation: StrictStr | None = None
     target: Annotated[Literal["torch"] | None, Field(alias="for")] = None
+
+
+def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the result folders: the folder itself, or its placements' by name.
+
+    Raises
+    ------
+    BadInput
+        If there is none.
+    """
+    if (folder / "problem.json").is_file():
+        yield "", folder
+        return
+    inner = sorted(path.parent for path in folder.glob("*/problem.json")) if folder.is_dir() else []
+    if not inner:
+        raise BadInput(
+            "no problem.json here: expected a folder that pipesat solve -o or compare -o wrote",
+            source=str(folder),
+        )
+    for place in sorted(inner, key=lambda place: (place.name != "chain", place.name)):
+        yield place.name, place
 
 
 def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Result:

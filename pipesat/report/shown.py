@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pipesat.best_known import with_hand_written
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
-from pipesat.workflows import Row, solver_row, with_ratios
+from pipesat.workflows.best_known import with_hand_written
+from pipesat.workflows.hand_written import hand_written
+from pipesat.workflows.rows import ScheduleRow, solver_row, with_ratios
+from pipesat.workflows.solve import problem_for
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Shown:
     ``source`` says where it was published; ``schedule`` is timed for the result's objective.
     """
 
-    row: Row
+    row: ScheduleRow
     schedule: Schedule | None
     source: str
 
@@ -35,6 +37,17 @@ class Case:
     name: str
     result: Result
     shown: tuple[Shown, ...]
+
+
+def baselines_of(result: Result) -> list[Shown]:
+    """Return the hand-written schedules of the problem that was solved."""
+    from pipesat.heuristics import BASELINES
+
+    solved = problem_for(result.problem, result.target)
+    return [
+        Shown(row, schedule, BASELINES[row.name].source)
+        for row, schedule in hand_written(solved, result.objective)
+    ]
 
 
 def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> Case:

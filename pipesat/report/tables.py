@@ -11,7 +11,7 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Objective
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import Case, Shown
-from pipesat.workflows import SOLVER_ROW
+from pipesat.workflows.rows import SOLVER_ROW
 
 MOST_STAGES = 256  # lines of the table of stages
 

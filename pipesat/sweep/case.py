@@ -40,7 +40,7 @@ def _solved(job: Job) -> Answer:
     from pipesat.files.problem_file import parse_problem
     from pipesat.files.schedule_file import schedule_bytes
     from pipesat.sweep.agreement import REFUTED
-    from pipesat.workflows import solve
+    from pipesat.workflows.solve import solve
 
     problem = parse_problem(job["problem"])
     result = solve(problem, **job["solve"])

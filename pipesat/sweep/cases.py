@@ -26,7 +26,7 @@ class Case:
     axes
         What the grid says, by axis; ``None`` where it says nothing.
     solve
-        Keyword arguments of :func:`pipesat.workflows.solve`.
+        Keyword arguments of :func:`pipesat.workflows.solve.solve`.
     problem_sha256, ops
         Of the problem; ``None`` and 0 where there is none.
     refused

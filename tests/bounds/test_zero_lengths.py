@@ -13,7 +13,7 @@ from pipesat.core.errors import Infeasible
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.workflows import solve
+from pipesat.workflows.solve import solve
 from tests.support.oracle_by_instants import optimum
 from tests.support.problems import chain
 from tests.support.zero_lengths import random_document

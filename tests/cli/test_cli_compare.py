@@ -16,7 +16,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Bound, Result
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
-from pipesat.workflows import Row, against_best, compare
+from pipesat.workflows.compare import compare
+from pipesat.workflows.rows import ScheduleRow, against_best
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.problems import chain, vee
@@ -29,10 +30,10 @@ CONTRACT = {"name", "makespan", "span", "bubble", "peak_memory", "valid", "why_n
 
 def test_ratios_to_the_best_valid_row() -> None:
     rows = [
-        Row("a", makespan=10, span=8, valid=True),
-        Row("b", makespan=5, span=9),  # over the cap, say: it cannot be the best
-        Row("c", makespan=20, span=4, valid=True),
-        Row("d", why_not="needs a V"),
+        ScheduleRow("a", makespan=10, span=8, valid=True),
+        ScheduleRow("b", makespan=5, span=9),  # over the cap, say: it cannot be the best
+        ScheduleRow("c", makespan=20, span=4, valid=True),
+        ScheduleRow("d", why_not="needs a V"),
     ]
     assert [row.ratio_to_best for row in against_best(rows, "makespan")] == [1, 0.5, 2, None]
     assert [row.ratio_to_best for row in against_best(rows, "span")] == [2, 2.25, 1, None]

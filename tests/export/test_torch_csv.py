@@ -27,7 +27,7 @@ from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.workflows import solve
+from pipesat.workflows.solve import solve
 from tests.conftest import Run
 from tests.support.problems import chain, document, problems, vee
 

@@ -24,7 +24,6 @@ import pytest
 
 from pipesat.cli.costs import share as read_share
 from pipesat.cli.frontier_report import print_frontier
-from pipesat.cli.study import hand_written, solver_of
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.problem import Problem
@@ -50,6 +49,8 @@ from pipesat.frontier.picture import frontier_pictures
 from pipesat.frontier.smallest_cap import interval
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.heuristics import BASELINES
+from pipesat.workflows.hand_written import published
+from pipesat.workflows.studies import solver_of
 from tests.conftest import Run
 from tests.support.loops import loop
 from tests.support.oracle import brute_force, plain_model_optimum
@@ -77,7 +78,7 @@ def traced(problem: Problem, **options: object) -> Frontier:
     found: Frontier = trace(
         problem,
         solve=SOLVE,
-        baselines=hand_written(),
+        baselines=published(),
         time_limit=60,
         **options,  # type: ignore[arg-type]
     )

@@ -67,30 +67,66 @@ def test_all_three_folders_were_found() -> None:
     assert {"pipesat.heuristics", "pipesat.heuristics.gpipe"} <= MODULES.keys()
 
 
+LAYERS = """
+core
+files bounds
+placement
+picture
+heuristics solver
+profile
+layers risk
+export
+timeline frontier
+plan runtime
+workflows
+sweep report doctor
+cli
+"""
+"""From the bottom up; a package uses those of lower lines only, so there are no circles."""
+
+LEVEL = {name: n for n, line in enumerate(LAYERS.split("\n")) for name in line.split()}
+
+
+def package_of(module: str) -> str:
+    """The package a module lies in; the root itself is ``pipesat``."""
+    return module.split(".")[1] if "." in module else "pipesat"
+
+
+def arrows(module: str) -> set[str]:
+    """The other packages that a module uses, under ``TYPE_CHECKING`` and in functions too."""
+    ours = within(imports(MODULES[module]), "pipesat")
+    return {package_of(name) for name in ours} - {package_of(module)}
+
+
+def test_every_package_has_its_layer() -> None:
+    assert {package_of(module) for module in MODULES} == {*LEVEL, "pipesat", "__main__"}
+
+
 @pytest.mark.parametrize("module", MODULES)
-def test_layers(module: str) -> None:
+def test_imports_run_downward(module: str) -> None:
+    if module not in ("pipesat", "pipesat.__main__"):  # the root's public names are its purpose
+        level = LEVEL[package_of(module)]
+        assert {other for other in arrows(module) if LEVEL.get(other, 99) >= level} == set()
+
+
+def test_an_upward_import_would_be_seen() -> None:
+    assert "workflows" in arrows("pipesat.cli.solve")  # inside a function
+    assert "frontier" in arrows("pipesat.workflows.studies")  # under TYPE_CHECKING
+    assert LEVEL["core"] < LEVEL["solver"] == LEVEL["heuristics"] < LEVEL["workflows"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_who_uses_which_library(module: str) -> None:
     names = imports(MODULES[module])
-    in_solver, in_heuristics = (
-        within({module}, "pipesat.solver"),
-        within({module}, "pipesat.heuristics"),
-    )
-    joins_both = module == "pipesat.workflows" or within({module}, "pipesat.cli")
-    if not (joins_both or in_solver):
-        assert not within(names, "pipesat.solver")
-    if not (joins_both or in_heuristics):
-        assert not within(names, "pipesat.heuristics")
-    if in_solver or in_heuristics:
-        assert not within(names, "pipesat.workflows")
-    if not in_solver:
-        assert not within(names, "ortools")
     early = imports(MODULES[module], at_import_time=True)
+    if not within({module}, "pipesat.solver"):
+        assert not within(names, "ortools")
     if not within({module}, "pipesat.runtime"):
         assert not within(early, "torch")
     if not within({module}, "pipesat.picture"):
         assert not within(early, "matplotlib")
-    if not within({module}, "pipesat.cli") and module != "pipesat.__main__":
-        assert not within(names, "pipesat.cli")
-        assert not within(names, "typer")
+    if not within({module}, "pipesat.cli"):
+        assert not within(names, "typer") | within(names, "rich")
     assert not within(names, "solver") | within(names, "heuristics") | within(names, "tests")
 
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.cli.plan_orders import columns
 from pipesat.core.checker import check
 from pipesat.core.claims import change
 from pipesat.core.errors import BadInput, Infeasible
@@ -41,7 +40,8 @@ from pipesat.plan.plan import run_plan
 from pipesat.plan.recompute import where_needed
 from pipesat.plan.shapes import shapes_to_try
 from pipesat.plan.stage_bound import stage_bound
-from pipesat.workflows import baseline
+from pipesat.workflows.hand_written import baseline
+from pipesat.workflows.plan_orders import columns
 from tests.conftest import Run
 from tests.support.oracle import brute_force, plain_model_optimum
 from tests.support.paths import ROOT

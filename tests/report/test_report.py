@@ -33,7 +33,7 @@ from pipesat.report.page import page
 from pipesat.report.result_file import read_result
 from pipesat.report.shown import Shown, case_of
 from pipesat.report.tables import ranges
-from pipesat.workflows import row_of
+from pipesat.workflows.rows import row_of
 from tests.conftest import Run
 from tests.support.problems import chain, document, problems
 

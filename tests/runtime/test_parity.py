@@ -23,7 +23,7 @@ from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.parity import ParityReport, check_parity
-from pipesat.workflows import solve
+from pipesat.workflows.solve import solve
 from tests.support.problems import chain, document, problems, vee
 
 pytestmark = pytest.mark.skipif(

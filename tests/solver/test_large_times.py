@@ -32,7 +32,7 @@ from pipesat.solver.short_runs.known import Known
 from pipesat.solver.short_runs.models import step_model
 from pipesat.solver.short_runs.search import ShortRuns
 from pipesat.solver.steady.schedules import steady_schedules
-from pipesat.workflows import solve
+from pipesat.workflows.solve import solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.problems import chain, problems, vee
 

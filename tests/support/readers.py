@@ -136,10 +136,10 @@ def _done(*_: object, **__: object) -> None:
 
 
 _LONG_WORK = (
-    "pipesat.workflows.solve",
-    "pipesat.frontier.trace.trace",
-    "pipesat.cli.plan._found",
-    "pipesat.frontier.min_memory.least_memory",
+    "pipesat.workflows.solve.solve",
+    "pipesat.workflows.studies.frontiers",
+    "pipesat.workflows.studies.best_plan",
+    "pipesat.workflows.studies.least_memory",
     "pipesat.runtime.parity.check_parity",
     "pipesat.cli.run._run_here",
 )

@@ -394,7 +394,7 @@ def test_an_exception_is_a_row_with_its_place(monkeypatch: pytest.MonkeyPatch) -
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by hand")
 
-    monkeypatch.setattr("pipesat.workflows.solve", fails)
+    monkeypatch.setattr("pipesat.workflows.solve.solve", fails)
     found = run_case({"problem": chain(1, 1).document, "solve": {}, "schedule": False})
     assert found["status"] == "error"
     assert found["why"].startswith("ZeroDivisionError: by hand (test_sweep.py:")

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat import workflows
-from pipesat.best_known import with_hand_written
 from pipesat.core.claims import Standing
 from pipesat.core.errors import Contradiction
 from pipesat.core.result import Baseline, Bound, Result
 from pipesat.heuristics import BASELINES
+from pipesat.workflows.best_known import with_hand_written
+from pipesat.workflows.compare import Comparison
+from pipesat.workflows.rows import row_of, with_ratios
 from tests.conftest import Run
 from tests.support.problems import chain
 
@@ -135,14 +136,14 @@ def test_no_result_contradicts_itself(wrong: dict[str, Any]) -> None:
 
 
 def test_no_comparison_has_a_row_better_than_its_answer() -> None:
-    row = workflows.row_of("zb-h1", PROBLEM, BASELINES["zb-h1"](PROBLEM))
+    row = row_of("zb-h1", PROBLEM, BASELINES["zb-h1"](PROBLEM))
     with pytest.raises(Contradiction, match="solver is called the best and has 33, but zb-h1 has"):
-        workflows.Comparison(None, PROBLEM, ended_early(), (row,))
+        Comparison(None, PROBLEM, ended_early(), (row,))
     for bound in (28, 33):
         standing = Standing(33, bound)
         late = ended_early(lower_bound=Bound(bound, "?"), status=standing.status)
         with pytest.raises(Contradiction, match=f"zb-h1 has 27, below {bound}"):
-            workflows.with_ratios([row], late)
+            with_ratios([row], late)
 
 
 # Commands

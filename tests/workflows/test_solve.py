@@ -15,7 +15,8 @@ from pipesat.core.result import Bound
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver.incumbent import Clock, Incumbent
-from pipesat.workflows import compare, solve
+from pipesat.workflows.compare import compare
+from pipesat.workflows.solve import solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document, problems, vee

@@ -1,0 +1,69 @@
+"""The hand-written schedules of a problem: one by name, all with their lines, the best orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.timing import time_order
+from pipesat.workflows.rows import ScheduleRow, row_of
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Objective, Order, Schedule
+
+_SLOW = {"v-auto"}  # seconds, where others take milliseconds
+
+
+def baseline(name: str, problem: Problem) -> Schedule:
+    """Return one hand-written schedule, timed as early as possible; it may exceed memory.
+
+    Raises
+    ------
+    BadInput
+        If there is no baseline of that name.
+    NotApplicable
+        If it does not fit the problem's placement.
+    """
+    from pipesat.heuristics import BASELINES
+
+    if name not in BASELINES:
+        raise BadInput(f"expected one of {', '.join(BASELINES)}", where="baseline", value=name)
+    return BASELINES[name](problem)
+
+
+def hand_written(
+    problem: Problem, objective: Objective
+) -> Iterator[tuple[ScheduleRow, Schedule | None]]:
+    """Yield a row per baseline, and its schedule timed for the objective, valid or not."""
+    from pipesat.heuristics import BASELINES
+
+    for name, function in BASELINES.items():
+        try:
+            schedule = function(problem)
+        except NotApplicable as error:
+            yield ScheduleRow(name, why_not=str(error)), None
+        else:
+            yield (
+                row_of(name, problem, schedule),
+                time_order(problem, schedule.order, objective, name),
+            )
+
+
+def best_orders(problem: Problem, objective: Objective, most: int) -> dict[str, Order]:
+    """Return different orders of the best ``most`` hand-written schedules that fit, by name."""
+    found: dict[Order, tuple[int, str]] = {}
+    for row, schedule in hand_written(problem, objective) if most else ():
+        if schedule is not None and row.valid:
+            found.setdefault(schedule.order, (schedule.value(objective), row.name))
+    best = sorted(found, key=lambda order: found[order][0])[:most]
+    return {found[order][1]: order for order in best}
+
+
+def published() -> dict[str, Callable[[Problem], Schedule]]:
+    """Return the published schedules by name, the slow one last; list scheduling is ours."""
+    from pipesat.heuristics import BASELINES, LIST_SCHEDULING
+
+    names = [name for name in BASELINES if name != LIST_SCHEDULING]
+    return {name: BASELINES[name] for name in sorted(names, key=lambda name: name in _SLOW)}

@@ -1,0 +1,159 @@
+"""Solve a problem, from every hand-written schedule that can be made in time."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pipesat.core.errors import BadInput, NotApplicable
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Bound, Improvement, Result
+    from pipesat.core.schedule import Objective, Schedule
+    from pipesat.heuristics.registry import Published
+
+_QUICK_OPS = 5_000  # one policy of list scheduling takes 0.2 s at most
+
+
+def solve(
+    problem: Problem,
+    *,
+    objective: Objective = "makespan",
+    time_limit: float = 60.0,
+    workers: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    target: str | None = None,
+    schedules: Iterable[Schedule] = (),
+    known_bound: Bound | None = None,
+    listener: Callable[[Improvement], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Return the best verified schedule within ``time_limit`` seconds, with its lower bound.
+
+    Starts from every hand-written schedule and every list-scheduling policy that can be made in
+    time, so the answer is never worse than the best of those that fit. On problems of more than
+    100,000 ops or so, one schedule alone takes seconds. See :func:`pipesat.solver.solve`.
+
+    Parameters
+    ----------
+    deterministic
+        One result for one seed, whatever the load: one thread, limits in deterministic time.
+    target
+        ``"torch"`` makes what torch cannot do part of the problem (its first stage's backward is
+        whole), so that value and bound are those of orders that run there.
+    schedules
+        Schedules to start from besides the hand-written ones, for example those of the same
+        problem with less memory. What breaks a rule of this problem is passed over.
+    known_bound
+        A bound of the objective that is proven already, for example that of the same problem with
+        more memory.
+
+    Raises
+    ------
+    NotApplicable
+        If the target cannot run such a pipeline.
+    BadInput
+        If there is no such target.
+    """
+    from pipesat.heuristics import BASELINES  # slow to import, both: before the clock starts
+    from pipesat.solver import solve as search
+
+    expires = time.monotonic() + time_limit
+    stop = stop or threading.Event()
+    found = threading.Event()
+
+    def give_up() -> bool:
+        return stop.is_set() or (not deterministic and time.monotonic() > expires)
+
+    def heard(improvement: Improvement) -> None:
+        if improvement.value is not None:
+            found.set()
+        if listener is not None:
+            listener(improvement)
+
+    searched = problem_for(problem, target)
+    starts = _Starts(searched, BASELINES.values(), give_up, found.is_set)
+    result = search(
+        searched,
+        objective=objective,
+        time_limit=time_limit,
+        workers=workers,
+        seed=seed,
+        deterministic=deterministic,
+        warm_starts=starts,
+        schedules=schedules,
+        known_bound=known_bound,
+        listener=heard,
+        stop=stop,
+    )
+    cut = not (starts.all_made or result.standing.proven or result.status == "infeasible")
+    note = "the search ended before all hand-written schedules were made" if cut else ""
+    explanation = "; ".join(filter(None, (result.explanation, note)))
+    return replace(
+        result, problem=problem, target=target, baselines_left_out=cut, explanation=explanation
+    )
+
+
+def problem_for(problem: Problem, target: str | None) -> Problem:
+    """Return the problem that is to be solved for a runtime: every schedule of it runs there.
+
+    Raises
+    ------
+    NotApplicable
+        If the target cannot run such a pipeline.
+    BadInput
+        If there is no such target.
+    """
+    from pipesat.export.torch.restrict import restricted_to_torch
+
+    if target not in (None, "torch"):
+        raise BadInput("expected torch or None", where="target", value=target)
+    return problem if target is None else restricted_to_torch(problem)
+
+
+@dataclass
+class _Starts:
+    """The schedules to start from, made one by one: quick ones, slow ones, and the portfolio's.
+
+    ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
+    quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
+    a fraction of a second, even if told to give up. ``all_made`` says afterwards whether whoever
+    took them took all, and none was given up.
+    """
+
+    problem: Problem
+    entries: Iterable[Published]
+    give_up: Callable[[], bool]
+    found: Callable[[], bool]
+    all_made: bool = False
+
+    def __iter__(self) -> Iterator[Schedule]:
+        from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
+        from pipesat.heuristics.list_scheduling import list_schedules, policies
+        from pipesat.heuristics.registry import never
+
+        problem = self.problem
+        named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
+        yield from self._made(entry for entry in named if entry.slow is None)
+        chosen = policies(problem)
+        if not self.found():
+            give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
+            yield from list_schedules(problem, give_up, islice(chosen, 1))
+        yield from self._made(entry for entry in named if entry.slow is not None)
+        yield from list_schedules(problem, self.give_up, chosen)
+        self.all_made = not self.give_up()
+
+    def _made(self, entries: Iterable[Published]) -> Iterator[Schedule]:
+        """Yield the schedules that apply, until told to give up."""
+        for entry in entries:
+            if self.give_up():
+                return
+            with contextlib.suppress(NotApplicable):
+                yield entry(self.problem, self.give_up)
