@@ -28,8 +28,7 @@ def _list(wanted: bool) -> None:
     """Print every baseline and leave."""
     if not wanted:
         return
-    from pipesat.cli.console import stdout
-    from pipesat.cli.table import Column, table_lines
+    from pipesat.cli.table import Column, print_table
     from pipesat.heuristics import BASELINES
 
     columns = [
@@ -40,8 +39,7 @@ def _list(wanted: bool) -> None:
         (b.name, PLACEMENT_OF[b.placement], _yes(b.splits), _yes(b.pairs), b.source)
         for b in BASELINES.values()
     ]
-    for line in table_lines(columns, lines, stdout().width, wrap_last=True):
-        typer.echo(line)
+    print_table(columns, lines, wrap_last=True)
     typer.echo(
         "\nchain: one stage per device; loop: several, in turns; vee: two, there and back;\n"
         "bidirectional: two routes in opposite directions; any: no matter where."

@@ -10,7 +10,7 @@ import typer
 from pipesat.cli.baseline import PLACEMENT_OF
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import Column, Line, table_lines, wrapped
+from pipesat.cli.table import Column, Line, print_table, wrapped
 from pipesat.core.claims import percent, times
 from pipesat.workflows.compare import Comparison
 from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow
@@ -40,8 +40,7 @@ def print_comparison(
     typer.echo(wrapped(_title(problem, objective), width))
     typer.echo("")
     lines = list(_lines(comparisons, rows))
-    for line in table_lines(_columns(comparisons, objective), lines, width):
-        typer.echo(line)
+    print_table(_columns(comparisons, objective), lines)
     typer.echo("")
     for text in (*_notes(comparisons), *_left_out(comparisons, rows)):
         typer.echo(wrapped(text, width))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipesat.cli.arguments import AsJson
-from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.cli.exits import CHECK_FAILED
 
 if TYPE_CHECKING:
     from pipesat.doctor import Line, Report
@@ -31,14 +31,10 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def _print(report: Report) -> None:
-    from pipesat.cli.console import stdout
-    from pipesat.cli.table import Column, table_lines
+    from pipesat.cli.table import Column, print_table
 
-    columns = (Column("", number=False), Column("", number=False), Column("", number=False))
-    cells = [(line.name, line.status, one_line(_text(line))) for line in report.lines]
-    for text in table_lines(columns, cells, stdout().width, wrap_last=True):
-        if text:
-            typer.echo(text)
+    cells = [(line.name, line.status, _text(line)) for line in report.lines]
+    print_table([Column("", number=False)] * 3, cells, wrap_last=True)
     failed = sum(line.status == "FAILED" for line in report.lines)
     typer.echo("pipesat works here" if report.ok else f"{failed} of {len(cells)} FAILED")
 

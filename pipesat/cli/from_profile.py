@@ -178,35 +178,29 @@ def _links(profile: Profile, comm: int | None, path: Path | None) -> LinksModel 
 
 def _print_summary(derived: Derived) -> None:
     """Say on stderr what the numbers consist of: the problem itself may be on stdout."""
-    from pipesat.cli.console import stderr
-    from pipesat.cli.table import Column, table_lines
+    from pipesat.cli.table import Column, print_table
     from pipesat.core.amounts import readable
 
     heads = ("", "layers", "F", "B", "W", "BW", "held\nafter F", "held\nafter B")
-    rows = [
-        (
-            f"stage {number}",
-            f"{stage.layers.start} to {stage.layers.stop - 1}",
-            f"{stage.F:.0f}", f"{stage.B:.0f}", f"{stage.W:.0f}", f"{stage.BW:.0f}",
-            readable(stage.held_after_F), readable(stage.held_after_B),
-        )
-        for number, stage in enumerate(derived.stages)
-    ]  # fmt: skip
-    width = stderr().width
-    columns = [Column(head, number=bool(head)) for head in heads]
-    lines = [*table_lines(columns, rows, width), ""]
+    rows = []
+    for number, stage in enumerate(derived.stages):
+        where = f"{stage.layers.start} to {stage.layers.stop - 1}"
+        times = (f"{time:.0f}" for time in (stage.F, stage.B, stage.W, stage.BW))
+        held = (readable(stage.held_after_F), readable(stage.held_after_B))
+        rows.append([f"stage {number}", where, *times, *held])
+    print_table([Column(head, number=bool(head)) for head in heads], rows, err=True)
+    typer.echo("", err=True)
     kinds = ("weights", "gradients", "optimizer", "buffers", "receive", "transient", "reserve")
     amounts = [
-        (f"device {number}", *(readable(getattr(static, kind)) for kind in kinds),
-         readable(static.total))
+        [f"device {number}", *(readable(getattr(static, kind)) for kind in (*kinds, "total"))]
         for number, static in enumerate(derived.static)
-    ]  # fmt: skip
+    ]
     columns = [Column("static", number=False), *map(Column, (*kinds, "total"))]
-    lines += [*table_lines(columns, amounts, width), ""]
+    print_table(columns, amounts, err=True)
+    typer.echo("", err=True)
     for reason in dict.fromkeys(filter(None, derived.fused)):
         stages = [str(number) for number, why in enumerate(derived.fused) if why == reason]
-        lines.append(
-            f"fused backward of stage{'s' * (len(stages) > 1)} {', '.join(stages)}: {reason}"
-        )
-    for line in [*lines, *derived.remarks]:
+        of = f"stage{'s' if len(stages) > 1 else ''} {', '.join(stages)}"
+        typer.echo(one_line(f"fused backward of {of}: {reason}"), err=True)
+    for line in derived.remarks:
         typer.echo(one_line(line), err=True)

@@ -11,7 +11,7 @@ import typer
 
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import Column, table_lines, wrapped
+from pipesat.cli.table import Column, print_table, wrapped
 from pipesat.core.claims import as_given, excess, percent
 
 if TYPE_CHECKING:
@@ -32,11 +32,9 @@ def print_frontier(
     for placement, frontier in curves.items():
         typer.echo(wrapped(_title(frontier.curve, placement), width))
         typer.echo("")
-        for line in table_lines(_columns(frontier), [_cells(r) for r in frontier.rows], width):
-            typer.echo(line)
+        print_table(_columns(frontier), [_cells(row) for row in frontier.rows])
         typer.echo("")
-        for line in _published(frontier, width):
-            typer.echo(line)
+        _print_published(frontier)
         for text in _notes(frontier):
             typer.echo(wrapped(text, width))
         typer.echo("")
@@ -93,7 +91,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _published(frontier: Frontier, width: int) -> Iterator[str]:
+def _print_published(frontier: Frontier) -> None:
     """Hand-written schedules by peak, with what the curve has at the same memory."""
     from pipesat.cli.console import number
 
@@ -116,8 +114,8 @@ def _published(frontier: Frontier, width: int) -> Iterator[str]:
         share = "-" if scale is None else f"{scale.share(point.known.peak):.3f}"
         cells = [point.name, str(point.known.peak), share, str(point.known.value)]
         lines.append([*cells, number(at_peak), percent(above)])
-    yield from table_lines(columns, lines, width)
-    yield ""
+    print_table(columns, lines)
+    typer.echo("")
 
 
 def _notes(frontier: Frontier) -> Iterator[str]:
@@ -153,8 +151,7 @@ def print_sufficient(found: Sufficient, within: Fraction, folder: Path | None) -
         typer.echo(wrapped(f"{name:<22}{one_line(text)}", width))
     if found.known is not None:
         typer.echo("")
-        for line in _devices(found, width):
-            typer.echo(line)
+        _print_devices(found)
     if folder is not None:
         typer.echo("\n" + one_line(f"written to {folder}"))
 
@@ -196,13 +193,13 @@ def _cap_text(found: Sufficient) -> str:
     return f"{text} ({'proven' if cap.proven else 'not proven'} smallest)"
 
 
-def _devices(found: Sufficient, width: int) -> Iterator[str]:
+def _print_devices(found: Sufficient) -> None:
     sums, problem = found.lightest, found.curve.problem
     if sums is None:
         return
     columns = [Column("device", number=False), Column("peak"), Column("at least")]
     lines = [
-        [one_line(problem.device_name(device)), str(peak), str(least)]
+        [problem.device_name(device), str(peak), str(least)]
         for device, (peak, least) in enumerate(zip(sums.known.peaks, sums.least, strict=True))
     ]
-    yield from table_lines(columns, lines, width)
+    print_table(columns, lines)

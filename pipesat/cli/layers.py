@@ -32,7 +32,7 @@ _Dtype = Annotated[
 def show(layers: LayersFile) -> None:
     """Show layers as a table, equal ones in a row on one line."""
     from pipesat.cli.console import stdout
-    from pipesat.cli.table import Column, table_lines, wrapped
+    from pipesat.cli.table import Column, print_table, wrapped
     from pipesat.layers.file import read_layers
 
     data = read_layers(layers)
@@ -45,8 +45,7 @@ def show(layers: LayersFile) -> None:
         Column("flags", number=False, spare=1),
     ]
     rows = [_row(data, begin, end) for begin, end in _runs(data)]
-    for line in table_lines(columns, rows, stdout().width):
-        typer.echo(one_line(line))
+    print_table(columns, rows)
     typer.echo("")
     for line in _summary(data):
         typer.echo(wrapped(one_line(line), stdout().width))
@@ -122,10 +121,9 @@ def _row(layers: Layers, begin: int, end: int) -> list[str]:
     times = (str(layer.amount(kind)) for kind in ("F", "B", "W", "BW"))
     held = (str(layer.amount(kind)) for kind in ("held_after_F", "held_after_B"))
     where = f"{begin} to {end - 1}" if last else str(begin)
-    return [
-        where, layer.name + last, layer.role, *times, *held,
-        str(layers.static[begin]), str(layer.output), ", ".join(flags),
-    ]  # fmt: skip
+    weights = str(layers.static[begin])
+    name, output = layer.name + last, str(layer.output)
+    return [where, name, layer.role, *times, *held, weights, output, ", ".join(flags)]
 
 
 def _summary(layers: Layers) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 
 from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import Column, table_lines, wrapped
+from pipesat.cli.table import Column, print_table, wrapped
 from pipesat.core.claims import Standing, percent
 
 if TYPE_CHECKING:
@@ -31,15 +31,13 @@ def print_plan(plan: Plan, folder: Path | None) -> None:
     require_consistent(plan)
     width = stdout().width
     if plan.chosen is not None:
-        for line in table_lines(*_stages(plan), width):
-            typer.echo(one_line(line))
+        print_table(*_stages(plan))
         typer.echo("")
     for text in _summary(plan):
         typer.echo(wrapped(one_line(text), width))
     if plan.rows:
         typer.echo("")
-        for line in _comparison(plan, width):
-            typer.echo(line)
+        _print_comparison(plan, width)
     if folder is not None:
         typer.echo("\n" + one_line(f"written to {folder}"))
 
@@ -144,7 +142,7 @@ def _proof(of: str, value: int | None, bound: int, source: str) -> str:
     return f"{of:<16}at least {bound}, gap {percent(standing.gap)} ({source})"
 
 
-def _comparison(plan: Plan, width: int) -> Iterator[str]:
+def _print_comparison(plan: Plan, width: int) -> None:
     objective = plan.question.objective
     heads = list(dict.fromkeys(name for row in plan.rows for name in row.cells))
     columns = [
@@ -165,11 +163,10 @@ def _comparison(plan: Plan, width: int) -> Iterator[str]:
         lines.append([name, *cells, number(row.best(objective)), number(least)])
         if row.why_not:
             notes.append(f"{row.name}: {row.why_not}")
-    for line in table_lines(columns, lines, width):
-        yield one_line(line)
-    yield ""
+    print_table(columns, lines)
+    typer.echo("")
     if beyond:
-        yield wrapped("(in parentheses: needs more memory than there is)", width)
+        typer.echo(wrapped("(in parentheses: needs more memory than there is)", width))
     if plan.chosen is not None and plan.chosen.shape.placement in _LIKE:
         notes.append(_LIKE[plan.chosen.shape.placement])
     if plan.question.space.free:
@@ -178,7 +175,7 @@ def _comparison(plan: Plan, width: int) -> Iterator[str]:
             "bounds are for that choice"
         )
     for text in [*notes, *plan.gains]:
-        yield wrapped(one_line(text), width)
+        typer.echo(wrapped(one_line(text), width))
 
 
 def _cell(cell: Cell | None) -> str:

@@ -42,20 +42,18 @@ def _list_configs(wanted: bool) -> None:
     """Print the named configurations and leave."""
     if not wanted:
         return
-    from pipesat.cli.console import stdout
-    from pipesat.cli.table import Column, table_lines
+    from pipesat.cli.table import Column, print_table
     from pipesat.profile.shapes import SHAPES
 
-    heads = ("name", "style", "layers", "width", "heads", "kv\nheads", "feed-\nforward", "words",
-             "length", "source")  # fmt: skip
+    heads = ["name", "style", "layers", "width", "heads", "kv\nheads", "feed-\nforward"]
+    heads += ["words", "length", "source"]
     columns = [Column(head, number=head not in ("name", "style", "source")) for head in heads]
     lines = []
     for name, entry in SHAPES.items():
         s = entry.shape
         sizes = (s.layers, s.width, s.heads, s.kv_heads, s.feed_forward, s.vocabulary)
         lines.append((name, s.style, *map(str, sizes), str(entry.length), entry.source))
-    for line in table_lines(columns, lines, stdout().width, wrap_last=True):
-        typer.echo(line)
+    print_table(columns, lines, wrap_last=True)
     raise typer.Exit
 
 
@@ -231,14 +229,15 @@ def _counts(text: str) -> list[int]:
 
 
 def _print_table(measured: Profile) -> None:
-    from pipesat.cli.console import stdout
-    from pipesat.cli.table import Column, table_lines
+    from pipesat.cli.table import Column, print_table
 
+    heads = ("F", "B", "W", "BW", "(B + W)\n/ BW", "held\nafter F", "held\nafter B")
     columns = [
-        Column("", number=False), *map(Column, ("F", "B", "W", "BW")),
-        Column("(B + W)\n/ BW"), Column("held\nafter F"), Column("held\nafter B"),
-        Column("largest\ntransient", spare=2), Column("spread\nof F", spare=1),
-    ]  # fmt: skip
+        Column("", number=False),
+        *map(Column, heads),
+        Column("largest\ntransient", spare=2),
+        Column("spread\nof F", spare=1),
+    ]
     counts = {kind: sum(x.kind == kind for x in measured.layers) for kind in measured.kinds}
     rows = [
         _row(kind if counts[kind] == 1 else f"{kind} ({counts[kind]} of them)", costs)
@@ -254,8 +253,7 @@ def _print_table(measured: Profile) -> None:
             f"{'s' * (e.threads > 1)}; medians in us, spread from the 10th to the 90th percentile"
         )
     )
-    for line in table_lines(columns, rows, stdout().width):
-        typer.echo(one_line(line))
+    print_table(columns, rows)
     for reason in dict.fromkeys(c.no_split for c in measured.kinds.values() if c.no_split):
         whose = ", ".join(kind for kind, c in measured.kinds.items() if c.no_split == reason)
         typer.echo(one_line(f"no B and W of {whose}: {reason}"))

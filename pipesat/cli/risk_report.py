@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import Column, table_lines
+from pipesat.cli.table import Column, print_table
 from pipesat.core.claims import difference, percent
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ _LONG = 10_000  # time units: from here on their fractions are not shown
 
 def print_links(problem: Problem, rows: list[LinksRow]) -> None:
     """Print a table of values under each kind of links, and where the first order waits most."""
-    from pipesat.cli.console import stdout
-
     typer.echo("\ntransfers one at a time, per pair of ranks (NCCL) or per rank (with device_id):")
     columns = [
         Column("", number=False),
@@ -41,8 +39,7 @@ def print_links(problem: Problem, rows: list[LinksRow]) -> None:
         ]
         for row in rows
     ]
-    for line in table_lines(columns, lines, stdout().width):
-        typer.echo(line)
+    print_table(columns, lines)
     most = rows[0].most_waiting
     if most is not None:
         a, b = (problem.device_name(rank) for rank in most.ranks)
@@ -51,8 +48,6 @@ def print_links(problem: Problem, rows: list[LinksRow]) -> None:
 
 def print_noise(rows: list[NoiseRow]) -> None:
     """Print a table of quantiles, and of what the first order gains over each other."""
-    from pipesat.cli.console import stdout
-
     columns = [
         Column("", number=False),
         Column("no noise"),
@@ -74,8 +69,7 @@ def print_noise(rows: list[NoiseRow]) -> None:
         else:
             line += map(_percent, (gain.nominal, gain.p50, gain.p05, gain.ahead))
         lines.append(line)
-    for text in table_lines(columns, lines, stdout().width):
-        typer.echo(text)
+    print_table(columns, lines)
 
 
 def _percent(share: float) -> str:

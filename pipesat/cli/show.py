@@ -37,23 +37,17 @@ def show(
 
 
 def _print_times(problem: Problem, schedule: Schedule) -> None:
-    from rich.table import Table
-
-    from pipesat.cli.console import stdout
+    from pipesat.cli.table import Column, print_table
     from pipesat.core.claims import percent
     from pipesat.core.metrics import measure
 
     metrics = measure(problem, schedule)
-    table = Table(box=None)
-    table.add_column("device", no_wrap=True)
-    for head in ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down", "peak mem."):
-        table.add_column(head, justify="right")
+    heads = ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down", "peak mem.")
+    rows = []
     for device, (times, peak) in enumerate(zip(metrics.devices, metrics.peak_memory, strict=True)):
         parts = (times.busy, times.warm_up, times.input, times.memory, times.unforced)
-        table.add_row(
-            one_line(problem.device_name(device)), *map(str, (*parts, times.cool_down, peak))
-        )
-    stdout().print(table)
+        rows.append([problem.device_name(device), *map(str, (*parts, times.cool_down, peak))])
+    print_table([Column("device", number=False), *map(Column, heads)], rows)
     typer.echo(
         f"\nmakespan {metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)}), "
         f"span {metrics.span} (bubble {percent(metrics.bubble_of_span)})"

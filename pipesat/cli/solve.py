@@ -18,7 +18,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import end_of_solve, one_line
+from pipesat.cli.exits import end_of_solve
 
 if TYPE_CHECKING:
     from pipesat.core.result import Baseline, Result
@@ -87,46 +87,42 @@ def solve(
 
 
 def _print_summary(result: Result, output: Path | None) -> None:
-    from rich.table import Table
-
-    from pipesat.cli.console import number, stdout
+    from pipesat.cli.console import number
+    from pipesat.cli.table import Column, print_table
     from pipesat.core.claims import percent
 
     document = result.document()
-    unit = f" {one_line(result.problem.time_unit)}" if result.problem.time_unit else ""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("status", result.status)
+    unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
+    rows: list[tuple[str, str]] = [("status", result.status)]
     if result.schedule is not None:
-        table.add_row(result.objective, number(result.value) + unit)
-        table.add_row("found by", result.schedule.source)
+        rows.append((result.objective, number(result.value) + unit))
+        rows.append(("found by", result.schedule.source))
     if result.lower_bound is not None:
-        table.add_row(
-            "lower bound",
-            f"{result.lower_bound.value}{unit}  ({one_line(result.lower_bound.source)})",
-        )
-        table.add_row("gap", percent(result.gap, 3))
+        bound = f"{result.lower_bound.value}{unit} ({result.lower_bound.source})"
+        rows.append(("lower bound", bound))
+        rows.append(("gap", percent(result.gap, 3)))
     if result.schedule is not None:
         bubble = document["bubble"]
-        table.add_row("bubble of makespan", percent(bubble["makespan"]))
-        table.add_row("bubble of span", percent(bubble["span"]))
-        table.add_row("peak memory", _memory_text(result, document["peak_memory"]))
+        rows.append(("bubble of makespan", percent(bubble["makespan"])))
+        rows.append(("bubble of span", percent(bubble["span"])))
+        rows.append(("peak memory", _memory_text(result, document["peak_memory"])))
     if result.baseline is not None and result.value is not None:
         label = "best baseline made in time" if result.baselines_left_out else "best baseline"
-        table.add_row(label, _baseline_text(result.baseline, result.value, unit))
-    table.add_row("time", f"{result.wall_s:.1f} s")
+        rows.append((label, _baseline_text(result.baseline, result.value, unit)))
+    rows.append(("time", f"{result.wall_s:.1f} s"))
     if result.explanation and result.status in ("feasible", "unknown"):
-        table.add_row("note", one_line(result.explanation))
+        rows.append(("note", result.explanation))
     if output is not None:
-        table.add_row("written to", one_line(str(output)))
-    stdout().print(table)
+        rows.append(("written to", str(output)))
+    print_table([Column("", number=False)] * 2, rows, wrap_last=True)
 
 
 def _memory_text(result: Result, peaks: list[int]) -> str:
-    unit = f" {one_line(result.problem.memory_unit)}" if result.problem.memory_unit else ""
+    unit = f" {result.problem.memory_unit}" if result.problem.memory_unit else ""
     worst = max(range(len(peaks)), key=peaks.__getitem__)
     capacity = result.problem.devices[worst].memory
     limit = "unlimited" if capacity is None else f"capacity {capacity}"
-    name = one_line(result.problem.device_name(worst))
+    name = result.problem.device_name(worst)
     return f"{peaks[worst]}{unit} on {name} ({limit})"
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import typer
 
-from pipesat.cli.console import number, print_json, stdout
+from pipesat.cli.console import number, print_json
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import Column, table_lines
+from pipesat.cli.table import Column, print_table
 from pipesat.core.claims import percent
 from pipesat.files.atomic import write_file
 from pipesat.sweep.agreement import standing_of
@@ -73,8 +73,8 @@ def list_cases(cases: Sequence[Case], known: Mapping[str, Row], *, as_json: bool
         )
         return
     axes = varying([case.axes for case in cases])
-    columns = [Column("key", number=False), *map(Column, axes), Column("ops"),
-               Column("row", number=False)]  # fmt: skip
+    columns = [Column("key", number=False), *map(Column, axes)]
+    columns += [Column("ops"), Column("row", number=False)]
     lines = []
     for case in cases:
         state = known[case.key]["status"] if case.key in known else "to run"
@@ -82,8 +82,7 @@ def list_cases(cases: Sequence[Case], known: Mapping[str, Row], *, as_json: bool
             state = f"refused: {short(case.refused)}"
         ops = number(case.ops or None)
         lines.append([case.key[:12], *values_of(case.axes, axes), ops, state])
-    for line in table_lines(columns, lines, stdout().width, wrap_last=True):
-        typer.echo(line)
+    print_table(columns, lines, wrap_last=True)
     left = sum(case.key not in known for case in cases)
     typer.echo(f"{len(cases)} cases, {left} to run")
 
@@ -108,8 +107,7 @@ def report(cases: Sequence[Case], rows: Sequence[Row], path: Path, *, as_json: b
         shown = _best_of_groups(shown)
         if chosen:
             typer.echo(f"The best {', '.join(chosen)} for each of the others:")
-    for line in _table(shown[:_MOST_LINES]):
-        typer.echo(line)
+    _print_rows(shown[:_MOST_LINES])
     if len(shown) > _MOST_LINES:
         typer.echo(f"... and {len(shown) - _MOST_LINES} more")
     ends = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"
@@ -118,7 +116,7 @@ def report(cases: Sequence[Case], rows: Sequence[Row], path: Path, *, as_json: b
     typer.echo(one_line(f"rows in {path}"))
 
 
-def _table(rows: Sequence[Row]) -> Iterable[str]:
+def _print_rows(rows: Sequence[Row]) -> None:
     axes = varying([row["case"] for row in rows])
     columns = [
         *(Column(name.replace("_", "\n")) for name in axes),
@@ -135,7 +133,7 @@ def _table(rows: Sequence[Row]) -> Iterable[str]:
     if not any(row["why"] for row in rows):
         columns.pop()
     lines = [[*values_of(row["case"], axes), *_cells(row)][: len(columns)] for row in rows]
-    return table_lines(columns, lines, stdout().width, wrap_last=columns[-1].head == "why")
+    print_table(columns, lines, wrap_last=columns[-1].head == "why")
 
 
 def _cells(row: Row) -> list[str]:
@@ -144,11 +142,10 @@ def _cells(row: Row) -> list[str]:
     bubble = (result.get("bubble") or {}).get(result.get("objective"))
     baseline = result.get("baseline") or {}
     seconds = "-" if row["wall_s"] is None else f"{row['wall_s']:.1f}"
-    return [
-        str(row["status"]), number(result.get("value")), number(result.get("lower_bound")),
-        percent(gap), percent(bubble), number(baseline.get("value")),
-        baseline.get("name", "-"), seconds, short(row["why"]),
-    ]  # fmt: skip
+    value, bound = (number(result.get(name)) for name in ("value", "lower_bound"))
+    best = (number(baseline.get("value")), baseline.get("name", "-"))
+    share = (percent(gap), percent(bubble))
+    return [str(row["status"]), value, bound, *share, *best, seconds, short(row["why"])]
 
 
 def _best_of_groups(rows: Sequence[Row]) -> list[Row]:

@@ -1,4 +1,7 @@
-"""Plain-text tables that fit a terminal: columns are left out, never cut or wrapped."""
+"""Plain-text tables that fit a terminal: columns are left out, never cut or wrapped.
+
+Every command's tables are these. Rich's own would cut or wrap their cells where they are too wide.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+
+import typer
+
+from pipesat.cli.exits import one_line
 
 
 @dataclass(frozen=True)
@@ -32,32 +39,33 @@ def table_lines(
 ) -> Iterator[str]:
     """Yield a table's lines; with less room than its indispensable columns need, they stand out.
 
-    With ``wrap_last``, the texts of the last column go on in lines of their own.
+    Names in cells may have any characters. A heading without text is no line. With ``wrap_last``,
+    the texts of the last column go on in lines of their own.
     """
+    lines = [one_line(x) if isinstance(x, str) else [one_line(cell) for cell in x] for x in lines]
     cells = [line for line in lines if not isinstance(line, str)]
     widths = [
         max(len(text) for text in (*column.head.split("\n"), *(line[i] for line in cells)))
         for i, column in enumerate(columns)
     ]
     if wrap_last:
-        left = width - sum(widths[:-1]) - (len(columns) - 1)
+        left = width - sum(widths[:-1]) - 2 * (len(columns) - 1)
         widths[-1] = min(widths[-1], max(left, _NARROWEST))
     shown, gap = _choose(columns, widths, width)
     heads = [columns[i].head.split("\n") for i in shown]
-    deepest = max(map(len, heads))
-    for level in range(deepest):
-        texts = [([""] * (deepest - len(head)) + head)[level] for head in heads]
-        yield _line(columns, widths, shown, texts, gap)
+    for level in range(max(map(len, heads)), 0, -1):
+        texts = [head[-level] if level <= len(head) else "" for head in heads]
+        if any(texts):
+            yield _line(columns, widths, shown, texts, gap)
     for line in lines:
         if isinstance(line, str):
             yield line
             continue
         *texts, last = (line[i] for i in shown)
         parts = textwrap.wrap(last, widths[-1], break_long_words=False) if wrap_last else [last]
-        for number, part in enumerate(parts or [""]):
-            yield _line(
-                columns, widths, shown, [*(texts if number == 0 else [""] * len(texts)), part], gap
-            )
+        for part in parts or [""]:
+            yield _line(columns, widths, shown, [*texts, part], gap)
+            texts = ["" for _ in texts]
 
 
 def _choose(columns: Sequence[Column], widths: Sequence[int], width: int) -> tuple[list[int], int]:
@@ -96,3 +104,18 @@ def wrapped(text: str, width: int, *, indent: str = "") -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def print_table(
+    columns: Sequence[Column],
+    lines: Sequence[Line],
+    *,
+    wrap_last: bool = False,
+    err: bool = False,
+) -> None:
+    """Print a table that fits the terminal."""
+    from pipesat.cli.console import stderr, stdout
+
+    width = (stderr if err else stdout)().width
+    for line in table_lines(columns, lines, width, wrap_last=wrap_last):
+        typer.echo(line, err=err)

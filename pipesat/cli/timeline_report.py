@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.cli.exits import one_line
 from pipesat.core.claims import percent
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from pipesat.core.problem import Problem
     from pipesat.timeline.compare import Comparison
 
@@ -56,78 +53,63 @@ def print_summary(comparison: Comparison) -> None:
 
 def print_tables(problem: Problem, comparison: Comparison) -> None:
     """Print the tables of op kinds, devices and links; times in ms."""
-    from pipesat.cli.console import stdout
-
-    console = stdout()
-    for table in (
-        _kinds(problem, comparison),
-        _devices(problem, comparison),
-        _links(comparison),
-    ):
-        if table.row_count:
-            console.print(table)
-            typer.echo("")
+    _print(("device", "op"), _KINDS, list(_kinds(problem, comparison)))
+    _print(("device",), _DEVICES, list(_devices(problem, comparison)))
+    _print(("stages",), _LINKS, list(_links(comparison)))
 
 
-def _table(first: Iterable[str], heads: Iterable[str]) -> Table:
-    from rich.table import Table
+_KINDS = (
+    "ops",
+    "predicted\nms",
+    "measured\nms",
+    "measured /\npredicted",
+    "5 % to 95 %",
+    "on a\ncore",
+)
+_DEVICES = (
+    "busy,\npredicted\nms",
+    "busy\nms",
+    "idle,\npredicted\nms",
+    "idle\nms",
+    "calls\nms",
+    "overhead\nms",
+)
+_LINKS = ("predicted\nms", "measured\nms", "seen")
 
-    table = Table(box=None)
-    for head in first:
-        table.add_column(head, no_wrap=True)
-    for head in heads:
-        table.add_column(head, justify="right")
-    return table
+
+def _print(names: Sequence[str], heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, and an empty line after it; nothing where there are no rows."""
+    from pipesat.cli.table import Column, print_table
+
+    if rows:
+        columns = [*(Column(name, number=False) for name in names), *map(Column, heads)]
+        print_table(columns, rows)
+        typer.echo("")
 
 
-def _kinds(problem: Problem, comparison: Comparison) -> Table:
-    table = _table(
-        ("device", "op"),
-        ("ops", "predicted ms", "measured ms", "measured / predicted", "5 % to 95 %", "on a core"),
-    )
+def _kinds(problem: Problem, comparison: Comparison) -> Iterator[list[str]]:
     for row in comparison.kinds:
-        ratio = f"{row.measured / row.predicted:.2f}" if row.predicted else "-"
-        table.add_row(
-            one_line(problem.device_name(row.device)),
+        yield [
+            problem.device_name(row.device),
             row.kind,
             str(row.count),
             milliseconds(row.predicted),
             milliseconds(row.measured),
-            ratio,
+            f"{row.measured / row.predicted:.2f}" if row.predicted else "-",
             f"{milliseconds(row.low)} to {milliseconds(row.high)}",
             "-" if row.cpu is None else milliseconds(row.cpu),
-        )
-    return table
+        ]
 
 
-def _devices(problem: Problem, comparison: Comparison) -> Table:
-    table = _table(
-        ("device",),
-        (
-            "busy, predicted ms",
-            "busy ms",
-            "idle, predicted ms",
-            "idle ms",
-            "calls ms",
-            "overhead ms",
-        ),
-    )
+def _devices(problem: Problem, comparison: Comparison) -> Iterator[list[str]]:
     for row in comparison.devices:
-        times = (
-            row.predicted_busy, row.busy, row.predicted_idle, row.idle, row.calls, row.overhead,
-        )  # fmt: skip
-        table.add_row(one_line(problem.device_name(row.device)), *map(milliseconds, times))
-    return table
+        busy_and_idle = (row.predicted_busy, row.busy, row.predicted_idle, row.idle)
+        times = (*busy_and_idle, row.calls, row.overhead)
+        yield [problem.device_name(row.device), *map(milliseconds, times)]
 
 
-def _links(comparison: Comparison) -> Table:
-    table = _table(("stages",), ("predicted ms", "measured ms", "seen"))
+def _links(comparison: Comparison) -> Iterator[list[str]]:
     for row in comparison.links:
         measured = "-" if row.measured is None else milliseconds(row.measured)
-        table.add_row(
-            f"{row.source} -> {row.target}",
-            milliseconds(row.predicted),
-            measured,
-            str(row.count),
-        )
-    return table
+        predicted = milliseconds(row.predicted)
+        yield [f"{row.source} -> {row.target}", predicted, measured, str(row.count)]

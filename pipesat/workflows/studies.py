@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
     from pipesat.plan.answer import Plan
     from pipesat.plan.plan import Hand
-    from pipesat.plan.question import Recompute
+    from pipesat.plan.recompute import RecomputeChoice
     from pipesat.plan.shapes import Shapes
 
 
@@ -109,7 +109,7 @@ def best_plan(
     hand: Sequence[Hand] = (),
     *,
     compare: bool = True,
-    recompute: Recompute = "never",
+    recompute: RecomputeChoice = "never",
     objective: Objective = "makespan",
     time_limit: float = 120.0,
     workers: int | None = None,

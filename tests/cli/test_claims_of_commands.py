@@ -221,7 +221,7 @@ def test_caps(
 ) -> None:
     monkeypatch.setattr(f"{module}.closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
-    outcome = cli(command, save(PROBLEM), "-o", out, "--time-limit", 0.5)
+    outcome = cli(command, save(PROBLEM), "-o", out, "--time-limit", 2)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
     assert str(WRONG.value) not in outcome.out
     schedules = list(out.rglob("schedule.json"))
