@@ -5,12 +5,11 @@ Every command's tables are these. Rich's own would cut or wrap their cells where
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
-
-import typer
 
 from pipesat.cli.exits import one_line
 
@@ -117,5 +116,7 @@ def print_table(
     from pipesat.cli.console import stderr, stdout
 
     width = (stderr if err else stdout)().width
+    stream = sys.stderr if err else sys.stdout  # typer.echo would ignore its encoding
     for line in table_lines(columns, lines, width, wrap_last=wrap_last):
-        typer.echo(line, err=err)
+        stream.write(f"{line}\n")
+    stream.flush()
