@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipesat.cli.plan_orders import quick_orders
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.solving import Deadline
@@ -18,6 +17,7 @@ from pipesat.plan.plan import run_plan
 from pipesat.plan.question import Question
 from pipesat.plan.search import Search
 from pipesat.solver import solve as solve_itself
+from pipesat.workflows.plan_orders import quick_orders
 
 
 def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:
