@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from pipesat.bounds.feasibility import smallest_capacities
+from pipesat.bounds.feasibility import capacities_by_order
 from pipesat.bounds.published import zb_h1_span
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
@@ -184,7 +184,7 @@ def chains(draw: st.DrawFn) -> Problem:
     free = parse_problem(doc | {"devices": [{} for _ in range(p)]})
     devices = [
         {"memory": need.capacity + 2 + draw(st.integers(0, 12)), "static": 2}
-        for need in smallest_capacities(free)
+        for need in capacities_by_order(free)
     ]
     return parse_problem(doc | {"devices": devices})
 
