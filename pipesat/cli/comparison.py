@@ -13,7 +13,7 @@ from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, print_table, wrapped
 from pipesat.core.claims import percent, times
 from pipesat.workflows.compare import Comparison
-from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow
+from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, units_of
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -49,9 +49,7 @@ def print_comparison(
 
 
 def _title(problem: Problem, objective: Objective) -> str:
-    units = [f"times in {problem.time_unit}"] * bool(problem.time_unit)
-    units += [f"memory in {problem.memory_unit}"] * bool(problem.memory_unit)
-    heading = "; ".join([*units, f"order and ratios by {objective}"])
+    heading = "; ".join([*units_of(problem), f"order and ratios by {objective}"])
     return one_line(f"{problem.name or 'problem'}: {heading}")
 
 

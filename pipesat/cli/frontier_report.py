@@ -13,6 +13,7 @@ from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table, wrapped
 from pipesat.core.claims import as_given, excess, percent
+from pipesat.workflows.rows import units_of
 
 if TYPE_CHECKING:
     from pipesat.frontier.curve import Curve
@@ -47,8 +48,7 @@ def print_frontier(
 
 def _title(curve: Curve, placement: str | None) -> str:
     problem = curve.problem
-    units = [f"times in {problem.time_unit}"] * bool(problem.time_unit)
-    units += [f"memory in {problem.memory_unit}"] * bool(problem.memory_unit)
+    units = units_of(problem)
     name = problem.name or "problem"
     if placement is not None and not name.endswith(placement):
         name = f"{name}, {placement}"

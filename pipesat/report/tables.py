@@ -11,7 +11,7 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Objective
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import Case, Shown
-from pipesat.workflows.rows import SOLVER_ROW
+from pipesat.workflows.rows import SOLVER_ROW, units_of
 
 MOST_STAGES = 256  # lines of the table of stages
 
@@ -101,9 +101,9 @@ def baselines(case: Case, identifier: str, drawn: Sequence[str]) -> Markup:
         "schedule", "fits", "#makespan", "#bubble", "#span", "#bubble of span",
         "#peak memory", "#to best", "#to bound", "timeline",
     ]  # fmt: skip
-    units = [f"times in {problem.time_unit}"] * bool(problem.time_unit)
-    units += [f"memory in {problem.memory_unit}"] * bool(problem.memory_unit)
-    caption = "; ".join(["All schedules of this problem", *units, f"ratios by {objective}"])
+    caption = "; ".join(
+        ["All schedules of this problem", *units_of(problem), f"ratios by {objective}"]
+    )
     parts = [table(caption, head, rows)]
     left_out = [s for s in case.shown if s.schedule is None and s.name != SOLVER_ROW]
     if left_out:
