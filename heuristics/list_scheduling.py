@@ -32,10 +32,11 @@ from pipesat.bounds.feasibility import (
     preflight,
     sure_order,
 )
+from pipesat.core.device_memory import DeviceMemory
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
 from pipesat.core.ops import Item, Kind, Op
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, link_delay, memory_change, round_trip
+from pipesat.core.rules import awaited, duration, memory_change, round_trip
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
@@ -160,9 +161,8 @@ class _Simulation:
         self.limit = self._limits()
         self.order: list[list[Item]] = [[] for _ in problem.devices]
         self.busy_until = [0] * len(problem.devices)
-        self.used = [0] * len(problem.devices)  # memory in use, static part aside
-        self.active = [0] * len(problem.devices)  # of that, by forwards whose backward is to come
-        self.releases: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
+        self.memory = [DeviceMemory(problem, device.room) for device in problem.devices]
+        self.active = [0] * len(problem.devices)  # held by forwards whose backward is to come
         self.launched: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
         self.chunks = chunks_by_route(problem)
         self.held = holdings(problem)
@@ -171,10 +171,6 @@ class _Simulation:
             for need, device in zip(capacities_by_order(problem), problem.devices, strict=True)
         ]
         self.events: list[tuple[int, int]] = []
-        self.durations: dict[Kind, list[int]] = {
-            kind: [duration(stage, kind) for stage in problem.stages]
-            for kind in ("F", "B", "W", "BW")
-        }
 
     def run(self, give_up: Callable[[], bool]) -> Order | None:
         """Simulate until nothing is left to do, and return what each device did."""
@@ -196,7 +192,6 @@ class _Simulation:
 
     def _step(self, device: int, now: int) -> bool:
         """Start one op on an idle device; False if it has to, or chooses to, wait."""
-        self._release(device, now)
         choice = self._backward(device, now) or self._forward(device, now)
         if choice is None:
             choice = self._weight(device, now)
@@ -207,19 +202,17 @@ class _Simulation:
 
     def _backward(self, device: int, now: int) -> Op | None:
         best: tuple[int, int, Op] | None = None
-        room = self.problem.devices[device].room
         for stage in self.problem.stages_on[device]:
             number = self.started["B"][stage]
             arrivals = self.arrivals["B"][stage]
             if number >= len(arrivals) or arrivals[number] > now:
                 continue
-            kind = self._backward_kind(stage)
-            data = self.problem.stages[stage]
-            if room is not None and self.used[device] + memory_change(data, kind).at_start > room:
-                if not data.may_fuse:
+            op = Op(stage, self._backward_kind(stage), number)
+            if not self.memory[device].fits(op):
+                if not self.problem.stages[stage].may_fuse:
                     continue
-                kind = "BW"
-            candidate = (arrivals[number], number, Op(stage, kind, number))
+                op = op._replace(kind="BW")
+            candidate = (arrivals[number], number, op)
             best = candidate if best is None or candidate < best else best
         return None if best is None else best[2]
 
@@ -243,8 +236,9 @@ class _Simulation:
             limit = self.limit[stage]
             if limit is not None and number - self.started["B"][stage] >= limit:
                 continue
-            if self._forward_is_safe(device, stage):
-                return Op(stage, "F", number)
+            op = Op(stage, "F", number)
+            if self._forward_is_safe(device, op):
+                return op
         return None
 
     def _weight(self, device: int, now: int) -> Op | None:
@@ -256,41 +250,36 @@ class _Simulation:
         if not ready:
             return None
         microbatch, stage = min(ready)
-        patience = self.policy.patience * self.durations["W"][stage]
+        op = Op(stage, "W", microbatch)
+        patience = self.policy.patience * duration(self.problem, op)
         for other in self.problem.stages_on[device]:
             number = self.started["B"][other]
             arrivals = self.arrivals["B"][other]
             if number < len(arrivals) and now < arrivals[number] < now + patience:
                 return None
-        return Op(stage, "W", microbatch)
+        return op
 
     def _start(self, op: Op, device: int, now: int) -> None:
         stage, kind, microbatch = op
         problem = self.problem
-        data = problem.stages[stage]
-        end = now + self.durations[kind][stage]
-        change = memory_change(data, kind)
+        end = now + duration(problem, op)
         self.order[device].append(op)
         self.busy_until[device] = end
         heapq.heappush(self.events, (end, device))
-        self.used[device] += change.at_start
-        if change.at_end:
-            self.releases[device].append((end, change.at_end))
+        self.memory[device].run(op)
         if kind == "F":
             self.started["F"][stage] += 1
-            self.active[device] += data.held_after_F
+            self.active[device] += self._activation(op)
             self._launch(stage, microbatch)
             after = problem.next[stage]
-            if after is None:
-                self._announce("B", stage, end)
-            else:
-                self._announce("F", after, end + link_delay(problem, stage, "F"))
+            follower = Op(stage, "B", microbatch) if after is None else Op(after, "F", microbatch)
+            self._announce(follower, end)
         elif kind == "W":
             self.started["W"][stage] += 1
             self.pending[stage].popleft()
         else:
             self.started["B"][stage] += 1
-            self.active[device] -= data.held_after_F
+            self.active[device] -= self._activation(op._replace(kind="F"))
             route = problem.route_of[stage]
             if stage == self.chunks[device][route][0]:
                 self.launched[device].remove((microbatch, route))
@@ -298,11 +287,17 @@ class _Simulation:
                 self.pending[stage].append(microbatch)
             before = problem.previous[stage]
             if before is not None:
-                self._announce("B", before, end + link_delay(problem, before, "B"))
+                self._announce(Op(before, "B", microbatch), end)
 
-    def _announce(self, phase: str, stage: int, arrival: int) -> None:
-        self.arrivals[phase][stage].append(arrival)
-        heapq.heappush(self.events, (arrival, self.problem.stages[stage].device))
+    def _activation(self, forward: Op) -> int:
+        return memory_change(self.problem, forward).at_start
+
+    def _announce(self, op: Op, end: int) -> None:
+        """Note when the input of an F or a backward will be there; the op that sends it ends."""
+        need = awaited(self.problem, op)
+        arrival = end if need is None else end + need.delay
+        self.arrivals[op.kind][op.stage].append(arrival)
+        heapq.heappush(self.events, (arrival, self.problem.stages[op.stage].device))
 
     def _launch(self, stage: int, microbatch: int) -> None:
         """Note on every device of its route that a microbatch is under way."""
@@ -312,24 +307,17 @@ class _Simulation:
                 if route in chunks:
                     self.launched[device].append((microbatch, route))
 
-    def _release(self, device: int, now: int) -> None:
-        due = [change for end, change in self.releases[device] if end <= now]
-        if due:
-            self.used[device] += sum(due)
-            self.releases[device] = [r for r in self.releases[device] if r[0] > now]
-
-    def _forward_is_safe(self, device: int, stage: int) -> bool:
+    def _forward_is_safe(self, device: int, op: Op) -> bool:
         """Whether a forward fits now and leaves every launched microbatch able to finish."""
         room = self.problem.devices[device].room
         if room is None:
             return True
-        taken = self.problem.stages[stage].held_after_F
-        if self.used[device] + taken > room:
+        if not self.memory[device].fits(op):
             return False
-        free = room - self.active[device] - taken
+        free = room - self.active[device] - self._activation(op)
         if free >= self.need[device]:
             return True
-        self.started["F"][stage] += 1
+        self.started["F"][op.stage] += 1
         try:
             for number, route in self.launched[device]:
                 chunks = self.chunks[device][route]
@@ -342,7 +330,7 @@ class _Simulation:
                 if free >= self.need[device]:
                     return True
         finally:
-            self.started["F"][stage] -= 1
+            self.started["F"][op.stage] -= 1
         return True
 
     def _limits(self) -> list[int | None]:

@@ -8,9 +8,9 @@ from functools import partial
 from itertools import accumulate, islice, permutations, product
 from typing import Final, NamedTuple, TypeAlias
 
+from pipesat.core.device_memory import fits_in_order
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem, Route
-from pipesat.core.rules import item_memory
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, published_slow, unless_given_up
@@ -112,14 +112,7 @@ def _best(problem: Problem, order: Order, room: Sequence[int], give_up: GiveUp) 
 
 
 def _fits(problem: Problem, order: Order, room: Sequence[int]) -> bool:
-    for row, most in zip(order, room, strict=True):
-        held = 0
-        for item in row:
-            change = item_memory(problem, item)
-            if held + change.at_start > most:
-                return False
-            held += change.at_start + change.at_end
-    return True
+    return all(fits_in_order(problem, row, most) for row, most in zip(order, room, strict=True))
 
 
 def _block_orders(

@@ -50,7 +50,7 @@ class Model:
 
     def time(self, op: Op) -> float:
         """Duration of an op in the model's unit."""
-        return duration(self.problem.stages[op.stage], op.kind) / self.unit
+        return duration(self.problem, op) / self.unit
 
     @property
     def columns(self) -> int:
@@ -111,10 +111,11 @@ def _position(problem: Problem, op: Op) -> int:
 
 def _add_precedences(model: Model) -> None:
     for y, end in model.ends.items():
-        need = awaited(model.problem, y.stage, y.kind)
+        need = awaited(model.problem, y)
         if need is not None:
-            fused = need.phase == "B" and not model.problem.stages[need.stage].may_split
-            x = Op(need.stage, "BW" if fused else need.phase, y.microbatch)
+            stage, phase, microbatch = need.event
+            fused = phase == "B" and not model.problem.stages[stage].may_split
+            x = Op(stage, "BW" if fused else phase, microbatch)
             apart = need.delay / model.unit + model.time(y)
             model.rows.append((apart, [end, model.ends[x]], [1, -1]))
         if y.microbatch:
@@ -136,7 +137,7 @@ def _add_memory(model: Model, device: int, ops: list[Op]) -> None:
     room = model.problem.devices[device].room
     if room is None:
         return
-    changes = {op: memory_change(model.problem.stages[op.stage], op.kind) for op in ops}
+    changes = {op: memory_change(model.problem, op) for op in ops}
     for x in ops:
         if changes[x].at_start <= 0:
             continue

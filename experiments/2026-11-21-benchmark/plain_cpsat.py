@@ -49,8 +49,8 @@ def build(problem: Problem) -> Model:
         for microbatch in range(m):
             _add_microbatch(model, stage, microbatch)
     for op, start in model.start.items():
-        if need := awaited(problem, op.stage, op.kind):
-            end = model.done[need.stage, need.phase, op.microbatch]
+        if need := awaited(problem, op):
+            end = model.done[need.event]
             row = model.cp.add(start >= end + need.delay)
             row.only_enforce_if(model.present[op])
     for device, data in enumerate(problem.devices):

@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pipesat.core.ops import PHASE_OF, Kind, Op, Phase
+from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_change
+from pipesat.core.rules import awaited, duration, memory_change, one_of_each
 from pipesat.core.schedule import Order
 
 _FAR = 64  # overtaken ops, at most
@@ -56,13 +56,12 @@ class _Run:
         self, problem: Problem, order: Order, room: Sequence[int], patience: float
     ) -> None:
         self.room, self.patience = room, patience
-        kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
-        ops = [(s, kind) for s in range(len(problem.stages)) for kind in kinds]
-        self.waits = {(s, kind): awaited(problem, s, kind) for s, kind in ops}
-        self.length = {(s, kind): duration(problem.stages[s], kind) for s, kind in ops}
-        changes = {(s, kind): memory_change(problem.stages[s], kind) for s, kind in ops}
+        ops = list(one_of_each(problem))
+        self.waits = {op[:2]: awaited(problem, op) for op in ops}
+        self.length = {op[:2]: duration(problem, op) for op in ops}
+        changes = {op[:2]: memory_change(problem, op) for op in ops}
         self.taken = {key: change.at_start for key, change in changes.items()}
-        self.kept = {key: change.at_start + change.at_end for key, change in changes.items()}
+        self.kept = {key: change.net for key, change in changes.items()}
         self.pending = [stage.held_after_B for stage in problem.stages]
         self.series = [2 * len(stages) for stages in problem.stages_on]
         self.ahead: list[list[Op | None]] = [  # None: has overtaken others
@@ -74,8 +73,8 @@ class _Run:
         self.freeable = [0] * len(order)  # part of it that W's which are due would free
         self.due: list[deque[Op]] = [deque() for _ in order]
         self.rows: list[list[Op]] = [[] for _ in order]
-        self.ends: dict[tuple[int, Phase, int], int] = {}
-        self.asleep: dict[tuple[int, Phase, int], list[int]] = {}
+        self.ends: dict[Event, int] = {}
+        self.asleep: dict[Event, list[int]] = {}
         self.events = [(0, device) for device in range(len(order))]
         self.fits = True
 
@@ -131,9 +130,8 @@ class _Run:
         if op.kind == "B":
             self.due[device].append(op._replace(kind="W"))
             self.freeable[device] += self.pending[op.stage]
-        event = (op.stage, PHASE_OF[op.kind], op.microbatch)
-        self.ends[event] = end
-        for sleeper in self.asleep.pop(event, ()):
+        self.ends[op.event] = end
+        for sleeper in self.asleep.pop(op.event, ()):
             heapq.heappush(self.events, (max(now, self.clock[sleeper]), sleeper))
         heapq.heappush(self.events, (end, device))
 
@@ -168,7 +166,7 @@ class _Run:
         need = self.waits[op[:2]]
         if need is None:
             return 0
-        end = self.ends.get((need.stage, need.phase, op.microbatch))
+        end = self.ends.get((*need.event[:2], op.microbatch))
         return None if end is None else end + need.delay
 
     def _soonest(self, op: Op, now: int) -> int:
@@ -176,11 +174,11 @@ class _Run:
         need = self.waits[op[:2]]
         if need is None:
             return now
-        return now + self.length[need.stage, "F" if need.phase == "F" else "B"] + need.delay
+        return now + self.length[need.event[:2]] + need.delay
 
-    def _input(self, op: Op) -> tuple[int, Phase, int]:
+    def _input(self, op: Op) -> Event:
         need = self.waits[op[:2]]
-        return (op.stage, "F", op.microbatch) if need is None else (*need[:2], op.microbatch)
+        return op.event if need is None else (*need.event[:2], op.microbatch)
 
     def _length(self, op: Op) -> int:
         return self.length[op[:2]]

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pipesat.core.ops import Kind, Phase
+from pipesat.core.ops import Kind, Op, Phase
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import duration, link_delay, memory_change
 
@@ -87,7 +87,7 @@ def pass_alone(problem: Problem, steps: Sequence[Step], rooms: Mapping[int, int 
         data = problem.stages[step.stage]
         first = stops[-1] == len(kinds)
         kind = _kind(data, step.phase, first=first)
-        if not first and (step.apart or duration(data, kind)):
+        if not first and (step.apart or duration(problem, Op(step.stage, kind, 0))):
             break  # time has to pass here, and some device lacks memory
         fits = walk.take(step.stage, kind)
         short |= walk.short
@@ -127,12 +127,14 @@ class _Walk:
         """Run an op up to its end; False, and the device is short, if it does not fit meanwhile."""
         data = self.problem.stages[stage]
         device = data.device
-        at_start, at_end = memory_change(data, kind)
-        if duration(data, kind) and not self._fits(device, self.held[device] + at_start):
+        op = Op(stage, kind, 0)
+        change = memory_change(self.problem, op)
+        most = self.held[device] + change.at_start
+        if duration(self.problem, op) and not self._fits(device, most):
             self.short.add(device)
             return False
         left = data.held_after_B if kind == "B" else 0
-        self.held[device] += at_start + at_end - left
+        self.held[device] += change.net - left
         self.pending[device] += left if data.W else 0
         if self._fits(device, self.held[device] + self.pending[device]):
             self.short.discard(device)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from pipesat.core.errors import Deadlock
-from pipesat.core.ops import PHASE_OF, Item, Op, Phase, members
+from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.rules import awaited
 
 if TYPE_CHECKING:
@@ -13,10 +13,6 @@ if TYPE_CHECKING:
 
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Order
-
-
-Event: TypeAlias = tuple[int, Phase, int]
-"""The end of a phase: (stage, phase, microbatch)."""
 
 
 def explain_deadlock(problem: Problem, order: Order, position: Sequence[int]) -> Deadlock:
@@ -64,7 +60,7 @@ def explain_deadlock(problem: Problem, order: Order, position: Sequence[int]) ->
 def _places(order: Order, position: Sequence[int]) -> dict[Event, tuple[int, int]]:
     """Where each event from ``position`` on stands: device and index."""
     return {
-        (op.stage, PHASE_OF[op.kind], op.microbatch): (device, index)
+        op.event: (device, index)
         for device, row in enumerate(order)
         for index in range(position[device], len(row))
         for op in members(row[index])
@@ -72,8 +68,8 @@ def _places(order: Order, position: Sequence[int]) -> dict[Event, tuple[int, int
 
 
 def _awaited_events(problem: Problem, head: Item) -> list[Event]:
-    needs = [(awaited(problem, op.stage, op.kind), op.microbatch) for op in members(head)]
-    return [(need.stage, need.phase, mb) for need, mb in needs if need is not None]
+    needs = [awaited(problem, op) for op in members(head)]
+    return [need.event for need in needs if need is not None]
 
 
 def _event_text(problem: Problem, event: Event) -> str:

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipesat.core.rules import duration, item_memory
+from pipesat.core.rules import duration, memory_change, one_of_each
 
 if TYPE_CHECKING:
-    from pipesat.core.ops import Kind
     from pipesat.core.problem import Problem
     from pipesat.core.timing import LinearOrder
 
@@ -51,11 +50,10 @@ def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:
 
 def instants_matter(problem: Problem) -> bool:
     """Whether a device of limited memory has ops of length zero."""
-    kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
     return any(
-        problem.devices[stage.device].memory is not None and not duration(stage, kind)
-        for stage in problem.stages
-        for kind in kinds
+        problem.devices[problem.stages[op.stage].device].memory is not None
+        and not duration(problem, op)
+        for op in one_of_each(problem)
     )
 
 
@@ -77,7 +75,7 @@ def _without_time_between(problem: Problem, sequence: LinearOrder) -> Iterator[t
             continue
         if before >= 0 and held[device] > room and not sequence.duration[number]:
             yield before, number
-        held[device] += sum(item_memory(problem, item))
+        held[device] += memory_change(problem, item).net
 
 
 def _can_end_together(sequence: LinearOrder, members: Iterable[int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipesat.core.rules import item_memory
+from pipesat.core.rules import memory_change
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ def memory_profiles(problem: Problem, schedule: Schedule) -> list[Profile]:
     for device, row in zip(problem.devices, schedule.devices, strict=True):
         changes: list[tuple[int, int]] = [(0, device.static)]
         for timed in row:
-            change = item_memory(problem, timed.item)  # type: ignore[arg-type]
+            change = memory_change(problem, timed.item)  # type: ignore[arg-type]
             changes += [(timed.start, change.at_start), (timed.end, change.at_end)]
         # millions of ops of 10^12 time units each may pass 64 bits
         dtype = np.int64 if max(max(change) for change in changes) < _INT64 else object

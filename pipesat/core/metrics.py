@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipesat.core.memory import peak_memory
-from pipesat.core.ops import Item, Op, members
+from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, memory_change
 from pipesat.core.schedule import Schedule, Timed
@@ -56,7 +56,7 @@ def measure(problem: Problem, schedule: Schedule) -> Metrics:
     """Return all metrics of a valid schedule. O(n log n)."""
     of_makespan, of_span = bubbles(problem, schedule)
     makespan = schedule.makespan
-    ends = {op: timed.end for _, timed in schedule for op in members(timed.item)}  # type: ignore[arg-type]
+    ends = {op.event: timed.end for _, timed in schedule for op in members(timed.item)}  # type: ignore[arg-type]
     return Metrics(
         makespan=makespan,
         span=schedule.span,
@@ -71,7 +71,7 @@ def measure(problem: Problem, schedule: Schedule) -> Metrics:
 
 
 def _device_time(
-    problem: Problem, device: int, row: tuple[Timed, ...], ends: dict[Op, int], makespan: int
+    problem: Problem, device: int, row: tuple[Timed, ...], ends: dict[Event, int], makespan: int
 ) -> DeviceTime:
     if not row:
         return DeviceTime(0, makespan, 0, 0, 0, 0)
@@ -89,7 +89,7 @@ def _device_time(
             parts["input"] += max(0, min(arrived, blocked) - gap_start)
             parts["unforced"] += max(0, blocked - max(arrived, gap_start))
         for op in members(timed.item):  # type: ignore[arg-type]
-            held += sum(memory_change(problem.stages[op.stage], op.kind))
+            held += memory_change(problem, op).net
             if op.kind == "F":
                 forwards.waiting[op.stage].pop()
         free_at = max(free_at, timed.end)
@@ -104,7 +104,7 @@ def _device_time(
 class _Forwards:
     """The next forward of each stage of a device that has not run yet, and when it was ready."""
 
-    def __init__(self, problem: Problem, row: tuple[Timed, ...], ends: dict[Op, int]) -> None:
+    def __init__(self, problem: Problem, row: tuple[Timed, ...], ends: dict[Event, int]) -> None:
         self.problem, self.ends = problem, ends
         self.waiting: dict[int, list[Op]] = {}  # per stage, last one first
         for timed in reversed(row):
@@ -116,22 +116,17 @@ class _Forwards:
         """When, before ``until``, an F was first ready that would not fit; ``until`` if none."""
         ready = [
             _arrival(self.problem, ops[-1], self.ends)
-            for stage, ops in self.waiting.items()
-            if ops and held + self.problem.stages[stage].held_after_F > room
+            for ops in self.waiting.values()
+            if ops and held + memory_change(self.problem, ops[-1]).at_start > room
         ]
         return min([until, *ready])
 
 
-def _arrival(problem: Problem, item: Item, ends: dict[Op, int]) -> int:
+def _arrival(problem: Problem, item: Item, ends: dict[Event, int]) -> int:
     """When the inputs of an item are all there."""
     arrival = 0
     for op in members(item):
-        need = awaited(problem, op.stage, op.kind)
-        if need is None:
-            continue
-        kinds = ("B", "BW") if need.phase == "B" else (need.phase,)
-        for kind in kinds:
-            end = ends.get(Op(need.stage, kind, op.microbatch))  # type: ignore[arg-type]
-            if end is not None:
-                arrival = max(arrival, end + need.delay)
+        need = awaited(problem, op)
+        if need is not None and (end := ends.get(need.event)) is not None:
+            arrival = max(arrival, end + need.delay)
     return arrival

@@ -18,12 +18,21 @@ Phase: TypeAlias = Literal["F", "B", "W"]
 PHASE_OF: Final[dict[Kind, Phase]] = {"F": "F", "B": "B", "BW": "B", "W": "W"}
 
 
+Event: TypeAlias = tuple[int, Phase, int]
+"""A phase of (stage, phase, microbatch) is completed: what other ops wait for."""
+
+
 class Op(NamedTuple):
     """One compute op: ``kind`` of ``stage`` on ``microbatch``."""
 
     stage: int
     kind: Kind
     microbatch: int
+
+    @property
+    def event(self) -> Event:
+        """What has happened when it ends."""
+        return self.stage, PHASE_OF[self.kind], self.microbatch
 
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"

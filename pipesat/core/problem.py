@@ -71,12 +71,17 @@ class Stage:
     @property
     def shortest_backward(self) -> int:
         """Least time from the start of the backward to the input gradient."""
-        return min([self.B] * self.may_split + [self.BW] * self.may_fuse)
+        return self._least(self.B, self.BW)
 
     @property
     def least_backward_work(self) -> int:
         """Least compute time that the whole backward of a microbatch takes."""
-        return min([self.B + self.W] * self.may_split + [self.BW] * self.may_fuse)
+        return self._least(self.B + self.W, self.BW)
+
+    def _least(self, split: int, fused: int) -> int:
+        if not self.may_fuse:
+            return split
+        return min(split, fused) if self.may_split else fused
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,11 @@ class Problem:
             for stage in route.stages:
                 homes[self.stages[stage].device].append(stage)
         return tuple(map(tuple, homes))
+
+    @cached_property
+    def answers(self) -> dict[tuple[int, str], Any]:
+        """What :mod:`pipesat.core.rules` has worked out of this problem so far."""
+        return {}
 
     @cached_property
     def op_count(self) -> int:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from pipesat.core.deadlock import explain_deadlock
 from pipesat.core.instants import keep_together
-from pipesat.core.ops import PHASE_OF, Item, Phase, members
-from pipesat.core.rules import awaited, item_duration
+from pipesat.core.ops import Event, Item, members
+from pipesat.core.rules import awaited, duration, one_of_each
 from pipesat.core.schedule import Objective, Order, Schedule, Timed
 
 if TYPE_CHECKING:
@@ -106,14 +106,10 @@ def linearize(problem: Problem, order: Order) -> LinearOrder:
         As :func:`time_order`.
     """
     _check_names(problem, order)
-    waits = {
-        (stage, kind): awaited(problem, stage, kind)
-        for stage in range(len(problem.stages))
-        for kind in PHASE_OF
-    }
+    waits = {op[:2]: awaited(problem, op) for op in one_of_each(problem)}
     result = LinearOrder([], [], [], [], [])
-    done: dict[tuple[int, Phase, int], int] = {}
-    asleep: dict[tuple[int, Phase, int], list[int]] = {}
+    done: dict[Event, int] = {}
+    asleep: dict[Event, list[int]] = {}
     position = [0] * len(order)
     last = [-1] * len(order)
     ready = list(range(len(order)))[::-1]
@@ -122,12 +118,14 @@ def linearize(problem: Problem, order: Order) -> LinearOrder:
         row = order[device]
         while position[device] < len(row):
             item = row[position[device]]
+            ops = members(item)
             inputs = []
-            for op in members(item):
+            for op in ops:
                 need = waits[op.stage, op.kind]
                 if need is None:
                     continue
-                event = (need.stage, need.phase, op.microbatch)
+                stage, phase, _ = need.event
+                event = (stage, phase, op.microbatch)
                 if event not in done:
                     asleep.setdefault(event, []).append(device)
                     break
@@ -136,13 +134,13 @@ def linearize(problem: Problem, order: Order) -> LinearOrder:
                 number = len(result.item)
                 result.device.append(device)
                 result.item.append(item)
-                result.duration.append(item_duration(problem, item))
+                result.duration.append(duration(problem, item))
                 result.before.append(last[device])
                 result.inputs.append(tuple(inputs))
                 last[device] = number
                 position[device] += 1
-                for op in members(item):
-                    event = (op.stage, PHASE_OF[op.kind], op.microbatch)
+                for op in ops:
+                    event = op.event
                     done[event] = number
                     ready.extend(asleep.pop(event, ()))
                 continue

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Op, Phase, members
+from pipesat.core.ops import Event, Op, members
 from pipesat.core.rules import awaited
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Order
     from pipesat.export.steps import Step, Steps
-
-Event: TypeAlias = tuple[int, Phase, int]
-"""The end of a phase: (stage, phase, microbatch); it names a transfer too, by what it carries."""
 
 Place: TypeAlias = tuple[int, int]
 """Rank and position in its list."""
@@ -61,12 +58,12 @@ def _collect(problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]]
 
 
 def _event(problem: Problem, step: Step) -> Event | None:
-    """What a send or receive carries."""
+    """What a send or receive carries: it names the transfer."""
     (op,) = members(step.item)
     if step.kind.startswith("Send"):
-        return op.stage, PHASE_OF[op.kind], op.microbatch
-    need = awaited(problem, op.stage, op.kind)
-    return None if need is None else (need.stage, need.phase, op.microbatch)
+        return op.event
+    need = awaited(problem, op)
+    return None if need is None else need.event
 
 
 def _unmatched(
@@ -93,14 +90,14 @@ def _data(problem: Problem, steps: Steps) -> Iterator[str]:
             needs = [event] if event else [*_inputs(problem, ops)]
             if any(need not in there for need in needs):
                 yield f"{_at(problem, rank, step)} comes before its data"
-            there.update((op.stage, PHASE_OF[op.kind], op.microbatch) for op in ops)
+            there.update(op.event for op in ops)
 
 
 def _inputs(problem: Problem, ops: tuple[Op, ...]) -> Iterator[Event]:
     for op in ops:
-        need = awaited(problem, op.stage, op.kind)
+        need = awaited(problem, op)
         if need is not None:
-            yield need.stage, need.phase, op.microbatch
+            yield need.event
 
 
 def _circle(problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]]) -> Iterator[str]:

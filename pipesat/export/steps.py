@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Item, Op, Pair, Phase, members
-from pipesat.core.rules import Awaited, awaited
+from pipesat.core.ops import Event, Item, Op, Pair, members
+from pipesat.core.rules import awaited
 from pipesat.core.timing import LinearOrder, earliest_ends, linearize
 
 if TYPE_CHECKING:
@@ -118,25 +118,16 @@ class _Transfer(NamedTuple):
 
 def _transfers(problem: Problem, linear: LinearOrder) -> Iterator[_Transfer]:
     """All data that crosses devices, by consumer."""
-    waits = _waits(problem)
-    giver: dict[tuple[int, Phase, int], tuple[int, Op]] = {}
+    giver: dict[Event, tuple[int, Op]] = {}
     for number, item in enumerate(linear.item):
         for op in members(item):
-            need = waits[op.stage, op.kind]
+            need = awaited(problem, op)
             if need is not None:
-                producer, gives = giver[need.stage, need.phase, op.microbatch]
+                producer, gives = giver[need.event]
                 if linear.device[producer] != linear.device[number]:
                     yield _Transfer(producer, number, gives, op, need.delay)
         for op in members(item):
-            giver[op.stage, PHASE_OF[op.kind], op.microbatch] = number, op
-
-
-def _waits(problem: Problem) -> dict[tuple[int, str], Awaited | None]:
-    return {
-        (stage, kind): awaited(problem, stage, kind)
-        for stage in range(len(problem.stages))
-        for kind in PHASE_OF
-    }
+            giver[op.event] = number, op
 
 
 @dataclass

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from pipesat.core.memory import memory_profiles
-from pipesat.core.ops import PHASE_OF, Item, Phase, members
+from pipesat.core.ops import PHASE_OF, Item, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Schedule
@@ -166,17 +166,18 @@ def _flows(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event
 
     Arrows bind to the slice that encloses their time, and a slice does not enclose its own end.
     """
-    places: dict[tuple[int, Phase, int], Event] = {}
+    places: dict[Op, Event] = {}
     for device, item, start, _ in _timed(schedule):
         for member, op in enumerate(members(item)):
             place = {**_thread(problem, device, member), "ts": _time(start, scale)}
-            places[op.stage, PHASE_OF[op.kind], op.microbatch] = place
+            places[op] = place
     number = 0
-    for (stage, phase, microbatch), target in places.items():
-        need = awaited(problem, stage, phase)
-        source = need and places.get((need.stage, need.phase, microbatch))
+    by_event = {op.event: place for op, place in places.items()}
+    for op, target in places.items():
+        need = awaited(problem, op)
+        source = need and by_event.get(need.event)
         if source and source["pid"] != target["pid"]:
             number += 1
-            arrow = {"name": phase, "cat": "transfer", "id": number}
+            arrow = {"name": PHASE_OF[op.kind], "cat": "transfer", "id": number}
             yield {"ph": "s", **arrow, **source}
             yield {"ph": "f", "bp": "e", **arrow, **target}

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pipesat.core.critical_path import critical_path
 from pipesat.core.metrics import measure
-from pipesat.core.ops import PHASE_OF, Kind, Pair, members
+from pipesat.core.ops import PHASE_OF, Kind, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.core.schedule import Schedule, Timed
@@ -89,16 +89,14 @@ def _head(shown: Shown, problem: Problem) -> dict[str, Any]:
 def _stages(problem: Problem) -> Iterator[dict[str, Any]]:
     """Per stage: its device and place there, and each kind's length, memory change and wait."""
     for number, stage in enumerate(problem.stages):
-        waits = {}
-        for kind in PHASE_OF:
-            need = awaited(problem, number, kind)
-            waits[kind] = None if need is None else [need.stage, need.phase, need.delay]
+        ops = [Op(number, kind, 0) for kind in PHASE_OF]
+        needs = {op.kind: awaited(problem, op) for op in ops}
         yield {
             "device": stage.device,
             "place": problem.stages_on[stage.device].index(number),
-            "length": {kind: duration(stage, kind) for kind in PHASE_OF},
-            "memory": {kind: list(memory_change(stage, kind)) for kind in PHASE_OF},
-            "waits": waits,
+            "length": {op.kind: duration(problem, op) for op in ops},
+            "memory": {op.kind: list(memory_change(problem, op)) for op in ops},
+            "waits": {kind: need and [*need.event[:2], need.delay] for kind, need in needs.items()},
         }
 
 

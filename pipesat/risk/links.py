@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Item, Op, members
+from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Order, Schedule, Timed
 from pipesat.core.timing import LinearOrder, linearize
@@ -182,27 +182,22 @@ def _pair(a: int, b: int) -> tuple[int, int]:
 
 def _outgoing(problem: Problem, linear: LinearOrder) -> dict[int, list[_Crossing]]:
     """Per producing item, its transfers; a pair sends its forward's result first, as in torch."""
-    giver: dict[tuple[int, str, int], Op] = {}
+    giver: dict[Event, Op] = {}
     result: dict[int, list[_Crossing]] = defaultdict(list)
-    needs = {
-        (stage, kind): awaited(problem, stage, kind)
-        for stage in range(len(problem.stages))
-        for kind in PHASE_OF
-    }
     for number, item in enumerate(linear.item):
         sources = iter(linear.inputs[number])
         for op in members(item):
-            need = needs[op.stage, op.kind]
+            need = awaited(problem, op)
             if need is None:
                 continue
             source, delay = next(sources)
             sender, receiver = linear.device[source], linear.device[number]
             if sender != receiver:
-                gives = giver[need.stage, need.phase, op.microbatch]
+                gives = giver[need.event]
                 transfer = Transfer(sender, receiver, gives, op)
                 result[source].append(_Crossing(number, transfer, delay))
         for op in members(item):
-            giver[op.stage, PHASE_OF[op.kind], op.microbatch] = op
+            giver[op.event] = op
     for crossings in result.values():
         crossings.sort(key=lambda crossing: crossing.transfer.gives.kind != "F")
     return result

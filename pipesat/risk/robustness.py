@@ -217,8 +217,7 @@ def _time(
         times: Floats = length * factors.of(node.stage, PHASE_OF[node.kind], node.microbatch)
         return times
     forward, backward = node
-    f = duration(problem.stages[forward.stage], "F")
-    bw = duration(problem.stages[backward.stage], "BW")
+    f, bw = duration(problem, forward), duration(problem, backward)
     if not f + bw:
         return float(length)
     share = f / (f + bw)

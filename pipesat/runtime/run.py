@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.export.torch.tokens import LETTER_OF
@@ -173,7 +174,7 @@ def virtual_times(problem: Problem, scale: float) -> Virtual:
     second = us_per_unit(problem) * scale / 1e6
     route = problem.routes[0].stages
     durations = {
-        f"{position}{letter}": second * duration(problem.stages[stage], kind)
+        f"{position}{letter}": second * duration(problem, Op(stage, kind, 0))
         for position, stage in enumerate(route)
         for kind, letter in LETTER_OF.items()
     }

@@ -12,9 +12,8 @@ from typing import Any
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import duration
 from pipesat.files.problem_file import MOST, parse_problem
-from pipesat.timeline.replay import KINDS, CostKey, measured_delays
+from pipesat.timeline.replay import CostKey, measured_delays
 from pipesat.timeline.timeline import Timeline
 
 _COARSE = 50  # units: below, rounding to whole ones changes a cost by more than 1 %
@@ -85,7 +84,7 @@ def _costs_of(
     seen: dict[Kind, float] = {
         kind: cost / scale for (of, kind), cost in costs.items() if of == number
     }
-    new: dict[Kind, float] = {kind: duration(stage, kind) for kind in KINDS} | seen
+    new: dict[Kind, float] = {"F": stage.F, "B": stage.B, "W": stage.W, "BW": stage.BW, **seen}
     if "BW" not in seen and stage.B + stage.W:
         new["BW"] = stage.BW * (new["B"] + new["W"]) / (stage.B + stage.W)
     if "B" not in seen:

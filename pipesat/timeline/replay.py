@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
-from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.ops import Event, Item, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
 from pipesat.core.timing import LinearOrder, linearize
@@ -73,7 +73,7 @@ def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[
     """
     delays: dict[LinkKey, list[float]] = defaultdict(list)
     for step in timeline.steps:
-        place = {(ran.op.stage, ran.op.kind, ran.op.microbatch): ran for _, ran in step}
+        place = {ran.op.event: ran for _, ran in step}
         for _, ran in step:
             source = source_of(problem, ran.op, place)
             if source is not None and waited_for(ran, source):
@@ -90,17 +90,14 @@ def waited_for(ran: Ran, source: Ran) -> bool:
     return ran.waited > max(_WAITED, ran.turned_to - source.end)
 
 
-def source_of(problem: Problem, op: Op, place: Mapping[tuple[int, Kind, int], Ran]) -> Ran | None:
+def source_of(problem: Problem, op: Op, place: Mapping[Event, Ran]) -> Ran | None:
     """Return the op on another device that sends what an op needs; ``None`` if there is none."""
-    need = awaited(problem, op.stage, op.kind)
-    if need is None or problem.stages[need.stage].device == problem.stages[op.stage].device:
+    need = awaited(problem, op)
+    if need is None:
         return None
-    kinds: tuple[Kind, ...] = ("F",) if need.phase == "F" else ("B", "BW")
-    return next(
-        place[need.stage, kind, op.microbatch]
-        for kind in kinds
-        if (need.stage, kind, op.microbatch) in place
-    )
+    stage, _, _ = need.event
+    own = problem.stages[stage].device == problem.stages[op.stage].device
+    return None if own else place[need.event]
 
 
 @dataclass(frozen=True)
@@ -190,4 +187,4 @@ def replay_of(problem: Problem, timeline: Timeline) -> Replay:
 
 def predicted_length(problem: Problem, timeline: Timeline, op: Op) -> float:
     """The problem's time of an op, in us of the run."""
-    return timeline.us_per_unit * duration(problem.stages[op.stage], op.kind)
+    return timeline.us_per_unit * duration(problem, op)

@@ -206,7 +206,7 @@ def _members(
             "there is no such stage in the problem", source=source, where=where, value=f"PP:{name}"
         )
     ops = [op_of(problem, action) for action in cell]
-    costs = [duration(problem.stages[op.stage], op.kind) for op in ops]
+    costs = [duration(problem, op) for op in ops]
     share = (end - start) / (sum(costs) or 1)
     for op, cost in zip(ops, costs, strict=True):
         length = cost * share if len(ops) > 1 else end - start
@@ -264,7 +264,7 @@ def _require_short(steps: Sequence[Step], source: str) -> None:
 
 def _with_waits(problem: Problem, step: Step) -> Step:
     """Let every op wait until the op that sends its input has ended."""
-    place = {(r.op.stage, r.op.kind, r.op.microbatch): r for _, r in step}
+    place = {r.op.event: r for _, r in step}
 
     def waited(ran: Ran) -> Ran:
         source = source_of(problem, ran.op, place)
@@ -293,7 +293,7 @@ def _notes(problem: Problem, timeline: Timeline) -> Iterator[str]:
     yield "link delays are not in the trace: they count as time of the op that waited"
     worst = 0.0
     for step in timeline.steps:
-        place = {(r.op.stage, r.op.kind, r.op.microbatch): r for _, r in step}
+        place = {r.op.event: r for _, r in step}
         for _, ran in step:
             source = source_of(problem, ran.op, place)
             if source is not None:

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Op, Phase
+from pipesat.core.ops import Event, Op, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 
@@ -88,7 +88,7 @@ class _Progress:
         self.problem = problem
         self.enters = {route.stages[0]: number for number, route in enumerate(problem.routes)}
         self.started = [0] * len(problem.routes)
-        self.pending: set[tuple[int, Phase, int]] = set()  # stage, phase, microbatch
+        self.pending: set[Event] = set()
 
     def cut(self, time: int) -> Cut:
         """The cut at this time."""
@@ -115,6 +115,6 @@ class _Progress:
     def start(self, ops: Sequence[Op]) -> None:
         """Start ops."""
         for op in ops:
-            self.pending.discard((op.stage, PHASE_OF[op.kind], op.microbatch))
+            self.pending.discard(op.event)
             if op.kind == "BW":
                 self.pending.discard((op.stage, "W", op.microbatch))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import memory_change
 from pipesat.solver.model.literals import Sum, conjunction
@@ -56,8 +57,7 @@ def _bound_at(
         return
     held = Sum(taken)
     for stage in v.problem.stages_on[device]:
-        data = v.problem.stages[stage]
-        changes = {kind: sum(memory_change(data, kind)) for kind in KINDS}
+        changes = {kind: memory_change(v.problem, Op(stage, kind, 0)).net for kind in KINDS}
         for m, split in enumerate(v.split[stage]):
             f, b = v.tasks["F"][stage][m], v.tasks["B"][stage][m]
             if f is not event:
@@ -114,9 +114,8 @@ class _Before:
         if x.phase != "B":
             return not duration[x.phase][x.stage]
         split = self.v.split[x.stage][x.microbatch]
-        lengths = [duration["B"][x.stage]] * (split is not False)
-        lengths += [duration["BW"][x.stage]] * (split is not True)
-        return not all(lengths)
+        may_run_b = split is not False and not duration["B"][x.stage]
+        return may_run_b or (split is not True and not duration["BW"][x.stage])
 
     def _precedes(self, x: Task, y: Task) -> bool:
         """Whether x is before y in every schedule (if both exist)."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pipesat.core.ops import Kind
+from pipesat.core.ops import Kind, Op
 from pipesat.core.problem import Link, Problem
 from pipesat.core.rules import duration, link_delay
 from pipesat.core.schedule import Objective
@@ -57,7 +57,7 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
     unit = unit_for(longest)
     exact = unit == 1
     stages = range(len(problem.stages))
-    durations = {k: [duration(problem.stages[s], k) for s in stages] for k in KINDS}
+    durations = {k: [duration(problem, Op(s, k, 0)) for s in stages] for k in KINDS}
     forward = [link_delay(problem, s, "F") for s in stages]
     backward = [link_delay(problem, s, "B") for s in stages]
     common = math.gcd(*forward, *backward, *(t for times in durations.values() for t in times))

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.ops import PHASE_OF, Op, Phase, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import MemoryChange, item_memory
+from pipesat.core.rules import MemoryChange, memory_change
 from pipesat.solver.model.literals import Sum, conjunction
 from pipesat.solver.model.variables import Literal
 from pipesat.solver.neighbourhood.graph import Graph
@@ -36,7 +36,7 @@ def add_memory(
     room = problem.devices[device].room
     if room is None:
         return
-    held = sum(sum(item_memory(problem, graph.sequence.item[item])) for item in earlier)
+    held = sum(memory_change(problem, graph.sequence.item[item]).net for item in earlier)
     if held + sum(_most_taken(problem, slot) for slot in slots) <= room:
         return
     before = _Before(problem, cp, slots)
@@ -56,7 +56,7 @@ def _as(kind: str, slot: Slot) -> Op:
 
 
 def _memory(problem: Problem, slot: Slot, kind: str | None = None) -> MemoryChange:
-    return item_memory(problem, slot.op if kind is None else _as(kind, slot))
+    return memory_change(problem, slot.op if kind is None else _as(kind, slot))
 
 
 def _is_choice(slot: Slot) -> bool:
@@ -78,9 +78,9 @@ def _changes(
 ) -> list[tuple[int, Literal]]:
     """What a slot changes in sum if it is before the event."""
     if not _is_choice(slot):
-        change = sum(_memory(problem, slot))
+        change = _memory(problem, slot).net
         return [(change, before(slot, event))] if change else []
-    fused, split = sum(_memory(problem, slot, "BW")), sum(_memory(problem, slot, "B"))
+    fused, split = _memory(problem, slot, "BW").net, _memory(problem, slot, "B").net
     literal = before(slot, event)
     return [(fused, literal), (split - fused, conjunction(before.cp, literal, slot.split))]
 

@@ -94,10 +94,9 @@ def _is_free(problem: Problem, op: Op, items: dict[Item, int]) -> bool:
 def _free_backward(
     problem: Problem, cp: cp_model.CpModel, op: Op, number: int, start: cp_model.IntVar
 ) -> Slot:
-    stage = problem.stages[op.stage]
     split = cp.new_bool_var("")
     cp.add_hint(split, op.kind == "B")
-    whole, part = duration(stage, "BW"), duration(stage, "B")
+    whole, part = (duration(problem, op._replace(kind=kind)) for kind in ("BW", "B"))
     intervals = [
         cp.new_optional_fixed_size_interval_var(start, part, split, ""),
         cp.new_optional_fixed_size_interval_var(start, whole, ~split, ""),
@@ -114,6 +113,6 @@ def _free_weight(
     backwards: dict[tuple[int, int], Slot],
 ) -> Slot:
     backward = backwards[op.stage, op.microbatch]
-    length, present = duration(problem.stages[op.stage], "W"), backward.split
+    length, present = duration(problem, op), backward.split
     interval = cp.new_optional_fixed_size_interval_var(start, length, present, "")
     return Slot(op, number, start, start + length, [interval], present, backward=backward)

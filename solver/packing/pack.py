@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from pipesat.core.ops import PHASE_OF, Item, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import item_memory
+from pipesat.core.rules import memory_change
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
 
@@ -70,9 +70,9 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, list[Item]]:
         for source, delay in sequence.inputs[number]:
             outputs[source].append((number, delay))
         rows[sequence.device[number]].append(number)
-        change = item_memory(problem, item)
+        change = memory_change(problem, item)
         taken.append(change.at_start)
-        net.append(change.at_start + change.at_end)
+        net.append(change.net)
         op = members(item)[-1]
         chain.append(3 * op.stage + "FBW".index(PHASE_OF[op.kind]))
     jobs = Jobs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from pipesat.core.ops import Op
 from pipesat.core.rules import awaited
 from pipesat.solver.steady.memory import add_memory
 from pipesat.solver.steady.variables import PHASES, Cycle, Slot
@@ -30,10 +31,10 @@ def add_one_op_at_a_time(v: Cycle) -> None:
 def add_dataflow(v: Cycle) -> None:
     """Every op waits for its input and the input's travel, within one microbatch."""
     for slot, task in v.tasks.items():
-        need = awaited(v.problem, slot.stage, slot.phase)
+        need = awaited(v.problem, Op(*slot))
         if need is None or not task.intervals:
             continue
-        source = v.tasks[Slot(need.stage, need.phase, slot.microbatch)]
+        source = v.tasks[Slot(*need.event)]
         arrival = source.end + need.delay // v.times.unit
         v.cp.add(task.time >= arrival)
 

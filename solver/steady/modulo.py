@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pipesat.core.ops import PHASE_OF, Kind, Op, Phase
+from pipesat.core.device_memory import fits_in_order
+from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.solver.steady.repetend import Repetend
@@ -59,20 +60,10 @@ def random_repetend(
 def fits(problem: Problem, repetend: Repetend) -> bool:
     """Whether the infinite schedule keeps within every capacity, counted by order."""
     for device, row in zip(problem.devices, repetend.rows(problem), strict=True):
-        room = device.room
-        if room is None:
-            continue
-        held = 0
-        changes = []
-        for _, count, op in row:
-            change = memory_change(problem.stages[op.stage], op.kind)
-            changes.append(change)
-            # when a period begins, this op has run in all periods up to the one before, less count
-            held -= count * (change.at_start + change.at_end)
-        for change in changes:
-            if held + change.at_start > room:
-                return False
-            held += change.at_start + change.at_end
+        # when a period begins, an op has run in all periods up to the one before, less its count
+        held = -sum(count * memory_change(problem, op).net for _, count, op in row)
+        if not fits_in_order(problem, (op for _, _, op in row), device.room, held):
+            return False
     return True
 
 
@@ -106,24 +97,24 @@ def _place(problem: Problem, counts: tuple[int, ...], period: int, whim: _Whim) 
     """First fit of all ops; ``None`` if gaps are too small for one of them."""
     taken: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
     times: dict[Op, int] = {}
-    ends: dict[tuple[int, Phase, int], int] = {}
+    ends: dict[Event, int] = {}
     for op in _in_order_of_flow(problem, counts, whim):
-        stage = problem.stages[op.stage]
-        need = awaited(problem, op.stage, op.kind)
+        row = taken[problem.stages[op.stage].device]
+        need = awaited(problem, op)
         if need is None:
             start = whim.begin[problem.route_of[op.stage]][op.microbatch]
         else:
-            start = ends[need.stage, need.phase, op.microbatch] + need.delay
-        length = duration(stage, op.kind)
-        place = _first_gap(taken[stage.device], start, length, period)
+            start = ends[need.event] + need.delay
+        length = duration(problem, op)
+        place = _first_gap(row, start, length, period)
         if place is None:
             return None
         if whim.chance is not None and whim.chance.random() < whim.skipping:
-            later = _first_gap(taken[stage.device], place + length, length, period)
+            later = _first_gap(row, place + length, length, period)
             place = place if later is None else later
         times[op] = place
-        ends[op.stage, PHASE_OF[op.kind], op.microbatch] = place + length
-        taken[stage.device].append((place % period, length))
+        ends[op.event] = place + length
+        row.append((place % period, length))
     return Repetend(period, counts, times)
 
 

@@ -73,4 +73,6 @@ def _least_area(stage: Stage, stay: int) -> int:
     a, w = stage.held_after_F, stage.held_after_B
     split = a * stay + max(a, w) * stage.B + w * stage.W
     fused = a * (stay + stage.BW)
-    return min([split] * stage.may_split + [fused] * stage.may_fuse)
+    if not stage.may_fuse:
+        return split
+    return min(split, fused) if stage.may_split else fused

@@ -35,7 +35,7 @@ class Repetend:
 
         ``makespan(m) <= (ceil(m / k) - 1) * period + length`` for k microbatches per period.
         """
-        ends = (t + duration(problem.stages[op.stage], op.kind) for op, t in self.times.items())
+        ends = (t + duration(problem, op) for op, t in self.times.items())
         return max(ends) - min(self.times.values())
 
     def rows(self, problem: Problem) -> list[list[tuple[int, int, Op]]]:
@@ -54,7 +54,7 @@ class Repetend:
             for time, op in row:
                 count, offset = divmod(time - origin, self.period)
                 older_first = (-count, *_flow(problem, op))
-                length = duration(problem.stages[op.stage], op.kind)
+                length = duration(problem, op)
                 placed.append(((offset, length, older_first), (offset, count, op)))
             rows.append([entry for _, entry in sorted(placed)])
         return rows
@@ -81,15 +81,14 @@ def unroll(problem: Problem, repetend: Repetend) -> Order:
     """
     rows: list[list[tuple[tuple[int, ...], Op]]] = [[] for _ in problem.devices]
     for op, time in repetend.times.items():
-        stage = problem.stages[op.stage]
-        length = duration(stage, op.kind)
+        length = duration(problem, op)
         k = repetend.microbatches[problem.route_of[op.stage]]
         _, phase, place = _flow(problem, op)
         for periods, microbatch in enumerate(
             range(op.microbatch, problem.microbatches[op.stage], k)
         ):
             key = (time + periods * repetend.period, length, microbatch, phase, place, op.stage)
-            rows[stage.device].append((key, Op(op.stage, op.kind, microbatch)))
+            rows[problem.stages[op.stage].device].append((key, Op(op.stage, op.kind, microbatch)))
     return tuple(tuple(op for _, op in sorted(row)) for row in rows)
 
 
@@ -124,18 +123,18 @@ Edge = tuple[int, int, int, int]
 
 def _edges(problem: Problem, repetend: Repetend) -> list[Edge]:
     number = {op: i for i, op in enumerate(repetend.times)}
-    by_phase = {(op.stage, PHASE_OF[op.kind], op.microbatch): op for op in number}
+    by_event = {op.event: op for op in number}
     edges = []
     for op, i in number.items():
-        if (need := awaited(problem, op.stage, op.kind)) is not None:
-            source = by_phase[need.stage, need.phase, op.microbatch]
-            length = duration(problem.stages[source.stage], source.kind)
+        if (need := awaited(problem, op)) is not None:
+            source = by_event[need.event]
+            length = duration(problem, source)
             edges.append((number[source], i, length + need.delay, 0))
     for row in repetend.rows(problem):
         for place, (_, count, op) in enumerate(row):
             _, next_count, after = row[(place + 1) % len(row)]
             periods = count - next_count + (place + 1 == len(row))
-            length = duration(problem.stages[op.stage], op.kind)
+            length = duration(problem, op)
             edges.append((number[op], number[after], length, periods))
     return edges
 

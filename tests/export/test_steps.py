@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipesat.core.ops import Pair, members, parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.rules import item_duration
+from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.export.step_check import step_faults
@@ -74,7 +74,7 @@ def run(problem: Problem, steps: Steps) -> tuple[list[list[str]], int | None]:
                     direction = {"F": "forward", "W": "weight"}.get(op.kind, "backward")
                     has[rank].add((direction, op.stage, op.microbatch))
                 computed[rank].append(str(step.item))
-                clock[rank] += item_duration(problem, step.item)
+                clock[rank] += duration(problem, step.item)
                 position[rank] += 1
                 moved = True
                 continue

@@ -129,7 +129,7 @@ def test_virtual_devices(cli, files, output) -> None:
     assert len(rows) == 3 * 2
     for ops in rows:
         for ran in ops:
-            assert ran.end - ran.start >= 1000 * duration(problem.stages[ran.op.stage], ran.op.kind)
+            assert ran.end - ran.start >= 1000 * duration(problem, ran.op)
         assert all(a.end <= b.start - b.waited + 0.2 for a, b in pairwise(ops))
     assert outcome.json["measured"] >= outcome.json["predicted"]
     timeline = read_timeline(output, problem)
@@ -150,7 +150,7 @@ def test_virtual_devices_stretched(cli, files, output) -> None:
     problem, rows = rows_of(files[0], output)
     assert read_timeline(output, problem).us_per_unit == 100  # a tenth of the problem's ms
     for ran in (ran for ops in rows for ran in ops):  # no upper limit, as above
-        assert ran.end - ran.start >= 100 * duration(problem.stages[ran.op.stage], ran.op.kind)
+        assert ran.end - ran.start >= 100 * duration(problem, ran.op)
     predicted = json.loads(files[1].read_text())["devices"]
     makespan = max(end for row in predicted for _, _, end in row)
     assert outcome.json["predicted"] == pytest.approx(100 * makespan)

@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from pipesat.bounds.feasibility import smallest_capacities
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
-from pipesat.core.ops import PHASE_OF, Kind, Op
+from pipesat.core.ops import Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
 from pipesat.core.schedule import Schedule, Timed
@@ -192,16 +192,16 @@ def _as_early_as_possible(
     left = dict(place)
     while left:
         for (stage, kind), offset in list(left.items()):
-            need = awaited(problem, stage, kind)  # type: ignore[arg-type]
+            need = awaited(problem, Op(stage, kind, 0))  # type: ignore[arg-type]
             arrival = 0
             if need is not None:
                 source = next(
-                    (o for o in times if (o.stage, PHASE_OF[o.kind]) == (need.stage, need.phase)),
+                    (o for o in times if o.event == need.event),
                     None,
                 )
                 if source is None:
                     continue
-                length = duration(problem.stages[source.stage], source.kind)
+                length = duration(problem, source)
                 arrival = times[source] + length + need.delay
             wait = (offset - arrival) % period
             times[Op(stage, kind, 0)] = arrival + wait  # type: ignore[arg-type]
@@ -213,7 +213,7 @@ def as_it_stands(problem: Problem, repetend: Repetend) -> Schedule:
     """The unrolled repetend at its own times, not timed again."""
     rows: list[list[Timed]] = [[] for _ in problem.devices]
     for op, time in repetend.times.items():
-        length = duration(problem.stages[op.stage], op.kind)
+        length = duration(problem, op)
         k = repetend.microbatches[problem.route_of[op.stage]]
         for n, m in enumerate(range(op.microbatch, problem.microbatches[op.stage], k)):
             start = time + n * repetend.period
@@ -265,7 +265,7 @@ def disjoint(problem: Problem, repetend: Repetend) -> bool:
     moments = [
         (problem.stages[op.stage].device, moment % repetend.period)
         for op, time in repetend.times.items()
-        for moment in range(time, time + duration(problem.stages[op.stage], op.kind))
+        for moment in range(time, time + duration(problem, op))
     ]
     return len(moments) == len(set(moments))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import item_duration
+from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
 
@@ -24,10 +24,10 @@ def makespan_in_turn(problem: Problem, order: Order) -> int:
         if isinstance(item, Pair):  # its backward always waits for something: the last arrival
             *before_forward, before_backward = arrivals
             start = max(free[device], *before_forward, 0)
-            half = start + item_duration(problem, item.forward)
-            end = max(half, before_backward) + item_duration(problem, item.backward)
+            half = start + duration(problem, item.forward)
+            end = max(half, before_backward) + duration(problem, item.backward)
         else:
-            end = max(free[device], *arrivals, 0) + item_duration(problem, item)
+            end = max(free[device], *arrivals, 0) + duration(problem, item)
         free[device] = end
         ends.append(end)
     return max(ends, default=0)
