@@ -70,6 +70,7 @@ def test_never_above_the_best_known_schedule_and_at_least_the_reference(name: st
         assert span >= known["closed_form_bound"]["span"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(least_time=0))
 def test_never_above_the_optimal_makespan(problem: Problem) -> None:
@@ -78,6 +79,7 @@ def test_never_above_the_optimal_makespan(problem: Problem) -> None:
     assert closed_form_bound(problem, "makespan").value <= optimum
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(max_microbatches=2, least_time=0))
 def test_never_above_the_optimal_span(problem: Problem) -> None:
@@ -97,6 +99,7 @@ def test_never_above_the_optimum_by_brute_force(problem: Problem) -> None:
         assert closed_form_bound(problem, objective).value <= optimum
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cap", "devices"), [(None, 2), (2, 2), (3, 2), (4, 2)])
 def test_chunks_of_a_v(cap: int | None, devices: int) -> None:
     problem = vee(devices, 3, cap=cap, F=2, B=3, W=1)

@@ -81,6 +81,7 @@ def test_uniform_chains(p: int, spare: int) -> None:
 _TIMES = st.tuples(st.integers(0, 8), st.integers(0, 6), st.integers(0, 8))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(_TIMES, min_size=3, max_size=3), st.lists(st.integers(1, 3), min_size=3, max_size=3)

@@ -100,6 +100,7 @@ def test_sure_order_runs_one_microbatch_after_the_other() -> None:
     assert [str(op) for op in rows[0]] == ["0F0", "0BW0", "0F1", "0BW1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("seed", range(24))
 def test_value_bound_and_feasibility_agree_with_the_oracle(seed: int, objective: Objective) -> None:
@@ -117,6 +118,7 @@ def test_value_bound_and_feasibility_agree_with_the_oracle(seed: int, objective:
     assert result.lower_bound.value == value == optimum(document, objective, at_most=value)
 
 
+@pytest.mark.slow
 def test_a_zero_length_forward_shares_the_instant_of_another_microbatch_s_backward() -> None:
     # Two chunks on a device that holds 7 of microbatch 0 already; F of microbatch 1 takes 7 more
     # while the last of microbatch 0's zero-length backwards frees 7. By order 19, by instants 18:

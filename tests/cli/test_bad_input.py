@@ -74,6 +74,7 @@ BAD_PROBLEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_PROBLEMS)
 def test_a_bad_problem(cli: Run, save: Save, tmp_path: Path, name: str) -> None:
     content, words = BAD_PROBLEMS[name]
@@ -83,6 +84,7 @@ def test_a_bad_problem(cli: Run, save: Save, tmp_path: Path, name: str) -> None:
     assert listing(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -120,6 +122,7 @@ def test_a_file_name_is_shown_literally(cli: Run, tmp_path: Path) -> None:
     one_bad_line(outcome, r"[red]no\n\x1b[31m:fire:\udcff.json: cannot read")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -219,6 +222,7 @@ def full_disk(
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_a_result_is_written(
     cli: Run, save: Save, full_disk: Path
 ) -> None:

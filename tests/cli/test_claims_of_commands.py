@@ -166,6 +166,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
         yield _row(case, {"wall_s": 0.0, "peak_mib": None, "host": None} | answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize(
     "claimed", [of_solve, of_compare, of_frontier, of_min_memory, of_plan, of_sweep]
@@ -212,6 +213,7 @@ def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert cli("check", save(PROBLEM), tmp_path / "out" / "schedule.json").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "module"),
     [("frontier", "pipesat.frontier.trace"), ("min-memory", "pipesat.frontier.min_memory")],
@@ -249,6 +251,7 @@ def test_a_frontier_that_contradicts_itself_keeps_its_schedules(
 PLAN = ("--devices", 3, "--microbatches", 5, "--time-limit", 1)
 
 
+@pytest.mark.slow
 def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipesat.plan.known.closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
@@ -260,6 +263,7 @@ def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert cli("check", out / "problem.json", out / "schedule.json").code == 0
 
 
+@pytest.mark.slow
 def test_a_plan_that_contradicts_itself_keeps_its_schedule(
     cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

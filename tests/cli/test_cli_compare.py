@@ -246,6 +246,7 @@ def test_placements_in_text_state_their_basis(
         assert re.search(rf"(^|[ ,]){re.escape(name)}[ ,:]", text, re.MULTILINE), name
 
 
+@pytest.mark.slow
 def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     path = save(chain(2, 1))  # one microbatch: no two directions

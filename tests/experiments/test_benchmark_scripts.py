@@ -15,6 +15,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 FOLDER = ROOT / "experiments" / "2026-11-21-benchmark"
 
 # One unit of memory, held until W's end: the first device runs F, waits for the other's F and B,

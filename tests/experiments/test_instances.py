@@ -76,6 +76,7 @@ def test_nothing_contradicts_what_others_found() -> None:
     assert compared == 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "objective"), KEPT)
 def test_a_kept_schedule_is_valid_and_has_its_value(
     name: str, objective: str, tmp_path: Path
@@ -94,6 +95,7 @@ def test_no_schedule_is_left_over() -> None:
     assert {f"schedules/{path.name}" for path in (BENCH / "schedules").iterdir()} == kept
 
 
+@pytest.mark.slow
 def test_hand_written_schedules_have_their_values() -> None:
     """Of the smaller problems; `collect.py` looks at all of them."""
     looked_at = 0

@@ -337,6 +337,7 @@ def test_bad_options(
 # As torchtitan loads it
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 @pytest.mark.parametrize("problem", [CHAIN, LOOP, VEE, placed([0, 1, 2], 3, m=2), THREE])
 def test_name_and_csv_give_one_placement_in_torch(problem: Problem) -> None:

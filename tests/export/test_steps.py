@@ -110,7 +110,8 @@ def order_texts(order: Order) -> list[list[str]]:
     return [[str(item) for item in row] for row in order]
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
 @given(problems(max_devices=4, max_stages=6, max_microbatches=4, least_time=0))
 def test_every_list_of_every_schedule_finishes(problem: Problem) -> None:
     for schedule in list(list_schedules(problem))[::5]:
@@ -300,6 +301,7 @@ def test_json_has_every_step(cli: Run, save, tmp_path) -> None:
     assert [len(rank["steps"]) for rank in ranks] == [8, 8]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ops_are_fast() -> None:
     """Linear time: a generous limit that a quadratic construction or check would miss by far."""
     problem = chain(32, 1042)

@@ -293,6 +293,7 @@ def test_the_caps_end_where_memory_stops_to_matter() -> None:
     assert frontier.rows[0].cap == smallest_cap(SMALL)
 
 
+@pytest.mark.slow
 def test_the_span_by_brute_force() -> None:
     problem = chain(2, 2)
     solve = solver_of("span", 1, 0)
@@ -304,6 +305,7 @@ def test_the_span_by_brute_force() -> None:
         assert row.status == "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [chain(3, 6, held=(2, 1)), vee(2, 4)])
 def test_hand_written_schedules_lie_on_or_above_the_curve(problem: Problem) -> None:
     frontier = traced(problem, count=4)
@@ -398,6 +400,7 @@ def test_shares(text: str, share: Fraction) -> None:
 # Pictures and tables
 
 
+@pytest.mark.slow
 def test_pictures_and_table_of_two_curves() -> None:
     name = "a $x^2 & <b>\u4e00"
     problem = parse_problem(document_of(chain(2, 3), name=name))
@@ -430,6 +433,7 @@ def test_a_picture_of_nothing_known() -> None:
 # The commands
 
 
+@pytest.mark.slow
 def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     (folder / "caps" / "77").mkdir(parents=True)
@@ -458,6 +462,7 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
     assert json.loads((folder / "frontier.json").read_text())["curves"] == outcome.json["curves"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_table_fits_the_terminal(
     cli: Run, save: Save, monkeypatch: pytest.MonkeyPatch, width: int
@@ -567,6 +572,7 @@ def test_an_infeasible_reference(cli: Run, save: Save) -> None:
     assert cli("min-memory", save(problem)).code == 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_curve_so_far(save: Save, tmp_path: Path) -> None:
     # too large to be proven in no time
     problem = save(chain(8, 32, F=30, B=29, W=20, held=(10, 4)))

@@ -130,6 +130,7 @@ def every_problem(
                 yield shape, partition, problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_joint_search_equals_every_partition_solved(name: str) -> None:
     entries, shapes, recompute = CASES[name]
@@ -354,6 +355,7 @@ def test_the_gain_is_told_apart(compared: Plan) -> None:
     assert change(partition, start, 1) in moved
 
 
+@pytest.mark.slow
 def test_a_picture_of_stages_and_memory(compared: Plan) -> None:
     files = plan_pictures(compared)
     assert files["png"].startswith(b"\x89PNG")
@@ -379,6 +381,7 @@ def test_the_document_has_null_for_what_is_unknown() -> None:
 # The command
 
 
+@pytest.mark.slow
 def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     outcome = cli(
@@ -559,6 +562,7 @@ def test_layers_that_all_cost_nothing(cli: Run, save: Save) -> None:
     assert "proven optimal" in outcome.out
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, save: Save) -> None:
     # too many partitions and too little memory to be proven in no time
     costs = [entry(3 + k % 5, 4 + k % 3, 1, 3 + k % 2) for k in range(40)]

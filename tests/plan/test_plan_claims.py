@@ -22,6 +22,7 @@ from tests.support.plans import entry, layers_of, planned, searched
 KINDS = [*product(PLACEMENTS, RECOMPUTE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("placement", "recompute"), KINDS)
 def test_no_claim_is_false(placement: str, recompute: str, seed: int, tmp_path: Path) -> None:

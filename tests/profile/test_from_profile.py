@@ -384,6 +384,7 @@ def test_profiles_that_are_refused(profile, message) -> None:
 # The command
 
 
+@pytest.mark.slow
 def test_the_command(cli, save, tmp_path) -> None:
     path = save(document(6, links=links((ACTIVATION, 100.0))), "profile.json")
     arguments = ["problem", "from-profile", path, "--devices", 4, "--microbatches", 8]

@@ -63,6 +63,7 @@ def linears(count):
 # Memory
 
 
+@pytest.mark.slow
 def test_memory_of_a_feed_forward_layer() -> None:
     first, last = linears(2)
     costs = measured(first, Feed(), last).kinds["Feed"]
@@ -97,6 +98,7 @@ def test_parameters_and_tensors() -> None:
     assert costs.input.model_dump() == {"shape": [ROWS, WIDTH], "dtype": "float32", "bytes": UNIT}
 
 
+@pytest.mark.slow
 def test_a_checkpointed_layer_holds_its_output_alone_and_runs_again_per_weight_group() -> None:
     class Counting(Feed):
         runs = 0
@@ -114,6 +116,7 @@ def test_a_checkpointed_layer_holds_its_output_alone_and_runs_again_per_weight_g
     assert Counting.runs > 12
 
 
+@pytest.mark.slow
 def test_a_compiled_layer_is_measured() -> None:
     first, last = linears(2)
     costs = measured(first, Feed(), last, compile="aot_eager").kinds["Feed"]
@@ -124,6 +127,7 @@ def test_a_compiled_layer_is_measured() -> None:
 # Times and structure
 
 
+@pytest.mark.slow
 def test_every_sample_is_kept() -> None:
     profile = measured(*linears(2), samples=4, warmup=2)
     costs = profile.costs_of(1)
@@ -134,6 +138,7 @@ def test_every_sample_is_kept() -> None:
     assert (profile.environment.dtype, profile.environment.threads) == ("float32", 1)
 
 
+@pytest.mark.slow
 def test_equal_layers_are_measured_once_and_stages_as_a_whole() -> None:
     layers = [*linears(2), nn.ReLU(), *linears(4)]
     profile = measured(*layers, stages=[2, 7])
@@ -152,6 +157,7 @@ def test_equal_layers_are_measured_once_and_stages_as_a_whole() -> None:
     assert measured(nn.Dropout(0.1), nn.Dropout(0.2), *linears(1)).layers[1].kind == "Dropout 2"
 
 
+@pytest.mark.slow
 def test_measuring_leaves_the_layers_alone() -> None:
     layers = linears(3)
     before = [parameter.clone() for layer in layers for parameter in layer.parameters()]
@@ -161,6 +167,7 @@ def test_measuring_leaves_the_layers_alone() -> None:
     assert all(parameter.grad is None for parameter in after)
 
 
+@pytest.mark.slow
 def test_frozen_layers() -> None:
     layers = linears(5)
     for number in (0, 1, 3):
@@ -173,6 +180,7 @@ def test_frozen_layers() -> None:
     assert not costs[3].parameters[0].trainable
 
 
+@pytest.mark.slow
 def test_tied_weights_are_found() -> None:
     layers = linears(4)
     layers[3].weight = layers[0].weight
@@ -223,6 +231,7 @@ def test_models_that_are_refused(layers, options, message) -> None:
         measured(*layers, **options)
 
 
+@pytest.mark.slow
 def test_a_loss_that_turns_bad_while_measuring() -> None:
     calls = []
 
@@ -339,6 +348,7 @@ def test_grouped_heads_equal_repeated_ones() -> None:
     assert torch.allclose(grouped(x), full(x), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_is_the_same_however_it_is_cut_and_wherever_it_is_built() -> None:
     losses = []
     for stages in (1, 2, 4):
@@ -395,6 +405,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 def test_from_a_profile_to_a_solved_problem(cli, tmp_path) -> None:
     profile, problem = tmp_path / "profile.json", tmp_path / "problem.json"
     done = cli("profile", *SMALL, "--stages", "2,4", "--links", "-o", profile)
@@ -449,6 +460,7 @@ def fails():
 """
 
 
+@pytest.mark.slow
 def test_the_users_own_model(cli, tmp_path, monkeypatch) -> None:
     (tmp_path / "own_model.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
@@ -501,6 +513,7 @@ def test_the_list_of_configurations(cli) -> None:
     assert all(name in done.out for name in SHAPES)
 
 
+@pytest.mark.slow
 def test_a_profile_of_a_call_cannot_be_built_again() -> None:
     profile = measured(*linears(2))
     assert parse_profile(profile.model_dump()) == profile

@@ -151,6 +151,7 @@ def written(schedule: Schedule) -> list[list[tuple[str, int, int]]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems())
 def test_every_op_is_in_the_data(problem: Problem) -> None:
@@ -336,6 +337,7 @@ def edit(path: Path, **changes: Any) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -113,6 +113,7 @@ def some_orders(problem: Problem) -> list[Order]:
     return [BASELINES["list-scheduling"](problem).order]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems(least_time=0))
 def test_queues_only_delay(problem: Problem) -> None:
@@ -130,6 +131,7 @@ def test_queues_only_delay(problem: Problem) -> None:
             before = later
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(problems(), st.integers(2, 9))
 def test_times_scale(problem: Problem, factor: int) -> None:
@@ -214,6 +216,7 @@ def unpack(problem: Problem, message: str) -> tuple[int, str, int, int]:
     return int(stage), way, int(microbatch), link.F if way == "F" else link.B
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems(4, 6, 5), st.sampled_from(["pair", "rank"]))
 def test_the_replay_is_that_of_streams(problem: Problem, links: str) -> None:
@@ -243,6 +246,7 @@ def test_transfers_of_a_pair_of_ranks_never_overlap() -> None:
     assert len(last) == 3  # a V's neighbours
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ops_take_seconds() -> None:
     problem = chain(32, 1100, F=2, B=2, W=2, comm=1)
     order: list[tuple[Item, ...]] = []
@@ -270,6 +274,7 @@ def placed(devices: list[int], ranks: int, m: int, **more: object) -> Problem:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 @pytest.mark.parametrize(
     ("problem", "baseline"),

@@ -35,6 +35,7 @@ ONE_F_ONE_B = tuple(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems(least_time=0))
 def test_without_noise_every_sample_is_the_replay(problem: Problem) -> None:
@@ -166,6 +167,7 @@ def test_no_sample_and_times_beyond_floating_point() -> None:
         sample_orders(long, [order], Noise(), samples=1)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ops_times_a_hundred_samples_take_seconds() -> None:
     problem = chain(32, 1100, F=2, B=2, W=2, comm=1)
     order: list[tuple[Item, ...]] = []

@@ -26,9 +26,13 @@ from pipesat.runtime.parity import ParityReport, check_parity
 from pipesat.workflows.solve import solve
 from tests.support.problems import chain, document, problems, vee
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="needs torch: pip install 'pipesat[torch]'"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None,
+        reason="needs torch: pip install 'pipesat[torch]'",
+    ),
+]
 
 TIMEOUT = 240.0  # two slow cores shared with others
 

@@ -23,6 +23,8 @@ from pipesat.timeline.file import read_timeline
 from pipesat.timeline.replay import source_of
 from tests.support.problems import chain, document, vee
 
+pytestmark = pytest.mark.slow
+
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs torch: pip install 'pipesat[torch]'"
 )

@@ -207,6 +207,7 @@ def schedules(problem: Problem, draw: st.DataObject) -> Iterator[Schedule]:
     yield from justified(problem, schedule.order, seed=1, give_up=lambda: False, passes=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(max_microbatches=4, least_time=0), st.integers(1, 4), st.data())
 def test_every_part_may_be_repeated(problem: Problem, least: int, data: st.DataObject) -> None:
@@ -221,6 +222,7 @@ def test_every_part_may_be_repeated(problem: Problem, least: int, data: st.DataO
             assert check(few, time_order(few, order)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([chain, vee]), st.integers(1, 3), st.integers(2, 6), st.data())
 def test_w_at_any_time(make: object, p: int, cap: int, data: st.DataObject) -> None:
@@ -272,6 +274,7 @@ def test_few_microbatches() -> None:
     assert [route.microbatches for route in few.routes] == [8, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [chain(2, 40, F=2, B=3, W=2, comm=1, cap=2), tessel("X", 2)])
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 def test_the_search_yields_valid_orders(problem: Problem, objective: Objective) -> None:
@@ -295,6 +298,7 @@ def test_it_does_not_begin_without_time_for_a_schedule() -> None:
     assert list(grown_orders(problem, starts, "makespan", seconds=0.05)) == []
 
 
+@pytest.mark.slow
 def test_stop_is_heard() -> None:
     problem = chain(4, 100, F=3, B=4, W=2, comm=1, cap=3)
     starts = list(list_schedules(problem))[:1]
@@ -311,6 +315,7 @@ def test_stop_is_heard() -> None:
     assert calls > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("problem", [chain(2, 40, F=2, B=3, W=2, cap=2), vee(2, 40, cap=6)])
 def test_its_place_in_the_solve(problem: Problem, objective: Objective) -> None:

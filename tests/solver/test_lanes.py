@@ -43,6 +43,7 @@ def started(problem: Problem) -> Incumbent:
     return incumbent
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_switching")
 @pytest.mark.parametrize(
     "problem",

@@ -157,7 +157,8 @@ def test_stairs_are_exactly_the_minimal_pairs(problem: Problem) -> None:
         assert stairs(a, w, room, k) == sorted(minimal)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
 @given(problems())
 def test_every_schedule_is_feasible_in_the_model_at_its_own_value(problem: Problem) -> None:
     """Replay -> model: all starts pinned (microbatches relabelled into order), nothing free."""
@@ -188,6 +189,7 @@ def pin_all(v: Variables, given_: Given) -> None:
                 v.cp.add(split == given_.truth(split))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_every_solution_replays_to_its_objective_or_better(problem: Problem) -> None:

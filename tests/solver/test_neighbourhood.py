@@ -34,6 +34,7 @@ def solved(window: Window) -> cp_model.CpSolver:
     return solver
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES))
 def test_tails_and_value_agree_with_the_timing(problem: Problem, objective: Objective) -> None:
@@ -67,6 +68,7 @@ def test_a_window_over_everything_finds_the_optimum(problem: Problem) -> None:
     assert schedule.makespan == plain_model_optimum(problem)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES), st.integers(0, 9), st.integers(1, 12))
 def test_no_window_breaks_a_rule_or_makes_it_worse(

@@ -53,6 +53,7 @@ def test_one_device_of_a_chain_by_hand() -> None:
     assert relaxed(problem, "makespan", {0}) == 2 * (2 + 7 + 3 + 5)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sets(st.integers(0, 2), min_size=1))
 def test_no_relaxation_is_above_the_optimum(problem: Problem, devices: set[int]) -> None:
@@ -63,6 +64,7 @@ def test_no_relaxation_is_above_the_optimum(problem: Problem, devices: set[int])
         assert relaxed(problem, "makespan", devices) <= optimum
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problems(max_stages=3, max_microbatches=2), st.sets(st.integers(0, 2), min_size=1))
 def test_no_relaxation_is_above_the_least_span(problem: Problem, devices: set[int]) -> None:

@@ -86,6 +86,7 @@ def test_what_follows_from_what_is_known() -> None:
     assert known.makespan(5) == 11 + 10
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problems(max_stages=3, max_microbatches=3))
 def test_no_step_is_above_the_least_one(problem: Problem) -> None:
@@ -110,6 +111,7 @@ def schedules(problem: Problem) -> Iterator[Schedule]:
                 yield timed
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_the_end_is_the_optimum(problem: Problem) -> None:

@@ -242,6 +242,7 @@ def tiny_and_tight(draw: st.DrawFn) -> Problem:
     return parse_problem(doc)
 
 
+@pytest.mark.slow
 @given(tiny_and_tight(), st.integers(0, 2))
 @settings(max_examples=120)
 def test_infeasible_periods_against_brute_force(problem: Problem, more: int) -> None:
@@ -373,6 +374,7 @@ def test_packing_gives_up_when_told() -> None:
 # The door
 
 
+@pytest.mark.slow
 @given(problems(max_microbatches=4, least_time=0))
 @settings(max_examples=30)
 def test_steady_schedules_improve_and_are_valid(problem: Problem) -> None:
@@ -386,6 +388,7 @@ def test_steady_schedules_improve_and_are_valid(problem: Problem) -> None:
             assert schedule.makespan >= closed_form_bound(problem, "makespan").value
 
 
+@pytest.mark.slow
 def test_steady_schedules_are_repeated_exactly() -> None:
     problem = vee(2, 5, cap=4)
     runs = [

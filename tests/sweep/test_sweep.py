@@ -299,6 +299,7 @@ def test_failures_can_be_forgotten(tmp_path: Path) -> None:
 # Whole sweeps
 
 
+@pytest.mark.slow
 def test_values_by_hand_and_everything_that_is_written(
     cli: Run, save: Save, tmp_path: Path
 ) -> None:
@@ -340,6 +341,7 @@ def test_values_by_hand_and_everything_that_is_written(
     assert "4 cases: 2 infeasible, 2 optimal" in plain.out
 
 
+@pytest.mark.slow
 def test_a_larger_grid_runs_what_is_new(cli: Run, save: Save, tmp_path: Path) -> None:
     first = save(small("devices = 1\nmicrobatches = [1, 2]"), "a.toml")
     second = save(small("devices = 1\nmicrobatches = [2, 3]"), "b.toml")
@@ -352,6 +354,7 @@ def test_a_larger_grid_runs_what_is_new(cli: Run, save: Save, tmp_path: Path) ->
     assert [r["result"]["value"] for r in rows_in(tmp_path / "out")] == [6, 12, 18]
 
 
+@pytest.mark.slow
 def test_every_failure_is_a_row(cli: Run, save: Save, tmp_path: Path) -> None:
     text = (
         HEAD
@@ -376,6 +379,7 @@ def test_every_failure_is_a_row(cli: Run, save: Save, tmp_path: Path) -> None:
     assert "to run" not in again.err
 
 
+@pytest.mark.slow
 def test_a_case_that_takes_too_much_memory_is_a_row(cli: Run, save: Save, tmp_path: Path) -> None:
     limit = "[run]\nmemory_limit = '120 MiB'\n"
     # 98,304 ops and their starts; the small case next to it stays far below the limit
@@ -433,6 +437,7 @@ def children(pid: int) -> Iterator[int]:
 on_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
+@pytest.mark.slow
 @on_linux
 def test_sixty_cases_killed_three_times(save: Save, tmp_path: Path) -> None:
     spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
@@ -455,6 +460,7 @@ def test_sixty_cases_killed_three_times(save: Save, tmp_path: Path) -> None:
     assert {row["status"] for row in rows} == {"optimal"}
 
 
+@pytest.mark.slow
 @on_linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_what_is_done(number: int, save: Save, tmp_path: Path) -> None:
@@ -476,6 +482,7 @@ def test_a_signal_ends_it_with_what_is_done(number: int, save: Save, tmp_path: P
     assert [row["case"]["devices"] for row in rows_in(tmp_path / "out")] == [1]
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_case_that_is_killed_is_a_row_and_the_next_one_runs(save: Save, tmp_path: Path) -> None:
     spec, folder = save(LONG, "sweep.toml"), tmp_path / "out"

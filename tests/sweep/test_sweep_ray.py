@@ -31,9 +31,13 @@ from tests.support.sweeps import (
     wait_until,
 )
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install pipesat[ray]"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="Ray is not installed: pip install pipesat[ray]",
+    ),
+]
 
 # Its own process, because Ray warns of things and pytest takes warnings for errors. It ends with
 # its standard input, and the cluster with it.

@@ -190,6 +190,7 @@ def test_calls_inside_a_wait_are_no_gap() -> None:
     assert [(gap.calls, gap.other) for gap in gaps_of(row)] == [(0, 0), (200, 800)]
 
 
+@pytest.mark.slow
 @given(problems(least_time=2), st.floats(0.5, 4))
 def test_the_parts_add_up_and_costs_explain_what_only_costs_changed(
     any_problem: Problem, factor: float
@@ -559,6 +560,7 @@ def measured(save, tmp_path: Path) -> list[Path]:
     return [save(problem()), path]
 
 
+@pytest.mark.slow
 def test_the_comparison_as_a_table_and_a_picture(cli, measured, tmp_path: Path) -> None:
     png = tmp_path / "t.png"
     outcome = cli("timeline", "compare", *measured, "--png", png)

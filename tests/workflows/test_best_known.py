@@ -149,6 +149,7 @@ def test_no_comparison_has_a_row_better_than_its_answer() -> None:
 # Commands
 
 
+@pytest.mark.slow
 def test_compare(cli: Run, save: Any, search: Any, tmp_path: Any) -> None:
     search()
     outcome = cli("compare", save(PROBLEM), "-o", tmp_path / "out")

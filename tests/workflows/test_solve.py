@@ -36,12 +36,13 @@ def test_table_5_is_proven_by_formula() -> None:
     stage = problem.stages[0]
     delay = problem.links[0, 1].F
     value = 32 * (stage.F + stage.B + stage.W) + 7 * (stage.F + stage.B - stage.W + 4 * delay)
-    result = solve(problem, time_limit=20, workers=1)
+    result = solve(problem, time_limit=20, workers=1, deterministic=True)
     assert (result.status, result.value) == ("optimal", value)
     assert result.baseline is not None
     assert result.baseline.name == "zb-h1"  # equal to the best baseline, and said so
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -55,17 +56,18 @@ def test_table_5_is_proven_by_formula() -> None:
 )
 def test_known_optima_are_proven(name: str) -> None:
     """Values and bounds as the benchmark's reference has them from other solvers."""
-    result = solve(bench(name), time_limit=60, workers=1)
+    result = solve(bench(name), time_limit=60, workers=1, deterministic=True)
     assert result.status == "optimal"
     assert result.value == REFERENCE[name]["best_known_makespan"]
     assert result.lower_bound is not None
     assert result.lower_bound.value == REFERENCE[name]["best_bound_makespan"]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(problems())
 def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> None:
-    result = solve(problem, time_limit=60, workers=1)
+    result = solve(problem, time_limit=60, workers=1, deterministic=True)
     assert result.schedule is not None
     assert result.lower_bound is not None
     assert check(problem, result.schedule) == []
@@ -80,15 +82,16 @@ def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> No
 def test_the_span_s_optimum_is_that_of_brute_force(problem: Problem) -> None:
     if order_count(problem) > 400:
         return
-    result = solve(problem, objective="span", time_limit=60, workers=1)
+    result = solve(problem, objective="span", time_limit=60, workers=1, deterministic=True)
     assert result.status == "optimal"
     assert result.value == brute_force(problem, "span")
 
 
-@settings(max_examples=20, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None)
 @given(problems(max_microbatches=2))
 def test_scaling_all_times_scales_the_optimum_and_memory_never_hurts(problem: Problem) -> None:
-    value = solve(problem, time_limit=60, workers=1).value
+    value = solve(problem, time_limit=60, workers=1, deterministic=True).value
     scaled = document(problem)
     scaled["stages"] = [
         stage | {kind: 7 * stage[kind] for kind in ("F", "B", "W", "BW") if kind in stage}
@@ -96,13 +99,16 @@ def test_scaling_all_times_scales_the_optimum_and_memory_never_hurts(problem: Pr
     ]
     scaled["comm"] = {"default": 7 * scaled["comm"]["default"]}
     assert value is not None
-    assert solve(parse_problem(scaled), time_limit=60, workers=1).value == 7 * value
+    assert (
+        solve(parse_problem(scaled), time_limit=60, workers=1, deterministic=True).value
+        == 7 * value
+    )
     roomier = document(problem)
     roomier["devices"] = [
         d | ({"memory": d["memory"] + 2} if d.get("memory") is not None else {})
         for d in roomier["devices"]
     ]
-    better = solve(parse_problem(roomier), time_limit=60, workers=1).value
+    better = solve(parse_problem(roomier), time_limit=60, workers=1, deterministic=True).value
     assert better is not None
     assert better <= value
 
@@ -149,10 +155,11 @@ def test_a_stop_keeps_the_best_schedule_so_far() -> None:
     assert seen[-1].value == result.value
 
 
+@pytest.mark.slow
 def test_w_above_a_and_cheap_bw() -> None:
     """Eager PyTorch's shape: the optimum mixes BW and B, W; an independent model agrees."""
     problem = chain(2, 3, F=3, B=3, W=2, BW=4, cap=6, held=(2, 3))
-    result = solve(problem, time_limit=60, workers=1)
+    result = solve(problem, time_limit=60, workers=1, deterministic=True)
     assert result.status == "optimal"
     assert result.value == plain_model_optimum(problem)
 
@@ -180,8 +187,14 @@ def test_a_bound_above_a_checked_schedule_is_dropped(schedule_first: bool) -> No
 
 def test_a_wrong_proof_costs_neither_the_schedule_nor_the_other_bounds() -> None:
     problem = chain(2, 3, cap=1)
-    right = solve(problem, time_limit=60, workers=1)
-    wrong = solve(problem, time_limit=60, workers=1, known_bound=Bound(10**6, "a wrong argument"))
+    right = solve(problem, time_limit=60, workers=1, deterministic=True)
+    wrong = solve(
+        problem,
+        time_limit=60,
+        workers=1,
+        deterministic=True,
+        known_bound=Bound(10**6, "a wrong argument"),
+    )
     assert (wrong.status, wrong.value) == ("optimal", right.value)
     assert wrong.lower_bound == right.lower_bound
     (warning,) = wrong.warnings
@@ -196,17 +209,19 @@ def test_schedules_that_break_a_rule_are_never_kept() -> None:
     assert incumbent.schedule is None
 
 
+@pytest.mark.slow
 def test_two_chunks_are_solved_to_the_optimum() -> None:
     problem = vee(2, 3, cap=4, F=2, B=3, W=1)
-    result = solve(problem, time_limit=60, workers=1)
+    result = solve(problem, time_limit=60, workers=1, deterministic=True)
     assert result.status == "optimal"
     assert result.value == plain_model_optimum(problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 def test_bounds_hold_with_overlap_in_the_problem(objective: str) -> None:
     problem = parse_problem(document(chain(2, 3, F=2, B=2, W=2), overlap={"FB": [1, 2]}))
-    result = solve(problem, objective=objective, time_limit=5, workers=1)
+    result = solve(problem, objective=objective, time_limit=5, workers=1, deterministic=True)
     assert result.schedule is not None
     assert result.lower_bound is not None
     assert result.lower_bound == closed_form_bound(problem, objective)  # the model has no pairs
@@ -227,7 +242,7 @@ def test_solutions_with_ops_of_length_zero_are_not_lost() -> None:
             ],
         }
     )
-    result = solve(problem, time_limit=60, workers=1)
+    result = solve(problem, time_limit=60, workers=1, deterministic=True)
     assert result.status == "optimal"
     assert "refused" not in result.explanation
 
@@ -250,11 +265,12 @@ def test_a_stricter_model_is_no_fault() -> None:
             "stages": stages,
         }
     )
-    result = solve(problem, time_limit=10, workers=1)
+    result = solve(problem, time_limit=10, workers=1, deterministic=True)
     assert result.schedule is not None
     assert "infeasible against" not in result.explanation
 
 
+@pytest.mark.slow
 def test_deterministic_means_the_same_whatever_the_load() -> None:
     """Limits in deterministic time: two runs agree in everything but seconds, one under load."""
     problem = chain(4, 8, F=5, B=7, W=4, comm=1, cap=30, held=(10, 4))
@@ -269,7 +285,7 @@ def test_deterministic_means_the_same_whatever_the_load() -> None:
         thread = threading.Thread(target=load)
         if loaded:
             thread.start()
-        result = solve(problem, time_limit=0.3, seed=3, deterministic=True)
+        result = solve(problem, time_limit=0.1, seed=3, deterministic=True)
         busy.set() if loaded else None
         outcomes.append((result.schedule, result.lower_bound, result.status, result.workers))
     thread.join()
