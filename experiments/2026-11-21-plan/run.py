@@ -29,7 +29,7 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.answer import Plan, plan_document
 from pipesat.plan.even_split import even_partition
-from pipesat.plan.known import Known
+from pipesat.plan.findings import Findings
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
 from pipesat.plan.proposals import balanced_partition
@@ -89,7 +89,7 @@ def common_memory(layers: Layers, p: int, m: int) -> int:
 
 def planned(layers: Layers, shape: Pipeline, time_limit: float) -> Plan:
     solver = solver_of("makespan", None, 0)
-    known = Known(Question.of(layers, [shape]))
+    known = Findings(Question.of(layers, [shape]))
     search = Search(known, quick_orders, solver, Deadline(time_limit))
     return run_plan(search, written=columns(), versions=versions())
 

@@ -18,7 +18,7 @@ from pipesat.workflows.rows import units_of
 if TYPE_CHECKING:
     from pipesat.frontier.curve import Curve
     from pipesat.frontier.min_memory import Sufficient
-    from pipesat.frontier.trace import Frontier, Row
+    from pipesat.frontier.trace import CapRow, Frontier
 
 
 def print_frontier(
@@ -72,7 +72,7 @@ def _columns(frontier: Frontier) -> list[Column]:
     ]
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: CapRow) -> list[str]:
     from pipesat.cli.console import number
 
     known, bound, baseline = row.known, row.bound, row.baseline

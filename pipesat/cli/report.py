@@ -15,7 +15,7 @@ from pipesat.core.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipesat.report.shown import Case
+    from pipesat.report.shown import ReportedCase
 
 MANY_OPS = 20_000  # from here on the hand-written schedules take more than a few seconds
 
@@ -72,7 +72,7 @@ def report(
         typer.echo(f"written: {one_line(str(path))} ({_size(len(data))})")
 
 
-def _case(folder: Path, name: str, baselines: bool) -> Case:
+def _case(folder: Path, name: str, baselines: bool) -> ReportedCase:
     from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.files.problem_file import read_problem
     from pipesat.report.result_file import read_result
@@ -92,7 +92,7 @@ def _case(folder: Path, name: str, baselines: bool) -> Case:
     return case
 
 
-def _pictures(cases: list[Case], png: Path | None, svg: Path | None) -> dict[Path, bytes]:
+def _pictures(cases: list[ReportedCase], png: Path | None, svg: Path | None) -> dict[Path, bytes]:
     from pipesat.export.result_folder import title_of
     from pipesat.picture.gantt import gantt_png, gantt_svg
 

@@ -19,7 +19,7 @@ from pipesat.cli.interrupts import Interrupts
 if TYPE_CHECKING:
     from pipesat.sweep.cases import Case
     from pipesat.sweep.pool import Pool
-    from pipesat.sweep.rows import Rows
+    from pipesat.sweep.rows import RowFile
     from pipesat.sweep.spec import Spec
 
 _MOST_CASES = 5000
@@ -99,7 +99,7 @@ def sweep(
     from pipesat.sweep.agreement import REFUTED, require_agreement
     from pipesat.sweep.cases import cases_of
     from pipesat.sweep.pool import share_of_memory
-    from pipesat.sweep.rows import NAME, Rows, read_rows
+    from pipesat.sweep.rows import NAME, RowFile, read_rows
     from pipesat.sweep.spec import read_spec
 
     if dry_run:
@@ -126,7 +126,7 @@ def sweep(
         return
     code = 0
     if retry or any(case.key not in known for case in cases):
-        with _pool(data, processes, ray) as (pool, room), Rows(folder) as rows:
+        with _pool(data, processes, ray) as (pool, room), RowFile(folder) as rows:
             if rows.cut_off:
                 typer.echo("pipesat: a row that a crash left unfinished was cut off", err=True)
             if retry:
@@ -160,7 +160,7 @@ def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None) -> None
 def _run(
     spec: Spec,
     cases: Sequence[Case],
-    rows: Rows,
+    rows: RowFile,
     pool: Pool,
     room: int,
     memory_limit: int | None,

@@ -15,7 +15,7 @@ from pipesat.cli.sweep_report import short, values_of, varying
 from pipesat.core.claims import percent
 from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
-from pipesat.sweep.rows import FAILURES, Row
+from pipesat.sweep.rows import FAILURES, SweepRow
 
 _START = 1.0  # seconds around a solve, for the estimate
 
@@ -52,7 +52,7 @@ class SweepProgress:
         if self.console.is_terminal:
             self.bar.stop()
 
-    def __call__(self, row: Row) -> None:
+    def __call__(self, row: SweepRow) -> None:
         """Take note of a row."""
         self.ended += 1
         self.failed += row["status"] in FAILURES
@@ -76,7 +76,7 @@ def _plan(cases: int, todo: Sequence[Case], room: int) -> str:
     )
 
 
-def _describe(row: Row, axes: Sequence[str]) -> str:
+def _describe(row: SweepRow, axes: Sequence[str]) -> str:
     case = " ".join(values_of(row["case"], axes))
     result = row["result"] or {}
     text = f"{case}: {row['status']}" if case else str(row["status"])

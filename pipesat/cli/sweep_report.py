@@ -20,7 +20,7 @@ from pipesat.core.claims import percent
 from pipesat.files.atomic import write_file
 from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
-from pipesat.sweep.rows import FAILURES, Row
+from pipesat.sweep.rows import FAILURES, SweepRow
 
 _MOST_LINES: Final = 40  # of the table; where there are more rows, the best of each group
 _CHOICES: Final = ("placement", "chunks", "split", "backward", "seed", "time_limit")
@@ -56,7 +56,7 @@ def short(why: str | None) -> str:
     return textwrap.shorten(one_line(why or ""), _LONGEST_WHY, placeholder=" ...")
 
 
-def list_cases(cases: Sequence[Case], known: Mapping[str, Row], *, as_json: bool) -> None:
+def list_cases(cases: Sequence[Case], known: Mapping[str, SweepRow], *, as_json: bool) -> None:
     """Print every case, what it is, and whether it has a row."""
     if as_json:
         print_json(
@@ -87,7 +87,7 @@ def list_cases(cases: Sequence[Case], known: Mapping[str, Row], *, as_json: bool
     typer.echo(f"{len(cases)} cases, {left} to run")
 
 
-def report(cases: Sequence[Case], rows: Sequence[Row], path: Path, *, as_json: bool) -> None:
+def report(cases: Sequence[Case], rows: Sequence[SweepRow], path: Path, *, as_json: bool) -> None:
     """Print the rows of these cases, or the best of each group, and how they ended."""
     counts = Counter(row["status"] for row in rows)
     if as_json:
@@ -116,7 +116,7 @@ def report(cases: Sequence[Case], rows: Sequence[Row], path: Path, *, as_json: b
     typer.echo(one_line(f"rows in {path}"))
 
 
-def _print_rows(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[SweepRow]) -> None:
     axes = varying([row["case"] for row in rows])
     columns = [
         *(Column(name.replace("_", "\n")) for name in axes),
@@ -136,7 +136,7 @@ def _print_rows(rows: Sequence[Row]) -> None:
     print_table(columns, lines, wrap_last=columns[-1].head == "why")
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: SweepRow) -> list[str]:
     result = row["result"] or {}
     gap = standing_of(row).gap
     bubble = (result.get("bubble") or {}).get(result.get("objective"))
@@ -148,9 +148,9 @@ def _cells(row: Row) -> list[str]:
     return [str(row["status"]), value, bound, *share, *best, seconds, short(row["why"])]
 
 
-def _best_of_groups(rows: Sequence[Row]) -> list[Row]:
+def _best_of_groups(rows: Sequence[SweepRow]) -> list[SweepRow]:
     """Keep the row of least value of every group, or its first where none has a value."""
-    best: dict[str, Row] = {}
+    best: dict[str, SweepRow] = {}
     for row in rows:
         group = {name: value for name, value in row["case"].items() if name not in _CHOICES}
         name = json.dumps(group, sort_keys=True)
@@ -159,12 +159,12 @@ def _best_of_groups(rows: Sequence[Row]) -> list[Row]:
     return list(best.values())
 
 
-def _worth(row: Row) -> float:
+def _worth(row: SweepRow) -> float:
     value = (row["result"] or {}).get("value")
     return float("inf") if value is None or row["status"] in FAILURES else float(value)
 
 
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
+def write_csv(path: Path, rows: Sequence[SweepRow]) -> None:
     """Write one line per row: its axes, then its result; what is unknown is empty.
 
     Raises
@@ -181,7 +181,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     write_file(path, text.getvalue().encode())
 
 
-def _record(row: Row) -> dict[str, Any]:
+def _record(row: SweepRow) -> dict[str, Any]:
     result = row["result"] or {}
     bubble, baseline = result.get("bubble") or {}, result.get("baseline") or {}
     axes = {name: None if value is None else _text(value) for name, value in row["case"].items()}

@@ -11,7 +11,7 @@ from pipesat.core.claims import percent
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.timeline.compare import Comparison
+    from pipesat.timeline.compare import AgainstPrediction
 
 _EXPLAIN = 0.15  # error of the makespan from which users are told what to do
 _ADVICE = {
@@ -34,7 +34,7 @@ def milliseconds(us: float) -> str:
     return f"{us / 1000:,.2f}"
 
 
-def print_summary(comparison: Comparison) -> None:
+def print_summary(comparison: AgainstPrediction) -> None:
     """Print makespans, error, and which assumption makes how much of it."""
     c = comparison
     typer.echo(
@@ -51,7 +51,7 @@ def print_summary(comparison: Comparison) -> None:
         typer.echo(f"largest: {c.largest.assumption}; {_ADVICE[c.largest.assumption]}")
 
 
-def print_tables(problem: Problem, comparison: Comparison) -> None:
+def print_tables(problem: Problem, comparison: AgainstPrediction) -> None:
     """Print the tables of op kinds, devices and links; times in ms."""
     _print(("device", "op"), _KINDS, list(_kinds(problem, comparison)))
     _print(("device",), _DEVICES, list(_devices(problem, comparison)))
@@ -87,7 +87,7 @@ def _print(names: Sequence[str], heads: Sequence[str], rows: Sequence[Sequence[s
         typer.echo("")
 
 
-def _kinds(problem: Problem, comparison: Comparison) -> Iterator[list[str]]:
+def _kinds(problem: Problem, comparison: AgainstPrediction) -> Iterator[list[str]]:
     for row in comparison.kinds:
         yield [
             problem.device_name(row.device),
@@ -101,14 +101,14 @@ def _kinds(problem: Problem, comparison: Comparison) -> Iterator[list[str]]:
         ]
 
 
-def _devices(problem: Problem, comparison: Comparison) -> Iterator[list[str]]:
+def _devices(problem: Problem, comparison: AgainstPrediction) -> Iterator[list[str]]:
     for row in comparison.devices:
         busy_and_idle = (row.predicted_busy, row.busy, row.predicted_idle, row.idle)
         times = (*busy_and_idle, row.calls, row.overhead)
         yield [problem.device_name(row.device), *map(milliseconds, times)]
 
 
-def _links(comparison: Comparison) -> Iterator[list[str]]:
+def _links(comparison: AgainstPrediction) -> Iterator[list[str]]:
     for row in comparison.links:
         measured = "-" if row.measured is None else milliseconds(row.measured)
         predicted = milliseconds(row.predicted)

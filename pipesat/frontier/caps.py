@@ -43,7 +43,7 @@ def with_capacities(problem: Problem, caps: Sequence[Cap], name: str) -> Problem
     return parse_problem(document, problem.name or "problem")
 
 
-def smallest_cap(problem: Problem) -> int:
+def least_feasible_cap(problem: Problem) -> int:
     """Smallest cap with which a schedule exists: one microbatch at a time, on every device."""
     least = max(need.capacity for need in smallest_capacities(problem))
     enough = max(need.capacity for need in capacities_by_order(problem))
@@ -59,7 +59,7 @@ def _feasible(problem: Problem) -> bool:
 
 
 @dataclass(frozen=True)
-class Scale:
+class Scale1F1B:
     """Caps in units of 1F1B's memory, the field's measure: ``cap = static + x * activations``.
 
     ``activations`` is the most that 1F1B holds on a device if the layers are cut into one stage
@@ -79,7 +79,7 @@ class Scale:
         return self.static + round(share * self.activations)
 
 
-def scale_of(problem: Problem) -> Scale | None:
+def scale_of(problem: Problem) -> Scale1F1B | None:
     """Return 1F1B's measure of a problem's layers; ``None`` if 1F1B has none.
 
     On one route the layers are its stages, in order, evenly joined to p stages. Several routes
@@ -96,7 +96,7 @@ def scale_of(problem: Problem) -> Scale | None:
     layers = [Costs(0, 0, 0, held_after_F=problem.stages[s].held_after_F) for s in stages]
     activations = peak_of_1f1b(layers, Setting(devices=p, microbatches=m))
     static = max(device.static for device in problem.devices)
-    return Scale(static, activations) if activations else None
+    return Scale1F1B(static, activations) if activations else None
 
 
 def attainable(problem: Problem, most: int) -> Sequence[int]:
@@ -163,7 +163,7 @@ def choose_caps(problem: Problem, highest: int, count: int) -> list[int]:
     other, the widest gap between caps is halved, in ratio: at 1/4 of 1F1B's memory 1/8 more counts
     as much as 1/2 more at all of it.
     """
-    lowest = smallest_cap(problem)
+    lowest = least_feasible_cap(problem)
     if highest <= lowest or count < 2:
         return [lowest]
     amounts = attainable(problem, highest)
@@ -215,7 +215,7 @@ def readable_caps(problem: Problem, texts: Sequence[int | Fraction], where: str)
         If one is below the smallest feasible cap or beyond the format's limit, or a share is given
         and 1F1B has no measure here.
     """
-    lowest, scale = smallest_cap(problem), scale_of(problem)
+    lowest, scale = least_feasible_cap(problem), scale_of(problem)
     caps = []
     for given in texts:
         if isinstance(given, Fraction):

@@ -24,7 +24,7 @@ from pipesat.frontier.caps import Cap, at_cap
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSchedule:
     """A checked schedule, timed for the objective, with its value and its peak on every device."""
 
     schedule: Schedule
@@ -51,12 +51,12 @@ class Curve:
 
     problem: Problem
     objective: Objective
-    schedules: list[Known] = field(default_factory=list)
+    schedules: list[KnownSchedule] = field(default_factory=list)
     bounds: list[tuple[Cap, Bound]] = field(default_factory=list)
     contradictions: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
-    def know(self, schedule: Schedule) -> Known:
+    def know(self, schedule: Schedule) -> KnownSchedule:
         """Take a schedule as it is timed; it counts from its largest peak on.
 
         Raises
@@ -65,7 +65,7 @@ class Curve:
             If it breaks a rule: a bug in pipesat.
         """
         peaks = tuple(peak_memory(self.problem, schedule))
-        known = Known(schedule, schedule.value(self.objective), peaks)
+        known = KnownSchedule(schedule, schedule.value(self.objective), peaks)
         if violations := check(at_cap(self.problem, known.peak), schedule):
             raise Fault(f"{schedule.source} at its own peak: {violations[0].message}")
         with self.lock:
@@ -80,7 +80,7 @@ class Curve:
                 self.bounds = [entry for entry in self.bounds if self._stands(*entry)]
         return known
 
-    def know_order(self, schedule: Schedule) -> Known:
+    def know_order(self, schedule: Schedule) -> KnownSchedule:
         """Take a schedule that is timed as early as possible: the span wants another timing."""
         if self.objective == "span":
             schedule = time_order(self.problem, schedule.order, "span", schedule.source)
@@ -93,12 +93,12 @@ class Curve:
             if (known is None or bound.value > known.value) and self._stands(cap, bound):
                 self.bounds.append((cap, bound))
 
-    def best(self, cap: Cap) -> Known | None:
+    def best(self, cap: Cap) -> KnownSchedule | None:
         """The best schedule that fits: least value, then least peak, then least sum of peaks."""
         with self.lock:
             return min(self.fitting(cap), key=_rank, default=None)
 
-    def fitting(self, cap: Cap) -> list[Known]:
+    def fitting(self, cap: Cap) -> list[KnownSchedule]:
         """Every known schedule that fits, the best first."""
         with self.lock:
             found = (known for known in self.schedules if known.peak <= size(cap))
@@ -146,5 +146,5 @@ def _words(cap: Cap) -> str:
     return "unlimited memory" if cap is None else f"cap {cap}"
 
 
-def _rank(known: Known) -> tuple[int, int, int]:
+def _rank(known: KnownSchedule) -> tuple[int, int, int]:
     return known.value, known.peak, sum(known.peaks)

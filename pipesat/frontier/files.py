@@ -15,8 +15,8 @@ from pipesat.files.schedule_file import schedule_bytes
 from pipesat.frontier.caps import Cap, at_cap
 from pipesat.frontier.min_memory import Sufficient, sufficient_document
 from pipesat.frontier.picture import Staircase, frontier_pictures
-from pipesat.frontier.published import Point
-from pipesat.frontier.trace import Frontier, Row
+from pipesat.frontier.published import PublishedPoint
+from pipesat.frontier.trace import CapRow, Frontier
 from pipesat.picture.gantt import gantt_png
 
 FORMAT: Final = "pipesat.frontier/1"
@@ -57,7 +57,7 @@ def document(curves: Curves, folder: Path | None, **about: object) -> dict[str, 
     }
 
 
-def _point(placement: str | None, row: Row, folder: Path | None) -> dict[str, Any]:
+def _point(placement: str | None, row: CapRow, folder: Path | None) -> dict[str, Any]:
     known, bound = row.known, row.bound
     home = None if folder is None else folder / folder_of(placement, row.cap)
     return {
@@ -77,7 +77,7 @@ def _point(placement: str | None, row: Row, folder: Path | None) -> dict[str, An
     }
 
 
-def _published(frontier: Frontier, point: Point) -> dict[str, Any]:
+def _published(frontier: Frontier, point: PublishedPoint) -> dict[str, Any]:
     """A hand-written schedule, and the curve at its peak: never above it."""
     bound = frontier.curve.bound(point.known.peak)
     return {
@@ -110,7 +110,7 @@ def csv_bytes(curves: Curves) -> bytes:
     return text.getvalue().encode()
 
 
-def _cells(row: Row) -> dict[str, Any]:
+def _cells(row: CapRow) -> dict[str, Any]:
     known, bound, baseline = row.known, row.bound, row.baseline
     cells: dict[str, Any] = {
         "cap": "unlimited" if row.cap is None else row.cap,

@@ -17,8 +17,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Bound, Status
 from pipesat.core.schedule import Objective
 from pipesat.core.solving import Deadline, Listener, Solve
-from pipesat.frontier.caps import Scale, at_cap, attainable, scale_of, smallest_cap
-from pipesat.frontier.curve import Curve, Known
+from pipesat.frontier.caps import Scale1F1B, at_cap, attainable, least_feasible_cap, scale_of
+from pipesat.frontier.curve import Curve, KnownSchedule
 from pipesat.frontier.published import Build, published_points
 from pipesat.frontier.smallest_cap import Interval, interval, meeting, narrow
 from pipesat.frontier.smallest_sum import LeastSum, least_sum
@@ -63,7 +63,7 @@ class Sufficient:
     best: Best
     cap: Interval | None
     lightest: LeastSum | None
-    scale: Scale | None
+    scale: Scale1F1B | None
     wall_s: float
 
     def require_consistent(self) -> None:
@@ -78,7 +78,7 @@ class Sufficient:
             require_best("the reference", self.best.value, [("the answer", self.known.value)])
 
     @property
-    def known(self) -> Known | None:
+    def known(self) -> KnownSchedule | None:
         """The schedule to use."""
         return None if self.lightest is None else self.lightest.known
 
@@ -160,7 +160,7 @@ def _best_by_now(study: Study, best: Best) -> Best:
     return Best(best.memory, value, bound, standing.status)
 
 
-def _fits(problem: Problem, known: Known) -> bool:
+def _fits(problem: Problem, known: KnownSchedule) -> bool:
     return all(
         device.memory is None or peak <= device.memory
         for device, peak in zip(problem.devices, known.peaks, strict=True)
@@ -171,7 +171,7 @@ def _smallest_cap(study: Study, target: int) -> Interval:
     """Narrow the interval round by round, each decision with more time than in the last."""
     curve = study.curve
     met = meeting(curve, target)
-    lowest = smallest_cap(curve.problem)
+    lowest = least_feasible_cap(curve.problem)
     amounts = attainable(curve.problem, met[0].peak)
     amounts = amounts[bisect_left(amounts, lowest) :]
     expires = study.deadline.seconds + _CAP * study.deadline.left

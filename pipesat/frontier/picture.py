@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.picture.both_formats import DPI, png_and_svg
+from pipesat.picture.both_formats import blank_figure, png_and_svg
 from pipesat.picture.lettering import fitted
 from pipesat.picture.style import FAINT_INK, GRID, INK
 
@@ -21,22 +21,11 @@ if TYPE_CHECKING:
 
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Objective
+    from pipesat.frontier.caps import Scale1F1B
 
 _COLOURS: Final = ("#1b6ca8", "#c1440e", "#187f5e", "#6a3d9a")
 _MARKERS: Final = ("o", "s", "D", "^")
 _ZOOM: Final = 1.45  # times the best value: as far up as the second panel shows
-
-
-class Scale(Protocol):
-    """1F1B's memory, see :class:`pipesat.frontier.caps.Scale`."""
-
-    @property
-    def static(self) -> int:
-        """Static memory."""
-
-    @property
-    def activations(self) -> int:
-        """What 1F1B holds besides it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,7 @@ def frontier_pictures(
     problem: Problem,
     objective: Objective,
     curves: Sequence[Staircase],
-    scale: Scale | None,
+    scale: Scale1F1B | None,
     *,
     title: str | None = None,
 ) -> dict[str, bytes]:
@@ -84,13 +73,9 @@ def frontier_pictures(
 
 
 def _figure(
-    problem: Problem, objective: Objective, curves: Sequence[Staircase], scale: Scale | None
+    problem: Problem, objective: Objective, curves: Sequence[Staircase], scale: Scale1F1B | None
 ) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 7), layout="constrained", dpi=DPI)
-    FigureCanvasAgg(figure)
+    figure = blank_figure(13, 7)
     values = [v for curve in curves for v in curve.values if v is not None]
     best = min([v for v in values if v], default=1)
     least = min([v for curve in curves for v in [*curve.bounds, best] if v], default=1)
@@ -179,7 +164,7 @@ def _number(value: int | None) -> float:
 
 
 def _name_axes(
-    axes: Axes, problem: Problem, objective: Objective, scale: Scale | None, best: int | None
+    axes: Axes, problem: Problem, objective: Objective, scale: Scale1F1B | None, best: int | None
 ) -> None:
     """Names, ticks and grid; above, the share of 1F1B's memory; right, the loss to the best."""
     import numpy as np

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.frontier.caps import Scale, at_cap, scale_of
-from pipesat.frontier.curve import Curve, Known
+from pipesat.frontier.caps import Scale1F1B, at_cap, scale_of
+from pipesat.frontier.curve import Curve, KnownSchedule
 
 Build: TypeAlias = Callable[[Problem], Schedule]
 
@@ -21,16 +21,16 @@ memory and within twice that (Qi et al., ICLR 2024, section 4)."""
 
 
 @dataclass(frozen=True)
-class Point:
+class PublishedPoint:
     """A hand-written schedule: name, value of the objective, largest peak."""
 
     name: str
-    known: Known
+    known: KnownSchedule
 
 
 def published_points(
     curve: Curve, baselines: Mapping[str, Build], give_up: Callable[[], bool]
-) -> Iterator[Point]:
+) -> Iterator[PublishedPoint]:
     """Yield every hand-written schedule that exists for the curve's placement; the curve keeps it.
 
     Besides the names of ``baselines``: ZB-1p and ZB-2p, the automatic schedule within once and
@@ -43,17 +43,17 @@ def published_points(
             return
         schedule = _built(build, unlimited)
         if schedule is not None:
-            yield Point(name, curve.know_order(schedule))
+            yield PublishedPoint(name, curve.know_order(schedule))
         scale = scale_of(curve.problem)
         if schedule is not None and scale is not None and name == automatic:
             yield from _within_shares(curve, build, scale)
 
 
-def _within_shares(curve: Curve, build: Build, scale: Scale) -> Iterator[Point]:
+def _within_shares(curve: Curve, build: Build, scale: Scale1F1B) -> Iterator[PublishedPoint]:
     for name, share in (("ZB-1p (zb-auto)", 1), ("ZB-2p (zb-auto)", 2)):
         schedule = _built(build, at_cap(curve.problem, scale.cap(Fraction(share))))
         if schedule is not None:
-            yield Point(name, curve.know_order(schedule))
+            yield PublishedPoint(name, curve.know_order(schedule))
 
 
 def _built(build: Build, problem: Problem) -> Schedule | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Standing
 from pipesat.frontier.caps import at_cap
-from pipesat.frontier.curve import Curve, Known
+from pipesat.frontier.curve import Curve, KnownSchedule
 from pipesat.frontier.study import Study
 
 
@@ -42,7 +42,7 @@ class Interval:
         return self.enough is not None and not self.undecided
 
 
-def meeting(curve: Curve, target: int) -> list[Known]:
+def meeting(curve: Curve, target: int) -> list[KnownSchedule]:
     """Known schedules that meet the target, the least peak first."""
     found = (known for known in curve.schedules if known.value <= target)
     return sorted(found, key=lambda known: (known.peak, sum(known.peaks), known.value))

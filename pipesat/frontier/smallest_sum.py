@@ -16,7 +16,7 @@ from pipesat.bounds.feasibility import smallest_capacities
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Standing
 from pipesat.frontier.caps import attainable_on, with_capacities
-from pipesat.frontier.curve import Known
+from pipesat.frontier.curve import KnownSchedule
 from pipesat.frontier.study import Study
 
 _SQUEEZES = 4  # halvings of the room that all devices lose together
@@ -27,7 +27,7 @@ _MORE_TIME = 2.0  # from one round to the next
 class LeastSum:
     """The schedule of the least sum of peaks found, and each device's least capacity."""
 
-    known: Known
+    known: KnownSchedule
     least: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Squeeze:
                 )
         return LeastSum(best, tuple(self.least))
 
-    def _meeting(self) -> list[Known]:
+    def _meeting(self) -> list[KnownSchedule]:
         fitting = self.study.curve.fitting(self.cap)
         return [known for known in fitting if known.value <= self.target]
 

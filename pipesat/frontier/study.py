@@ -10,7 +10,7 @@ from pipesat.core.result import Baseline, Bound, Improvement, Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
 from pipesat.frontier.caps import Cap, at_cap
-from pipesat.frontier.curve import Curve, Known
+from pipesat.frontier.curve import Curve, KnownSchedule
 
 _VISIBLE = 0.001  # of a bound
 _MOST_GIVEN = 6  # schedules, of different sources
@@ -62,7 +62,7 @@ class Study:
         seconds: float,
         *,
         starts: Starts,
-        known: Sequence[Known],
+        known: Sequence[KnownSchedule],
         bound: Bound | None,
         target: int | None,
         name: str,
@@ -125,7 +125,7 @@ class _News:
         return True
 
 
-def _of_different_sources(known: Sequence[Known]) -> list[Schedule]:
+def _of_different_sources(known: Sequence[KnownSchedule]) -> list[Schedule]:
     """The first ones, each of another source: those of one source tend to be much alike."""
     chosen: dict[str, Schedule] = {}
     for entry in known:

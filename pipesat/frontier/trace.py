@@ -20,15 +20,15 @@ from pipesat.core.schedule import Objective
 from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import (
     Cap,
-    Scale,
+    Scale1F1B,
     at_cap,
     attainable,
     choose_caps,
+    least_feasible_cap,
     scale_of,
-    smallest_cap,
 )
-from pipesat.frontier.curve import Curve, Known, size
-from pipesat.frontier.published import Build, Point, published_points
+from pipesat.frontier.curve import Curve, KnownSchedule, size
+from pipesat.frontier.published import Build, PublishedPoint, published_points
 from pipesat.frontier.smallest_cap import meeting, narrow
 from pipesat.frontier.study import Study
 
@@ -42,7 +42,7 @@ _LEAST_SPENT = 0.1  # seconds
 
 
 @dataclass(frozen=True)
-class Row:
+class CapRow:
     """What is known about one cap: the best schedule that fits and the bound.
 
     ``over_best`` is what its value is more than the best of all, as a share; ``baseline`` the best
@@ -51,7 +51,7 @@ class Row:
 
     cap: Cap
     share: float | None
-    known: Known | None
+    known: KnownSchedule | None
     bound: Bound | None
     gap: float | None
     status: Status
@@ -65,9 +65,9 @@ class Frontier:
     """A curve at its caps, ascending, unlimited last, and the hand-written schedules."""
 
     curve: Curve
-    rows: tuple[Row, ...]
-    points: tuple[Point, ...]
-    scale: Scale | None
+    rows: tuple[CapRow, ...]
+    points: tuple[PublishedPoint, ...]
+    scale: Scale1F1B | None
     wall_s: float
 
     def require_consistent(self) -> None:
@@ -152,7 +152,7 @@ def _highest(study: Study, share: float) -> int:
     if best is None:
         return _ample(problem)
     amounts = attainable(problem, best.peak)
-    amounts = amounts[bisect_left(amounts, smallest_cap(problem)) :]
+    amounts = amounts[bisect_left(amounts, least_feasible_cap(problem)) :]
     expires = study.deadline.seconds + _SHARE_OF_HIGHEST * study.deadline.left
     narrow(study, amounts, best.value, share / 4, expires, fall_only=True)
     return meeting(curve, best.value)[0].peak
@@ -196,14 +196,16 @@ def _refine(study: Study, caps: Sequence[Cap], share: float) -> None:
         study.work(cap, max(share, study.spent.get(cap, 0.0)))
 
 
-def _row(study: Study, cap: Cap, points: Sequence[Point], scale: Scale | None) -> Row:
+def _row(
+    study: Study, cap: Cap, points: Sequence[PublishedPoint], scale: Scale1F1B | None
+) -> CapRow:
     curve = study.curve
     known, best = curve.best(cap), curve.value(None)
     fitting = [
         Baseline(point.name, point.known.value) for point in points if point.known.peak <= size(cap)
     ]
     fitting += [best for where, best in study.baselines.items() if size(where) <= size(cap)]
-    return Row(
+    return CapRow(
         cap=cap,
         share=None if cap is None or scale is None else scale.share(cap),
         known=known,

@@ -16,7 +16,7 @@ from pipesat.layers.linear_costs import LineMaker, cost_of, loads
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import cut_masks, cuts_of, partition_of, same_stage
 from pipesat.layers.split import LARGEST_COST, Ints, Split, best_split
-from pipesat.layers.split_problem import Task, make_task
+from pipesat.layers.split_problem import SplitProblem, split_problem_of
 from pipesat.layers.two_stages_per_device import Tracks, loop_tracks, vee_tracks
 from pipesat.layers.why_no_split import check_cuttable, why_no_split_fits
 from pipesat.layers.window_search import broken_ties, improved
@@ -73,31 +73,31 @@ def smallest_largest(
     """
     check_cuttable(layers, pipeline)
 
-    def task(flags: Sequence[bool]) -> Task:
-        return make_task(layers, pipeline, lines or loads(), flags, in_flight)
+    def problem(flags: Sequence[bool]) -> SplitProblem:
+        return split_problem_of(layers, pipeline, lines or loads(), flags, in_flight)
 
     never, always = ([flag] * pipeline.stages for flag in (False, True))
     if not isinstance(recompute, str):
-        choices = [task(recompute)]
+        choices = [problem(recompute)]
     elif recompute == "where_needed" and layers.recomputable:
-        choices = [task(never), task(always)]
+        choices = [problem(never), problem(always)]
     else:
-        choices = [task(always if recompute == "always" else never)]
+        choices = [problem(always if recompute == "always" else never)]
     if pipeline.stages == pipeline.devices:
         return _chain(choices)
-    return _several_per_device(choices, task)
+    return _several_per_device(choices, problem)
 
 
-def _chain(choices: Sequence[Task]) -> Split:
+def _chain(choices: Sequence[SplitProblem]) -> Split:
     """One stage per device; a stage takes the first choice in which it fits."""
     first, last = choices[0], choices[-1]
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
         line, over = last.memory[stage], LARGEST_COST - last.room[stage]
         costs = (line.at_end[b] + over) - line.at_begin[a]
-        for task in reversed(choices):
-            load, memory = task.load[stage], task.memory[stage]
-            fits = memory.at_end[b] - memory.at_begin[a] <= task.room[stage]
+        for problem in reversed(choices):
+            load, memory = problem.load[stage], problem.memory[stage]
+            fits = memory.at_end[b] - memory.at_begin[a] <= problem.room[stage]
             np.copyto(costs, load.at_end[b] - load.at_begin[a], where=fits)
         return costs
 
@@ -119,32 +119,32 @@ def _chain(choices: Sequence[Task]) -> Split:
     return replace(found, recompute=again if any(again) else ())
 
 
-def _no_way(task: Task) -> str:
-    stages = task.pipeline.stages
-    return f"flags and ties leave no way to cut {len(task.layers)} layers into {stages}"
+def _no_way(problem: SplitProblem) -> str:
+    stages = problem.pipeline.stages
+    return f"flags and ties leave no way to cut {len(problem.layers)} layers into {stages}"
 
 
-def _longest_within(choices: Sequence[Task], most: int) -> int:
+def _longest_within(choices: Sequence[SplitProblem], most: int) -> int:
     """Most layers that a stage can have without costing more than ``most``."""
     if most >= LARGEST_COST:
         return len(choices[0].layers)
     longest = 0
-    for line in {line for task in choices for line in task.load}:
+    for line in {line for problem in choices for line in problem.load}:
         ends = np.searchsorted(line.at_end, line.at_begin + most, side="right") - 1
         longest = max(longest, int((ends - np.arange(len(ends))).max()))
     return longest
 
 
 def _several_per_device(
-    choices: Sequence[Task], task_of: Callable[[Sequence[bool]], Task]
+    choices: Sequence[SplitProblem], problem_of: Callable[[Sequence[bool]], SplitProblem]
 ) -> Split:
     """The first choice in which a split fits; stages that need not recompute are taken back."""
-    for number, task in enumerate(choices):
-        cuts, exact = _least(task)
+    for number, problem in enumerate(choices):
+        cuts, exact = _least(problem)
         if cuts is None:
             continue
         proven = exact and number == 0
-        chosen = _taken_back(task, cuts, task_of) if number else task
+        chosen = _taken_back(problem, cuts, problem_of) if number else problem
         value = chosen.value(cuts)
         bound = value if proven else min(choices[0].lower_bound(), value)
         again = chosen.recompute if any(chosen.recompute) else ()
@@ -158,44 +158,44 @@ def _several_per_device(
     raise NotApplicable("no split was found that fits into memory; none was proven impossible")
 
 
-def _least(task: Task) -> tuple[tuple[int, ...] | None, bool]:
+def _least(problem: SplitProblem) -> tuple[tuple[int, ...] | None, bool]:
     """The best cuts, ``None`` if none fits; and whether both are certain."""
-    layers, stages = len(task.layers), task.pipeline.stages
+    layers, stages = len(problem.layers), problem.pipeline.stages
     if comb(layers - 1, stages - 1) <= EXACT_CUTS:
-        return _enumerated(task), True
-    tracks = _tracks(task)
+        return _enumerated(problem), True
+    tracks = _tracks(problem)
     if tracks is None:
-        return _searched(task, _KICKS // layers), False
-    return _exact(task, tracks), True
+        return _searched(problem, _KICKS // layers), False
+    return _exact(problem, tracks), True
 
 
-def _enumerated(task: Task) -> tuple[int, ...] | None:
+def _enumerated(problem: SplitProblem) -> tuple[int, ...] | None:
     """Look at all ways to cut."""
-    layers, stages = len(task.layers), task.pipeline.stages
+    layers, stages = len(problem.layers), problem.pipeline.stages
     inner = np.array([*combinations(range(1, layers), stages - 1)], dtype=np.int64)
     ends = np.full((len(inner), 1), layers)
     cuts = np.hstack([np.zeros_like(ends), inner.reshape(len(ends), stages - 1), ends])
     rows = np.arange(stages)
-    allowed = cut_masks(task.layers, stages)[np.arange(stages + 1), cuts].all(axis=1)
-    homes = np.array(task.pipeline.homes)
-    for tie in task.layers.ties:
+    allowed = cut_masks(problem.layers, stages)[np.arange(stages + 1), cuts].all(axis=1)
+    homes = np.array(problem.pipeline.homes)
+    for tie in problem.layers.ties:
         if not tie.copies:
             one, other = (homes[(cuts[:, 1:] <= k).sum(axis=1)] for k in (tie.one, tie.other))
             allowed &= one == other
     costs = [
-        (ends_at[rows, cuts[:, 1:]] - begins[rows, cuts[:, :-1]]) @ task.on.T
-        for ends_at, begins in (task.memories, task.loads)
+        (ends_at[rows, cuts[:, 1:]] - begins[rows, cuts[:, :-1]]) @ problem.on.T
+        for ends_at, begins in (problem.memories, problem.loads)
     ]
-    fits = (costs[0] <= np.array(task.room)).all(axis=1) & allowed
+    fits = (costs[0] <= np.array(problem.room)).all(axis=1) & allowed
     if not fits.any():
         return None
     best = int(np.where(fits, costs[1].max(axis=1), LARGEST_COST).argmin())
     return tuple(map(int, cuts[best]))
 
 
-def _tracks(task: Task) -> list[Tracks] | None:
+def _tracks(problem: SplitProblem) -> list[Tracks] | None:
     """Tracks among which the best split is, or ``None`` if they are too many or too long."""
-    layers, pipeline = task.layers, task.pipeline
+    layers, pipeline = problem.layers, problem.pipeline
     count, p = len(layers), pipeline.devices
     if pipeline.placement == "vee" and count <= EXACT_VEE:
         return [vee_tracks(layers, pipeline)]
@@ -206,22 +206,22 @@ def _tracks(task: Task) -> list[Tracks] | None:
     return None
 
 
-def _exact(task: Task, tracks: Sequence[Tracks]) -> tuple[int, ...] | None:
+def _exact(problem: SplitProblem, tracks: Sequence[Tracks]) -> tuple[int, ...] | None:
     """Cuts of the least value; ``None`` if no split fits."""
 
     def within(track: Tracks, most: int) -> tuple[int, ...] | None:
-        limits = [(task.load, [most] * task.pipeline.devices), (task.memory, task.room)]
+        limits = [(problem.load, [most] * problem.pipeline.devices), (problem.memory, problem.room)]
         return track.cuts(limits)
 
-    best, low = _searched(task, 0), task.lower_bound()
-    value = LARGEST_COST if best is None else task.value(best)
+    best, low = _searched(problem, 0), problem.lower_bound()
+    value = LARGEST_COST if best is None else problem.value(best)
     for track in tracks:
         if value == low:
             break
         found = within(track, value - 1)
         floor = low
         while found is not None:
-            best, value = found, task.value(found)
+            best, value = found, problem.value(found)
             while floor < value and (found := within(track, (floor + value) // 2)) is None:
                 floor = (floor + value) // 2 + 1
             if floor >= value:
@@ -229,32 +229,36 @@ def _exact(task: Task, tracks: Sequence[Tracks]) -> tuple[int, ...] | None:
     return best
 
 
-def _searched(task: Task, kicks: int) -> tuple[int, ...] | None:
+def _searched(problem: SplitProblem, kicks: int) -> tuple[int, ...] | None:
     """Cuts that a local search finds; ``None`` if none of them fits or ties are broken."""
-    layers, stages = task.layers, task.pipeline.stages
+    layers, stages = problem.layers, problem.pipeline.stages
     masks, starts = cut_masks(layers, stages), []
-    for lines in (task.load, task.memory):
+    for lines in (problem.load, problem.memory):
         found = best_split(cost_of(lines), len(layers), stages, masks=masks)
         if found is not None:
-            starts.append(improved(task, cuts_of(found.partition), kicks))
-    fit = [cuts for cuts in starts if not broken_ties(task, cuts)]
-    best = min(fit, key=task.value, default=None)
-    return None if best is None or task.value(best) >= LARGEST_COST else best
+            starts.append(improved(problem, cuts_of(found.partition), kicks))
+    fit = [cuts for cuts in starts if not broken_ties(problem, cuts)]
+    best = min(fit, key=problem.value, default=None)
+    return None if best is None or problem.value(best) >= LARGEST_COST else best
 
 
-def _taken_back(task: Task, cuts: Sequence[int], task_of: Callable[[Sequence[bool]], Task]) -> Task:
+def _taken_back(
+    problem: SplitProblem, cuts: Sequence[int], problem_of: Callable[[Sequence[bool]], SplitProblem]
+) -> SplitProblem:
     """The same split, recomputing on fewer stages: those that save most are taken back first."""
-    plain = task_of([False] * task.pipeline.stages)
+    plain = problem_of([False] * problem.pipeline.stages)
 
     def saved(stage: int) -> int:
         begin, end = cuts[stage], cuts[stage + 1]
-        costs = [x.load[stage].at_end[end] - x.load[stage].at_begin[begin] for x in (task, plain)]
+        costs = [
+            x.load[stage].at_end[end] - x.load[stage].at_begin[begin] for x in (problem, plain)
+        ]
         return int(costs[0] - costs[1])
 
-    for stage in sorted(range(task.pipeline.stages), key=saved, reverse=True):
-        flags = list(task.recompute)
+    for stage in sorted(range(problem.pipeline.stages), key=saved, reverse=True):
+        flags = list(problem.recompute)
         flags[stage] = False
-        less = task_of(flags)
-        if less.value(cuts) <= task.value(cuts):
-            task = less
-    return task
+        less = problem_of(flags)
+        if less.value(cuts) <= problem.value(cuts):
+            problem = less
+    return problem

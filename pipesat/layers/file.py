@@ -14,7 +14,7 @@ from pipesat.files.complaint import validated
 from pipesat.files.problem_file import Amount
 from pipesat.files.strict_json import read_json
 from pipesat.layers.layer import AMOUNTS, Layer, Layers, Role, TieKind
-from pipesat.layers.weight_memory import Recipe
+from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
 
 FORMAT: Final = "pipesat.layers/1"
@@ -190,11 +190,11 @@ def _costs(model: CostsModel) -> Costs:
     return Costs(model.F, model.B, model.W, model.BW, model.held_after_F, model.held_after_B)
 
 
-def _recipe(model: LayersModel, source: str) -> Recipe | None:
+def _recipe(model: LayersModel, source: str) -> WeightMemory | None:
     if model.static is None:
         return None
     try:
-        return Recipe(**model.static.model_dump())
+        return WeightMemory(**model.static.model_dump())
     except BadInput as error:
         raise BadInput(
             error.expected, source=source, where=error.where, value=error.value

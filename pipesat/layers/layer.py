@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
-from pipesat.layers.weight_memory import Recipe
+from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
 
 Role: TypeAlias = Literal["embedding", "block", "mtp", "head"]
@@ -92,7 +92,7 @@ class Layers:
     memory_unit: str = ""
     size_unit: str = ""
     reserve: int = 0
-    recipe: Recipe | None = None
+    recipe: WeightMemory | None = None
 
     def __len__(self) -> int:
         return len(self.layers)

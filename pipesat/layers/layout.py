@@ -18,7 +18,7 @@ WORDS: Final = {"E": "embedding", "t": "transformer layer", "m": "MTP layer", "L
 
 
 @dataclass(frozen=True)
-class Layout:
+class MegatronLayout:
     """Every stage's layers as a text of ``E``, ``t``, ``m`` and ``L``; a stage may be empty."""
 
     stages: tuple[str, ...]
@@ -35,7 +35,7 @@ class Layout:
 
 
 def partition_of_layout(
-    layout: Layout, layers: Layers, source: str = "layout"
+    layout: MegatronLayout, layers: Layers, source: str = "layout"
 ) -> tuple[range, ...]:
     """Cut layers as a layout says.
 
@@ -74,7 +74,7 @@ def partition_of_layout(
     return tuple(parts)
 
 
-def layout_of_partition(layers: Layers, partition: Sequence[range]) -> Layout:
+def layout_of_partition(layers: Layers, partition: Sequence[range]) -> MegatronLayout:
     """Layout of a partition; ``E`` and ``L`` are added where no layer has that role."""
     stages = ["".join(SYMBOLS[layers.layers[k].role] for k in part) for part in partition]
     flat = "".join(stages)
@@ -82,10 +82,12 @@ def layout_of_partition(layers: Layers, partition: Sequence[range]) -> Layout:
         stages[0] = "E" + stages[0]
     if "L" not in flat:
         stages[-1] += "L"
-    return Layout(tuple(stages))
+    return MegatronLayout(tuple(stages))
 
 
-def fewer_at_ends(blocks: int, stages: int, *, first_less: int = 1, last_less: int = 1) -> Layout:
+def fewer_at_ends(
+    blocks: int, stages: int, *, first_less: int = 1, last_less: int = 1
+) -> MegatronLayout:
     """Layout of even stages, the first and the last with so many transformer layers less.
 
     As torchtitan's ``pipeline_parallel_first_stage_less_layers`` and ``..._last_stage_...``: with
@@ -104,7 +106,7 @@ def fewer_at_ends(blocks: int, stages: int, *, first_less: int = 1, last_less: i
         raise BadInput(f"expected from 1 to {whole}", where="stages", value=stages)
     size, more = divmod(whole, stages)
     if stages == 1:
-        return Layout(("E" + "t" * blocks + "L",))
+        return MegatronLayout(("E" + "t" * blocks + "L",))
     for name, value in (("first_less", first_less), ("last_less", last_less)):
         if value > size:
             raise BadInput(f"expected at most {size}, a stage's layers", where=name, value=value)
@@ -112,7 +114,7 @@ def fewer_at_ends(blocks: int, stages: int, *, first_less: int = 1, last_less: i
     counts[0] -= first_less
     counts[-1] -= last_less
     texts = ["t" * count for count in counts]
-    return Layout(("E" + texts[0], *texts[1:-1], texts[-1] + "L"))
+    return MegatronLayout(("E" + texts[0], *texts[1:-1], texts[-1] + "L"))
 
 
 def _short(stage: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from pipesat.core.errors import BadInput
-from pipesat.layers.layout import WORDS, Layout
+from pipesat.layers.layout import WORDS, MegatronLayout
 
 _MOST: Final = 100_000
 _DIGITS: Final = frozenset("0123456789")
@@ -31,7 +31,7 @@ def parse_layout(
     mtp: int | None = None,
     devices: int | None = None,
     source: str = "layout",
-) -> Layout:
+) -> MegatronLayout:
     """Read a layout string, with the rules that Megatron-LM checks.
 
     Parameters
@@ -61,7 +61,7 @@ def parse_layout(
             source=source, value=text,
         )  # fmt: skip
     _check_mtp(stages, devices, text, source)
-    return Layout(tuple("".join(symbol.text for symbol in stage) for stage in stages))
+    return MegatronLayout(tuple("".join(symbol.text for symbol in stage) for stage in stages))
 
 
 class _Reader:

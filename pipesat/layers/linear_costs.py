@@ -1,7 +1,7 @@
 """Costs of stages as sums over their layers, in the form that every programme here takes.
 
-A :class:`Line` says what layers a to b - 1 cost on one stage: ``at_end[b] - at_begin[a]``. Both
-arrays never fall, so a stage costs more the earlier it begins and the later it ends.
+A :class:`LinearCost` says what layers a to b - 1 cost on one stage: ``at_end[b] - at_begin[a]``.
+Both arrays never fall, so a stage costs more the earlier it begins and the later it ends.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TRAINING_STEP: Final[Weights] = {"F": 1, "BW": 1}
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class LinearCost:
     """Cost of a stage that holds layers a to b - 1: ``at_end[b] - at_begin[a]``; (L + 1,) each."""
 
     at_end: Ints
     at_begin: Ints
 
 
-LineMaker: TypeAlias = Callable[[Layers, Pipeline, Sequence[bool]], tuple[Line, ...]]
+LineMaker: TypeAlias = Callable[[Layers, Pipeline, Sequence[bool]], tuple[LinearCost, ...]]
 """(layers, pipeline, which stages recompute) -> one line per stage."""
 
 
@@ -41,7 +41,9 @@ def loads(weights: Weights | Sequence[Weights] = TRAINING_STEP) -> LineMaker:
     ``loads([{"F": 1, "BW": 1}, {"F": 2, "BW": 2}])`` takes the second stage for twice as long.
     """
 
-    def make(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> tuple[Line, ...]:
+    def make(
+        layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
+    ) -> tuple[LinearCost, ...]:
         stages = pipeline.stages
         of = [weights] * stages if isinstance(weights, Mapping) else weights
         if len(of) != stages:
@@ -61,7 +63,7 @@ def loads(weights: Weights | Sequence[Weights] = TRAINING_STEP) -> LineMaker:
 
 def makespan_lines(
     layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
-) -> tuple[Line, ...]:
+) -> tuple[LinearCost, ...]:
     """Lines whose sum on any device is at most the makespan of any schedule.
 
     On a device, m microbatches take at least ``m (F + least backward)`` of its layers, and nothing
@@ -75,7 +77,7 @@ def makespan_lines(
     _require_no_pairs(pipeline)
     hop = _least_delay(layers, pipeline)
     first = {stages[0] for stages in pipeline.stages_on}
-    before = _prefix(min(_both(x, "F")) for x in layers.layers)
+    before = _prefix(_less(x, "F") for x in layers.layers)
     m = pipeline.microbatches
     loads_of = {
         again: _prefix(
@@ -89,7 +91,7 @@ def makespan_lines(
         for again in set(recompute)
     }
     return tuple(
-        Line(load + stage * hop, load - before) if stage in first else Line(load, load)
+        LinearCost(load + stage * hop, load - before) if stage in first else LinearCost(load, load)
         for stage, load in enumerate(loads_of[again] for again in recompute)
     )
 
@@ -111,7 +113,7 @@ def makespan_cost(layers: Layers, pipeline: Pipeline) -> StageCost:
     if pipeline.stages != pipeline.devices:
         raise NotApplicable("this bound is for one stage per device")
     m, hop = pipeline.microbatches, _least_delay(layers, pipeline)
-    head = _prefix(min(_both(x, "F")) for x in layers.layers)
+    head = _prefix(_less(x, "F") for x in layers.layers)
     tail = _prefix(shortest_backward(layers, x, pipeline) for x in layers.layers)
     load = _prefix(
         m
@@ -122,7 +124,7 @@ def makespan_cost(layers: Layers, pipeline: Pipeline) -> StageCost:
         for x in layers.layers
     )
     trips = _prefix(
-        m * (min(_both(x, "F")) + shortest_backward(layers, x, pipeline)) for x in layers.layers
+        m * (_less(x, "F") + shortest_backward(layers, x, pipeline)) for x in layers.layers
     )
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
@@ -134,7 +136,7 @@ def makespan_cost(layers: Layers, pipeline: Pipeline) -> StageCost:
     return cost
 
 
-def cost_of(lines: Sequence[Line]) -> StageCost:
+def cost_of(lines: Sequence[LinearCost]) -> StageCost:
     """Lines as what :func:`~pipesat.layers.split.best_split` takes."""
     return lambda a, b, stage: lines[stage].at_end[b] - lines[stage].at_begin[a]
 
@@ -144,7 +146,7 @@ def memory_lines(
     pipeline: Pipeline,
     recompute: Sequence[bool],
     in_flight: Sequence[int],
-) -> tuple[Line, ...]:
+) -> tuple[LinearCost, ...]:
     """Lines of memory: ``in_flight[s] * held_after_F + static``.
 
     Shared weights count once where both layers surely are on one device, else with every layer.
@@ -182,26 +184,30 @@ def least_backward(
     layers: Layers, layer: Layer, pipeline: Pipeline, *, recompute: bool = False
 ) -> int:
     """Least time of a layer's whole backward, whatever the rest of its stage does."""
-    split, whole = _ways(layers, layer, pipeline)
-    times = {kind: layer.amount(kind, recompute=recompute) for kind in ("B", "W", "BW")}
-    return min([times["B"] + times["W"]] * split + [times["BW"]] * whole)
+    B, W, BW = (layer.amount(kind, recompute=recompute) for kind in ("B", "W", "BW"))
+    return _least_allowed(layers, layer, pipeline, split=B + W, whole=BW)
 
 
 def shortest_backward(layers: Layers, layer: Layer, pipeline: Pipeline) -> int:
     """Least time from the start of a layer's backward to its input gradient."""
-    split, whole = _ways(layers, layer, pipeline)
-    return min([*_both(layer, "B")] * split + [*_both(layer, "BW")] * whole)
+    split, whole = _less(layer, "B"), _less(layer, "BW")
+    return _least_allowed(layers, layer, pipeline, split=split, whole=whole)
 
 
-def _ways(layers: Layers, layer: Layer, pipeline: Pipeline) -> tuple[bool, bool]:
-    """Whether a backward may be split, and whether it may be whole: with a fused layer it must."""
-    split = pipeline.backward != "fused" and not layer.fused
-    whole = not split or pipeline.backward == "either" or any(x.fused for x in layers.layers)
-    return split, whole
+def _less(layer: Layer, kind: str) -> int:
+    """The smaller amount of a layer's variants."""
+    return min(layer.amount(kind), layer.amount(kind, recompute=True))
 
 
-def _both(layer: Layer, kind: str) -> tuple[int, int]:
-    return layer.amount(kind), layer.amount(kind, recompute=True)
+def _least_allowed(
+    layers: Layers, layer: Layer, pipeline: Pipeline, *, split: int, whole: int
+) -> int:
+    """The less of both, of those that are allowed: with a fused layer a backward must be whole."""
+    if layer.fused or pipeline.backward == "fused":
+        return whole
+    if pipeline.backward == "either" or any(x.fused for x in layers.layers):
+        return min(split, whole)
+    return split
 
 
 def _least_delay(layers: Layers, pipeline: Pipeline) -> int:
@@ -214,9 +220,9 @@ def _require_no_pairs(pipeline: Pipeline) -> None:
         raise NotApplicable("overlapped pairs may hide a part of the load: no bound is known")
 
 
-def _line(values: Iterable[int]) -> Line:
+def _line(values: Iterable[int]) -> LinearCost:
     sums = _prefix(values)
-    return Line(sums, sums)
+    return LinearCost(sums, sums)
 
 
 def _prefix(values: Iterable[int]) -> Ints:

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from pipesat.core.errors import BadInput
-from pipesat.layers.layout import Layout
+from pipesat.layers.layout import MegatronLayout
 
 _LAYER: Final = re.compile(r"(?:[a-z_]+\.)*(?:layers|h|blocks)\.(0|[1-9][0-9]{0,5})")
 _EMBEDDINGS: Final = ("tok_embeddings", "embed_tokens", "word_embeddings", "wte")
@@ -19,7 +19,7 @@ _HEADS: Final = ("output", "lm_head")
 _FREE: Final = ("norm", "final_layernorm", "ln_f", "rotary_emb", "freqs_cis", "wpe")
 
 
-def layout_of_module_names(document: object, source: str = "module names") -> Layout:
+def layout_of_module_names(document: object, source: str = "module names") -> MegatronLayout:
     """Read a list of lists of names.
 
     Raises
@@ -58,7 +58,7 @@ def layout_of_module_names(document: object, source: str = "module names") -> La
     flat = "".join(stages)
     if flat[0] != "E" or flat[-1] != "L":
         raise BadInput("expected the embedding first and the head last", source=source)
-    return Layout(tuple(stages))
+    return MegatronLayout(tuple(stages))
 
 
 def _symbol(name: object, source: str, where: str) -> str:

@@ -10,19 +10,19 @@ import numpy as np
 
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import Line, LineMaker, memory_lines, rooms
+from pipesat.layers.linear_costs import LinearCost, LineMaker, memory_lines, rooms
 from pipesat.layers.pipeline import Pipeline, one_in_flight
 from pipesat.layers.split import LARGEST_COST, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class SplitProblem:
     """Lines of load and memory per stage, room per device; which stages recompute."""
 
     layers: Layers
     pipeline: Pipeline
-    load: tuple[Line, ...]
-    memory: tuple[Line, ...]
+    load: tuple[LinearCost, ...]
+    memory: tuple[LinearCost, ...]
     room: tuple[int, ...]
     in_flight: tuple[int, ...]
     recompute: tuple[bool, ...]
@@ -68,14 +68,14 @@ class Task:
         return max(-(-int(least.sum()) // self.pipeline.devices), int(least.max()))
 
 
-def make_task(
+def split_problem_of(
     layers: Layers,
     pipeline: Pipeline,
     lines: LineMaker,
     recompute: Sequence[bool],
     in_flight: Sequence[int] | None,
-) -> Task:
-    """Put a task together; ``in_flight`` is one microbatch on every stage if not given.
+) -> SplitProblem:
+    """Put a problem together; ``in_flight`` is one microbatch on every stage if not given.
 
     Raises
     ------
@@ -88,13 +88,13 @@ def make_task(
             where="recompute",
         )
     flying = one_in_flight(pipeline) if in_flight is None else tuple(in_flight)
-    return Task(
+    return SplitProblem(
         layers, pipeline, lines(layers, pipeline, recompute),
         memory_lines(layers, pipeline, recompute, flying), rooms(layers, pipeline),
         flying, tuple(recompute),
     )  # fmt: skip
 
 
-def _stacked(lines: Sequence[Line]) -> tuple[Ints, Ints]:
+def _stacked(lines: Sequence[LinearCost]) -> tuple[Ints, Ints]:
     ends, begins = ([getattr(x, side) for x in lines] for side in ("at_end", "at_begin"))
     return np.stack(ends), np.stack(begins)

@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import Line
+from pipesat.layers.linear_costs import LinearCost
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import Mask, cut_masks
 from pipesat.layers.split import Ints
 
-Limits = Sequence[tuple[Sequence[Line], Sequence[int]]]
+Limits = Sequence[tuple[Sequence[LinearCost], Sequence[int]]]
 """Per resource (load, memory): its lines by stage, its limit by device."""
 
 
 @dataclass(frozen=True)
-class _Step:
+class _TwoStages:
     """One device: its two stages, and which fronts are allowed after it, bool (A + 1, R + 1)."""
 
     one: int
@@ -44,7 +44,7 @@ class Tracks:
 
     layer_of: NDArray[np.intp]
     last_a: int
-    steps: tuple[_Step, ...]
+    steps: tuple[_TwoStages, ...]
     backwards: bool
 
     def cuts(self, limits: Limits) -> tuple[int, ...] | None:
@@ -79,7 +79,7 @@ class Tracks:
             ends = np.minimum(ends, furthest)
         return np.where(begin >= 0, ends, -1)
 
-    def _other(self, line: Line) -> tuple[Ints, Ints]:
+    def _other(self, line: LinearCost) -> tuple[Ints, Ints]:
         """Costs by fronts of the other track: ``at_end[r'] - at_begin[r]`` for r to r'.
 
         In a V these are layers ``layer_of[r']`` to ``layer_of[r] - 1``.
@@ -112,7 +112,7 @@ def vee_tracks(layers: Layers, pipeline: Pipeline) -> Tracks:
         allowed = allowed & (a < b if d < p - 1 else a == b)
         for one, other in _ties(layers):
             allowed = allowed & (((one < a) | (one >= b)) == ((other < a) | (other >= b)))
-        steps.append(_Step(d, 2 * p - 1 - d, allowed))
+        steps.append(_TwoStages(d, 2 * p - 1 - d, allowed))
     return Tracks(layer_of, count, tuple(steps), backwards=True)
 
 
@@ -129,7 +129,7 @@ def loop_tracks(layers: Layers, pipeline: Pipeline, second: int) -> Tracks:
         for one, other in _ties(layers):
             placed = [(k < a) | ((k >= second) & (k < b)) for k in (one, other)]
             allowed = allowed & (placed[0] == placed[1])
-        steps.append(_Step(d, p + d, allowed))
+        steps.append(_TwoStages(d, p + d, allowed))
     return Tracks(layer_of, second, tuple(steps), backwards=False)
 
 

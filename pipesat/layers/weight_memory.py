@@ -18,7 +18,7 @@ class StaticParts(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class WeightMemory:
     """What memory one weight takes. ``weights`` of layers then are numbers of weights.
 
     Attributes

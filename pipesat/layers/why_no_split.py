@@ -11,7 +11,7 @@ from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_counts, cut_masks, same_stage
-from pipesat.layers.split_problem import Task
+from pipesat.layers.split_problem import SplitProblem
 
 
 def check_cuttable(layers: Layers, pipeline: Pipeline) -> None:
@@ -41,32 +41,33 @@ def check_cuttable(layers: Layers, pipeline: Pipeline) -> None:
         )
 
 
-def why_no_split_fits(task: Task, lacking: int | None = None) -> str:
+def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
     """Say why no split fits into memory; empty if simple arithmetic cannot.
 
     ``lacking`` is what the best split lacks on a device, where that is known.
     """
-    layers, pipeline = task.layers, task.pipeline
+    layers, pipeline = problem.layers, problem.pipeline
     unit = f" {layers.memory_unit}" if layers.memory_unit else ""
     for begin, end in _together(layers):
-        needs = [line.at_end[end] - line.at_begin[begin] for line in task.memory]
+        needs = [line.at_end[end] - line.at_begin[begin] for line in problem.memory]
         over = [
-            int(need) - task.room[home] for need, home in zip(needs, pipeline.homes, strict=True)
+            int(need) - problem.room[home] for need, home in zip(needs, pipeline.homes, strict=True)
         ]
         if min(over) > 0:
             stage = int(np.argmin(over))
-            home, flying = pipeline.homes[stage], task.in_flight[stage]
+            home, flying = pipeline.homes[stage], problem.in_flight[stage]
             name = layers.label(begin)
             if end - begin > 1:
                 name += f" to {layers.label(end - 1)}, which stay together,"
+            fit = "fits" if end - begin == 1 else "fit"
+            microbatches = "1 microbatch" if flying == 1 else f"{flying} microbatches"
             return (
-                f"{name} fit{'s' * (end - begin == 1)} on no device: on stage {stage}, where least "
-                f"is missing, it needs {needs[stage]}{unit} with {flying} "
-                f"microbatch{'es' * (flying != 1)} in flight; device {home} has room for "
-                f"{max(task.room[home], 0)}{unit}"
+                f"{name} {fit} on no device: on stage {stage}, where least "
+                f"is missing, it needs {needs[stage]}{unit} with {microbatches} in flight; "
+                f"device {home} has room for {max(problem.room[home], 0)}{unit}"
             )
-    least = np.min([np.diff(line.at_end) for line in task.memory], axis=0)
-    whole, room = int(least.sum()), sum(max(0, room) for room in task.room)
+    least = np.min([np.diff(line.at_end) for line in problem.memory], axis=0)
+    whole, room = int(least.sum()), sum(max(0, room) for room in problem.room)
     if whole > room:
         return (
             f"all layers need at least {whole}{unit} together, all devices have room for "

@@ -13,41 +13,41 @@ import numpy as np
 
 from pipesat.layers.rules import Mask, cut_masks
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST, Ints, best_split
-from pipesat.layers.split_problem import Task
+from pipesat.layers.split_problem import SplitProblem
 
 _LONG = 4  # a window's stages have at most so many times their mean length
 
 
-def improved(task: Task, cuts: Sequence[int], kicks: int = 0) -> tuple[int, ...]:
+def improved(problem: SplitProblem, cuts: Sequence[int], kicks: int = 0) -> tuple[int, ...]:
     """Improve a split until no window and no single cut does; ties and flags are kept.
 
     Then, ``kicks`` times, some cuts are shifted at random (always the same ones) and it begins
     again. A split that breaks ties is mended or comes back broken.
     """
-    masks = cut_masks(task.layers, task.pipeline.stages)
-    best = _descended(task, tuple(cuts), masks)
+    masks = cut_masks(problem.layers, problem.pipeline.stages)
+    best = _descended(problem, tuple(cuts), masks)
     draw = np.random.default_rng(0)
     for _ in range(kicks):
-        shifted = _descended(task, _shifted(best[1], masks, draw), masks)
+        shifted = _descended(problem, _shifted(best[1], masks, draw), masks)
         best = min(best, shifted, key=lambda found: found[0])
     return best[1]
 
 
 def _descended(
-    task: Task, cuts: tuple[int, ...], masks: Mask
+    problem: SplitProblem, cuts: tuple[int, ...], masks: Mask
 ) -> tuple[tuple[int, int, float], tuple[int, ...]]:
     """The local optimum below a split, and how it is judged."""
-    windows = [*_windows(task.pipeline.homes)]
-    best, value = cuts, _judged(task, cuts)
+    windows = [*_windows(problem.pipeline.homes)]
+    best, value = cuts, _judged(problem, cuts)
     while True:
         before = value
         for begin, end in windows:
-            found = _window_solved(task, best, begin, end, masks)
-            if found is not None and (judged := _judged(task, found)) < value:
+            found = _window_solved(problem, best, begin, end, masks)
+            if found is not None and (judged := _judged(problem, found)) < value:
                 best, value = found, judged
         for number in range(1, len(best) - 1):
-            found = _cut_moved(task, best, number, masks)
-            if (judged := _judged(task, found)) < value:
+            found = _cut_moved(problem, best, number, masks)
+            if (judged := _judged(problem, found)) < value:
                 best, value = found, judged
         if value == before:
             return value, best
@@ -64,39 +64,42 @@ def _shifted(cuts: tuple[int, ...], masks: Mask, draw: np.random.Generator) -> t
     return tuple(moved)
 
 
-def _cut_moved(task: Task, cuts: tuple[int, ...], number: int, masks: Mask) -> tuple[int, ...]:
+def _cut_moved(
+    problem: SplitProblem, cuts: tuple[int, ...], number: int, masks: Mask
+) -> tuple[int, ...]:
     """The best place of one cut, the others fixed: least overflow, then least largest load."""
     places = np.arange(cuts[number - 1] + 1, cuts[number + 1])
     places = places[masks[number, places]]
     if not len(places):
         return cuts
     worst = []
-    for ends, begins in (task.memories, task.loads):
-        sums = np.repeat(task.on_devices((ends, begins), cuts)[:, None], len(places), axis=1)
-        sums[task.pipeline.homes[number - 1]] += (
+    for ends, begins in (problem.memories, problem.loads):
+        sums = np.repeat(problem.on_devices((ends, begins), cuts)[:, None], len(places), axis=1)
+        sums[problem.pipeline.homes[number - 1]] += (
             ends[number - 1, places] - ends[number - 1, cuts[number]]
         )
-        sums[task.pipeline.homes[number]] += begins[number, cuts[number]] - begins[number, places]
+        home = problem.pipeline.homes[number]
+        sums[home] += begins[number, cuts[number]] - begins[number, places]
         worst.append(sums)
-    lacking = np.maximum((worst[0] - np.array(task.room)[:, None]).max(axis=0), 0)
+    lacking = np.maximum((worst[0] - np.array(problem.room)[:, None]).max(axis=0), 0)
     uneven = (worst[1].astype(float) ** 2).sum(axis=0)
     order = np.lexsort((uneven, worst[1].max(axis=0), lacking))
     return (*cuts[:number], int(places[order[0]]), *cuts[number + 1 :])
 
 
-def _judged(task: Task, cuts: Sequence[int]) -> tuple[int, int, float]:
+def _judged(problem: SplitProblem, cuts: Sequence[int]) -> tuple[int, int, float]:
     """How many ties are broken, the value, and, of equal values, how uneven devices are."""
-    loads = task.on_devices(task.loads, cuts)
-    return broken_ties(task, cuts), task.value(cuts), float((loads.astype(float) ** 2).sum())
+    loads = problem.on_devices(problem.loads, cuts)
+    return broken_ties(problem, cuts), problem.value(cuts), float((loads.astype(float) ** 2).sum())
 
 
-def broken_ties(task: Task, cuts: Sequence[int]) -> int:
+def broken_ties(problem: SplitProblem, cuts: Sequence[int]) -> int:
     """How many tied layers lie on different devices and must not."""
-    homes = task.pipeline.homes
-    stage_of = np.searchsorted(cuts, np.arange(len(task.layers)), side="right") - 1
+    homes = problem.pipeline.homes
+    stage_of = np.searchsorted(cuts, np.arange(len(problem.layers)), side="right") - 1
     return sum(
         homes[stage_of[tie.one]] != homes[stage_of[tie.other]]
-        for tie in task.layers.ties
+        for tie in problem.layers.ties
         if not tie.copies
     )
 
@@ -114,25 +117,25 @@ def _windows(homes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _window_solved(
-    task: Task, cuts: Sequence[int], begin: int, end: int, masks: Mask
+    problem: SplitProblem, cuts: Sequence[int], begin: int, end: int, masks: Mask
 ) -> tuple[int, ...] | None:
     """Best cuts inside stages ``begin`` to ``end - 1``; ``None`` if ties forbid them all."""
     first, last = cuts[begin], cuts[end]
-    homes = task.pipeline.homes[begin:end]
+    homes = problem.pipeline.homes[begin:end]
     elsewhere = []
-    for lines in (task.loads, task.memories):
-        inside = task.of_stages(lines, cuts)[begin:end]
-        elsewhere.append(task.on_devices(lines, cuts)[[*homes]] - inside)
-    tied = [*_tied(task, cuts, begin, end)]
+    for lines in (problem.loads, problem.memories):
+        inside = problem.of_stages(lines, cuts)[begin:end]
+        elsewhere.append(problem.on_devices(lines, cuts)[[*homes]] - inside)
+    tied = [*_tied(problem, cuts, begin, end)]
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
         a, b = a + first, b + first
         of = begin + stage
         load, memory = (
             lines[of].at_end[b] - lines[of].at_begin[a] + others[stage]
-            for lines, others in zip((task.load, task.memory), elsewhere, strict=True)
+            for lines, others in zip((problem.load, problem.memory), elsewhere, strict=True)
         )
-        lacking = memory - task.room[homes[stage]]
+        lacking = memory - problem.room[homes[stage]]
         costs: Ints = np.where(lacking > 0, LARGEST_COST + lacking, load)
         for layer, home in tied:
             costs = np.where((a <= layer) & (layer < b) & (homes[stage] != home), FORBIDDEN, costs)
@@ -141,7 +144,7 @@ def _window_solved(
     inner = masks[begin : end + 1, first : last + 1].copy()
     inner[0], inner[-1] = False, False
     inner[0, 0] = inner[-1, -1] = True
-    for tie in task.layers.ties:
+    for tie in problem.layers.ties:
         low, high = sorted((tie.one, tie.other))
         if not tie.copies and first <= low and high < last:
             inner[:, low + 1 - first : high + 1 - first] = False
@@ -153,11 +156,13 @@ def _window_solved(
     return (*cuts[: begin + 1], *middle, *cuts[end:])
 
 
-def _tied(task: Task, cuts: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, int]]:
+def _tied(
+    problem: SplitProblem, cuts: Sequence[int], begin: int, end: int
+) -> Iterator[tuple[int, int]]:
     """Layers of a window that are tied to one outside, and the device that they must be on."""
     inside = range(cuts[begin], cuts[end])
-    for tie in task.layers.ties:
+    for tie in problem.layers.ties:
         for layer, other in ((tie.one, tie.other), (tie.other, tie.one)):
             if not tie.copies and layer in inside and other not in inside:
                 stage = int(np.searchsorted(cuts, other, side="right")) - 1
-                yield layer, task.pipeline.homes[stage]
+                yield layer, problem.pipeline.homes[stage]

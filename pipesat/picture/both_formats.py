@@ -12,6 +12,16 @@ if TYPE_CHECKING:
 DPI: Final = 130
 
 
+def blank_figure(width: float, height: float) -> Figure:
+    """Return a figure of so many inches, whose parts are laid out by themselves."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def png_and_svg(draw: Callable[[], Figure]) -> dict[str, bytes]:
     """Draw a figure; return its files: ``png``, and ``svg`` with drawn texts."""
     import matplotlib as mpl

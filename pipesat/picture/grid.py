@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.picture.timeline import Label, cuts, draw_row, draw_ruler, smallest_scale
+from pipesat.picture.text_rows import Label, cuts, draw_row, draw_ruler, smallest_scale
 
 _LONGEST_NAME = 16
 _FEWEST_COLUMNS = 12

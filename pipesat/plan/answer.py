@@ -16,7 +16,7 @@ from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.comparison import SplitRow, comparison_document, gains
-from pipesat.plan.known import Known
+from pipesat.plan.findings import Findings
 from pipesat.plan.question import Question
 from pipesat.plan.shapes import shape_name
 
@@ -45,7 +45,7 @@ class Plan:
         Proofs that a checked schedule refutes: faults of pipesat. Then no bound is claimed at all.
     """
 
-    known: Known
+    known: Findings
     chosen: Candidate | None
     result: Result | None
     bound: Bound | None
@@ -101,7 +101,7 @@ class Plan:
 
 
 def answer(
-    known: Known,
+    known: Findings,
     rows: Sequence[SplitRow],
     left_out: Sequence[tuple[str, str]],
     *,
@@ -140,7 +140,7 @@ def answer(
     return Plan(known, chosen, result, bound, tuple(rows), tuple(left_out), seconds, contradictions)
 
 
-def _all_candidates(known: Known, rows: Sequence[SplitRow]) -> list[Candidate]:
+def _all_candidates(known: Findings, rows: Sequence[SplitRow]) -> list[Candidate]:
     return [*known.candidates, *(row.candidate for row in rows if row.candidate is not None)]
 
 
@@ -158,7 +158,7 @@ def require_consistent(plan: Plan) -> None:
     require_best("the plan", known.value, found)
 
 
-def _refuted(known: Known, rows: Sequence[SplitRow]) -> Iterator[str]:
+def _refuted(known: Findings, rows: Sequence[SplitRow]) -> Iterator[str]:
     """Every proof that a checked schedule refutes, in words."""
     for candidate in _all_candidates(known, rows):
         yield from tenable(candidate.value(known.question.objective), candidate.bound)[1]

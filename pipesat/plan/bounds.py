@@ -17,7 +17,13 @@ from pipesat.core.result import Bound
 from pipesat.core.schedule import Objective
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import Line, least_backward, makespan_lines, memory_lines, rooms
+from pipesat.layers.linear_costs import (
+    LinearCost,
+    least_backward,
+    makespan_lines,
+    memory_lines,
+    rooms,
+)
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, one_in_flight
 from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
@@ -136,7 +142,7 @@ def partitions_below(
 def _walk(
     ends: Sequence[Mask],
     shape: Pipeline,
-    limits: Sequence[tuple[Sequence[Line], Sequence[int]]],
+    limits: Sequence[tuple[Sequence[LinearCost], Sequence[int]]],
 ) -> Iterator[tuple[int, ...] | None]:
     """Depth first, stage after stage; devices' sums are kept within their limits."""
     steps = 0
@@ -170,11 +176,13 @@ def _masks(layers: Layers, shape: Pipeline) -> Mask:
     return same_stage(layers, masks) if shape.stages == shape.devices else masks
 
 
-def _load_lines(layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]) -> tuple[Line, ...]:
+def _load_lines(
+    layers: Layers, pipeline: Pipeline, recompute: Sequence[bool]
+) -> tuple[LinearCost, ...]:
     """Lines whose sum on a device is its load: what no span is below."""
     m = pipeline.microbatches
     load = _sums(m * (x.amount("F") + least_backward(layers, x, pipeline)) for x in layers.layers)
-    return (Line(load, load),) * len(recompute)
+    return (LinearCost(load, load),) * len(recompute)
 
 
 def _sums(values: Iterator[int]) -> Ints:

@@ -16,7 +16,7 @@ from pipesat.core.timing import time_order
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.even_split import even_partition
-from pipesat.plan.known import Known
+from pipesat.plan.findings import Findings
 from pipesat.plan.proposals import balanced_partition
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shape_name
@@ -66,7 +66,7 @@ class SplitRow:
 
 
 def rows_to_compare(
-    known: Known, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
+    known: Findings, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
 ) -> list[SplitRow]:
     """Return rows of the even and the balanced split of a chain, and of splits given by hand.
 
@@ -93,7 +93,7 @@ def _chain_of(shape: Pipeline) -> Pipeline:
     return replace(shape, placement="chain")
 
 
-def _row(known: Known, name: str, shape: Pipeline, partition: tuple[range, ...]) -> SplitRow:
+def _row(known: Findings, name: str, shape: Pipeline, partition: tuple[range, ...]) -> SplitRow:
     flags = next(known.question.space.first(shape, partition))
     number = next((n for n, own in enumerate(known.question.shapes) if _same(own, shape)), -1)
     if number >= 0 and all(partition) and not known.states[number].why_not:

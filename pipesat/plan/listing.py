@@ -13,7 +13,7 @@ from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.bounds import flags_below, partitions_below
 from pipesat.plan.cheapest_layers import cheapest
-from pipesat.plan.known import Known
+from pipesat.plan.findings import Findings
 from pipesat.plan.phases import Reach
 from pipesat.plan.search import Search
 
@@ -83,7 +83,7 @@ def _listed(search: Search, reach: Reach, number: int, value: int) -> bool:
 
 
 def _choices(
-    known: Known, number: int, partition: tuple[range, ...], value: int
+    known: Findings, number: int, partition: tuple[range, ...], value: int
 ) -> Iterator[tuple[bool, ...]] | None:
     """Which flags may be below a value; ``None`` if they are too many to try."""
     question = known.question
@@ -94,7 +94,7 @@ def _choices(
     return None if prod(map(len, allowed)) > _MOST_CHOICES else product(*allowed)
 
 
-def _least_of(known: Known, number: int, partition: tuple[range, ...]) -> int:
+def _least_of(known: Findings, number: int, partition: tuple[range, ...]) -> int:
     """A bound for all choices of recomputation on a partition."""
     question = known.question
     own = question.own_bound(number, partition).value

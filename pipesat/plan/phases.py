@@ -15,7 +15,7 @@ from pipesat.core.solving import LEAST_SECONDS
 from pipesat.layers.rules import neighbours
 from pipesat.plan.bounds import shape_bound
 from pipesat.plan.candidate import Candidate
-from pipesat.plan.known import Known
+from pipesat.plan.findings import Findings
 from pipesat.plan.proposals import Proposal, proposals
 from pipesat.plan.search import Search
 
@@ -43,7 +43,7 @@ class Reach:
         return Reach(4 * self.width, 4 * self.most_listed, moving, moving, 1 - _REST * left)
 
 
-def bound_shapes(known: Known) -> None:
+def bound_shapes(known: Findings) -> None:
     """Bound every shape over all of its partitions.
 
     Raises
@@ -76,7 +76,7 @@ def propose(search: Search, reach: Reach) -> None:
                 return
 
 
-def _proposed(known: Known, number: int) -> Iterator[Candidate | None]:
+def _proposed(known: Findings, number: int) -> Iterator[Candidate | None]:
     question = known.question
     for proposal in proposals(question.space, question.shapes[number], question.objective):
         yield known.consider(number, *proposal)
@@ -112,7 +112,7 @@ def _expand(search: Search, candidate: Candidate, reach: Reach) -> None:
     candidate.expanded = True
 
 
-def _around(known: Known, candidate: Candidate) -> Iterator[Proposal]:
+def _around(known: Findings, candidate: Candidate) -> Iterator[Proposal]:
     question, name = known.question, candidate.proposed_by.removesuffix(", moved") + ", moved"
     if all(candidate.partition):
         for partition in neighbours(question.layers, candidate.partition, candidate.shape):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.picture.both_formats import DPI, png_and_svg
+from pipesat.picture.both_formats import blank_figure, png_and_svg
 from pipesat.picture.lettering import fitted
 from pipesat.picture.style import (
     CAPACITY,
@@ -34,23 +34,16 @@ def plan_pictures(plan: Plan) -> dict[str, bytes]:
 
 
 def _figure(plan: Plan) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     from pipesat.plan.answer import devices_of, stages_of
 
     stages, devices = stages_of(plan), devices_of(plan)
     width = max(8.0, min(24.0, 3.0 + 0.55 * max(len(stages), len(devices))))
-    figure = Figure(figsize=(width, 8), layout="constrained", dpi=DPI)
-    FigureCanvasAgg(figure)
+    figure = blank_figure(width, 8)
     times, memory = figure.subplots(2, 1)
     _draw_times(times, stages, len(devices), plan)
     _draw_memory(memory, devices, plan)
     lines = (fitted(line, 72 * width - 40, 13, bold=True) for line in _title(plan))
-    figure.suptitle(
-        "\n".join(lines), x=0.01, ha="left", weight="bold",
-        parse_math=False,
-    )  # fmt: skip
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", weight="bold", parse_math=False)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 :func:`run_plan` calls the phases in their order; what they share is a
 :class:`~pipesat.plan.search.Search`, and what they leave is
-:class:`~pipesat.plan.known.Known`, so that the search can end after any of them.
+:class:`~pipesat.plan.findings.Findings`, so that the search can end after any of them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve
 from pipesat.core.timing import time_order
 from pipesat.plan.candidate import Candidate
-from pipesat.plan.known import Known
+from pipesat.plan.findings import Findings
 from pipesat.plan.shapes import shape_name
 
 Orders: TypeAlias = Callable[[Problem, int], Iterator[Schedule]]
@@ -24,7 +24,7 @@ Orders: TypeAlias = Callable[[Problem, int], Iterator[Schedule]]
 class Search:
     """What is known, the means to learn more, and the time there is."""
 
-    known: Known
+    known: Findings
     orders: Orders
     solver: Solve
     deadline: Deadline

@@ -20,7 +20,7 @@ from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.picture.style import FILL, INK_ON, MEANING
 from pipesat.report.markup import plain
-from pipesat.report.shown import Case, Shown
+from pipesat.report.shown import ReportedCase, Shown
 
 LARGEST: Final = 4_000_000
 """Bytes of all schedules of a report; beyond it, baselines keep their line but no timeline."""
@@ -28,7 +28,7 @@ LARGEST: Final = 4_000_000
 _LETTER: Final[dict[Kind, str]] = {"F": "F", "B": "B", "W": "W", "BW": "X"}
 
 
-def case_data(case: Case, room: int = LARGEST) -> dict[str, Any]:
+def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
     """Return everything that the timeline of one case needs.
 
     The solver's schedule is always there; of the others, those that fit into ``room`` bytes.

@@ -19,7 +19,7 @@ from pipesat.report import tables
 from pipesat.report.assumptions import assumptions, reproduce
 from pipesat.report.data import LARGEST, case_data
 from pipesat.report.markup import Markup, element, escaped, joined, plain, script_json, table
-from pipesat.report.shown import Case
+from pipesat.report.shown import ReportedCase
 
 SCRIPTS = (
     "schedule.js", "words.js", "paint.js", "timeline.js", "panel.js", "marks.js",
@@ -27,7 +27,7 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def page(cases: Sequence[Case], folder: str) -> bytes:
+def page(cases: Sequence[ReportedCase], folder: str) -> bytes:
     """Return the whole report as an HTML file.
 
     Parameters
@@ -56,7 +56,7 @@ def page(cases: Sequence[Case], folder: str) -> bytes:
     ).encode()
 
 
-def _case(case: Case, number: int, folder: str, count: int) -> Markup:
+def _case(case: ReportedCase, number: int, folder: str, count: int) -> Markup:
     problem = case.result.problem
     data = case_data(case, LARGEST // count)
     drawn = [entry["name"] for entry in data["schedules"]]
@@ -77,7 +77,7 @@ def _case(case: Case, number: int, folder: str, count: int) -> Markup:
     )
 
 
-def _lead(cases: Sequence[Case]) -> str:
+def _lead(cases: Sequence[ReportedCase]) -> str:
     result = cases[0].result
     problem = result.problem
     ops = len(result.schedule) if result.schedule is not None else 0
@@ -95,7 +95,7 @@ def _lead(cases: Sequence[Case]) -> str:
     return ", ".join(parts)
 
 
-def _overview(cases: Sequence[Case]) -> Markup:
+def _overview(cases: Sequence[ReportedCase]) -> Markup:
     """Return one line per placement."""
     objective = cases[0].result.objective
     rows = []

@@ -31,7 +31,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Case:
+class ReportedCase:
     """One result and all schedules of its problem, the solver's first; ``name`` of several."""
 
     name: str
@@ -50,7 +50,7 @@ def baselines_of(result: Result) -> list[Shown]:
     ]
 
 
-def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> Case:
+def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> ReportedCase:
     """Put a case together: ratios filled in, the best schedules that fit first.
 
     A baseline that is better than the result is the answer.
@@ -72,4 +72,4 @@ def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> Case:
     def rank(shown: Shown) -> tuple[bool, bool, int]:
         return shown.schedule is None, not shown.row.valid, shown.row.value(objective) or 0
 
-    return Case(name, result, (first, *sorted(others, key=rank)))
+    return ReportedCase(name, result, (first, *sorted(others, key=rank)))

@@ -10,7 +10,7 @@ from pipesat.core.problem import Problem, Stage
 from pipesat.core.result import Result
 from pipesat.core.schedule import Objective
 from pipesat.report.markup import Markup, element, joined, plain, table
-from pipesat.report.shown import Case, Shown
+from pipesat.report.shown import ReportedCase, Shown
 from pipesat.workflows.rows import SOLVER_ROW, units_of
 
 MOST_STAGES = 256  # lines of the table of stages
@@ -31,12 +31,12 @@ def counted(count: int, word: str, ending: str = "s") -> str:
 percent = partial(claims.percent, unknown="unknown")
 
 
-def summary(case: Case) -> Markup:
+def summary(case: ReportedCase) -> Markup:
     """Return the result's figures, one term and value each."""
     return element("dl", _facts(case), class_="facts")
 
 
-def _facts(case: Case) -> Iterator[Markup]:
+def _facts(case: ReportedCase) -> Iterator[Markup]:
     result, row = case.result, case.shown[0].row
     time = plain(result.problem.time_unit, 20)
     if result.schedule is not None:
@@ -92,7 +92,7 @@ def _fact(term: str, value: str, note: str) -> Markup:
     return element("div", parts)
 
 
-def baselines(case: Case, identifier: str, drawn: Sequence[str]) -> Markup:
+def baselines(case: ReportedCase, identifier: str, drawn: Sequence[str]) -> Markup:
     """Return the table of all schedules, the best that fit first, and what does not apply."""
     objective, problem = case.result.objective, case.result.problem
     lines = [s for s in case.shown if s.schedule is not None]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pipesat.core.errors import BadInput, PipesatError
 from pipesat.runtime.job import job_file
-from pipesat.runtime.plan import FOLDER_PREFIX, REFERENCE
+from pipesat.runtime.orders import FOLDER_PREFIX, REFERENCE
 
 FAILED = 1
 

@@ -28,7 +28,7 @@ class Reading:
     peak: int = 0
 
 
-class Clock(Protocol):
+class OpClock(Protocol):
     """Marks moments; durations are read off when everything is done."""
 
     def lead(self) -> None:

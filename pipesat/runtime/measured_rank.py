@@ -16,18 +16,18 @@ from torch import distributed
 
 from pipesat.core.errors import RunFailed
 from pipesat.runtime.job import Job, read_job
-from pipesat.runtime.models import Model, load_model
+from pipesat.runtime.models import TrainedModel, load_model
 from pipesat.runtime.op_recorder import CudaStamps, HostStamps, Recorder, listen
-from pipesat.runtime.pipeline import Pipeline, connected
-from pipesat.runtime.plan import (
-    Plan,
+from pipesat.runtime.orders import (
+    TorchOrder,
     answer_file,
     measured_file,
     order_file,
-    plan_of_csv,
+    order_of_csv,
     progress_file,
     rank_name,
 )
+from pipesat.runtime.pipeline import RankPipeline, connected
 from pipesat.runtime.stages import reporting
 from pipesat.runtime.torch_api import TorchApi
 from pipesat.runtime.waits import VirtualDevice
@@ -36,9 +36,9 @@ from pipesat.runtime.waits import VirtualDevice
 def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
     """Run a job as rank ``rank`` of local ranks and leave what was measured in files."""
     job = read_job(folder)
-    plan = plan_of_csv(job.csv)
-    with connected(folder, rank, len(plan.rows), timeout):
-        measured = MeasuredRank(api, job, plan, rank, folder)
+    wanted = order_of_csv(job.csv)
+    with connected(folder, rank, len(wanted.rows), timeout):
+        measured = MeasuredRank(api, job, wanted, rank, folder)
         document = measured.run()
         measured_file(folder, rank_name(rank)).write_text(json.dumps(document))
         if job.check:
@@ -49,7 +49,9 @@ def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) ->
 class MeasuredRank:
     """A rank that is connected to the others already."""
 
-    def __init__(self, api: TorchApi, job: Job, plan: Plan, rank: int, folder: Path) -> None:
+    def __init__(
+        self, api: TorchApi, job: Job, wanted: TorchOrder, rank: int, folder: Path
+    ) -> None:
         self.job, self.rank, self.folder = job, rank, folder
         self.progress: TextIO | None = None
         cuda = job.device == "cuda"
@@ -59,13 +61,13 @@ class MeasuredRank:
         )
         self.virtual: VirtualDevice | None = None
         if job.virtual is not None:
-            self.virtual = VirtualDevice(job.virtual, plan, rank, folder)
-        model: Model = load_model(job)
+            self.virtual = VirtualDevice(job.virtual, wanted, rank, folder)
+        model: TrainedModel = load_model(job)
         order = order_file(folder, 0)
         if not order.exists():  # under torchrun every rank has a folder of its own
-            order.write_text(plan.csv)
+            order.write_text(wanted.csv)
         stage_class = reporting(api.stage, self._around)
-        self.pipeline = Pipeline(api, plan, rank, order, model, stage_class, job.device)
+        self.pipeline = RankPipeline(api, wanted, rank, order, model, stage_class, job.device)
         self.answer: dict[str, Any] = {}
 
     @contextmanager

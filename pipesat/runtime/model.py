@@ -19,7 +19,7 @@ from pipesat.runtime.job import Shape
 _SEED = 20_240_229
 
 
-class Block(nn.Module):
+class ToyBlock(nn.Module):
     """One transformer block: causal attention and a feed-forward layer, both after a norm."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -44,7 +44,7 @@ class Block(nn.Module):
         return x + self.feed_forward(x)
 
 
-class Embedding(nn.Module):
+class ToyEmbedding(nn.Module):
     """Tokens (sequences, tokens) to activations: a row per word plus one per position."""
 
     def __init__(self, shape: Shape) -> None:
@@ -69,10 +69,10 @@ class Transformer:
         torch.manual_seed(_SEED + stage)
         module = nn.Sequential()
         if stage == 0:
-            module.add_module("embedding", Embedding(shape))
+            module.add_module("embedding", ToyEmbedding(shape))
         for number in range(shape.blocks_of(stage)):
             name = f"block{number or ''}"
-            module.add_module(name, Block(shape.width, shape.heads))
+            module.add_module(name, ToyBlock(shape.width, shape.heads))
         if stage == stages - 1:
             module.add_module("norm", nn.LayerNorm(shape.width))
             module.add_module("head", nn.Linear(shape.width, shape.vocabulary))

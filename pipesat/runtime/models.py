@@ -18,7 +18,7 @@ from pipesat.runtime.model import Transformer
 _FUNCTIONS = ("build_stage", "whole_batch", "loss_of")
 
 
-class Model(Protocol):
+class TrainedModel(Protocol):
     """What a run needs of a model; a module with three functions of these names will do.
 
     ``build_stage(stage, stages)`` builds the same ``nn.Module`` on every process.
@@ -50,11 +50,11 @@ class Waits:
         return (output - target).square().mean()
 
 
-def load_model(job: Job) -> Model:
+def load_model(job: Job) -> TrainedModel:
     """Return a job's model.
 
     ``module`` is a profile (``.json``), ``package.module:function`` as ``pipesat profile`` takes
-    it, or a module (an import path or a ``.py`` file) with the three functions of :class:`Model`.
+    it, or a module (an import path or a ``.py`` file) with the functions of :class:`TrainedModel`.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def load_model(job: Job) -> Model:
                 f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
                 where="--model", value=job.module,
             )  # fmt: skip
-    built: Model = model
+    built: TrainedModel = model
     return built
 
 

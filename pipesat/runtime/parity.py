@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from pipesat.core.errors import BadInput
 from pipesat.runtime.launch import run_children
-from pipesat.runtime.plan import (
+from pipesat.runtime.orders import (
     FOLDER_PREFIX,
     REFERENCE,
-    Plan,
+    TorchOrder,
     answer_file,
     loss_name,
-    plan_of_csv,
+    order_of_csv,
     progress_file,
     rank_name,
-    write_plans,
+    write_orders,
 )
 from pipesat.runtime.torch_api import require_torch
 
@@ -124,32 +124,32 @@ def check_parity(
         If a rank fails or hangs, or ``stop`` was set.
     """
     require_torch()
-    plans = [plan_of_csv(order) for order in orders]
-    ranks = {len(plan.rows) for plan in plans}
+    orders_wanted = [order_of_csv(order) for order in orders]
+    ranks = {len(wanted.rows) for wanted in orders_wanted}
     if len(ranks) != 1:
         raise BadInput("expected orders for one number of ranks", value=sorted(ranks))
     names = [REFERENCE, *map(rank_name, range(ranks.pop()))]
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
-        write_plans(folder, plans)
+        write_orders(folder, orders_wanted)
 
         run_children(names, folder, timeout=timeout, stop=stop)
-        return [_report(folder, number, plan) for number, plan in enumerate(plans)]
+        return [_report(folder, number, wanted) for number, wanted in enumerate(orders_wanted)]
 
 
-def _report(folder: Path, number: int, plan: Plan) -> ParityReport:
-    names = [rank_name(rank) for rank in range(len(plan.rows))]
+def _report(folder: Path, number: int, wanted: TorchOrder) -> ParityReport:
+    names = [rank_name(rank) for rank in range(len(wanted.rows))]
     expected = read_answer(answer_file(folder, REFERENCE, number))
     got: dict[str, np.ndarray] = {}
     for name in names:
         got |= read_answer(answer_file(folder, name, number))
-    losses = tuple(float(expected[loss_name(i)]) for i in range(plan.microbatches))
+    losses = tuple(float(expected[loss_name(i)]) for i in range(wanted.microbatches))
     return ParityReport(
         losses,
         worst_deviation(expected, got),
         len(expected) - len(losses),
         sum(value.size for value in expected.values()) - len(losses),
-        plan.rows,
+        wanted.rows,
         tuple(tuple(progress_file(folder, name, number).read_text().split()) for name in names),
     )
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import distributed
 
-from pipesat.runtime.models import Model
-from pipesat.runtime.plan import Plan, gradient_name, loss_name
+from pipesat.runtime.models import TrainedModel
+from pipesat.runtime.orders import TorchOrder, gradient_name, loss_name
 from pipesat.runtime.torch_api import TorchApi
 
 
@@ -34,7 +34,7 @@ def connected(folder: Path, rank: int, ranks: int, timeout: float) -> Iterator[N
     distributed.destroy_process_group()
 
 
-class Pipeline:
+class RankPipeline:
     """The stages of one rank with their batch, ready to train in the order of a CSV file.
 
     The loss scales gradients, not the runtime, which would scale old ones or a shared weight's
@@ -44,38 +44,39 @@ class Pipeline:
     def __init__(
         self,
         api: TorchApi,
-        plan: Plan,
+        wanted: TorchOrder,
         rank: int,
         order: Path,
-        model: Model,
+        model: TrainedModel,
         stage_class: Any,
         device: str = "cpu",
     ) -> None:
-        self.plan = plan
+        self.wanted = wanted
         on = torch.device(device)
         self.modules = {
-            stage: model.build_stage(stage, plan.stages).to(on) for stage in plan.stages_on[rank]
+            stage: model.build_stage(stage, wanted.stages).to(on)
+            for stage in wanted.stages_on[rank]
         }
         stages = [
-            stage_class(submodule=m, stage_index=s, num_stages=plan.stages, device=on)
+            stage_class(submodule=m, stage_index=s, num_stages=wanted.stages, device=on)
             for s, m in self.modules.items()
         ]
         self.runtime = api.runtime(
             stages,
-            plan.microbatches,
-            loss_fn=lambda output, target: model.loss_of(output, target) / plan.microbatches,
+            wanted.microbatches,
+            loss_fn=lambda output, target: model.loss_of(output, target) / wanted.microbatches,
             scale_grads=False,
         )
         self.runtime._load_csv(str(order))
-        inputs, targets = model.whole_batch(plan.microbatches)
+        inputs, targets = model.whole_batch(wanted.microbatches)
         self.inputs = [inputs.to(on)] if 0 in self.modules else []
-        self.targets = targets.to(on) if plan.stages - 1 in self.modules else None
+        self.targets = targets.to(on) if wanted.stages - 1 in self.modules else None
 
     def step(self) -> list[Any]:
         """Run one training step; return the losses of the microbatches on the last stage's rank."""
         losses: list[Any] = []
         self.runtime.step(*self.inputs, target=self.targets, losses=losses, return_outputs=False)
-        return [loss.detach() * self.plan.microbatches for loss in losses]
+        return [loss.detach() * self.wanted.microbatches for loss in losses]
 
     def forget_gradients(self) -> None:
         """Set gradients to zero; their memory stays, as in a training loop that measures well."""

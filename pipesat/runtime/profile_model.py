@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pipesat.profile.file import Profile, parse_profile
 from pipesat.profile.options import MeasureOptions
 from pipesat.runtime.launch import run_children
-from pipesat.runtime.plan import FOLDER_PREFIX, rank_name
+from pipesat.runtime.orders import FOLDER_PREFIX, rank_name
 from pipesat.runtime.torch_api import require_torch
 
 if TYPE_CHECKING:

@@ -11,20 +11,25 @@ import torch
 
 from pipesat.runtime.job import job_file, read_job
 from pipesat.runtime.model import Transformer
-from pipesat.runtime.models import Model, load_model
-from pipesat.runtime.plan import REFERENCE, answer_file, gradient_name, loss_name, read_plans
+from pipesat.runtime.models import TrainedModel, load_model
+from pipesat.runtime.orders import REFERENCE, answer_file, gradient_name, loss_name, read_orders
 
 
 def run_reference(folder: Path) -> None:
-    """Write losses and gradients of every plan's model; plans of one shape share one answer."""
+    """Write losses and gradients of every order's model; orders of one shape share one answer."""
     torch.set_num_threads(1)
-    model: Model = load_model(read_job(folder)) if job_file(folder).exists() else Transformer()
+    model: TrainedModel = (
+        load_model(read_job(folder)) if job_file(folder).exists() else Transformer()
+    )
     train = lru_cache(lambda stages, microbatches: train_alone(model, stages, microbatches))
-    for number, plan in enumerate(read_plans(folder)):
-        np.savez(answer_file(folder, REFERENCE, number), **train(plan.stages, plan.microbatches))
+    for number, wanted in enumerate(read_orders(folder)):
+        np.savez(
+            answer_file(folder, REFERENCE, number),
+            **train(wanted.stages, wanted.microbatches),
+        )
 
 
-def train_alone(model: Model, stages: int, microbatches: int) -> dict[str, Any]:
+def train_alone(model: TrainedModel, stages: int, microbatches: int) -> dict[str, Any]:
     """Return the loss of every microbatch, and each parameter's gradient of their mean."""
     modules = [model.build_stage(stage, stages) for stage in range(stages)]
     answer: dict[str, Any] = {}

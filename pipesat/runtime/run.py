@@ -20,16 +20,16 @@ from pipesat.core.rules import duration
 from pipesat.export.torch.tokens import LETTER_OF
 from pipesat.runtime.job import Job, Virtual, write_job
 from pipesat.runtime.launch import run_children
-from pipesat.runtime.parity import Deviation, read_answer, worst_deviation
-from pipesat.runtime.plan import (
+from pipesat.runtime.orders import (
     FOLDER_PREFIX,
     REFERENCE,
     answer_file,
     measured_file,
-    plan_of_csv,
+    order_of_csv,
     rank_name,
-    write_plans,
+    write_orders,
 )
+from pipesat.runtime.parity import Deviation, read_answer, worst_deviation
 from pipesat.runtime.torch_api import require_torch
 from pipesat.timeline.assemble import assemble
 from pipesat.timeline.timeline import Timeline, us_per_unit
@@ -103,12 +103,12 @@ def run_order(
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     require_torch()
-    plan = plan_of_csv(job.csv)
+    wanted = order_of_csv(job.csv)
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
-        write_plans(folder, [plan])
+        write_orders(folder, [wanted])
         write_job(folder, job)
-        names = [rank_name(rank) for rank in range(len(plan.rows))]
+        names = [rank_name(rank) for rank in range(len(wanted.rows))]
         load = os.getloadavg()[0]
         run_children(names, folder, timeout=timeout, stop=stop)
         documents = [json.loads(measured_file(folder, name).read_text()) for name in names]

@@ -13,7 +13,7 @@ from torch import nn
 
 from pipesat.core.errors import BadInput
 from pipesat.profile.file import samples_document
-from pipesat.runtime.clock_and_memory_meters import Clock, Meter, Reading
+from pipesat.runtime.clock_and_memory_meters import Meter, OpClock, Reading
 
 _BACKWARD = "torch.distributed.pipelining._backward"
 _FUNCTIONS = ("stage_backward", "stage_backward_input", "stage_backward_weight")
@@ -88,7 +88,7 @@ class Subject:
 
 
 @dataclass
-class Times:
+class CostSamples:
     """Microseconds of every sample."""
 
     F: list[float]
@@ -98,7 +98,7 @@ class Times:
 
 
 def measure(
-    subject: Subject, backward: Backward, clock: Clock, meter: Meter, *, samples: int, warmup: int
+    subject: Subject, backward: Backward, clock: OpClock, meter: Meter, *, samples: int, warmup: int
 ) -> dict[str, Any]:
     """Measure one stage; return what a profile's ``Costs`` have of times and held memory.
 
@@ -113,7 +113,7 @@ def measure(
     trains = root.requires_grad
     del output, root
     no_split = _why_not(subject, backward, trains)
-    times = Times([], [], [], [])
+    times = CostSamples([], [], [], [])
     gc.collect()
     gc.freeze()  # what is there now stays there: collecting after every sample gets cheap
     try:
@@ -151,7 +151,7 @@ def _why_not(subject: Subject, backward: Backward, trains: bool) -> str:
 
 
 def _time_once(
-    subject: Subject, backward: Backward, clock: Clock, *, trains: bool, split: bool
+    subject: Subject, backward: Backward, clock: OpClock, *, trains: bool, split: bool
 ) -> dict[str, list[float]]:
     """Time one microbatch with its backward split, and one with it whole."""
     found: dict[str, list[float]] = {"F": [], "B": [], "W": [], "BW": []}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.runtime.plan import FOLDER_PREFIX, plan_of_csv
+from pipesat.runtime.orders import FOLDER_PREFIX, order_of_csv
 from pipesat.runtime.run import Check, Measured, check_of, timeline_of
 from pipesat.runtime.torch_api import load_torch_api
 
@@ -44,9 +44,11 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
     """
     api = load_torch_api()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    plan = plan_of_csv(job.csv)
-    if len(plan.rows) != ranks:
-        raise BadInput(f"torchrun started {ranks} ranks, expected {len(plan.rows)}, one per device")
+    wanted = order_of_csv(job.csv)
+    if len(wanted.rows) != ranks:
+        raise BadInput(
+            f"torchrun started {ranks} ranks, expected {len(wanted.rows)}, one per device"
+        )
     if job.virtual is not None:
         raise BadInput("local ranks only: run it without torchrun", where="--virtual")
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
@@ -88,7 +90,7 @@ def _run(
     # no device_id: with it, NCCL runs all sends and receives of a rank one after the other
     backend = "nccl" if job.device == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
-    measured = MeasuredRank(api, job, plan_of_csv(job.csv), rank, folder)
+    measured = MeasuredRank(api, job, order_of_csv(job.csv), rank, folder)
     clocks = _gathered(distributed, offsets(rank, ranks, job.device))
     documents = _gathered(distributed, measured.run())
     check = _check(distributed, job, measured.answer) if job.check else None
@@ -125,8 +127,8 @@ def _check(distributed: Any, job: Job, answer: Mapping[str, Any]) -> Check | Non
     answers = _gathered(distributed, answer)
     if distributed.get_rank():
         return None
-    plan = plan_of_csv(job.csv)
-    expected = train_alone(load_model(job), plan.stages, plan.microbatches)
+    wanted = order_of_csv(job.csv)
+    expected = train_alone(load_model(job), wanted.stages, wanted.microbatches)
     got = {name: value for part in answers for name, value in part.items()}
     return check_of(expected, got)
 

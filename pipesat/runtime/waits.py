@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pipesat.runtime.job import Virtual
-from pipesat.runtime.plan import Plan
+from pipesat.runtime.orders import TorchOrder
 
 _ACTION = re.compile(r"([0-9]+)([FIWB])([0-9]+)")
 
@@ -22,14 +22,18 @@ _ACTION = re.compile(r"([0-9]+)([FIWB])([0-9]+)")
 class VirtualDevice:
     """The waits of one rank."""
 
-    def __init__(self, virtual: Virtual, plan: Plan, rank: int, folder: Path) -> None:
+    def __init__(self, virtual: Virtual, wanted: TorchOrder, rank: int, folder: Path) -> None:
         self.durations, self.delays = virtual.durations, virtual.delays
-        self.last = plan.stages - 1
-        self.local = set(plan.stages_on[rank])
-        shape = (2, plan.stages, plan.microbatches)  # ends of forwards, of input gradients
+        self.last = wanted.stages - 1
+        self.local = set(wanted.stages_on[rank])
+        shape = (
+            2,
+            wanted.stages,
+            wanted.microbatches,
+        )  # ends of forwards, of input gradients
         path = folder / "ends"
         with path.open("ab") as file:
-            file.truncate(8 * 2 * plan.stages * plan.microbatches)
+            file.truncate(8 * 2 * wanted.stages * wanted.microbatches)
         self.ends = np.memmap(path, dtype=np.float64, mode="r+", shape=shape)
 
     def await_input(self, action: str) -> None:

@@ -10,21 +10,21 @@ import numpy as np
 from torch import distributed
 
 from pipesat.runtime.model import Transformer
-from pipesat.runtime.pipeline import Pipeline, connected
-from pipesat.runtime.plan import answer_file, order_file, progress_file, rank_name, read_plans
+from pipesat.runtime.orders import answer_file, order_file, progress_file, rank_name, read_orders
+from pipesat.runtime.pipeline import RankPipeline, connected
 from pipesat.runtime.stages import Around, reporting
 from pipesat.runtime.torch_api import TorchApi
 
 
 def run_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
-    """Run every plan as rank ``rank``; ``timeout`` in seconds also bounds each communication."""
-    plans = list(read_plans(folder))
-    with connected(folder, rank, len(plans[0].rows), timeout):
-        for number, plan in enumerate(plans):
+    """Run every order as rank ``rank``; ``timeout`` in seconds also bounds each communication."""
+    orders_wanted = list(read_orders(folder))
+    with connected(folder, rank, len(orders_wanted[0].rows), timeout):
+        for number, wanted in enumerate(orders_wanted):
             with writing_down(progress_file(folder, rank_name(rank), number)) as around:
                 stage_class = reporting(api.stage, around)
                 order = order_file(folder, number)
-                pipeline = Pipeline(api, plan, rank, order, Transformer(), stage_class)
+                pipeline = RankPipeline(api, wanted, rank, order, Transformer(), stage_class)
                 answer = pipeline.answer(pipeline.step())
             np.savez(answer_file(folder, rank_name(rank), number), **answer)
             distributed.barrier()  # no rank leaves while another still listens to it

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pipesat.core.claims import Standing, require_best
-from pipesat.sweep.rows import FAILURES, Row
+from pipesat.sweep.rows import FAILURES, SweepRow
 
 REFUTED: Final = "proof refuted: "
 """Beginning of a row's ``why`` where a checked schedule refuted a proof, which was dropped."""
 
 
-def standing_of(row: Row) -> Standing:
+def standing_of(row: SweepRow) -> Standing:
     """What a row says of its value.
 
     Raises
@@ -26,7 +26,7 @@ def standing_of(row: Row) -> Standing:
     return Standing(result.get("value"), result.get("lower_bound"), infeasible, of)
 
 
-def require_agreement(rows: Iterable[Row]) -> None:
+def require_agreement(rows: Iterable[SweepRow]) -> None:
     """Check every row, and all rows of one problem against each other.
 
     Raises

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pipesat.core.errors import BadInput
-from pipesat.sweep.case import Answer, Job
-from pipesat.sweep.worker_main import SlotProcess
+from pipesat.sweep.run_case import Answer, Job
+from pipesat.sweep.worker_process import WorkerProcess
 
 Jobs: TypeAlias = Iterable[tuple[str, Job]]
 Answers: TypeAlias = Generator[tuple[str, Answer], None, None]
@@ -60,11 +60,11 @@ def local_pool(processes: int) -> Pool:
 
     def run(jobs: Jobs, stop: threading.Event) -> Answers:
         left = iter(jobs)
-        busy: dict[SlotProcess, str] = {}
+        busy: dict[WorkerProcess, str] = {}
         with contextlib.ExitStack() as slots:
-            idle: list[SlotProcess] = []
+            idle: list[WorkerProcess] = []
             for key, job in left:
-                slot = SlotProcess()
+                slot = WorkerProcess()
                 slots.callback(slot.close)
                 slot.send(job)
                 busy[slot] = key

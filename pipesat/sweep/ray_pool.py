@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from pipesat.core.errors import BadInput
-from pipesat.sweep.case import Answer, answer
 from pipesat.sweep.pool import Answers, Jobs, Pool, share_of_memory
-from pipesat.sweep.worker_main import SlotProcess, environment
+from pipesat.sweep.run_case import Answer, answer
+from pipesat.sweep.worker_process import WorkerProcess, environment
 
 TIMEOUT: Final = 30.0  # seconds for the cluster to answer
 _LISTENS: Final = 10.0  # seconds for a host to accept a connection
@@ -32,7 +32,7 @@ _AHEAD: Final = 2  # tasks in Ray's hands, times those that can run
 _PROBE: Final = "import sys; from pipesat.sweep.ray_pool import probe; probe(sys.argv[1])"
 _QUIET: Final = {"log_to_driver": False, "logging_level": "ERROR"}
 
-_slot: SlotProcess | None = None
+_slot: WorkerProcess | None = None
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def run_task(text: str, version: str) -> str:
         cores = os.cpu_count() or 1
         job["memory_limit"] = share_of_memory(max(1, cores // job["solve"]["workers"]))
     if _slot is None:
-        _slot = SlotProcess()
+        _slot = WorkerProcess()
         atexit.register(_slot.close)
     _slot.send(job)
     while (found := _slot.receive()) is None:

@@ -28,10 +28,10 @@ FAILURES: Final = frozenset({"refused", "out of memory", "out of time", "killed"
 
 _HEAD: Final = b'{"format": "pipesat.sweep-row/'
 
-Row: TypeAlias = dict[str, Any]
+SweepRow: TypeAlias = dict[str, Any]
 
 
-class Rows:
+class RowFile:
     """The rows of a folder, by key, while this process has its lock.
 
     Raises
@@ -43,7 +43,7 @@ class Rows:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
-        self.by_key: dict[str, Row] = {}
+        self.by_key: dict[str, SweepRow] = {}
         self.cut_off = 0
         self._lock = -1
         self._file = -1
@@ -71,7 +71,7 @@ class Rows:
     ) -> None:
         self._close()
 
-    def append(self, row: Row) -> None:
+    def append(self, row: SweepRow) -> None:
         """Add a row and make sure that it is on the disk.
 
         Raises
@@ -116,7 +116,7 @@ class Rows:
         self._file = self._lock = -1
 
 
-def read_rows(path: Path) -> tuple[dict[str, Row], int, int]:
+def read_rows(path: Path) -> tuple[dict[str, SweepRow], int, int]:
     """Return the rows by key, how many bytes they take, and how many of a torn one follow.
 
     Raises
@@ -128,7 +128,7 @@ def read_rows(path: Path) -> tuple[dict[str, Row], int, int]:
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise BadInput(f"cannot read: {error.strerror or error}", source=str(path)) from None
-    rows: dict[str, Row] = {}
+    rows: dict[str, SweepRow] = {}
     good = 0
     for number, line in enumerate(data.splitlines(keepends=True), 1):
         if not line.endswith(b"\n") and not _is_whole(line):
@@ -157,7 +157,7 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-def _row(line: bytes, source: str) -> Row:
+def _row(line: bytes, source: str) -> SweepRow:
     row = parse_json(line.decode(errors="surrogateescape"), source)
     if not isinstance(row, Mapping) or "format" not in row:
         raise BadInput(f'expected a row of the format "{FORMAT}"', source=source)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from pipesat.files.atomic import prepare_folder, write_files
-from pipesat.sweep.case import Answer, Job, answer
 from pipesat.sweep.cases import Case, document_of
 from pipesat.sweep.pool import Pool
-from pipesat.sweep.rows import FORMAT, Row, Rows
+from pipesat.sweep.rows import FORMAT, RowFile, SweepRow
+from pipesat.sweep.run_case import Answer, Job, answer
 from pipesat.sweep.spec import Spec
 
 SCHEDULES: Final = "schedules"
@@ -26,13 +26,13 @@ _REFUSED: Final[Answer] = {"wall_s": 0.0, "peak_mib": None, "host": None}
 def run_sweep(
     spec: Spec,
     cases: Sequence[Case],
-    rows: Rows,
+    rows: RowFile,
     pool: Pool,
     *,
     memory_limit: int | None = None,
     keep_schedules: bool = False,
     stop: threading.Event | None = None,
-    listener: Callable[[Row], None] = lambda _: None,
+    listener: Callable[[SweepRow], None] = lambda _: None,
 ) -> None:
     """Give every case that has none a row; ``stop`` ends it early with the rows there are.
 
@@ -88,7 +88,7 @@ def _job(spec: Spec, case: Case, memory_limit: int | None, keep_schedules: bool)
     }
 
 
-def _row(case: Case, found: Answer) -> Row:
+def _row(case: Case, found: Answer) -> SweepRow:
     return {
         "format": FORMAT,
         "key": case.key,

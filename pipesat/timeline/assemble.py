@@ -8,12 +8,12 @@ from typing import Any
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.export.torch.tokens import KIND_OF, Action, parse_cell
-from pipesat.timeline.timeline import Ran, Row, Step, Transfer
+from pipesat.timeline.timeline import DeviceRun, Ran, TrainingStep, TransferCall
 
 
 def assemble(
     problem: Problem, ranks: Sequence[Sequence[Mapping[str, Any]]], offsets: Sequence[int]
-) -> tuple[Step, ...]:
+) -> tuple[TrainingStep, ...]:
     """Put the recordings of all ranks together.
 
     Parameters
@@ -30,15 +30,15 @@ def assemble(
         shifted = list(zip(recordings, offsets, strict=True))
         zero = min(ops[0][2] + by for recording, by in shifted if (ops := recording["ops"]))
         rows = (_row(problem, recording, by - zero) for recording, by in shifted)
-        steps.append(Step(tuple(rows)))
+        steps.append(TrainingStep(tuple(rows)))
     return tuple(steps)
 
 
-def _row(problem: Problem, recording: Mapping[str, Any], by: int) -> Row:
+def _row(problem: Problem, recording: Mapping[str, Any], by: int) -> DeviceRun:
     def us(time: int) -> float:
         return (time + by) / 1000
 
-    return Row(
+    return DeviceRun(
         tuple(
             Ran(
                 op_of(problem, action),
@@ -49,7 +49,9 @@ def _row(problem: Problem, recording: Mapping[str, Any], by: int) -> Row:
             )
             for action, since, start, end, cpu in recording["ops"]
         ),
-        tuple(Transfer(name, us(start), us(end)) for name, start, end in recording["transfers"]),
+        tuple(
+            TransferCall(name, us(start), us(end)) for name, start, end in recording["transfers"]
+        ),
     )
 
 

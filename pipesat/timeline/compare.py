@@ -76,7 +76,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AgainstPrediction:
     """Predicted against measured.
 
     ``parts`` lead from the predicted makespan to the measured one: the order that ran is timed
@@ -129,7 +129,7 @@ DELAYS = "link delays"
 REST = "not explained"
 
 
-def compare(problem: Problem, timeline: Timeline) -> Comparison:
+def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
     """Compare the order that ran, timed with the problem's costs, with its typical step."""
     replay = replay_of(problem, timeline)
     calls = [gap.calls for gap in replay.gaps]
@@ -146,7 +146,7 @@ def compare(problem: Problem, timeline: Timeline) -> Comparison:
         (DELAYS, replay.makespan(replay.measured_lengths, gaps, delays_as_seen=True)),
         (REST, replay.step.makespan),
     ]
-    return Comparison(
+    return AgainstPrediction(
         predicted,
         replay.step.makespan,
         min(timeline.makespans),

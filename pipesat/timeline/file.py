@@ -14,7 +14,14 @@ from pipesat.core.problem import Problem
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
-from pipesat.timeline.timeline import Ran, Row, Step, Timeline, Transfer, require_order_of
+from pipesat.timeline.timeline import (
+    DeviceRun,
+    Ran,
+    Timeline,
+    TrainingStep,
+    TransferCall,
+    require_order_of,
+)
 
 FORMAT = "pipesat.timeline/1"
 LARGEST_FILE = 1 << 30
@@ -76,7 +83,7 @@ def timeline_bytes(timeline: Timeline) -> bytes:
     return f'{json.dumps(head)[:-1]}, "steps": [\n{steps}\n]}}\n'.encode()
 
 
-def _row_text(row: Row) -> str:
+def _row_text(row: DeviceRun) -> str:
     document = {
         "ops": [[str(op), *map(_tenths, times)] for op, *times in row.ops],
         "transfers": [[name, *map(_tenths, times)] for name, *times in row.transfers],
@@ -121,7 +128,7 @@ def read_timeline(path: Path, problem: Problem) -> Timeline:
     return timeline
 
 
-def _step(model: StepModel, source: str, number: int) -> Step:
+def _step(model: StepModel, source: str, number: int) -> TrainingStep:
     rows = []
     for device, row in enumerate(model.devices):
         ops = []
@@ -132,8 +139,10 @@ def _step(model: StepModel, source: str, number: int) -> Step:
                     "it ends before it starts", source=source, where=where, value=[text, start, end]
                 )
             ops.append(Ran(_op(text, source, where), start, end, waited, cpu))
-        rows.append(Row(tuple(ops), tuple(Transfer(*transfer) for transfer in row.transfers)))
-    return Step(tuple(rows))
+        rows.append(
+            DeviceRun(tuple(ops), tuple(TransferCall(*transfer) for transfer in row.transfers))
+        )
+    return TrainingStep(tuple(rows))
 
 
 def _op(text: str, source: str, where: str) -> Op:

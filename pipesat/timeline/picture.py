@@ -1,37 +1,132 @@
-"""The picture of a comparison: the typical step below what was predicted of it."""
+"""The picture of a comparison: the typical step below what was predicted of it.
+
+Both on one time scale, two rows per device.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.claims import percent
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
-from pipesat.timeline.compare import Comparison
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.timeline.compare import AgainstPrediction
 from pipesat.timeline.timeline import Timeline
-from pipesat.timeline.two_rows import two_timelines_png
+
+if TYPE_CHECKING:
+    from pipesat.picture.boxes import Boxes
+
+Lanes: TypeAlias = Sequence[Sequence[tuple[Op, float, float]]]
+"""Per device, ops with start and end in us."""
+
+_MILLISECONDS = 1_000_000  # us from which the axis counts in ms
 
 
-def comparison_png(problem: Problem, timeline: Timeline, comparison: Comparison) -> bytes:
+def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPrediction) -> bytes:
     """Draw prediction and measurement of a timeline's typical step."""
-    step = timeline.typical
-    scale = timeline.us_per_unit
-    scheduled = time_order(problem, step.order)
-    predicted = tuple(
-        tuple(
-            (timed.item, timed.start * scale, timed.end * scale)
-            for timed in row
-            if isinstance(timed.item, Op)
-        )
-        for row in scheduled.devices
-    )
-    measured = tuple(tuple((r.op, r.start, r.end) for r in row.ops) for row in step.devices)
+    step, scale = timeline.typical, timeline.us_per_unit
+    predicted = [
+        [(op, start * scale, end * scale) for op, start, end in row if isinstance(op, Op)]
+        for row in time_order(problem, step.order).devices
+    ]
+    measured = [[(ran.op, ran.start, ran.end) for ran in row.ops] for row in step.devices]
     error = percent(comparison.error, 1, sign=True)
-    title = "\n".join(
-        (
-            f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
-            f"measured {comparison.measured / 1000:,.2f} ms ({error})",
-            f"largest part of the difference: {comparison.largest.assumption} "
-            f"({comparison.largest.makes / 1000:+,.2f} ms)",
-        )
+    title = (
+        f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
+        f"measured {comparison.measured / 1000:,.2f} ms ({error})\n"
+        f"largest part of the difference: {comparison.largest.assumption} "
+        f"({comparison.largest.makes / 1000:+,.2f} ms)"
     )
-    return two_timelines_png(problem, predicted, measured, title=title)
+    return _drawn(problem, predicted, measured, title)
+
+
+def _drawn(problem: Problem, predicted: Lanes, measured: Lanes, title: str) -> bytes:
+    """Draw both timelines, each device's prediction above its measurement."""
+    # matplotlib is slow to import, and importing pipesat stays fast
+    from pipesat.core.memory import memory_profiles
+    from pipesat.picture.axis import draw_axis
+    from pipesat.picture.boxes import boxes_of
+    from pipesat.picture.canvas import Canvas
+    from pipesat.picture.labels import choose_labels, draw_labels
+    from pipesat.picture.layout import lay_out
+    from pipesat.picture.legend import draw_header, entries_of, header_height, place_entries
+    from pipesat.picture.rows import draw_rows
+
+    longest = max((end for lane in (*predicted, *measured) for *_, end in lane), default=0.0)
+    unit, us = ("ms", 1000) if longest >= _MILLISECONDS else ("us", 1)
+    doubled = _doubled(problem)
+    schedule = _both(problem, predicted, measured, us)
+    makespan = schedule.makespan
+    boxes = boxes_of(schedule)
+    profiles = memory_profiles(doubled, schedule)
+    layout = lay_out(doubled, schedule, profiles)
+    named = _true_stages(boxes, len(problem.stages))
+    labels = choose_labels(named, layout, makespan, strips=layout.stages > 1)
+    legend = place_entries(list(entries_of(doubled, boxes, layout, labels)), layout)
+    layout = replace(layout, top=header_height(title, legend, layout.font))
+
+    canvas = Canvas(layout.width, layout.height)
+    draw_header(canvas, title, legend, layout)
+    draw_axis(canvas, layout, makespan, unit)
+    draw_rows(canvas, doubled, boxes, profiles, layout, makespan)
+    if labels is not None:
+        draw_labels(canvas, labels, (layout.left, layout.top))
+    return canvas.png()
+
+
+def _doubled(problem: Problem) -> Problem:
+    """Return a problem with every device and stage twice: predicted, then measured.
+
+    Only places and names matter to a picture: costs and memory are left out.
+    """
+    names = [problem.device_name(device) for device in range(len(problem.devices))]
+    stages = len(problem.stages)
+    zero = {"F": 0, "B": 0, "W": 0}
+    return parse_problem(
+        {
+            "format": FORMAT,
+            "devices": [
+                {"name": f"{name} {word}"} for name in names for word in ("predicted", "measured")
+            ],
+            "stages": [
+                {"device": 2 * stage.device + side} | zero
+                for side in (0, 1)
+                for stage in problem.stages
+            ],
+            "routes": [
+                {
+                    "stages": [stage + side * stages for stage in route.stages],
+                    "microbatches": route.microbatches,
+                }
+                for side in (0, 1)
+                for route in problem.routes
+            ],
+        }
+    )
+
+
+def _both(problem: Problem, predicted: Lanes, measured: Lanes, us: int) -> Schedule:
+    stages = len(problem.stages)
+    rows = []
+    for pair in zip(predicted, measured, strict=True):
+        for side, lane in enumerate(pair):
+            rows.append(
+                tuple(
+                    Timed(
+                        op._replace(stage=op.stage + side * stages),
+                        max(0, round(start / us)),
+                        max(0, round(end / us)),
+                    )
+                    for op, start, end in lane
+                )
+            )
+    return Schedule(tuple(rows))
+
+
+def _true_stages(boxes: Sequence[Boxes], stages: int) -> list[Boxes]:
+    return [replace(row, stage=row.stage % stages) for row in boxes]

@@ -13,7 +13,7 @@ from pipesat.core.ops import Event, Item, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
 from pipesat.core.timing import LinearOrder, linearize
-from pipesat.timeline.timeline import Ran, Row, Step, Timeline
+from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 
 CostKey: TypeAlias = tuple[int, Kind]
 """Stage and kind of an op."""
@@ -39,7 +39,7 @@ class Gap:
     other: float = 0.0
 
 
-def gaps_of(row: Row) -> list[Gap]:
+def gaps_of(row: DeviceRun) -> list[Gap]:
     """Return the gap before every op of a device; none before its first."""
     gaps = [Gap()] if row.ops else []
     transfers = iter(row.transfers)
@@ -106,7 +106,7 @@ class Replay:
 
     problem: Problem
     timeline: Timeline
-    step: Step
+    step: TrainingStep
     linear: LinearOrder
     ran: tuple[Ran, ...]
     gaps: tuple[Gap, ...]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import Item, Op, members
+from pipesat.core.ops import Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
@@ -33,7 +33,7 @@ class Ran(NamedTuple):
         return self.start - self.waited
 
 
-class Transfer(NamedTuple):
+class TransferCall(NamedTuple):
     """One call that starts a send or a receive (``0SEND_F0``), from ``start`` to ``end`` in us."""
 
     name: str
@@ -42,18 +42,18 @@ class Transfer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class DeviceRun:
     """One device in one step, in execution order."""
 
     ops: tuple[Ran, ...]
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[TransferCall, ...] = ()
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """One training step; time 0 is the start of its first op."""
 
-    devices: tuple[Row, ...]
+    devices: tuple[DeviceRun, ...]
 
     @property
     def makespan(self) -> float:
@@ -89,14 +89,14 @@ class Timeline:
     """
 
     problem_sha256: str
-    steps: tuple[Step, ...]
+    steps: tuple[TrainingStep, ...]
     us_per_unit: float
     source: str = ""
     clock_error: float | None = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def typical(self) -> Step:
+    def typical(self) -> TrainingStep:
         """The step of median makespan (the shorter of two)."""
         return sorted(self.steps, key=lambda step: step.makespan)[(len(self.steps) - 1) // 2]
 
@@ -115,16 +115,6 @@ def us_per_unit(problem: Problem) -> float:
     """Microseconds per time unit of a problem; a unit that is no time counts as 1 us."""
     numerator, denominator = MICROSECONDS.get(problem.time_unit, (1, 1))
     return numerator / denominator
-
-
-def without_pairs(order: Order) -> Order:
-    """Return an order whose overlapped pairs are taken apart, F first, as torch runs them."""
-
-    def apart(row: Sequence[Item]) -> Iterator[Op]:
-        for item in row:
-            yield from members(item)
-
-    return tuple(tuple(apart(row)) for row in order)
 
 
 def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:

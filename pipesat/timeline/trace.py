@@ -28,11 +28,11 @@ from pipesat.timeline.assemble import op_of
 from pipesat.timeline.file import MOST_US
 from pipesat.timeline.replay import source_of
 from pipesat.timeline.timeline import (
+    DeviceRun,
     Ran,
-    Row,
-    Step,
     Timeline,
-    Transfer,
+    TrainingStep,
+    TransferCall,
     require_op,
     require_order_of,
     us_per_unit,
@@ -45,7 +45,7 @@ _ON_GPU = "gpu_user_annotation"
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedTrace:
     """A timeline, and what the reader should know of it."""
 
     timeline: Timeline
@@ -82,15 +82,15 @@ class _Range(NamedTuple):
     end: float
 
 
-class _Rank(NamedTuple):
+class _TraceRank(NamedTuple):
     number: int | None
     base: int
     source: str
     ops: list[_Range]
-    transfers: list[Transfer]
+    transfers: list[TransferCall]
 
 
-def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> Imported:
+def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> ImportedTrace:
     """Read one trace per rank (``.json`` or ``.json.gz``), without the first ``skip`` steps.
 
     A trace that names its rank (``distributedInfo``) has that one; otherwise the order of the files
@@ -130,10 +130,10 @@ def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> 
     )
     require_order_of(problem, measured, str(paths[0]))
     timeline = replace(measured, steps=tuple(_with_waits(problem, step) for step in steps))
-    return Imported(timeline, tuple(_notes(problem, timeline)))
+    return ImportedTrace(timeline, tuple(_notes(problem, timeline)))
 
 
-def _rank(problem: Problem, path: Path) -> _Rank:
+def _rank(problem: Problem, path: Path) -> _TraceRank:
     source = str(path)
     document = read_json(path, LARGEST_FILE, lenient=True)
     if isinstance(document, list):
@@ -149,12 +149,12 @@ def _rank(problem: Problem, path: Path) -> _Rank:
     if on_gpu := [(number, event) for number, event in ranges if event.cat == _ON_GPU]:
         ranges = on_gpu  # when the GPU ran it; the host's ranges end when it was asked to
     ops: list[_Range] = []
-    transfers: list[Transfer] = []
+    transfers: list[TransferCall] = []
     for number, event in sorted(ranges, key=lambda found: found[1].ts):
         name = event.name.removeprefix("PP:")
         start, end = event.ts, event.ts + event.dur
         if _TRANSFER.fullmatch(name):
-            transfers.append(Transfer(name, start, end))
+            transfers.append(TransferCall(name, start, end))
         else:
             ops += _members(problem, name, start, end, source, f"traceEvents[{number}].name")
     if not ops:
@@ -162,7 +162,7 @@ def _rank(problem: Problem, path: Path) -> _Rank:
             "no range of torch's pipeline runtime (PP:0F0 and so on) is in it", source=source
         )
     rank = None if trace.distributedInfo is None else trace.distributedInfo.rank
-    return _Rank(rank, trace.baseTimeNanoseconds, source, ops, transfers)
+    return _TraceRank(rank, trace.baseTimeNanoseconds, source, ops, transfers)
 
 
 def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
@@ -179,13 +179,13 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
     }.get(str(path[-1]))
 
 
-def _on_one_clock(ranks: Sequence[_Rank]) -> list[_Rank]:
+def _on_one_clock(ranks: Sequence[_TraceRank]) -> list[_TraceRank]:
     """Shift every rank's times, which count from its own ``baseTimeNanoseconds``."""
     base = min(rank.base for rank in ranks)
     return [
         rank._replace(
             ops=[_Range(r.op, r.start + by, r.end + by) for r in rank.ops],
-            transfers=[Transfer(t.name, t.start + by, t.end + by) for t in rank.transfers],
+            transfers=[TransferCall(t.name, t.start + by, t.end + by) for t in rank.transfers],
         )
         for rank in ranks
         for by in ((rank.base - base) / 1000,)
@@ -215,8 +215,8 @@ def _members(
 
 
 def _steps(
-    ranks: Sequence[_Rank], skip: int, source: str
-) -> Iterator[list[tuple[list[_Range], list[Transfer]]]]:
+    ranks: Sequence[_TraceRank], skip: int, source: str
+) -> Iterator[list[tuple[list[_Range], list[TransferCall]]]]:
     """Cut every rank's ranges into steps: an op's k-th range is of step k."""
     counts = {divmod(len(rank.ops), len({r.op for r in rank.ops})) for rank in ranks}
     if len(counts) != 1 or (number_and_rest := counts.pop())[1]:
@@ -238,13 +238,13 @@ def _steps(
         yield parts
 
 
-def _step(parts: Sequence[tuple[list[_Range], list[Transfer]]]) -> Step:
+def _step(parts: Sequence[tuple[list[_Range], list[TransferCall]]]) -> TrainingStep:
     """One step as the ranges are, its first op at time 0; what an op waited is not known yet."""
     zero = min(r.start for ops, _ in parts for r in ops)
     return _shifted(
-        Step(
+        TrainingStep(
             tuple(
-                Row(tuple(Ran(r.op, r.start, r.end, 0.0) for r in ops), tuple(transfers))
+                DeviceRun(tuple(Ran(r.op, r.start, r.end, 0.0) for r in ops), tuple(transfers))
                 for ops, transfers in parts
             )
         ),
@@ -252,7 +252,7 @@ def _step(parts: Sequence[tuple[list[_Range], list[Transfer]]]) -> Step:
     )
 
 
-def _require_short(steps: Sequence[Step], source: str) -> None:
+def _require_short(steps: Sequence[TrainingStep], source: str) -> None:
     for number, step in enumerate(steps):
         if step.makespan > MOST_US:
             raise BadInput(
@@ -262,7 +262,7 @@ def _require_short(steps: Sequence[Step], source: str) -> None:
             )  # fmt: skip
 
 
-def _with_waits(problem: Problem, step: Step) -> Step:
+def _with_waits(problem: Problem, step: TrainingStep) -> TrainingStep:
     """Let every op wait until the op that sends its input has ended."""
     place = {r.op.event: r for _, r in step}
 
@@ -271,18 +271,20 @@ def _with_waits(problem: Problem, step: Step) -> Step:
         came = ran.start if source is None else min(max(source.end, ran.start), ran.end)
         return Ran(ran.op, came, ran.end, came - ran.start)
 
-    found = Step(tuple(Row(tuple(map(waited, row.ops)), row.transfers) for row in step.devices))
+    found = TrainingStep(
+        tuple(DeviceRun(tuple(map(waited, row.ops)), row.transfers) for row in step.devices)
+    )
     begin = min(ran.start for _, ran in found)
     # The first op of all is one that no other sends to: its start is the zero.
     return _shifted(found, -begin) if begin else found
 
 
-def _shifted(step: Step, by: float) -> Step:
-    return Step(
+def _shifted(step: TrainingStep, by: float) -> TrainingStep:
+    return TrainingStep(
         tuple(
-            Row(
+            DeviceRun(
                 tuple(Ran(r.op, r.start + by, r.end + by, r.waited) for r in row.ops),
-                tuple(Transfer(t.name, t.start + by, t.end + by) for t in row.transfers),
+                tuple(TransferCall(t.name, t.start + by, t.end + by) for t in row.transfers),
             )
             for row in step.devices
         )

@@ -126,13 +126,13 @@ def best_plan(
     """
     from pipesat.core.machine import usable_cores
     from pipesat.core.solving import Deadline
-    from pipesat.plan.known import Known
+    from pipesat.plan.findings import Findings
     from pipesat.plan.plan import run_plan
     from pipesat.plan.question import Question
     from pipesat.plan.search import Search
     from pipesat.workflows.plan_orders import columns, quick_orders
 
-    known = Known(Question.of(layers, shapes.pipelines, objective, recompute))
+    known = Findings(Question.of(layers, shapes.pipelines, objective, recompute))
     solver = solver_of(objective, workers, seed)
     deadline = Deadline(time_limit, stop or threading.Event())
     return run_plan(

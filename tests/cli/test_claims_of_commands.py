@@ -25,10 +25,10 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier.trace import Frontier
 from pipesat.sweep.agreement import REFUTED, require_agreement
-from pipesat.sweep.case import run_case
 from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME
 from pipesat.sweep.run import _job, _row
+from pipesat.sweep.run_case import run_case
 from pipesat.sweep.spec import read_spec
 from tests.conftest import Run
 from tests.support.problems import chain
@@ -253,7 +253,7 @@ PLAN = ("--devices", 3, "--microbatches", 5, "--time-limit", 1)
 
 @pytest.mark.slow
 def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipesat.plan.known.closed_form_bound", lambda *_: WRONG)
+    monkeypatch.setattr("pipesat.plan.findings.closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
     outcome = cli("plan", save(LAYERS), *PLAN, "-o", out)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")

@@ -36,10 +36,10 @@ from pipesat.frontier.caps import (
     at_cap,
     attainable,
     choose_caps,
+    least_feasible_cap,
     readable_caps,
     rounded_down,
     scale_of,
-    smallest_cap,
     with_capacities,
 )
 from pipesat.frontier.curve import Curve
@@ -99,7 +99,7 @@ def test_a_cap_replaces_all_capacities_and_keeps_the_static_part() -> None:
 def test_the_smallest_cap_is_that_of_the_neediest_device() -> None:
     # static + one microbatch: 2 + 1 on the first device, 0 + 1 on the second
     doc = document_of(SMALL, devices=[{"static": 2}, {}])
-    assert smallest_cap(parse_problem(doc)) == 3
+    assert least_feasible_cap(parse_problem(doc)) == 3
 
 
 def test_1f1bs_measure_is_the_same_for_all_placements_of_the_layers() -> None:
@@ -274,7 +274,7 @@ def test_solves_are_told_what_their_neighbours_found() -> None:
 
 @pytest.mark.parametrize("problem", [SMALL, chain(2, 3, F=2, W=3, held=(2, 1)), vee(2, 2)])
 def test_every_point_is_the_optimum_at_its_cap(problem: Problem) -> None:
-    caps = [cap for cap in attainable(problem, 8) if cap >= smallest_cap(problem)]
+    caps = [cap for cap in attainable(problem, 8) if cap >= least_feasible_cap(problem)]
     for row in traced(problem, caps=caps).rows:
         assert row.known is not None
         assert row.bound is not None
@@ -290,7 +290,7 @@ def test_the_caps_end_where_memory_stops_to_matter() -> None:
     assert optimum(at_cap(SMALL, last.cap)) == optimum(SMALL)
     assert optimum(at_cap(SMALL, last.cap - 1)) > optimum(SMALL)
     assert unlimited.cap is None
-    assert frontier.rows[0].cap == smallest_cap(SMALL)
+    assert frontier.rows[0].cap == least_feasible_cap(SMALL)
 
 
 @pytest.mark.slow
@@ -349,7 +349,7 @@ def test_the_smallest_cap_and_sum_by_the_plain_model(problem: Problem, within: F
     best = optimum(problem)
     target = int(best * (1 + within))
     caps = attainable(problem, 6)
-    feasible = [cap for cap in caps if cap >= smallest_cap(problem)]
+    feasible = [cap for cap in caps if cap >= least_feasible_cap(problem)]
     smallest = min(cap for cap in feasible if optimum(at_cap(problem, cap)) <= target)
     assert found.best.value == best
     assert found.cap is not None

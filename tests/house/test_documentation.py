@@ -31,7 +31,7 @@ from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import parse_layers
 from pipesat.timeline.file import write_timeline
-from pipesat.timeline.timeline import Ran, Row, Step, Timeline
+from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from tests.conftest import Run
 from tests.support.paths import ROOT
 
@@ -323,10 +323,10 @@ def as_predicted(path: Path) -> Timeline:
     problem = read_problem(path)
     order = pipesat.baseline("1f1b", problem)
     rows = tuple(
-        Row(tuple(Ran(t.item, float(t.start), float(t.end), 0.0) for t in row), ())  # type: ignore[arg-type]
+        DeviceRun(tuple(Ran(t.item, float(t.start), float(t.end), 0.0) for t in row), ())  # type: ignore[arg-type]
         for row in order.devices
     )
-    return Timeline(problem.sha256, (Step(rows),), 1.0)
+    return Timeline(problem.sha256, (TrainingStep(rows),), 1.0)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pipesat.export.frameworks.options import module_names
 from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import (
-    Layout,
+    MegatronLayout,
     fewer_at_ends,
     layout_of_partition,
     partition_of_layout,
@@ -131,7 +131,7 @@ def test_what_is_written_reads_back(counts: list[int], mtp: int) -> None:
     stages = ["t" * count for count in counts]
     stages[0] = "E" + stages[0]
     stages[-1] += "m" * mtp + "L"
-    layout = Layout(tuple(stages))
+    layout = MegatronLayout(tuple(stages))
     assert parse_layout(layout.text) == layout
     layers = model(sum(counts), mtp=mtp) if sum(counts) else None
     if layers is not None:
@@ -160,7 +160,7 @@ def test_a_layout_of_another_model_is_refused() -> None:
         partition_of_layout(parse_layout("Ett|ttL"), model(5))
     with pytest.raises(BadInput, match=r"6 t .*: 1 too many"):
         partition_of_layout(parse_layout("Et*3|t*3L"), model(5))
-    swapped = Layout(("tE", "ttL"))
+    swapped = MegatronLayout(("tE", "ttL"))
     with pytest.raises(BadInput, match=r"its layer 0 is t .*, the model's layer 0 is E"):
         partition_of_layout(swapped, model(3))
 

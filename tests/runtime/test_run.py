@@ -358,15 +358,15 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 from pipesat.runtime.torch_api import load_torch_api
-from pipesat.runtime.pipeline import Pipeline, connected
-from pipesat.runtime.plan import plan_of_csv
+from pipesat.runtime.pipeline import RankPipeline, connected
+from pipesat.runtime.orders import order_of_csv
 from pipesat.runtime.model import Transformer
 rank, folder = int(sys.argv[1]), Path(sys.argv[2])
 api = load_torch_api()
 order = folder / "order.csv"
 with connected(folder, rank, 2, 60):
-    plan = plan_of_csv(order.read_text())
-    pipeline = Pipeline(api, plan, rank, order, Transformer(), api.stage)
+    wanted = order_of_csv(order.read_text())
+    pipeline = RankPipeline(api, wanted, rank, order, Transformer(), api.stage)
     pipeline.step()
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         pipeline.step()

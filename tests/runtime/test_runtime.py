@@ -18,8 +18,8 @@ from pipesat.core.errors import BadInput, RunFailed
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.launch import run_processes
+from pipesat.runtime.orders import order_of_csv
 from pipesat.runtime.parity import Deviation, ParityReport, check_parity, relative_error
-from pipesat.runtime.plan import plan_of_csv
 from pipesat.runtime.torch_api import load_torch_api
 from tests.support.loaded import loaded_by
 from tests.support.problems import chain
@@ -156,7 +156,7 @@ def test_a_command_that_cannot_start_ends_the_others(tmp_path):
 
 
 def test_a_plan_says_who_holds_what():
-    plan = plan_of_csv("0F0,2F0,2B0,,0B0\n1F0,(1F1;1B0)OVERLAP_F_B\n")
+    plan = order_of_csv("0F0,2F0,2B0,,0B0\n1F0,(1F1;1B0)OVERLAP_F_B\n")
     assert plan.rows == (("0F0", "2F0", "2B0", "0B0"), ("1F0", "1F1", "1B0"))
     assert (plan.stages_on, plan.stages, plan.microbatches) == (((0, 2), (1,)), 3, 2)
 
@@ -174,7 +174,7 @@ def test_a_plan_says_who_holds_what():
 )
 def test_orders_that_cannot_be_run_are_refused(csv, message):
     with pytest.raises(BadInput, match=message):
-        plan_of_csv(csv)
+        order_of_csv(csv)
 
 
 def test_orders_for_different_numbers_of_ranks_are_refused(fake_torch):
@@ -206,7 +206,7 @@ def test_relative_error(expected, got, error):
 
 
 def report(error, executed=(("0F0", "0B0"), ("1F0", "1I0", "1W0"))):
-    rows = plan_of_csv(ORDER).rows
+    rows = order_of_csv(ORDER).rows
     return ParityReport((2.5,), Deviation("gradient of x", error), 3, 40, rows, executed)
 
 

@@ -12,7 +12,7 @@ from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.answer import Plan
-from pipesat.plan.known import Known
+from pipesat.plan.findings import Findings
 from pipesat.plan.plan import run_plan
 from pipesat.plan.question import Question
 from pipesat.plan.search import Search
@@ -41,7 +41,7 @@ def searched(layers: Layers, shapes: Sequence[Pipeline], **options: Any) -> Sear
         return deterministic(problem, objective=objective, **given)
 
     deadline = Deadline(options.pop("time_limit", 600.0))  # never reached: everything is proven
-    known = Known(Question.of(layers, shapes, objective, **options))
+    known = Findings(Question.of(layers, shapes, objective, **options))
     return Search(known, quick_orders, solver, deadline)
 
 

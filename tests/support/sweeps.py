@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipesat.sweep.rows import NAME, Row
+from pipesat.sweep.rows import NAME, SweepRow
 
 Save = Callable[..., Path]
 
@@ -46,7 +46,7 @@ time_limit = 60
 )
 
 
-def rows_in(folder: Path) -> list[Row]:
+def rows_in(folder: Path) -> list[SweepRow]:
     return [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
 
 

@@ -23,7 +23,7 @@ from pipesat.sweep import rows as rows_module
 from pipesat.sweep.cases import cases_of, document_of
 from pipesat.sweep.pool import processes_for
 from pipesat.sweep.ray_pool import run_task
-from pipesat.sweep.rows import FORMAT, NAME, Row, Rows
+from pipesat.sweep.rows import FORMAT, NAME, RowFile, SweepRow
 from pipesat.sweep.sources import NumbersModel, ProfileModel
 from pipesat.sweep.spec import GridModel, RunModel, Spec, read_spec
 from tests.conftest import Run
@@ -207,19 +207,19 @@ def test_the_page_and_the_example(save: Save) -> None:
 # Rows, on their own
 
 
-def row(key: str, status: str = "optimal") -> Row:
+def row(key: str, status: str = "optimal") -> SweepRow:
     return {"format": FORMAT, "key": key, "status": status, "case": {}, "note": "é" * 20}
 
 
 def test_what_a_crash_left_of_a_row_is_cut_off(tmp_path: Path) -> None:
-    with Rows(tmp_path) as rows:
+    with RowFile(tmp_path) as rows:
         rows.append(row("a"))
         rows.append(row("b"))
     whole = (tmp_path / NAME).read_bytes()
     start = whole.index(b"\n") + 1
     for cut in range(start, len(whole)):
         (tmp_path / NAME).write_bytes(whole[:cut])
-        with Rows(tmp_path) as rows:
+        with RowFile(tmp_path) as rows:
             kept = rows.by_key.keys()
             assert kept == ({"a", "b"} if cut == len(whole) - 1 else {"a"})
             assert rows.cut_off == (0 if "b" in kept else cut - start)
@@ -231,7 +231,7 @@ def test_what_a_crash_left_of_a_row_is_cut_off(tmp_path: Path) -> None:
 def test_a_block_of_zeros_is_a_lost_row_too(tmp_path: Path) -> None:
     line = json.dumps(row("a")).encode() + b"\n"
     (tmp_path / NAME).write_bytes(line + b"\0" * 100)
-    with Rows(tmp_path) as rows:
+    with RowFile(tmp_path) as rows:
         assert rows.by_key.keys() == {"a"}
     assert (tmp_path / NAME).read_bytes() == line
 
@@ -259,12 +259,12 @@ def test_a_file_of_other_things_is_left_alone(
 
 
 def test_two_sweeps_of_one_folder(tmp_path: Path) -> None:
-    with Rows(tmp_path) as rows:
+    with RowFile(tmp_path) as rows:
         rows.append(row("a"))
         with pytest.raises(BadInput, match="another sweep is running in this folder"):
-            Rows(tmp_path).__enter__()
+            RowFile(tmp_path).__enter__()
         rows.append(row("b"))
-    with Rows(tmp_path) as rows:
+    with RowFile(tmp_path) as rows:
         assert rows.by_key.keys() == {"a", "b"}
 
 
@@ -275,7 +275,7 @@ def test_a_full_disk_leaves_the_rows_as_they_were(
         return real(handle, data[: len(data) // 2])
 
     real = os.write
-    with Rows(tmp_path) as rows:
+    with RowFile(tmp_path) as rows:
         rows.append(row("a"))
         before = (tmp_path / NAME).read_bytes()
         monkeypatch.setattr(rows_module.os, "write", half)
@@ -288,7 +288,7 @@ def test_a_full_disk_leaves_the_rows_as_they_were(
 
 
 def test_failures_can_be_forgotten(tmp_path: Path) -> None:
-    with Rows(tmp_path) as rows:
+    with RowFile(tmp_path) as rows:
         for key, status in (("a", "killed"), ("b", "infeasible"), ("c", "out of time")):
             rows.append(row(key, status))
         rows.forget_failures({"a", "b"})
@@ -393,7 +393,7 @@ def test_a_case_that_takes_too_much_memory_is_a_row(cli: Run, save: Save, tmp_pa
 
 
 def test_an_exception_is_a_row_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipesat.sweep.case import run_case
+    from pipesat.sweep.run_case import run_case
 
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by hand")

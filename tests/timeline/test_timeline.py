@@ -18,11 +18,18 @@ from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.timeline import compare as parts_of
 from pipesat.timeline.assemble import assemble
-from pipesat.timeline.compare import Comparison, compare
+from pipesat.timeline.compare import AgainstPrediction, compare
 from pipesat.timeline.file import read_timeline, write_timeline
 from pipesat.timeline.refit import refit
 from pipesat.timeline.replay import gaps_of
-from pipesat.timeline.timeline import Ran, Row, Step, Timeline, Transfer, us_per_unit
+from pipesat.timeline.timeline import (
+    DeviceRun,
+    Ran,
+    Timeline,
+    TrainingStep,
+    TransferCall,
+    us_per_unit,
+)
 from pipesat.timeline.trace import import_traces
 from tests.support.problems import chain, document, problems
 
@@ -47,12 +54,12 @@ def ran(text: str, start: float, end: float, waited: float = 0.0) -> Ran:
 
 def step(
     *rows: tuple[tuple[str, float, float, float], ...],
-    calls: tuple[tuple[Transfer, ...], ...] = ((), ()),
-) -> Step:
+    calls: tuple[tuple[TransferCall, ...], ...] = ((), ()),
+) -> TrainingStep:
     """Ops as (op, start, end, waited), in ms."""
-    return Step(
+    return TrainingStep(
         tuple(
-            Row(tuple(ran(*op) for op in row), transfers)
+            DeviceRun(tuple(ran(*op) for op in row), transfers)
             for row, transfers in zip(rows, calls, strict=True)
         )
     )
@@ -64,11 +71,11 @@ AS_PREDICTED = step(
 )
 
 
-def timeline(*steps: Step, of: Problem | None = None, scale: float = 1000.0) -> Timeline:
+def timeline(*steps: TrainingStep, of: Problem | None = None, scale: float = 1000.0) -> Timeline:
     return Timeline((of or problem()).sha256, steps or (AS_PREDICTED,), scale)
 
 
-def parts(comparison: Comparison) -> dict[str, float]:
+def parts(comparison: AgainstPrediction) -> dict[str, float]:
     return {part.assumption: round(part.makes, 6) for part in comparison.parts if part.makes}
 
 
@@ -138,9 +145,9 @@ def test_ops_that_had_half_a_core() -> None:
         (("0F0", 0, 4, 0), ("0F1", 4, 8, 0), ("0BW0", 18, 26, 10), ("0BW1", 30, 38, 4)),
         (("1F0", 5, 9, 5), ("1BW0", 9, 17, 0), ("1F1", 17, 21, 0), ("1BW1", 21, 29, 0)),
     )
-    on_core = Step(
+    on_core = TrainingStep(
         tuple(
-            Row(tuple(r._replace(cpu=2000 if r.op.kind == "F" else 5000) for r in row.ops))
+            DeviceRun(tuple(r._replace(cpu=2000 if r.op.kind == "F" else 5000) for r in row.ops))
             for row in slow.devices
         )
     )
@@ -175,7 +182,7 @@ def test_calls_and_overhead_between_ops() -> None:
     late = step(
         (("0F0", 0, 2, 0), ("0F1", 2, 4, 0), ("0BW0", 10, 14, 6), ("0BW1", 17.5, 21.5, 3.5)),
         (("1F0", 3, 5, 3), ("1BW0", 5, 9, 0), ("1F1", 10.5, 12.5, 0), ("1BW1", 12.5, 16.5, 0)),
-        calls=((), (Transfer("1SEND_B0", 9100, 9600), Transfer("1RECV_F1", 9700, 10_200))),
+        calls=((), (TransferCall("1SEND_B0", 9100, 9600), TransferCall("1RECV_F1", 9700, 10_200))),
     )
     result = compare(problem(), timeline(late))
     assert parts(result) == {parts_of.CALLS: 1_000, parts_of.OVERHEAD: 500}
@@ -183,9 +190,9 @@ def test_calls_and_overhead_between_ops() -> None:
 
 
 def test_calls_inside_a_wait_are_no_gap() -> None:
-    row = Row(
+    row = DeviceRun(
         (ran("0F0", 0, 2), ran("0F1", 5, 7, 2)),
-        (Transfer("x", 2500, 2700), Transfer("y", 6000, 6500)),
+        (TransferCall("x", 2500, 2700), TransferCall("y", 6000, 6500)),
     )
     assert [(gap.calls, gap.other) for gap in gaps_of(row)] == [(0, 0), (200, 800)]
 
@@ -198,14 +205,14 @@ def test_the_parts_add_up_and_costs_explain_what_only_costs_changed(
     order = BASELINES["list-scheduling"](any_problem).order
     timed = time_order(any_problem, order)
     rows = tuple(
-        Row(tuple(Ran(t.item, factor * t.start, factor * t.end, 0.0) for t in row))  # type: ignore[arg-type]
+        DeviceRun(tuple(Ran(t.item, factor * t.start, factor * t.end, 0.0) for t in row))  # type: ignore[arg-type]
         for row in timed.devices
     )
-    result = compare(any_problem, Timeline(any_problem.sha256, (Step(rows),), 1.0))
+    result = compare(any_problem, Timeline(any_problem.sha256, (TrainingStep(rows),), 1.0))
     assert result.predicted == timed.makespan
     total = sum(part.makes for part in result.parts)
     assert total == pytest.approx(result.measured - result.predicted)
-    exact = compare(any_problem, Timeline(any_problem.sha256, (Step(rows),), factor))
+    exact = compare(any_problem, Timeline(any_problem.sha256, (TrainingStep(rows),), factor))
     assert exact.error == pytest.approx(0)
 
 
@@ -256,8 +263,8 @@ def test_a_refit_keeps_what_did_not_run_in_proportion() -> None:
         for op in row:
             line.append(Ran(op, at, at + took[op.kind], 0.0))  # type: ignore[arg-type, union-attr]
             at += took[op.kind]  # type: ignore[union-attr]
-        ops.append(Row(tuple(line)))
-    new = refit(split, Timeline(split.sha256, (Step(tuple(ops)),), 1.0))
+        ops.append(DeviceRun(tuple(line)))
+    new = refit(split, Timeline(split.sha256, (TrainingStep(tuple(ops)),), 1.0))
     assert {(s.F, s.B, s.W, s.BW) for s in new.problem.stages} == {(150, 300, 300, 450)}
 
 

@@ -13,7 +13,7 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.export.frameworks.options import Options
 from pipesat.export.torch.loaders import loader_for
-from pipesat.layers.layout import Layout
+from pipesat.layers.layout import MegatronLayout
 from pipesat.layers.megatron import CORE_VERSION, refusal
 
 
@@ -69,7 +69,7 @@ def megatron_arguments(problem: Problem, options: Options) -> str:
     stages = ["t" * count for count in layers]
     stages[0] = "E" + stages[0]
     stages[-1] += "L"
-    layout = Layout(tuple(stages)).text
+    layout = MegatronLayout(tuple(stages)).text
     return (
         f"--pipeline-model-parallel-size={len(problem.devices)}\n"
         f"--pipeline-model-parallel-layout={layout}\n"

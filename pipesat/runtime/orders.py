@@ -14,7 +14,7 @@ MOST_RANKS = 16  # processes on one machine; each takes some 200 MB and seconds 
 
 
 @dataclass(frozen=True)
-class Plan:
+class TorchOrder:
     """One order for torch's runtime.
 
     ``rows[r]`` are rank r's actions in torch's letters (``0F3``), ``stages_on[r]`` its stages in
@@ -32,7 +32,7 @@ class Plan:
         return sum(map(len, self.stages_on))
 
 
-def plan_of_csv(text: str) -> Plan:
+def order_of_csv(text: str) -> TorchOrder:
     """Read an order in torch's ``compute_only`` CSV; whether torch can run it is for torch to say.
 
     Raises
@@ -57,7 +57,7 @@ def plan_of_csv(text: str) -> Plan:
             "expected every stage from 0 on one rank",
             source=source, where="stages", value=stages_on,
         )  # fmt: skip
-    return Plan(
+    return TorchOrder(
         tuple(tuple(map(str, row)) for row in rows),
         stages_on,
         1 + max(action.microbatch for row in rows for action in row),
@@ -65,22 +65,22 @@ def plan_of_csv(text: str) -> Plan:
     )
 
 
-def write_plans(folder: Path, plans: Sequence[Plan]) -> None:
-    """Write the plans where :func:`read_plans` finds them."""
-    for number, plan in enumerate(plans):
-        order_file(folder, number).write_text(plan.csv)
+def write_orders(folder: Path, orders_wanted: Sequence[TorchOrder]) -> None:
+    """Write the orders where :func:`read_orders` finds them."""
+    for number, wanted in enumerate(orders_wanted):
+        order_file(folder, number).write_text(wanted.csv)
 
 
-def read_plans(folder: Path) -> Iterator[Plan]:
-    """Read the plans of a run, in their order."""
+def read_orders(folder: Path) -> Iterator[TorchOrder]:
+    """Read the orders of a run, in their order."""
     number = 0
     while (path := order_file(folder, number)).exists():
-        yield plan_of_csv(path.read_text())
+        yield order_of_csv(path.read_text())
         number += 1
 
 
 def order_file(folder: Path, number: int) -> Path:
-    """Where plan ``number``'s order is, for torch to load."""
+    """Where order ``number`` is, for torch to load."""
     return folder / f"order.{number}.csv"
 
 
@@ -93,7 +93,7 @@ REFERENCE = "reference"
 
 
 def answer_file(folder: Path, name: str, number: int) -> Path:
-    """Where a process writes the losses and gradients of plan ``number``."""
+    """Where a process writes the losses and gradients of order ``number``."""
     return folder / f"{name}.{number}.npz"
 
 
@@ -103,7 +103,7 @@ def measured_file(folder: Path, name: str) -> Path:
 
 
 def progress_file(folder: Path, name: str, number: int) -> Path:
-    """Where a rank writes each action of plan or step ``number`` as it starts it, one a line."""
+    """Where a rank writes each action of order or step ``number`` as it starts it, one a line."""
     return folder / f"{name}.{number}.progress"
 
 

@@ -40,7 +40,7 @@ class ShapeState:
 
 
 @dataclass
-class Known:
+class Findings:
     """What a search has found; every method keeps it consistent, so a search can end at any time.
 
     ``memo`` has every partition that was considered, ``None`` for those that break rules or memory;

@@ -22,7 +22,7 @@ class Label(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColumnScale:
     """``makespan`` time units in ``total`` columns; ``free`` ones stay free behind every text."""
 
     makespan: int
@@ -41,7 +41,7 @@ class Scale:
 
 def smallest_scale(
     rows: Sequence[Sequence[Label]], makespan: int, most: int, free: int
-) -> Scale | None:
+) -> ColumnScale | None:
     """Return the scale of fewest columns, up to ``most``, that shows every text; ``None`` if none.
 
     Times that are all multiples of a step that gets a column or more get equally wide steps.
@@ -52,11 +52,11 @@ def smallest_scale(
     times = (time for row in rows for label in row for time in (label.start, label.end))
     steps = makespan // math.gcd(makespan, *times)
     sizes = range(steps, most + 1, steps) if steps <= most else range(max(1, least), most + 1)
-    scales = (Scale(makespan, total, free) for total in sizes)
+    scales = (ColumnScale(makespan, total, free) for total in sizes)
     return next((s for s in scales if all(s.shows(label) for row in rows for label in row)), None)
 
 
-def cuts(rows: Sequence[Sequence[Label]], scale: Scale, columns: int) -> list[int] | None:
+def cuts(rows: Sequence[Sequence[Label]], scale: ColumnScale, columns: int) -> list[int] | None:
     """Return columns that cut the axis into about equal lines of at most ``columns``.
 
     From 0 to the total, whose last free column does not count. As few ops as possible are parted,
@@ -76,7 +76,7 @@ def cuts(rows: Sequence[Sequence[Label]], scale: Scale, columns: int) -> list[in
     return [*ends, scale.total]
 
 
-def _parted(rows: Sequence[Sequence[Label]], scale: Scale, cut: int) -> int | None:
+def _parted(rows: Sequence[Sequence[Label]], scale: ColumnScale, cut: int) -> int | None:
     """Return how many ops are parted by a cut; ``None`` if one would lose its text."""
     number = 0
     for row in rows:
@@ -90,7 +90,7 @@ def _parted(rows: Sequence[Sequence[Label]], scale: Scale, cut: int) -> int | No
     return number
 
 
-def draw_row(row: Sequence[Label], scale: Scale, ends: Sequence[int]) -> list[str]:
+def draw_row(row: Sequence[Label], scale: ColumnScale, ends: Sequence[int]) -> list[str]:
     """Return one row's lines: ``F3---`` for an op, dots where it is idle."""
     line, at = "", 0
     for text, start, end in [*row, Label("", scale.makespan, scale.makespan)]:
@@ -110,7 +110,7 @@ def _filled(text: str, filler: str, room: int, free: int) -> str:
     return text.ljust(room - free, filler) + " " * free
 
 
-def draw_ruler(scale: Scale, ends: Sequence[int]) -> Iterator[str]:
+def draw_ruler(scale: ColumnScale, ends: Sequence[int]) -> Iterator[str]:
     """Yield the lines' rulers: round times, each beginning at its column."""
     step = round_step(scale.makespan, max(1, scale.total // (len(str(scale.makespan)) + 2)))
     for first, last in pairwise(ends):
