@@ -11,7 +11,7 @@ from pipesat.heuristics.shared.rows import full_backward, schedule_by_rank
 from pipesat.placement.recognise import two_routes_of
 
 
-@published("chimera", placement="two routes", source="Li and Hoefler, SC 2021")
+@published("chimera", placement="bidirectional", source="Li and Hoefler, SC 2021")
 def chimera(problem: Problem) -> Schedule:
     """1F1B on both of two opposite routes, merged without conflicts.
 

@@ -16,7 +16,7 @@ _SOURCE = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024"
 
 @published(
     "dualpipe",
-    placement="two routes",
+    placement="bidirectional",
     splits=True,
     pairs=True,
     source=_SOURCE,

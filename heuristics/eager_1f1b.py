@@ -11,7 +11,7 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
 
 @published(
     "eager-1f1b",
-    placement="one stage per device",
+    placement="chain",
     source="Zhuang et al., MLSys 2023",
     promises=("eager_1f1b_peak",),
 )

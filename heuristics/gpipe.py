@@ -11,7 +11,7 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
 
 @published(
     "gpipe",
-    placement="one stage per device",
+    placement="chain",
     source="Huang et al., NeurIPS 2019",
     promises=("gpipe_bubble", "gpipe_peak"),
 )

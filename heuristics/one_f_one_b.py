@@ -11,7 +11,7 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
 
 @published(
     "1f1b",
-    placement="one stage per device",
+    placement="chain",
     source="Narayanan et al., ICML 2021",
     promises=("one_f_one_b_bubble", "one_f_one_b_peak"),
 )

@@ -11,7 +11,7 @@ from pipesat.heuristics.shared.alternate import Pass, alternate_in_pairs, chain_
 
 @published(
     "1f1b-overlapped",
-    placement="one stage per device",
+    placement="chain",
     pairs=True,
     source="PP-Schedule-Visualization, 2025",
 )

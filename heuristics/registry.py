@@ -9,8 +9,9 @@ from typing import Literal, TypeAlias
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.placement.geometry import Placement
 
-Placement: TypeAlias = Literal["one stage per device", "loop", "vee", "two routes", "any"]
+Where: TypeAlias = Literal[Placement, "any"]
 """Where a schedule needs its stages: see :mod:`pipesat.placement.recognise`."""
 
 Build: TypeAlias = Callable[[Problem], Schedule]
@@ -63,7 +64,7 @@ class Published:
 
     name: str
     build: Build
-    placement: Placement
+    placement: Where
     splits: bool
     pairs: bool
     source: str
@@ -82,7 +83,7 @@ class Published:
 def published(
     name: str,
     *,
-    placement: Placement,
+    placement: Where,
     source: str,
     splits: bool = False,
     pairs: bool = False,
@@ -98,9 +99,7 @@ def published(
     return decorate
 
 
-def published_slow(
-    name: str, *, placement: Placement, source: str
-) -> Callable[[SlowBuild], Published]:
+def published_slow(name: str, *, placement: Where, source: str) -> Callable[[SlowBuild], Published]:
     """Decorate a function ``(Problem, give_up) -> Schedule`` that splits backwards; see above."""
 
     def decorate(build: SlowBuild) -> Published:

@@ -12,7 +12,7 @@ from pipesat.placement.recognise import chain_of
 
 @published(
     "zb-1p",
-    placement="one stage per device",
+    placement="chain",
     splits=True,
     source="PP-Schedule-Visualization, 2025; after Qi et al., ICLR 2024",
 )

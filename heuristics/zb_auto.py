@@ -84,7 +84,7 @@ def _most_orders(problem: Problem, objective: Objective) -> int:
     return max(_FEWEST, _MOST_OPS[objective] // problem.op_count)
 
 
-@published_slow("zb-auto", placement="one stage per device", source=_SOURCE)
+@published_slow("zb-auto", placement="chain", source=_SOURCE)
 def zb_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     """Warm up as deep as memory allows, fill gaps with W, and take the best of some switches.
 
@@ -108,7 +108,7 @@ def zb_auto(problem: Problem, give_up: GiveUp) -> Schedule:
     return time_order(problem, best.order, source="zb-auto")
 
 
-@published_slow("zb-auto-span", placement="one stage per device", source=_SOURCE)
+@published_slow("zb-auto-span", placement="chain", source=_SOURCE)
 def zb_auto_span(problem: Problem, give_up: GiveUp) -> Schedule:
     """As zb-auto, but the order of least span (the paper's own objective), timed earliest.
 

@@ -11,7 +11,7 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
 
 @published(
     "zb-h1",
-    placement="one stage per device",
+    placement="chain",
     splits=True,
     source="Qi et al., ICLR 2024",
     promises=("zb_h1_span", "zb_h1_bubble", "zb_h1_peak", "zb_h1_peak_memory"),

@@ -11,7 +11,7 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
 
 @published(
     "zb-h2",
-    placement="one stage per device",
+    placement="chain",
     splits=True,
     source="Qi et al., ICLR 2024",
     promises=("zb_h2_span", "zb_h2_bubble", "zb_h2_peak"),

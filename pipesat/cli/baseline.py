@@ -10,15 +10,6 @@ from pipesat.cli.arguments import OutputFile, ProblemFile
 from pipesat.cli.check import print_violations
 from pipesat.cli.exits import CHECK_FAILED, one_line
 
-PLACEMENT_OF = {
-    "one stage per device": "chain",
-    "loop": "loop",
-    "vee": "vee",
-    "two routes": "bidirectional",
-    "any": "any",
-}
-"""The names that users type for the registry's placements."""
-
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
@@ -36,8 +27,7 @@ def _list(wanted: bool) -> None:
         for head in ("name", "placement", "splits\nB, W", "runs\npairs", "source")
     ]
     lines = [
-        (b.name, PLACEMENT_OF[b.placement], _yes(b.splits), _yes(b.pairs), b.source)
-        for b in BASELINES.values()
+        (b.name, b.placement, _yes(b.splits), _yes(b.pairs), b.source) for b in BASELINES.values()
     ]
     print_table(columns, lines, wrap_last=True)
     typer.echo(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.cli.baseline import PLACEMENT_OF
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, print_table, wrapped
@@ -159,5 +158,5 @@ def _wanted(row: ScheduleRow) -> bool:
     """Whether a row's reason is the one to tell: that of the placement the schedule is made for."""
     from pipesat.heuristics import BASELINES
 
-    home = PLACEMENT_OF[BASELINES[row.name].placement]
+    home = BASELINES[row.name].placement
     return row.placement is None or home == "any" or row.placement.startswith(home)

@@ -11,20 +11,13 @@ import typer
 from pipesat.cli.arguments import MOST_AMOUNT
 from pipesat.cli.exits import one_line
 from pipesat.cli.problem import Chunks, Devices, Microbatches, Output, SplitName, app
+from pipesat.placement.geometry import OneRoutePlacement
 
 if TYPE_CHECKING:
     from pipesat.profile.file import LinksModel, Profile
     from pipesat.profile.problem import Derived
 
 __all__ = ["app", "from_profile"]
-
-
-class PlacementName(StrEnum):
-    """Where stages lie."""
-
-    chain = "chain"
-    loop = "loop"
-    vee = "vee"
 
 
 class BackwardName(StrEnum):
@@ -64,9 +57,7 @@ def from_profile(
     ],
     devices: Devices,
     microbatches: Microbatches,
-    placement: Annotated[
-        PlacementName, typer.Option(help="Where the stages lie.")
-    ] = PlacementName.chain,
+    placement: Annotated[OneRoutePlacement, typer.Option(help="Where the stages lie.")] = "chain",
     chunks: Chunks = None,
     split: Annotated[
         SplitName, typer.Option(help="Layers per stage: equally many, or so that times balance.")
@@ -123,7 +114,7 @@ def from_profile(
 ) -> None:
     """Write a problem from a measured profile: layers cut into stages, memory added up."""
     from pipesat.cli.options import refuse_given
-    from pipesat.cli.problem import write_problem
+    from pipesat.cli.problem import chunks_of, write_problem
     from pipesat.core.amounts import amount, amounts
     from pipesat.core.errors import BadInput
     from pipesat.profile.file import read_profile
@@ -132,8 +123,7 @@ def from_profile(
 
     if comm is not None and links is not None:
         raise BadInput("expected --comm or --links, not both", where="--comm")
-    if chunks is not None and placement is not PlacementName.loop:
-        raise BadInput("only a loop has a choice: --placement loop", where="--chunks", value=chunks)
+    v = chunks_of(placement, chunks)
     if backward is not BackwardName.auto:
         refuse_given(
             context, ["split_limit"], "it decides between backwards only where --backward is auto"
@@ -142,8 +132,8 @@ def from_profile(
     plan = Plan(
         devices=devices,
         microbatches=microbatches,
-        placement=placement.value,
-        chunks=chunks or 2,
+        placement=placement,
+        chunks=v,
         split=split.value,
         memory=None if memory is None else amounts("--memory", memory),
         training=Training(

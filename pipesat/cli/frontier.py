@@ -22,13 +22,6 @@ from pipesat.cli.exits import keeping, refuse_contradictions
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
 
-_PLACEMENTS = {
-    "chain": "chain",
-    "loop": "loop v=2",
-    "vee": "vee",
-    "bidirectional": "bidirectional",
-}
-
 
 def frontier(
     context: typer.Context,
@@ -134,29 +127,22 @@ def _placed(
     from pipesat.cli.options import refuse_repeated
     from pipesat.core.errors import BadInput
     from pipesat.placement.elsewhere import same_layers_elsewhere
+    from pipesat.placement.geometry import PLACEMENTS, Geometry
 
     if names is None:
         return {None: problem}
     words = [word.strip() for word in names.split(",")]
-    _known(words, names)
+    wanted = [name for word in words for name in PLACEMENTS if name == word]
+    if len(wanted) < len(words):
+        expected = f"expected some of {', '.join(PLACEMENTS)}, parted by commas"
+        raise BadInput(expected, where="--placements", value=names)
     refuse_repeated("--placements", words, names)
-    found = same_layers_elsewhere(problem, layers, {_PLACEMENTS[word] for word in words})
+    found = same_layers_elsewhere(problem, layers, wanted)
     placed: dict[str | None, Problem] = {}
-    for word in words:
-        if _PLACEMENTS[word] not in found:
-            raise BadInput(
-                f"{word} is not possible with these devices and microbatches",
-                where="--placements", value=names,
-            )  # fmt: skip
-        placed[_PLACEMENTS[word]] = found[_PLACEMENTS[word]]
+    for name in wanted:
+        label = Geometry(name, len(problem.devices)).label
+        if label not in found:
+            impossible = f"{name} is not possible with these devices and microbatches"
+            raise BadInput(impossible, where="--placements", value=names)
+        placed[label] = found[label]
     return placed
-
-
-def _known(words: Sequence[str], given: str) -> None:
-    from pipesat.core.errors import BadInput
-
-    if not set(words) <= _PLACEMENTS.keys():
-        raise BadInput(
-            f"expected some of {', '.join(_PLACEMENTS)}, parted by commas",
-            where="--placements", value=given,
-        )  # fmt: skip

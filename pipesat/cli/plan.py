@@ -20,21 +20,13 @@ from pipesat.cli.arguments import (
     Workers,
 )
 from pipesat.cli.layers import LayersFile
+from pipesat.placement.geometry import PlacementChoice
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
     from pipesat.layers.pipeline import Delay
     from pipesat.plan.plan import Hand
     from pipesat.plan.shapes import Shapes
-
-
-class PlacementChoiceName(StrEnum):
-    """Where stages may lie."""
-
-    chain = "chain"
-    loop = "loop"
-    vee = "vee"
-    any = "any"
 
 
 class RecomputeName(StrEnum):
@@ -66,8 +58,8 @@ def plan(
         ),
     ] = None,
     placement: Annotated[
-        PlacementChoiceName, typer.Option(help="Where stages may lie; any: all three are tried.")
-    ] = PlacementChoiceName.chain,
+        PlacementChoice, typer.Option(help="Where stages may lie; any: all three are tried.")
+    ] = "chain",
     chunks: Annotated[
         list[int] | None,
         typer.Option(
@@ -141,10 +133,14 @@ def plan(
         _require_choice(data, recompute, str(layers))
         with naming(layers):
             shapes = shapes_to_try(
-                data, devices=devices, microbatches=microbatches, placement=placement.value,
-                chunks=chunks or (), memory=_memory(memory, data),
+                data,
+                devices=devices,
+                microbatches=microbatches,
+                placement=placement,
+                chunks=chunks or (),
+                memory=_memory(memory, data),
                 delay=_delay(latency, bandwidth, data),
-            )  # fmt: skip
+            )
         hand = [_hand(text, data, shapes) for text in layout or ()]
         if output is not None:
             prepare_folder(output)

@@ -11,6 +11,7 @@ import typer
 
 from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, writable
 from pipesat.cli.exits import one_line
+from pipesat.placement.geometry import CHUNKS, Placement
 
 if TYPE_CHECKING:
     from pipesat.placement.from_numbers import CapacityChoice
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 _LIST = "N[,N...]"
-
-
-class PlacementName(StrEnum):
-    """Where stages lie."""
-
-    chain = "chain"
-    loop = "loop"
-    vee = "vee"
-    bidirectional = "bidirectional"
 
 
 class SplitName(StrEnum):
@@ -79,7 +71,7 @@ Layers: TypeAlias = Annotated[
 Split: TypeAlias = Annotated[
     SplitName, typer.Option(help="Layers per stage: equally many, or so that times balance.")
 ]
-Placement: TypeAlias = Annotated[PlacementName, typer.Option(help="Where the stages lie.")]
+PlacementName: TypeAlias = Annotated[Placement, typer.Option(help="Where the stages lie.")]
 Chunks: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -135,7 +127,7 @@ def new(
     held_after_b: HeldAfterB = "0",
     layers: Layers = None,
     split: Split = SplitName.even,
-    placement: Placement = PlacementName.chain,
+    placement: PlacementName = "chain",
     chunks: Chunks = None,
     comm: Comm = 0,
     memory: Memory = None,
@@ -154,7 +146,7 @@ def new(
     """
     from pipesat.cli.costs import costs_of, numbers, ratio
     from pipesat.placement.documents import Setting
-    from pipesat.placement.from_numbers import problem_document, stages_of
+    from pipesat.placement.from_numbers import document_from_numbers, stages_of
 
     setting = Setting(
         devices=devices,
@@ -167,7 +159,7 @@ def new(
         time_unit=time_unit,
         memory_unit=memory_unit,
     )
-    v = _chunks(placement, chunks)
+    v = chunks_of(placement, chunks)
     texts = {
         "F": forward,
         "B": backward_input,
@@ -176,20 +168,27 @@ def new(
         "held_after_F": held_after_f,
         "held_after_B": held_after_b,
     }
-    stages = stages_of(placement.value, devices, v, "--chunks")
-    document = problem_document(
-        costs_of(texts, layers, stages), setting, placement.value, v, split.value,
-        _memory(memory), "--memory",
-    )  # fmt: skip
+    stages = stages_of(placement, devices, v, "--chunks")
+    costs = costs_of(texts, layers, stages)
+    document = document_from_numbers(
+        costs, setting, placement, v, split.value, _memory(memory), "--memory"
+    )
     write_problem(document, output, "problem new")
 
 
-def _chunks(placement: PlacementName, chunks: int | None) -> int:
+def chunks_of(placement: Placement, chunks: int | None) -> int:
+    """Stages per device of a loop.
+
+    Raises
+    ------
+    BadInput
+        If they are given for another placement.
+    """
     from pipesat.core.errors import BadInput
 
-    if chunks is not None and placement is not PlacementName.loop:
+    if chunks is not None and placement != "loop":
         raise BadInput("only a loop has a choice: --placement loop", where="--chunks", value=chunks)
-    return chunks or 2
+    return chunks or CHUNKS
 
 
 def _memory(text: str | None) -> CapacityChoice:

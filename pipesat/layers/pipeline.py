@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Backward
-from pipesat.placement.documents import per_device, stage_count
+from pipesat.placement.documents import per_device
+from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry, OneRoutePlacement
 
 Delay: TypeAlias = Callable[[int], int]
 """Size units of a transfer -> time units."""
-PlacementName: TypeAlias = Literal["chain", "loop", "vee"]
 
 
 def no_delay(size: int) -> int:
@@ -41,7 +41,7 @@ def link_delay(latency: int, bandwidth: int | Fraction | None = None) -> Delay:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Devices and how S stages lie on p of them (formulas: :mod:`pipesat.placement.documents`).
+    """Devices and how S stages lie on p of them (which: :mod:`pipesat.placement.geometry`).
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Pipeline:
 
     devices: int
     microbatches: int
-    placement: PlacementName = "chain"
-    chunks: int = 2
+    placement: OneRoutePlacement = "chain"
+    chunks: int = CHUNKS
     memory: int | Sequence[int | None] | None = None
     delay: Delay = no_delay
     backward: Backward = "either"
@@ -67,29 +67,28 @@ class Pipeline:
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise BadInput("expected a whole number of at least 1", where=field, value=value)
-        if self.placement not in ("chain", "loop", "vee"):
+        if self.placement not in ONE_ROUTE:
             raise BadInput("expected chain, loop or vee", where="placement", value=self.placement)
 
-    @property
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Which stage lies on which device."""
+        return Geometry(self.placement, self.devices, self.chunks)
+
+    @cached_property
     def stages(self) -> int:
         """Number of stages."""
-        return stage_count(self.placement, self.devices, self.chunks)
+        return self.geometry.parts
 
     @cached_property
     def homes(self) -> tuple[int, ...]:
         """Device of every stage."""
-        there = range(self.devices)
-        if self.placement == "vee":
-            return (*there, *reversed(there))
-        return (*there,) * (self.stages // self.devices)
+        return self.geometry.homes
 
     @cached_property
     def stages_on(self) -> tuple[tuple[int, ...], ...]:
         """Stages of every device."""
-        return tuple(
-            tuple(s for s, home in enumerate(self.homes) if home == device)
-            for device in range(self.devices)
-        )
+        return self.geometry.stages_on
 
     @cached_property
     def capacities(self) -> tuple[int | None, ...]:

@@ -12,11 +12,12 @@ from typing import Any
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.files.problem_file import parse_problem
 from pipesat.layers.layer import AMOUNTS, Layers
 from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
+from pipesat.placement import documents
 
 
 def problem_of_split(
@@ -61,34 +62,29 @@ def problem_document(
         raise BadInput(
             f"{len(again)} values, expected {len(partition)}, one per stage", where="recompute"
         )
-    document: dict[str, Any] = {"format": FORMAT}
-    texts = {
-        "name": layers.name if name is None else name,
-        "time_unit": layers.time_unit,
-        "memory_unit": layers.memory_unit,
-    }
-    document |= {key: text for key, text in texts.items() if text}
     static = static_of_devices(layers, partition, pipeline)
-    document |= {
-        "microbatches": pipeline.microbatches,
-        "devices": [
-            ({} if capacity is None else {"memory": capacity}) | {"static": taken}
-            for capacity, taken in zip(pipeline.capacities, static, strict=True)
+    return documents.problem_document(
+        pipeline.geometry,
+        pipeline.microbatches,
+        devices=[
+            documents.device_entry(*both) for both in zip(pipeline.capacities, static, strict=True)
         ],
-        "stages": [
-            {"device": home}
-            | {
+        stages=[
+            {
                 kind: sum(layers.layers[k].amount(kind, recompute=flag) for k in part)
                 for kind in AMOUNTS
             }
             | _backward(layers, part, pipeline)
-            for part, home, flag in zip(partition, pipeline.homes, again, strict=True)
+            for part, flag in zip(partition, again, strict=True)
         ],
-        "comm": _comm(layers, partition, pipeline),
-    }
-    if pipeline.overlap is not None:
-        document["overlap"] = {"FB": list(pipeline.overlap)}
-    return document
+        comm=_comm(layers, partition, pipeline),
+        texts={
+            "name": layers.name if name is None else name,
+            "time_unit": layers.time_unit,
+            "memory_unit": layers.memory_unit,
+        },
+        overlap=pipeline.overlap,
+    )
 
 
 def static_of_devices(
@@ -128,19 +124,15 @@ def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]
     }
 
 
-def _backward(layers: Layers, part: range, pipeline: Pipeline) -> dict[str, str]:
-    if any(layers.layers[k].fused for k in part):
-        return {"backward": "fused"}
-    return {} if pipeline.backward == "either" else {"backward": pipeline.backward}
+def _backward(layers: Layers, part: range, pipeline: Pipeline) -> dict[str, Any]:
+    fused = any(layers.layers[k].fused for k in part)
+    return documents.backward_entry("fused" if fused else pipeline.backward)
 
 
 def _comm(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> dict[str, Any]:
-    """One default where all delays are equal, else an edge per pair of stages."""
+    """Delay of every hop: of the output of the last layer before it."""
     delays = []
     for before, _ in pairwise(partition):
         size = layers.layers[before.stop - 1].output if before.stop else 0
         delays.append(pipeline.delay(size))
-    if len(set(delays)) <= 1:
-        return {"default": delays[0] if delays else 0}
-    edges = [{"src": s, "dst": s + 1, "F": delay, "B": delay} for s, delay in enumerate(delays)]
-    return {"default": max(delays), "edges": edges}
+    return documents.comm_entry(delays)

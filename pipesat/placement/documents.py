@@ -1,29 +1,23 @@
-"""Problem documents from costs: the same layers in the usual placements.
-
-Stages are numbered along their route. With p devices, stage s lies
-
-- ``one_stage_per_device``: on device s;
-- ``looped(v)``: v stages per device, on device s mod p (interleaved);
-- ``vee``: two per device, on device s, and from s = p on back on device 2p - 1 - s;
-- ``bidirectional``: two replicas of p stages each; stages 0 to p - 1 on devices 0 to p - 1, stages
-  p to 2p - 1 on devices p - 1 to 0, each replica a route with half of the microbatches.
+"""Problem documents: the one place that puts them together, and those of costs in a placement.
 
 Costs are given per stage, or per layer; more layers than stages are cut into contiguous stages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Backward
 from pipesat.files.problem_file import FORMAT
+from pipesat.placement.geometry import CHUNKS, Geometry, Placement
 from pipesat.placement.partition import balanced, even
 
 Document: TypeAlias = dict[str, Any]
 Split: TypeAlias = Literal["even", "balanced"]
+TEXTS: Final = ("name", "time_unit", "memory_unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,84 +60,105 @@ class Setting:
     memory_unit: str = ""
 
 
-def one_stage_per_device(
-    costs: Sequence[Costs], setting: Setting, split: Split = "even"
+def placed(
+    costs: Sequence[Costs],
+    setting: Setting,
+    placement: Placement = "chain",
+    chunks: int = CHUNKS,
+    split: Split = "even",
 ) -> Document:
-    """One stage per device, in order.
+    """Layers or stages in a placement; ``chunks`` is for a loop.
+
+    In a bidirectional one every device holds two stages' weights: ``static`` has to say so.
 
     Raises
     ------
     BadInput
-        If there are fewer layers than stages, or a list has not one value per device.
+        If there are fewer layers than stages, a list has not one value per device, a number is
+        less than 1, or two routes have only one microbatch.
     """
-    return looped(costs, setting, 1, split)
-
-
-def looped(
-    costs: Sequence[Costs], setting: Setting, chunks: int, split: Split = "even"
-) -> Document:
-    """``chunks`` stages per device, stage s on device s mod p.
-
-    Raises
-    ------
-    BadInput
-        As :func:`one_stage_per_device`, and if ``chunks`` is less than 1.
-    """
-    if chunks < 1:
-        raise BadInput("expected at least 1", where="chunks", value=chunks)
-    homes = [*range(_devices(setting))] * chunks
-    return _document(cut(costs, len(homes), split), homes, setting)
-
-
-def vee(costs: Sequence[Costs], setting: Setting, split: Split = "even") -> Document:
-    """Two stages per device, through the devices and back.
-
-    Raises
-    ------
-    BadInput
-        As :func:`one_stage_per_device`.
-    """
-    there = [*range(_devices(setting))]
-    homes = [*there, *reversed(there)]
-    return _document(cut(costs, len(homes), split), homes, setting)
-
-
-def bidirectional(costs: Sequence[Costs], setting: Setting, split: Split = "even") -> Document:
-    """Two replicas of the stages, passed in opposite directions by half of the microbatches each.
-
-    Every device holds two stages' weights: ``static`` has to say so.
-
-    Raises
-    ------
-    BadInput
-        As :func:`one_stage_per_device`, and if there is only one microbatch.
-    """
-    p, m = _devices(setting), setting.microbatches
-    if m < 2:
+    for where, value in (("devices", setting.devices), ("chunks", chunks)):
+        if value < 1:
+            raise BadInput("expected at least 1", where=where, value=value)
+    geometry, m = Geometry(placement, setting.devices, chunks), setting.microbatches
+    if len(geometry.routes) > m:
         raise BadInput("expected at least 2, one per direction", where="microbatches", value=m)
-    stages = cut(costs, p, split)
-    homes = [*range(p), *reversed(range(p))]
-    document = _document([*stages, *stages], homes, setting)
-    del document["microbatches"]
-    document["routes"] = [
-        {"stages": [*range(p)], "microbatches": m - m // 2},
-        {"stages": [*range(p, 2 * p)], "microbatches": m // 2},
+    stages = [_stage(stage, setting.backward) for stage in cut(costs, geometry.parts, split)]
+    memory = per_device(setting.memory, setting.devices, "memory")
+    static = [taken or None for taken in per_device(setting.static, setting.devices, "static")]
+    return problem_document(
+        geometry,
+        m,
+        devices=[device_entry(*both) for both in zip(memory, static, strict=True)],
+        stages=stages * len(geometry.routes),
+        comm={"default": setting.comm},
+        texts={key: getattr(setting, key) for key in TEXTS},
+        overlap=setting.overlap,
+    )
+
+
+def problem_document(
+    geometry: Geometry,
+    microbatches: int,
+    *,
+    devices: Sequence[Document],
+    stages: Sequence[Document],
+    comm: Document,
+    texts: Mapping[str, str],
+    overlap: tuple[int, int] | None = None,
+    ranks: Sequence[int] = (),
+) -> Document:
+    """Return a problem's document: the one place where it is put together.
+
+    Parameters
+    ----------
+    microbatches
+        Of all routes together.
+    stages
+        Their entries without ``device``: the geometry says which.
+    texts
+        Values of :data:`TEXTS`; empty ones are left out.
+    ranks
+        Device of every rank; as they are numbered unless given.
+    """
+    document: Document = {"format": FORMAT}
+    document |= {key: texts[key] for key in TEXTS if texts.get(key)}
+    if len(geometry.routes) == 1:
+        document["microbatches"] = microbatches
+    document["devices"] = [*devices]
+    document["stages"] = [
+        {"device": ranks[home] if ranks else home} | stage
+        for home, stage in zip(geometry.homes, stages, strict=True)
     ]
+    document["comm"] = comm
+    if overlap is not None:
+        document["overlap"] = {"FB": [*overlap]}
+    if len(geometry.routes) > 1:
+        shares = geometry.microbatches(microbatches)
+        document["routes"] = [
+            {"stages": [*stages], "microbatches": share}
+            for stages, share in zip(geometry.routes, shares, strict=True)
+        ]
     return document
 
 
-PLACEMENTS: Final[dict[str, Callable[[Sequence[Costs], Setting, int, Split], Document]]] = {
-    "chain": lambda costs, setting, _, split: one_stage_per_device(costs, setting, split),
-    "loop": looped,
-    "vee": lambda costs, setting, _, split: vee(costs, setting, split),
-    "bidirectional": lambda costs, setting, _, split: bidirectional(costs, setting, split),
-}
-"""By the names that users type; called with costs, setting, chunks (for ``loop``) and split."""
+def device_entry(memory: int | None, static: int | None) -> Document:
+    """Return an entry of ``devices``; what is ``None`` is left out."""
+    given = {"memory": memory, "static": static}
+    return {key: value for key, value in given.items() if value is not None}
 
 
-def stage_count(placement: str, devices: int, chunks: int) -> int:
-    """How many different stages a placement cuts the layers into."""
-    return devices * {"loop": chunks, "vee": 2}.get(placement, 1)
+def backward_entry(backward: Backward) -> Document:
+    """Return what a stage's entry says of its backward, if it has no choice."""
+    return {} if backward == "either" else {"backward": backward}
+
+
+def comm_entry(delays: Sequence[int]) -> Document:
+    """Return ``comm`` of one route's hops: a default where all are equal, else an edge each."""
+    if len(set(delays)) <= 1:
+        return {"default": delays[0] if delays else 0}
+    edges = [{"src": s, "dst": s + 1, "F": delay, "B": delay} for s, delay in enumerate(delays)]
+    return {"default": max(delays), "edges": edges}
 
 
 def cut(costs: Sequence[Costs], stages: int, split: Split = "even") -> list[Costs]:
@@ -172,7 +187,7 @@ def peak_of_1f1b(costs: Sequence[Costs], setting: Setting, split: Split = "even"
     BadInput
         If there are fewer layers than devices.
     """
-    p, m = _devices(setting), setting.microbatches
+    p, m = setting.devices, setting.microbatches
     stages = cut(costs, p, split)
     return max(min(p - d, m) * stage.held_after_F for d, stage in enumerate(stages))
 
@@ -190,41 +205,13 @@ def _joined(layers: Sequence[Costs]) -> Costs:
     )
 
 
-def _devices(setting: Setting) -> int:
-    if setting.devices < 1:
-        raise BadInput("expected at least 1", where="devices", value=setting.devices)
-    return setting.devices
-
-
-def _document(stages: Sequence[Costs], homes: Sequence[int], setting: Setting) -> Document:
-    """Return a document with these stages on these devices, one route through all of them."""
-    document: Document = {"format": FORMAT}
-    for key in ("name", "time_unit", "memory_unit"):
-        if text := getattr(setting, key):
-            document[key] = text
-    document["microbatches"] = setting.microbatches
-    memory = per_device(setting.memory, setting.devices, "memory")
-    static = per_device(setting.static, setting.devices, "static")
-    document["devices"] = [
-        ({} if capacity is None else {"memory": capacity}) | ({"static": taken} if taken else {})
-        for capacity, taken in zip(memory, static, strict=True)
-    ]
-    document["stages"] = [
-        _stage(costs, home, setting.backward) for costs, home in zip(stages, homes, strict=True)
-    ]
-    document["comm"] = {"default": setting.comm}
-    if setting.overlap is not None:
-        document["overlap"] = {"FB": list(setting.overlap)}
-    return document
-
-
-def _stage(costs: Costs, home: int, backward: Backward) -> Document:
-    stage: Document = {"device": home, "F": costs.F, "B": costs.B, "W": costs.W}
+def _stage(costs: Costs, backward: Backward) -> Document:
+    stage: Document = {"F": costs.F, "B": costs.B, "W": costs.W}
     if costs.BW is not None:
         stage["BW"] = costs.BW
     if costs.held_after_F or costs.held_after_B:
         stage |= {"held_after_F": costs.held_after_F, "held_after_B": costs.held_after_B}
-    return stage if backward == "either" else stage | {"backward": backward}
+    return stage | backward_entry(backward)
 
 
 def per_device(

@@ -14,25 +14,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Link, Problem
 from pipesat.files.problem_file import parse_problem
-
-Document: TypeAlias = dict[str, Any]
+from pipesat.placement.documents import TEXTS, Document, problem_document
+from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
 
 _TIMES: Final = ("F", "B", "W")
 _DIVIDED: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 
 
-PLACEMENTS: Final = ("chain", "loop v=2", "vee", "bidirectional")
-CUT: Final = frozenset({"loop v=2", "vee"})
-"""Placements that cut stages."""
-
-
 def same_layers_elsewhere(
-    problem: Problem, layers: Sequence[int] = (), wanted: Collection[str] = PLACEMENTS
+    problem: Problem, layers: Sequence[int] = (), wanted: Collection[Placement] = PLACEMENTS
 ) -> dict[str, Problem]:
     """Return the problem itself, ``chain``, and its ``loop v=2``, ``vee`` and ``bidirectional``.
 
@@ -58,16 +53,15 @@ def same_layers_elsewhere(
     if not problem.one_stage_per_device:
         raise NotApplicable("other placements are made from one stage per device on one route")
     p, m = len(problem.devices), problem.routes[0].microbatches
-    there = list(range(p))
-    ranks = {"loop v=2": [*there, *there], "vee": [*there, *there[::-1]]}
     found: dict[str, Problem] = {}
     for name in (name for name in PLACEMENTS if name in wanted):
+        geometry = Geometry(name, p)
         if name == "chain":
-            found[name] = problem
-        elif name in CUT and p > 1:
-            found[name] = _cut(problem, name, ranks[name], _counts(layers, p))
-        elif name == "bidirectional" and p > 1 and m > 1:
-            found[name] = _replicated(problem, ranks["vee"])
+            found[geometry.label] = problem
+        elif p > 1 and len(geometry.routes) == 1:
+            found[geometry.label] = _cut(problem, geometry, _counts(layers, p))
+        elif p > 1 and m > 1:
+            found[geometry.label] = _replicated(problem, geometry)
     return found
 
 
@@ -91,13 +85,15 @@ def _counts(layers: Sequence[int], stages: int) -> list[int]:
             raise BadInput(
                 f"stage {stage} of the route cannot be cut in two: expected at least 2 layers; "
                 "`pipesat plan LAYERS --placement any` cuts real layers wherever that is best",
-                where="--layers", value=count,
-            )  # fmt: skip
+                where="--layers",
+                value=count,
+            )
     return counts
 
 
-def _cut(problem: Problem, name: str, ranks: Sequence[int], counts: Sequence[int]) -> Problem:
-    """Two parts of every stage, in layer order, on these ranks."""
+def _cut(problem: Problem, geometry: Geometry, counts: Sequence[int]) -> Problem:
+    """Two parts of every stage, in layer order."""
+    ranks = geometry.homes
     whole = [*_stages(problem)]
     loads = [sum(stage[kind] for kind in _TIMES) for stage in whole]
     firsts = _evened([-(-count // 2) for count in counts], counts, loads, ranks)
@@ -114,28 +110,17 @@ def _cut(problem: Problem, name: str, ranks: Sequence[int], counts: Sequence[int
         stage, piece = divmod(number, 2)
         taken = _on_rank(problem, stage)["static"]
         static[rank] += _part(taken, firsts[stage], counts[stage], piece)
-    document = _document(problem, name, parts, ranks, static)
-    document["microbatches"] = problem.routes[0].microbatches
-    document["comm"] = {"edges": list(_edges(problem, ranks, 0))}
-    return parse_problem(document)
+    return _placed(problem, geometry, parts, static)
 
 
-def _replicated(problem: Problem, ranks: Sequence[int]) -> Problem:
-    """Every stage twice; the second replica runs through the ranks the other way."""
-    p, m = len(problem.devices), problem.routes[0].microbatches
+def _replicated(problem: Problem, geometry: Geometry) -> Problem:
+    """Every stage twice."""
     both = [*_stages(problem), *_stages(problem)]
     static = [
-        _on_rank(problem, rank)["static"] + _on_rank(problem, p - 1 - rank)["static"]
-        for rank in range(p)
+        sum(_on_rank(problem, stage % geometry.parts)["static"] for stage in own)
+        for own in geometry.stages_on
     ]
-    document = _document(problem, "bidirectional", both, ranks, static)
-    document["routes"] = [
-        {"stages": list(range(p)), "microbatches": m - m // 2},
-        {"stages": list(range(p, 2 * p)), "microbatches": m // 2},
-    ]
-    edges = [*_edges(problem, ranks[:p], 0), *_edges(problem, ranks[p:], p)]
-    document["comm"] = {"edges": edges}
-    return parse_problem(document)
+    return _placed(problem, geometry, both, static)
 
 
 def _evened(
@@ -184,34 +169,37 @@ def _device(problem: Problem, rank: int) -> int:
     return problem.stages[problem.routes[0].stages[rank]].device
 
 
-def _document(
-    problem: Problem,
-    name: str,
-    stages: Sequence[Document],
-    ranks: Sequence[int],
-    static: Sequence[int],
-) -> Document:
-    """Everything but microbatches and links."""
-    kept = ("format", "time_unit", "memory_unit", "overlap")
-    document = {key: problem.document[key] for key in kept if key in problem.document}
-    document["name"] = f"{problem.name}, {name}" if problem.name else name
-    devices: list[Document] = [{}] * len(problem.devices)
-    for rank, taken in enumerate(static):
-        devices[_device(problem, rank)] = _on_rank(problem, rank) | {"static": taken}
-    document["devices"] = devices
-    document["stages"] = [
-        {"device": _device(problem, rank)} | stage
-        for rank, stage in zip(ranks, stages, strict=True)
-    ]
-    return document
+def _placed(
+    problem: Problem, geometry: Geometry, stages: Sequence[Document], static: Sequence[int]
+) -> Problem:
+    """The problem of stages in a placement, with so much static memory by rank."""
+    ranks = [_device(problem, rank) for rank in range(geometry.devices)]
+    entries = {
+        ranks[rank]: _on_rank(problem, rank) | {"static": taken}
+        for rank, taken in enumerate(static)
+    }
+    texts = {key: getattr(problem, key) for key in TEXTS}
+    label = geometry.label
+    document = problem_document(
+        geometry,
+        problem.routes[0].microbatches,
+        devices=[entries[device] for device in range(geometry.devices)],
+        stages=stages,
+        comm={"edges": [*_edges(problem, geometry)]},
+        texts=texts | {"name": f"{problem.name}, {label}" if problem.name else label},
+        overlap=problem.overlap,
+        ranks=ranks,
+    )
+    return parse_problem(document)
 
 
-def _edges(problem: Problem, ranks: Sequence[int], first: int) -> Iterator[Document]:
-    """Links between consecutive stages, numbered from ``first``, that lie on these ranks."""
-    route = problem.routes[0].stages
-    links = [problem.links[hop] for hop in pairwise(route)]
+def _edges(problem: Problem, geometry: Geometry) -> Iterator[Document]:
+    """Links between consecutive stages of every route."""
+    links = [problem.links[hop] for hop in pairwise(problem.routes[0].stages)]
     slowest = Link(max(link.F for link in links), max(link.B for link in links))
-    for number, (a, b) in enumerate(pairwise(ranks), first):
-        if a != b:
-            link = links[min(a, b)] if abs(a - b) == 1 else slowest
-            yield {"src": number, "dst": number + 1, "F": link.F, "B": link.B}
+    for route in geometry.routes:
+        for src, dst in pairwise(route):
+            a, b = geometry.homes[src], geometry.homes[dst]
+            if a != b:
+                link = links[min(a, b)] if abs(a - b) == 1 else slowest
+                yield {"src": src, "dst": dst, "F": link.F, "B": link.B}

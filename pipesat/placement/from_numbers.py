@@ -11,14 +11,14 @@ from typing import Any, Final, TypeAlias
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import MOST_STAGES
 from pipesat.placement.documents import (
-    PLACEMENTS,
     Costs,
     Setting,
     Split,
     peak_of_1f1b,
     per_device,
-    stage_count,
+    placed,
 )
+from pipesat.placement.geometry import Geometry, Placement
 
 CapacityChoice: TypeAlias = int | Sequence[int] | Fraction | None
 """One capacity for all devices, one each, a share of 1F1B's peak on top of static; or unlimited."""
@@ -68,7 +68,7 @@ def costs_of(
     ]
 
 
-def stages_of(placement: str, devices: int, chunks: int, where: str = "chunks") -> int:
+def stages_of(placement: Placement, devices: int, chunks: int, where: str = "chunks") -> int:
     """How many stages the layers are cut into.
 
     Raises
@@ -76,16 +76,16 @@ def stages_of(placement: str, devices: int, chunks: int, where: str = "chunks") 
     BadInput
         If they are more than a problem may have.
     """
-    stages = stage_count(placement, devices, chunks)
+    stages = Geometry(placement, devices, chunks).parts
     if stages > MOST_STAGES:
         raise BadInput(f"{stages} stages, expected at most {MOST_STAGES}", where=where)
     return stages
 
 
-def problem_document(
+def document_from_numbers(
     costs: Sequence[Costs],
     setting: Setting,
-    placement: str,
+    placement: Placement,
     chunks: int,
     split: Split = "even",
     memory: CapacityChoice = None,
@@ -103,4 +103,4 @@ def problem_document(
         static = per_device(setting.static, setting.devices, "static")
         memory = [(taken or 0) + peak for taken in static]
     capacities = per_device(memory, setting.devices, where)
-    return PLACEMENTS[placement](costs, replace(setting, memory=capacities), chunks, split)
+    return placed(costs, replace(setting, memory=capacities), placement, chunks, split)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
+from pipesat.placement.geometry import ONE_ROUTE, Geometry, OneRoutePlacement, Placement
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,7 @@ def chain_of(problem: Problem) -> Ranks:
         If there are several routes, or a device holds several stages or none.
     """
     _single_route(problem)
-    if not problem.one_stage_per_device:
-        raise NotApplicable("needs exactly one stage per device")
-    return _ranks(problem, [problem.routes[0].stages])
+    return _required(problem, "chain", "needs exactly one stage per device")
 
 
 def loop_of(problem: Problem) -> Ranks:
@@ -53,12 +52,10 @@ def loop_of(problem: Problem) -> Ranks:
     NotApplicable
         If there are several routes, or stages do not go round the devices in turns.
     """
-    _single_route(problem)
-    laps = _laps(problem)
-    home = [problem.stages[s].device for s in laps[0]]
-    if any([problem.stages[s].device for s in lap] != home for lap in laps):
-        raise NotApplicable("needs stages that go round the devices in turns (interleaved)")
-    return _ranks(problem, laps)
+    _full_laps(problem)
+    return _required(
+        problem, "loop", "needs stages that go round the devices in turns (interleaved)"
+    )
 
 
 def vee_of(problem: Problem) -> Ranks:
@@ -69,12 +66,8 @@ def vee_of(problem: Problem) -> Ranks:
     NotApplicable
         If there are several routes, or stages do not go through the devices and back.
     """
-    _single_route(problem)
-    laps = _laps(problem)
-    home = [problem.stages[s].device for s in laps[0]]
-    if len(laps) != 2 or [problem.stages[s].device for s in reversed(laps[1])] != home:
-        raise NotApplicable("needs two stages per device in a V")
-    return _ranks(problem, [laps[0], tuple(reversed(laps[1]))])
+    _full_laps(problem)
+    return _required(problem, "vee", "needs two stages per device in a V")
 
 
 def two_routes_of(problem: Problem) -> Ranks:
@@ -87,12 +80,25 @@ def two_routes_of(problem: Problem) -> Ranks:
     """
     if len(problem.routes) != 2:
         raise NotApplicable("needs two routes in opposite directions")
-    down, up = (route.stages for route in problem.routes)
-    home = [problem.stages[s].device for s in down]
-    back = [problem.stages[s].device for s in reversed(up)]
-    if sorted(home) != list(range(len(problem.devices))) or home != back:
-        raise NotApplicable("needs two routes that pass every device once, in opposite directions")
-    return _ranks(problem, [down, tuple(reversed(up))])
+    return _required(
+        problem,
+        "bidirectional",
+        "needs two routes that pass every device once, in opposite directions",
+    )
+
+
+def one_route_placement_of(problem: Problem) -> OneRoutePlacement:
+    """Name of the placement, the first of those that are the same.
+
+    Raises
+    ------
+    NotApplicable
+        If the stages lie in none of them.
+    """
+    for name in ONE_ROUTE:
+        if _ranks(problem, name) is not None:
+            return name
+    raise NotApplicable(f"needs stages in a placement that has a name: {', '.join(ONE_ROUTE)}")
 
 
 def _single_route(problem: Problem) -> None:
@@ -100,15 +106,35 @@ def _single_route(problem: Problem) -> None:
         raise NotApplicable("needs a single route")
 
 
-def _laps(problem: Problem) -> list[tuple[int, ...]]:
-    """The route in pieces of p stages, the first of which passes every device."""
-    p, stages = len(problem.devices), problem.routes[0].stages
-    first = sorted(problem.stages[s].device for s in stages[:p])
-    if len(stages) % p or first != list(range(p)):
+def _full_laps(problem: Problem) -> None:
+    """One route in pieces of p stages, the first of which passes every device."""
+    _single_route(problem)
+    p, homes = len(problem.devices), _homes(problem)
+    if len(homes) % p or sorted(homes[:p]) != list(range(p)):
         raise NotApplicable("needs the same number of stages on every device")
-    return [stages[i : i + p] for i in range(0, len(stages), p)]
 
 
-def _ranks(problem: Problem, laps: list[tuple[int, ...]]) -> Ranks:
-    device = tuple(problem.stages[s].device for s in laps[0])
-    return Ranks(device, tuple(zip(*laps, strict=True)))
+def _homes(problem: Problem) -> list[int]:
+    """Device of every stage, route after route."""
+    return [problem.stages[s].device for route in problem.routes for s in route.stages]
+
+
+def _required(problem: Problem, name: Placement, needs: str) -> Ranks:
+    ranks = _ranks(problem, name)
+    if ranks is None:
+        raise NotApplicable(needs)
+    return ranks
+
+
+def _ranks(problem: Problem, name: Placement) -> Ranks | None:
+    """Ranks of a placement, if the first p stages pass every device and all others lie by it."""
+    p, homes = len(problem.devices), _homes(problem)
+    geometry = Geometry(name, p, len(homes) // p)
+    lengths = [len(route.stages) for route in problem.routes]
+    device = tuple(homes[:p])
+    if lengths != [*map(len, geometry.routes)] or sorted(device) != list(range(p)):
+        return None
+    if [device[rank] for rank in geometry.homes] != homes:
+        return None
+    stages = [s for route in problem.routes for s in route.stages]
+    return Ranks(device, tuple(tuple(stages[s] for s in own) for own in geometry.stages_on))

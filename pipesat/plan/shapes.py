@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Backward
 from pipesat.files.problem_file import MOST_STAGES
 from pipesat.layers.layer import Layers
-from pipesat.layers.pipeline import Delay, Pipeline, PlacementName, no_delay
+from pipesat.layers.pipeline import Delay, Pipeline, no_delay
 from pipesat.layers.why_no_split import check_cuttable
-
-PlacementChoice: TypeAlias = Literal["chain", "loop", "vee", "any"]
-
-_CHUNKS: Final = (2,)
+from pipesat.placement.geometry import CHUNKS, OneRoutePlacement, PlacementChoice
 
 
 @dataclass(frozen=True)
@@ -61,22 +57,27 @@ def shapes_to_try(
         raise BadInput(
             "only a loop has a choice: placement loop or any", where="chunks", value=[*chunks]
         )
-    names: tuple[PlacementName, ...] = (
+    names: tuple[OneRoutePlacement, ...] = (
         ("chain", "vee", "loop") if placement == "any" else (placement,)
     )
     found: list[Pipeline] = []
     left_out: list[tuple[str, str]] = []
     for name in names:
-        for count in dict.fromkeys(chunks or _CHUNKS) if name == "loop" else (2,):
+        for count in dict.fromkeys(chunks or (CHUNKS,)) if name == "loop" else (CHUNKS,):
             shape = Pipeline(
-                devices=devices, microbatches=microbatches, placement=name, chunks=count,
-                memory=memory, delay=delay, backward=backward,
-            )  # fmt: skip
+                devices=devices,
+                microbatches=microbatches,
+                placement=name,
+                chunks=count,
+                memory=memory,
+                delay=delay,
+                backward=backward,
+            )
             _ = shape.capacities  # refuses a list of another length
             try:
                 if shape.stages > MOST_STAGES:
-                    raise BadInput(f"expected at most {MOST_STAGES}", where="stages",
-                                   value=shape.stages)  # fmt: skip
+                    expected = f"expected at most {MOST_STAGES}"
+                    raise BadInput(expected, where="stages", value=shape.stages)
                 check_cuttable(layers, shape)
             except BadInput as error:
                 if len(names) == 1:

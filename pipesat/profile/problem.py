@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, Literal, TypeAlias
 
-from pipesat.core.errors import BadInput
-from pipesat.files.problem_file import FORMAT
-from pipesat.placement.documents import stage_count
+from pipesat.core.problem import Backward
+from pipesat.placement.documents import (
+    backward_entry,
+    comm_entry,
+    device_entry,
+    per_device,
+    problem_document,
+)
+from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.profile.delays import delay_of
 from pipesat.profile.file import LinksModel, Profile
@@ -44,8 +50,8 @@ class Plan:
 
     devices: int
     microbatches: int
-    placement: Literal["chain", "loop", "vee"] = "chain"
-    chunks: int = 2
+    placement: OneRoutePlacement = "chain"
+    chunks: int = CHUNKS
     split: str = "even"
     memory: Capacity = None
     training: Training = field(default_factory=Training)
@@ -79,13 +85,11 @@ def problem_of_profile(profile: Profile, plan: Plan) -> Derived:
     BadInput
         If there are more stages than layers, or a list has not one value per device.
     """
-    homes = _homes(plan)
-    parts = layers_of_stages(profile, len(homes), plan.split)
+    geometry = Geometry(plan.placement, plan.devices, plan.chunks)
+    parts = layers_of_stages(profile, geometry.parts, plan.split)
     stages = tuple(costs_of_stage(profile, part, plan.statistic) for part in parts)
     fused = tuple(_fused(stage, plan) for stage in stages)
-    static = tuple(
-        _static(profile, plan, stages, fused, homes, device) for device in range(plan.devices)
-    )
+    static = tuple(_static(profile, plan, stages, fused, own) for own in geometry.stages_on)
     delays = [_delay(plan, stage.output_bytes) for stage in stages[:-1]]
     time_unit, per_us = time_unit_of([stage.F for stage in stages])
     held = [
@@ -97,28 +101,31 @@ def problem_of_profile(profile: Profile, plan: Plan) -> Derived:
     def time(us: float) -> int:
         return round(us * per_us)
 
-    document: dict[str, Any] = {"format": FORMAT}
-    if name := plan.name or profile.name:
-        document["name"] = name
-    document |= {
-        "time_unit": time_unit,
-        "memory_unit": memory_unit,
-        "microbatches": plan.microbatches,
-        "devices": [
-            _device(capacity, taken, unit)
-            for capacity, taken in zip(_capacities(plan), static, strict=True)
+    document = problem_document(
+        geometry,
+        plan.microbatches,
+        devices=[
+            device_entry(None if capacity is None else capacity // unit, ceil(taken.total / unit))
+            for capacity, taken in zip(
+                per_device(plan.memory, plan.devices, "--memory"), static, strict=True
+            )
         ],
-        "stages": [
-            {"device": homes[number]}
-            | {kind: time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
-            | {"held_after_F": ceil(held[number][0] / unit)}
-            | {"held_after_B": ceil(held[number][1] / unit)}
-            | _backward(fused[number], plan)
-            for number, stage in enumerate(stages)
+        stages=[
+            {kind: time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
+            | {"held_after_F": ceil(after_F / unit), "held_after_B": ceil(after_B / unit)}
+            | backward_entry(_backward(reason, plan))
+            for stage, (after_F, after_B), reason in zip(stages, held, fused, strict=True)
         ],
-        "comm": _comm([time(delay) for delay in delays]),
-    }
-    return Derived(document, stages, static, fused, tuple(_remarks(profile, stages, homes)))
+        comm=comm_entry([time(delay) for delay in delays]),
+        texts={
+            "name": plan.name or profile.name,
+            "time_unit": time_unit,
+            "memory_unit": memory_unit,
+        },
+    )
+    return Derived(
+        document, stages, static, fused, tuple(_remarks(profile, stages, geometry.homes))
+    )
 
 
 def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
@@ -146,24 +153,13 @@ def _fused(stage: StageCosts, plan: Plan) -> str:
     return stage.no_split
 
 
-def _homes(plan: Plan) -> list[int]:
-    """Device of every stage."""
-    count = stage_count(plan.placement, plan.devices, plan.chunks)
-    there = [*range(plan.devices)]
-    if plan.placement == "vee":
-        return [*there, *reversed(there)]
-    return there * (count // plan.devices)
-
-
 def _static(
     profile: Profile,
     plan: Plan,
     stages: Sequence[StageCosts],
     fused: Sequence[str],
-    homes: Sequence[int],
-    device: int,
+    mine: Sequence[int],
 ) -> StaticMemory:
-    mine = [number for number, home in enumerate(homes) if home == device]
     return static_memory(
         profile,
         [stages[number] for number in mine],
@@ -187,34 +183,10 @@ def _delay(plan: Plan, size: int) -> float:
     return plan.comm if plan.links is None else delay_of(plan.links, size)
 
 
-def _device(capacity: int | None, taken: StaticMemory, unit: int) -> dict[str, Any]:
-    device = {} if capacity is None else {"memory": capacity // unit}
-    return device | {"static": ceil(taken.total / unit)}
-
-
-def _backward(reason: str, plan: Plan) -> dict[str, str]:
+def _backward(reason: str, plan: Plan) -> Backward:
     if reason:
-        return {"backward": "fused"}
-    return {"backward": "split"} if plan.backward == "split" else {}
-
-
-def _comm(delays: Sequence[int]) -> dict[str, Any]:
-    """One default where all delays are equal, else an edge per pair of stages."""
-    if len(set(delays)) <= 1:
-        return {"default": delays[0] if delays else 0}
-    edges = [{"src": s, "dst": s + 1, "F": d, "B": d} for s, d in enumerate(delays)]
-    return {"default": max(delays), "edges": edges}
-
-
-def _capacities(plan: Plan) -> Sequence[int | None]:
-    if plan.memory is None or isinstance(plan.memory, int):
-        return [plan.memory] * plan.devices
-    if len(plan.memory) != plan.devices:
-        raise BadInput(
-            f"{len(plan.memory)} values, expected {plan.devices}, one per device, or one for all",
-            where="--memory",
-        )
-    return plan.memory
+        return "fused"
+    return "split" if plan.backward == "split" else "either"
 
 
 def time_unit_of(times: Sequence[float]) -> tuple[str, int]:

@@ -14,7 +14,8 @@ from pipesat.core.errors import BadInput
 from pipesat.core.problem import Backward
 from pipesat.files.problem_file import Amount, Count, read_problem
 from pipesat.placement.documents import Setting, Split
-from pipesat.placement.from_numbers import costs_of, problem_document, stages_of
+from pipesat.placement.from_numbers import costs_of, document_from_numbers, stages_of
+from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import LinksModel, Profile, read_links, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT, Plan, problem_of_profile
@@ -30,8 +31,6 @@ _Amounts = Annotated[
     BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
 ]
 _FIELDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
-_PROFILE_PLACEMENTS: Final = ("chain", "loop", "vee")
-_CHUNKS: Final = 2  # of a loop
 
 
 class Source(Protocol):
@@ -86,7 +85,8 @@ class NumbersSource:
     def document(self, axes: Axes) -> dict[str, Any]:
         """Return the document of these costs in a placement."""
         model = self.model
-        placement, chunks = axes["placement"] or "chain", axes["chunks"] or _CHUNKS
+        placement: Placement = axes["placement"] or "chain"
+        chunks: int = axes["chunks"] or CHUNKS
         backward: Backward = axes["backward"] or "either"
         if axes["backward"] == "auto":
             raise BadInput("only a profile can tell", where="backward", value="auto")
@@ -109,7 +109,7 @@ class NumbersSource:
         )
         costs = costs_of(given, model.layers, stages, lambda field: f"costs.{self.name}.{field}")
         split: Split = axes["split"] or "even"
-        return problem_document(costs, setting, placement, chunks, split, capacity)
+        return document_from_numbers(costs, setting, placement, chunks, split, capacity)
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class ProfileSource:
     def document(self, axes: Axes) -> dict[str, Any]:
         """Return the document of the profile's layers in a placement."""
         placement: Any = axes["placement"] or "chain"
-        if placement not in _PROFILE_PLACEMENTS:
-            known = ", ".join(_PROFILE_PLACEMENTS)
+        if placement not in ONE_ROUTE:
+            known = ", ".join(ONE_ROUTE)
             raise BadInput(
                 f"expected one of {known} for a profile", where="placement", value=placement
             )
@@ -155,12 +155,12 @@ class ProfileSource:
             raise BadInput(
                 "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
             )
-        stages_of(placement, axes["devices"], axes["chunks"] or _CHUNKS)
+        stages_of(placement, axes["devices"], axes["chunks"] or CHUNKS)
         plan = Plan(
             devices=axes["devices"],
             microbatches=axes["microbatches"],
             placement=placement,
-            chunks=axes["chunks"] or _CHUNKS,
+            chunks=axes["chunks"] or CHUNKS,
             split=axes["split"] or "even",
             memory=capacity.count if isinstance(capacity, Bytes) else None,
             training=self.training,

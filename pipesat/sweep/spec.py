@@ -16,6 +16,7 @@ from pipesat.core.errors import BadInput
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES, Amount, Count
 from pipesat.files.source import read_text
+from pipesat.placement.geometry import Placement
 from pipesat.sweep.capacity import read_capacity
 from pipesat.sweep.sources import (
     NumbersModel,
@@ -65,7 +66,7 @@ class GridModel(_Model):
     costs: _Axis[str] | None = None
     devices: _Axis[Annotated[int, Field(ge=1, le=MOST_DEVICES)]] | None = None
     microbatches: _Axis[Count] | None = None
-    placement: _Axis[Literal["chain", "loop", "vee", "bidirectional"]] | None = None
+    placement: _Axis[Placement] | None = None
     chunks: _Axis[Annotated[int, Field(ge=1)]] | None = None
     split: _Axis[Literal["even", "balanced"]] | None = None
     memory: _Axis[Any] | None = None

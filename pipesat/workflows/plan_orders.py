@@ -32,8 +32,9 @@ def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.list_scheduling import list_schedules
     from pipesat.heuristics.zb_auto import filled_orders
+    from pipesat.placement.recognise import one_route_placement_of
 
-    kind = _placement(problem)
+    kind = one_route_placement_of(problem)
     for name in _QUICK[kind] if effort == 1 else _ALL[kind]:
         with contextlib.suppress(NotApplicable):
             yield BASELINES[name](problem)
@@ -54,20 +55,16 @@ def _policies(kind: str) -> list[Policy]:
     return [Policy(0.25), Policy(1.0, pace=1.5), Policy(0.25, pace=1.25)]
 
 
-def _placement(problem: Problem) -> str:
-    if problem.one_stage_per_device:
-        return "chain"
-    homes = [stage.device for stage in problem.stages]
-    return "vee" if homes == homes[::-1] else "loop"
-
-
 def columns() -> dict[str, Callable[[Problem], Schedule]]:
     """What stands beside the best order found: 1F1B and ZB-H1, or what is like them elsewhere."""
-    return {"1F1B": partial(_of, {"loop": "interleaved-1f1b"}, "1f1b"),
-            "ZB-H1": partial(_of, {"loop": "interleaved-zb", "vee": "zb-v"}, "zb-h1")}  # fmt: skip
+    return {
+        "1F1B": partial(_of, {"loop": "interleaved-1f1b"}, "1f1b"),
+        "ZB-H1": partial(_of, {"loop": "interleaved-zb", "vee": "zb-v"}, "zb-h1"),
+    }
 
 
 def _of(elsewhere: dict[str, str], usual: str, problem: Problem) -> Schedule:
     from pipesat.heuristics import BASELINES
+    from pipesat.placement.recognise import one_route_placement_of
 
-    return BASELINES[elsewhere.get(_placement(problem), usual)](problem)
+    return BASELINES[elsewhere.get(one_route_placement_of(problem), usual)](problem)

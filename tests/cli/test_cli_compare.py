@@ -134,7 +134,7 @@ def test_baselines_that_do_not_apply_are_grouped_by_reason(cli: Run, save: Any) 
     groups = re.findall(r"([\w, -]+): needs exactly one stage per device", below)
     assert len(groups) == 1
     names = {name.strip() for name in groups[0].split(",")}
-    homes = {b.name for b in BASELINES.values() if b.placement == "one stage per device"}
+    homes = {b.name for b in BASELINES.values() if b.placement == "chain"}
     assert names == homes
     for name in homes:
         assert not re.search(rf"^{re.escape(name)} ", text, re.MULTILINE)

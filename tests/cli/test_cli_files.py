@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from pipesat.cli.baseline import PLACEMENT_OF
 from pipesat.core.problem import Problem
 from pipesat.export import EXPORTERS
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.placement.documents import PLACEMENTS, Costs, Setting
+from pipesat.placement.documents import Costs, Setting, placed
+from pipesat.placement.geometry import PLACEMENTS
 from tests.conftest import Run
 from tests.support.problems import chain, vee
 
@@ -158,8 +158,8 @@ def test_violations_show_names_literally(cli: Run, save: Save) -> None:
 
 # two devices and enough microbatches for any published schedule, one problem per placement
 HOMES = {
-    name: parse_problem(place([Costs(2, 2, 2)] * 4, Setting(devices=2, microbatches=8), 2, "even"))
-    for name, place in PLACEMENTS.items()
+    name: parse_problem(placed([Costs(2, 2, 2)] * 4, Setting(devices=2, microbatches=8), name))
+    for name in PLACEMENTS
 }
 
 
@@ -168,7 +168,7 @@ HOMES = {
 def test_a_baseline_is_a_valid_schedule_file(
     cli: Run, save: Save, tmp_path: Path, name: str
 ) -> None:
-    problem = HOMES.get(PLACEMENT_OF[BASELINES[name].placement], PROBLEM)
+    problem = HOMES.get(BASELINES[name].placement, PROBLEM)
     saved, file = save(problem), tmp_path / "b.json"
     outcome = cli("baseline", name, saved, "-o", file)
     assert (outcome.code, outcome.err) == (0, "")

@@ -12,18 +12,14 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Link, Problem
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import (
-    PLACEMENTS,
     Costs,
     Setting,
-    bidirectional,
     cut,
-    looped,
-    one_stage_per_device,
     peak_of_1f1b,
-    stage_count,
-    vee,
+    placed,
 )
 from pipesat.placement.elsewhere import same_layers_elsewhere
+from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
 from pipesat.placement.recognise import chain_of, loop_of, two_routes_of, vee_of
 from tests.support.problems import chain, document
 from tests.support.problems import vee as small_vee
@@ -43,7 +39,7 @@ def homes(doc: dict[str, Any]) -> list[int]:
 
 
 def test_one_stage_per_device() -> None:
-    doc = one_stage_per_device([LAYER] * 3, setting(3, 6, comm=2, memory=20, static=4))
+    doc = placed([LAYER] * 3, setting(3, 6, comm=2, memory=20, static=4))
     problem = parse_problem(doc)
     assert homes(doc) == [0, 1, 2]
     assert doc["stages"][0] == {
@@ -61,20 +57,20 @@ def test_one_stage_per_device() -> None:
 
 
 def test_a_loop_goes_round() -> None:
-    doc = looped([LAYER] * 6, setting(2, 4), 3)
+    doc = placed([LAYER] * 6, setting(2, 4), "loop", 3)
     assert homes(doc) == [0, 1, 0, 1, 0, 1]
     assert loop_of(parse_problem(doc)).chunks == 3
 
 
 def test_a_vee_goes_there_and_back() -> None:
-    doc = vee([LAYER] * 6, setting(3, 4))
+    doc = placed([LAYER] * 6, setting(3, 4), "vee")
     assert homes(doc) == [0, 1, 2, 2, 1, 0]
     assert vee_of(parse_problem(doc)).stages == ((0, 5), (1, 4), (2, 3))
 
 
 def test_two_directions_have_two_replicas() -> None:
     layers = [Costs(1, 1, 1), Costs(2, 2, 2), Costs(3, 3, 3)]
-    doc = bidirectional(layers, setting(3, 7))
+    doc = placed(layers, setting(3, 7), "bidirectional")
     assert homes(doc) == [0, 1, 2, 2, 1, 0]
     assert [stage["F"] for stage in doc["stages"]] == [1, 2, 3, 1, 2, 3]
     assert doc["routes"] == [  # 7 microbatches: 4 one way, 3 the other
@@ -85,7 +81,7 @@ def test_two_directions_have_two_replicas() -> None:
 
 
 def test_everything_else_is_handed_on() -> None:
-    doc = one_stage_per_device(
+    doc = placed(
         [Costs(1, 1, 1, BW=1), Costs(1, 1, 1)],
         setting(
             2,
@@ -129,10 +125,10 @@ def test_balanced_stages_make_the_longest_shortest() -> None:
 @pytest.mark.parametrize("name", PLACEMENTS)
 @settings(max_examples=20, deadline=None)
 @given(p=st.integers(1, 5), m=st.integers(2, 6), chunks=st.integers(1, 3), more=st.integers(0, 7))
-def test_no_layer_is_lost(name: str, p: int, m: int, chunks: int, more: int) -> None:
-    stages = stage_count(name, p, chunks)
+def test_no_layer_is_lost(name: Placement, p: int, m: int, chunks: int, more: int) -> None:
+    stages = Geometry(name, p, chunks).parts
     layers = [Costs(n + 1, n, 1, held_after_F=n) for n in range(stages + more)]
-    problem = parse_problem(PLACEMENTS[name](layers, setting(p, m), chunks, "even"))
+    problem = parse_problem(placed(layers, setting(p, m), name, chunks))
     replicas = len(problem.routes)
     assert len(problem.stages) == stages * replicas
     assert sum(s.F for s in problem.stages) == replicas * sum(x.F for x in layers)
@@ -144,12 +140,15 @@ def test_no_layer_is_lost(name: str, p: int, m: int, chunks: int, more: int) -> 
 @pytest.mark.parametrize(
     ("build", "text"),
     [
-        (lambda: one_stage_per_device([LAYER], setting(2, 1)), "stages: got 2, expected at most 1"),
-        (lambda: looped([LAYER], setting(1, 1), 0), "chunks: got 0, expected at least 1"),
-        (lambda: bidirectional([LAYER], setting(1, 1)), "microbatches: got 1, expected at least 2"),
-        (lambda: vee([LAYER] * 2, setting(0, 1)), "devices: got 0, expected at least 1"),
+        (lambda: placed([LAYER], setting(2, 1)), "stages: got 2, expected at most 1"),
+        (lambda: placed([LAYER], setting(1, 1), "loop", 0), "chunks: got 0, expected at least 1"),
         (
-            lambda: one_stage_per_device([LAYER] * 3, setting(3, 1, memory=[1, 2])),
+            lambda: placed([LAYER], setting(1, 1), "bidirectional"),
+            "microbatches: got 1, expected at least 2",
+        ),
+        (lambda: placed([LAYER] * 2, setting(0, 1), "vee"), "devices: got 0, expected at least 1"),
+        (
+            lambda: placed([LAYER] * 3, setting(3, 1, memory=[1, 2])),
             "memory: 2 values, expected 3, one per device",
         ),
     ],
@@ -249,14 +248,14 @@ def test_two_directions_hold_both_replicas() -> None:
 @given(p=st.integers(2, 5), m=st.integers(2, 4), F=st.integers(0, 9), a=st.integers(0, 9))
 def test_work_and_memory_stay_the_same(p: int, m: int, F: int, a: int) -> None:
     problem = chain(p, m, F=F, held=(a, 1), cap=7)
-    for name, placed in same_layers_elsewhere(problem, [2]).items():
-        replicas = len(placed.routes)
-        work = sum(s.F * n for s, n in zip(placed.stages, placed.microbatches, strict=True))
+    for name, there in same_layers_elsewhere(problem, [2]).items():
+        replicas = len(there.routes)
+        work = sum(s.F * n for s, n in zip(there.stages, there.microbatches, strict=True))
         assert work == p * m * F
-        assert sum(s.held_after_F for s in placed.stages) == replicas * p * a
-        assert [device.memory for device in placed.devices] == [7] * p
+        assert sum(s.held_after_F for s in there.stages) == replicas * p * a
+        assert [device.memory for device in there.devices] == [7] * p
         recognise = {"loop v=2": loop_of, "vee": vee_of, "bidirectional": two_routes_of}
-        recognise.get(name, chain_of)(placed)  # the published schedules recognise the placement
+        recognise.get(name, chain_of)(there)  # the published schedules recognise the placement
 
 
 def test_what_has_no_other_placement() -> None:

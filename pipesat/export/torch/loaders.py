@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pipesat.core.problem import Problem
+from pipesat.placement.geometry import Geometry
 
 
 class Loader(NamedTuple):
@@ -21,12 +22,12 @@ class Loader(NamedTuple):
 
 def loader_for(problem: Problem) -> Loader:
     """Return the schedule name for torchtitan and NeMo AutoModel."""
-    placement = [problem.stages[stage].device for stage in problem.routes[0].stages]
+    placement = tuple(problem.stages[stage].device for stage in problem.routes[0].stages)
     ranks, stages = len(problem.devices), len(placement)
-    if placement == [stage % ranks for stage in range(stages)] and stages % ranks == 0:
+    if placement == Geometry("loop", ranks, stages // ranks).homes:
         name = "PipelineScheduleSingle" if stages == ranks else "PipelineScheduleMulti"
         return Loader(name, "loop: rank r holds stages r, r + p, ...")
-    if placement == [*range(ranks), *reversed(range(ranks))]:
+    if placement == Geometry("vee", ranks).homes:
         return Loader("ZBVZeroBubble", "V: rank r holds stages r and 2p - 1 - r")
     return Loader(
         None,
@@ -35,7 +36,7 @@ def loader_for(problem: Problem) -> Loader:
     )
 
 
-def _short(placement: list[int]) -> str:
+def _short(placement: tuple[int, ...]) -> str:
     most = 16
     text = ", ".join(map(str, placement[:most]))
     return text + (", …" if len(placement) > most else "")
