@@ -20,7 +20,6 @@ _SOURCE = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024"
     splits=True,
     pairs=True,
     source=_SOURCE,
-    promises=("dualpipe_peak",),
 )
 def dualpipe(problem: Problem) -> Schedule:
     """Two routes that meet head-on; forwards of one overlap backwards of the other.
@@ -60,7 +59,6 @@ def dualpipe(problem: Problem) -> Schedule:
     splits=True,
     pairs=True,
     source=_SOURCE,
-    promises=("dualpipev_peak",),
 )
 def dualpipev(problem: Problem) -> Schedule:
     """DualPipe cut in half and folded: one route in a V, each rank in the part of two.

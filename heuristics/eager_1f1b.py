@@ -13,7 +13,6 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
     "eager-1f1b",
     placement="chain",
     source="Zhuang et al., MLSys 2023",
-    promises=("eager_1f1b_peak",),
 )
 def eager_1f1b(problem: Problem) -> Schedule:
     """1F1B with ``min(2 (p - 1 - d), m)`` warm-up forwards on rank d: delays hide behind them.

@@ -10,7 +10,7 @@ from pipesat.heuristics.registry import published
 _SOURCE = "Wan et al., PipeOffload, 2025"
 
 
-@published("gis", placement="loop", source=_SOURCE, promises=("gis_bubble", "gis_peak"))
+@published("gis", placement="loop", source=_SOURCE)
 def gis(problem: Problem) -> Schedule:
     """Interleaved 1F1B with a warm-up as short as 1F1B's: ``(v - 1) p + p - 1 - d`` forwards.
 
@@ -25,7 +25,7 @@ def gis(problem: Problem) -> Schedule:
     return interleaved(problem, len(problem.devices), per_hop=1, source="gis")
 
 
-@published("gis-h", placement="loop", source=_SOURCE, promises=("gis_bubble", "gis_peak"))
+@published("gis-h", placement="loop", source=_SOURCE)
 def gis_h(problem: Problem) -> Schedule:
     """GIS in groups of ``g = ceil(p / 2)``, its smallest: rank 0 holds ``g (v - 1) + p`` chunks.
 

@@ -13,7 +13,6 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
     "gpipe",
     placement="chain",
     source="Huang et al., NeurIPS 2019",
-    promises=("gpipe_bubble", "gpipe_peak"),
 )
 def gpipe(problem: Problem) -> Schedule:
     """All forwards, then all backwards, both in microbatch order (as torch's ScheduleGPipe).

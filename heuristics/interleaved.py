@@ -60,7 +60,6 @@ def interleaved(
     NAME,
     placement="loop",
     source="Narayanan et al., SC 2021",
-    promises=("interleaved_bubble", "interleaved_gain", "interleaved_peak"),
 )
 def interleaved_1f1b(problem: Problem) -> Schedule:
     """Depth-first 1F1B over v chunks per device, p microbatches at a time.

@@ -26,7 +26,6 @@ from typing import Literal, TypeAlias
 
 from pipesat.bounds.feasibility import (
     capacities_by_order,
-    chunks_by_route,
     further_need,
     holdings,
     preflight,
@@ -164,7 +163,7 @@ class _Simulation:
         self.memory = [DeviceMemory(problem, device.room) for device in problem.devices]
         self.active = [0] * len(problem.devices)  # held by forwards whose backward is to come
         self.launched: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
-        self.chunks = chunks_by_route(problem)
+        self.chunks = problem.chunks_on
         self.held = holdings(problem)
         self.need = [
             need.capacity - device.static

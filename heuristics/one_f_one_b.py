@@ -13,7 +13,6 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
     "1f1b",
     placement="chain",
     source="Narayanan et al., ICML 2021",
-    promises=("one_f_one_b_bubble", "one_f_one_b_peak"),
 )
 def one_f_one_b(problem: Problem) -> Schedule:
     """``min(p - 1 - d, m)`` warm-up forwards on rank d, then F and BW in turn, then the other BWs.

@@ -56,8 +56,6 @@ class Published:
         Whether it runs overlapped pairs where the problem allows them.
     source
         The paper or program that it was published in.
-    promises
-        Names of the functions in :mod:`pipesat.bounds.published` that describe it.
     slow
         The function that can be told to give up, if it takes long enough to need that.
     """
@@ -68,7 +66,6 @@ class Published:
     splits: bool
     pairs: bool
     source: str
-    promises: tuple[str, ...]
     slow: SlowBuild | None = None
 
     def __call__(self, problem: Problem, give_up: GiveUp = never) -> Schedule:
@@ -87,12 +84,11 @@ def published(
     source: str,
     splits: bool = False,
     pairs: bool = False,
-    promises: tuple[str, ...] = (),
 ) -> Callable[[Build], Published]:
     """Decorate a function ``Problem -> Schedule`` with what is known about it."""
 
     def decorate(build: Build) -> Published:
-        entry = Published(name, build, placement, splits, pairs, source, promises)
+        entry = Published(name, build, placement, splits, pairs, source)
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry
 
@@ -110,7 +106,6 @@ def published_slow(name: str, *, placement: Where, source: str) -> Callable[[Slo
             splits=True,
             pairs=False,
             source=source,
-            promises=(),
             slow=build,
         )
         object.__setattr__(entry, "__doc__", build.__doc__)

@@ -14,7 +14,6 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
     placement="chain",
     splits=True,
     source="Qi et al., ICLR 2024",
-    promises=("zb_h1_span", "zb_h1_bubble", "zb_h1_peak", "zb_h1_peak_memory"),
 )
 def zb_h1(problem: Problem) -> Schedule:
     """1F1B's shape with B and W apart: on rank d, W of microbatch j follows B of microbatch j + d.

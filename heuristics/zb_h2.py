@@ -14,7 +14,6 @@ from pipesat.heuristics.shared.alternate import Pass, alternate, chain_schedule,
     placement="chain",
     splits=True,
     source="Qi et al., ICLR 2024",
-    promises=("zb_h2_span", "zb_h2_bubble", "zb_h2_peak"),
 )
 def zb_h2(problem: Problem) -> Schedule:
     """``2 (p - d) - 1`` forwards before rank d's first B, and W of j after B of ``j + 2 d``.

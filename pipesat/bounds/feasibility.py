@@ -91,15 +91,6 @@ def further_need(chunks: Sequence[Holding], up: int, down: int) -> int:
     return max(0, most - sum(chunk.activation for chunk in chunks[: min(up, down)]))
 
 
-def chunks_by_route(problem: Problem) -> list[dict[int, tuple[int, ...]]]:
-    """Per device and route, the device's stages of that route in route order."""
-    chunks: list[dict[int, list[int]]] = [{} for _ in problem.devices]
-    for number, route in enumerate(problem.routes):
-        for stage in route.stages:
-            chunks[problem.stages[stage].device].setdefault(number, []).append(stage)
-    return [{route: tuple(stages) for route, stages in per.items()} for per in chunks]
-
-
 def smallest_capacities(problem: Problem) -> list[Need]:
     """Smallest capacity of every device with which a schedule exists, if all others have enough.
 
@@ -116,7 +107,7 @@ def smallest_capacities(problem: Problem) -> list[Need]:
                 for route, stages in per_route.items()
             },
         )
-        for device, per_route in enumerate(chunks_by_route(problem))
+        for device, per_route in enumerate(problem.chunks_on)
     ]
 
 
@@ -136,7 +127,7 @@ def capacities_by_order(problem: Problem) -> list[Need]:
                 for stages in per_route.values()
             },
         )
-        for device, per_route in enumerate(chunks_by_route(problem))
+        for device, per_route in enumerate(problem.chunks_on)
     ]
 
 

@@ -19,16 +19,17 @@ the span, because it lies within the window of the device that holds the first s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 from pipesat.bounds.chain_warm_up import least_warm_ups
-from pipesat.bounds.feasibility import certain_holdings, chunks_by_route
+from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.ways import time_from_backward, time_until_forward
+from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.result import Bound
-from pipesat.core.rules import link_delay, round_trip
+from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
 
 
@@ -61,55 +62,6 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
     return bounds
 
 
-def most_work(items: Iterable[tuple[int, int, int]], room: int | None) -> int:
-    """Upper bound on the work that memory admits: a knapsack's fractional relaxation.
-
-    ``items`` are ``(size, work, count)``. Where all sizes are equal, whole items are counted, which
-    is exact.
-    """
-    kinds = [kind for kind in items if kind[2] > 0]
-    free = sum(work * count for size, work, count in kinds if size == 0)
-    sized = sorted((k for k in kinds if k[0] > 0), key=_density, reverse=True)
-    if room is None:
-        return free + sum(work * count for _, work, count in sized)
-    room = max(room, 0)
-    if len({size for size, _, _ in sized}) == 1:
-        room -= room % sized[0][0]
-    total = 0
-    for size, work, count in sized:
-        take = min(room, size * count)
-        total += -(-work * take // size)
-        room -= take
-    return free + total
-
-
-def _density(kind: tuple[int, int, int]) -> Fraction:
-    """Work per memory, exactly: a wrong order would make the upper bound too low."""
-    size, work, _ = kind
-    return Fraction(work, size)
-
-
-def _head(problem: Problem, stage: int) -> int:
-    """Earliest start of a stage's first F: the way from the route's first stage."""
-    time, here = 0, stage
-    while (before := problem.previous[here]) is not None:
-        time += problem.stages[before].F + link_delay(problem, before, "F")
-        here = before
-    return time
-
-
-def _finish(problem: Problem, stage: int, until: int | None) -> int:
-    """Least time from the start of a stage's backward to the end of all work of ``until``.
-
-    ``until`` is an earlier stage of the route (or the same); ``None`` stands for the first.
-    """
-    time, here = 0, stage
-    while here != until and (before := problem.previous[here]) is not None:
-        time += problem.stages[here].shortest_backward + link_delay(problem, before, "B")
-        here = before
-    return time + problem.stages[here].least_backward_work
-
-
 @dataclass(frozen=True)
 class _Device:
     """All bounds of one device, timed from the origin (``absolute``) or from its first op."""
@@ -132,10 +84,10 @@ class _Device:
         top = [chunks[-1] for chunks in self.routes.values()]
         values = {
             "route's pass": max(
-                _head(problem, s)
+                time_until_forward(problem, s)
                 + problem.stages[s].F
                 + round_trip(problem, s)
-                + _finish(problem, s, None)
+                + time_from_backward(problem, s, None)
                 for s in top
             )
         }
@@ -168,9 +120,9 @@ class _Device:
         return [Bound(v, f"closed form: {argument} of {name}") for argument, v in values.items()]
 
     @cached_property
-    def routes(self) -> dict[int, tuple[int, ...]]:
+    def routes(self) -> Mapping[int, tuple[int, ...]]:
         """Per route, the device's chunks of it."""
-        return chunks_by_route(self.problem)[self.device]
+        return self.problem.chunks_on[self.device]
 
     @cached_property
     def stages(self) -> list[tuple[int, Stage, int]]:
@@ -196,7 +148,7 @@ class _Device:
         return min(self._begin(chunks[0]) for chunks in self.routes.values())
 
     def _begin(self, low: int) -> int:
-        return _head(self.problem, low) if self.absolute else 0
+        return time_until_forward(self.problem, low) if self.absolute else 0
 
     @cached_property
     def load(self) -> int:
@@ -211,7 +163,7 @@ class _Device:
     def _until_backward(self, chunks: tuple[int, ...]) -> int:
         """Earliest start of the first backward of a route, that of the device's last chunk."""
         low, top = chunks[0], chunks[-1]
-        way = _head(self.problem, top) - _head(self.problem, low)
+        way = time_until_forward(self.problem, top) - time_until_forward(self.problem, low)
         way += self.problem.stages[top].F + round_trip(self.problem, top)
         return self._begin(low) + way
 
@@ -224,7 +176,7 @@ class _Device:
     def way(self) -> int:
         """One microbatch's way until the end of its last work on the device."""
         return max(
-            self._until_backward(chunks) + _finish(self.problem, chunks[-1], chunks[0])
+            self._until_backward(chunks) + time_from_backward(self.problem, chunks[-1], chunks[0])
             for chunks in self.routes.values()
         )
 
@@ -264,7 +216,7 @@ class _Device:
         for route, chunks in self.routes.items():
             top, low = chunks[-1], chunks[0]
             way = round_trip(self.problem, top)
-            way += _finish(self.problem, top, None if to_first else low)
+            way += time_from_backward(self.problem, top, None if to_first else low)
             options.append(way - self._work_after_forward(route))
         return min(options)
 
@@ -292,7 +244,7 @@ class _Device:
         While that F runs, it does. If it takes no time, the backwards must take some.
         """
         data = self.problem.stages[stage]
-        way = round_trip(self.problem, top) + _finish(self.problem, top, stage)
+        way = round_trip(self.problem, top) + time_from_backward(self.problem, top, stage)
         until_freed = way - data.least_backward_work + data.shortest_backward
         return self.problem.stages[top].F > 0 or until_freed > 0
 
@@ -320,7 +272,10 @@ class _Device:
             if self.problem.previous[low] is None:
                 options.append(-pending)
                 continue
-            way = _finish(self.problem, low, None) - self.problem.stages[low].shortest_backward
+            way = (
+                time_from_backward(self.problem, low, None)
+                - self.problem.stages[low].shortest_backward
+            )
             options.append(way - pending)
         return min(options)
 

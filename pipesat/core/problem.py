@@ -165,6 +165,17 @@ class Problem:
         return {}
 
     @cached_property
+    def chunks_on(self) -> tuple[Mapping[int, tuple[int, ...]], ...]:
+        """Stages of each device by route, in route order."""
+        return tuple(
+            {
+                route: tuple(s for s in stages if self.route_of[s] == route)
+                for route in dict.fromkeys(self.route_of[s] for s in stages)
+            }
+            for stages in self.stages_on
+        )
+
+    @cached_property
     def op_count(self) -> int:
         """Largest number of ops that a schedule can have: F, B and W of every microbatch."""
         return sum(

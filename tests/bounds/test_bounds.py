@@ -7,7 +7,8 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from pipesat.bounds.one_device import closed_form_bound, most_work
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem, read_problem
 from tests.support.oracle import brute_force, order_count, plain_model_optimum

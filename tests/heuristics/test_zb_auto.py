@@ -11,7 +11,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from pipesat.bounds.feasibility import capacities_by_order
-from pipesat.bounds.published import zb_h1_span
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.metrics import bubbles
@@ -25,6 +24,7 @@ from pipesat.heuristics.zb_auto import settings, zb_auto, zb_auto_span
 from pipesat.placement.recognise import chain_of
 from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
+from tests.support.published_forms import zb_h1_span
 
 BENCH = ROOT / "experiments" / "bench"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.one_device import closed_form_bound, closed_form_bounds
 from pipesat.core.checker import check
 from pipesat.core.claims import change
 from pipesat.core.errors import BadInput, Infeasible
@@ -29,6 +29,7 @@ from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.rules import partition_of
+from pipesat.layers.split import FORBIDDEN
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.answer import Plan, plan_document
 from pipesat.plan.bounds import flags_below, partitions_below, shape_bound, stage_cost
@@ -239,6 +240,47 @@ def test_a_chains_bound_beside_the_closed_forms(objective: Any) -> None:
     ]
     problem = problem_of_split(layers, partition, shape)
     assert max(bounds) == closed_form_bound(problem, objective).value - 7 * 22
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("backward", ["split", "fused", "either"])
+def test_a_stages_bound_is_that_of_its_device(objective: Any, backward: Any) -> None:
+    """Cell by cell: both say the same of every stage of every partition of layers like these.
+
+    Equal they are where the stages around count with what they are: BW is no less than B + W (of
+    sums of layers the smaller is not the sum of the smaller), the first stage has no W (another
+    partition may have none), and all hops take as long.
+    """
+    draw, compared = random.Random(2), 0
+    for _ in range(25):
+        count, p = draw.randint(3, 5), draw.randint(1, 3)
+        entries = []
+        for number in range(count):
+            B, W = draw.randint(1, 5), draw.randint(0, 4) if number > count - p else 0
+            costs = entry(draw.randint(1, 5), B, W, draw.randint(0, 3))
+            more = {"BW": B + W + draw.randint(0, 2), "held_after_B": draw.randint(0, 4)}
+            entries.append(costs | more)
+        layers = layers_of(entries)
+        shape = Pipeline(
+            devices=p,
+            microbatches=draw.randint(1, 6),
+            memory=draw.choice([None, 9, 14, 25]),
+            delay=link_delay(draw.randint(0, 3)),
+            backward=backward,
+        )
+        cost = stage_bound(layers, shape, objective)
+        for inner in combinations(range(1, count), p - 1):
+            partition = partition_of((0, *inner, count))
+            problem = problem_of_split(layers, partition, shape)
+            found = closed_form_bounds(problem, objective)
+            bounds = [bound for bound in found if "warm-ups" not in bound.source]
+            for s, part in enumerate(partition):
+                own = [x.value for x in bounds if x.source.endswith(f" of device {s}")]
+                restated = int(cost(np.array([[part.start]]), np.array([[part.stop]]), s)[0, 0])
+                if restated < FORBIDDEN:
+                    compared += 1
+                    assert restated == max(own)
+    assert compared > 100
 
 
 # Parts

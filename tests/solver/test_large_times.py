@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.one_device import most_work
+from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.checker import check
 from pipesat.core.memory import memory_profiles
 from pipesat.core.problem import Link, Problem
