@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
-from pipesat.placement.geometry import ONE_ROUTE, Geometry, OneRoutePlacement, Placement
+from pipesat.placement.geometry import Geometry, OneRoutePlacement, Placement
 
 
 @dataclass(frozen=True)
@@ -88,17 +88,18 @@ def two_routes_of(problem: Problem) -> Ranks:
 
 
 def one_route_placement_of(problem: Problem) -> OneRoutePlacement:
-    """Name of the placement, the first of those that are the same.
+    """Name of the placement; on one device, a loop of two is called a V.
 
     Raises
     ------
     NotApplicable
         If the stages lie in none of them.
     """
-    for name in ONE_ROUTE:
+    names: tuple[OneRoutePlacement, ...] = ("chain", "vee", "loop")
+    for name in names:
         if _ranks(problem, name) is not None:
             return name
-    raise NotApplicable(f"needs stages in a placement that has a name: {', '.join(ONE_ROUTE)}")
+    raise NotApplicable(f"needs stages in a placement that has a name: {', '.join(names)}")
 
 
 def _single_route(problem: Problem) -> None:

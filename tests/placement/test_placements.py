@@ -20,7 +20,13 @@ from pipesat.placement.documents import (
 )
 from pipesat.placement.elsewhere import same_layers_elsewhere
 from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
-from pipesat.placement.recognise import chain_of, loop_of, two_routes_of, vee_of
+from pipesat.placement.recognise import (
+    chain_of,
+    loop_of,
+    one_route_placement_of,
+    two_routes_of,
+    vee_of,
+)
 from tests.support.problems import chain, document
 from tests.support.problems import vee as small_vee
 
@@ -164,6 +170,23 @@ def test_peak_of_1f1b() -> None:
     assert peak_of_1f1b(layers, setting(3, 8)) == 14
     assert peak_of_1f1b([LAYER] * 3, setting(3, 8)) == 15
     assert peak_of_1f1b([LAYER] * 3, setting(3, 2)) == 10
+
+
+@pytest.mark.parametrize(
+    ("placement", "p", "chunks", "name"),
+    [
+        ("chain", 3, 1, "chain"),
+        ("vee", 3, 2, "vee"),
+        ("loop", 3, 2, "loop"),
+        ("loop", 2, 1, "chain"),
+        ("loop", 1, 2, "vee"),
+        ("loop", 1, 3, "loop"),
+    ],
+)
+def test_a_placement_has_a_name(placement: Placement, p: int, chunks: int, name: str) -> None:
+    """The simplest name where several are true of it."""
+    problem = parse_problem(placed([LAYER] * 6, setting(p, 2), placement, chunks))
+    assert one_route_placement_of(problem) == name
 
 
 # One chain elsewhere
