@@ -6,6 +6,6 @@ The only package that imports ortools.
 from __future__ import annotations
 
 from pipesat.solver.driver import solve
-from pipesat.solver.search_parts import Parts
+from pipesat.solver.search_parts import SearchParts
 
-__all__ = ["Parts", "solve"]
+__all__ = ["SearchParts", "solve"]

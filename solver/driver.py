@@ -16,8 +16,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Bound, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.solver import portfolio
-from pipesat.solver.incumbent import NOTHING, Clock, Incumbent, Listener, failure_note
-from pipesat.solver.search_parts import ALL_PARTS, Parts
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent, Listener, failure_note
+from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
 # Most of the time limit that warm starts may take: this share, and no more than these seconds or
 # that smaller share, whichever is more.
@@ -35,7 +36,7 @@ def solve(
     workers: int | None = None,
     seed: int = 0,
     deterministic: bool = False,
-    parts: Parts = ALL_PARTS,
+    parts: SearchParts = ALL_PARTS,
     warm_starts: Iterable[Schedule] = (),
     schedules: Iterable[Schedule] = (),
     known_bound: Bound | None = None,
@@ -74,26 +75,27 @@ def solve(
     workers = workers or usable_cores()
     if deterministic:
         workers = 1
-    clock = Clock(time_limit, deterministic)
+    clock = Clock(time_limit, deterministic, stop.is_set)
     incumbent = Incumbent(problem, objective, clock, listener)
+    infeasible = False
     baseline = None
     notes: list[str] = []
     failed: list[str] = []
     try:
         preflight(problem)
     except Infeasible as error:
+        infeasible = True
         notes = [str(error)]
     else:
         if parts.closed_forms:
             forms = closed_form_bounds(problem, objective)
             for bound in sorted(forms, key=lambda bound: bound.value, reverse=True):
                 incumbent.raise_bound(bound)  # the best first; the others, should it be refuted
-        incumbent.raise_bound(NOTHING)
         if known_bound is not None:
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
-        given, failed = _take_starts(incumbent, schedules, stop, 0)
-        written, failures = _take_starts(incumbent, warm_starts, stop, time_limit - longest)
+        given, failed = _take_starts(incumbent, schedules, 0)
+        written, failures = _take_starts(incumbent, warm_starts, time_limit - longest)
         failed += failures
         if written:
             baseline = Baseline(written[0].source, written[0].value(objective))
@@ -102,19 +104,19 @@ def solve(
         starts = sorted(given + written, key=lambda start: start.value(objective))
         if incumbent.schedule is None:
             notes.append("no schedule found")
-        elif not (incumbent.proven or stop.is_set()) and incumbent.clock.left:
+        elif not (incumbent.proven or clock.over):
             found = portfolio.search(
-                problem, incumbent, starts, workers=workers, seed=seed, parts=parts, stop=stop
+                problem, incumbent, starts, threads=workers, seed=seed, parts=parts
             )
             notes += found.notes
             failed += found.failed
     warnings = [*incumbent.faults, *failed]
     return Result(
         problem=problem,
-        status=Standing(incumbent.value, incumbent.bound_value, incumbent.bound is None).status,
+        status=Standing(incumbent.value, incumbent.bound.value, infeasible).status,
         objective=objective,
         schedule=incumbent.schedule,
-        lower_bound=incumbent.bound,
+        lower_bound=None if infeasible else incumbent.bound,
         baseline=baseline,
         wall_s=clock.seconds,
         seed=seed,
@@ -127,7 +129,7 @@ def solve(
 
 
 def _take_starts(
-    incumbent: Incumbent, starts: Iterable[Schedule], stop: threading.Event, reserved: float
+    incumbent: Incumbent, starts: Iterable[Schedule], reserved: float
 ) -> tuple[list[Schedule], list[str]]:
     """Offer schedules until one meets the bound; return every source's best valid one, best first.
 
@@ -146,8 +148,8 @@ def _take_starts(
                 known is None or timed.value(objective) < known.value(objective)
             ):
                 best[schedule.source] = timed
-            meets_bound = timed is not None and timed.value(objective) == incumbent.bound_value
-            enough = stop.is_set() or incumbent.clock.left <= reserved
+            meets_bound = timed is not None and timed.value(objective) == incumbent.bound.value
+            enough = incumbent.clock.over or incumbent.clock.left <= reserved
             if meets_bound or (enough and incumbent.schedule is not None):
                 break
     except Exception as error:

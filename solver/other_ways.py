@@ -9,9 +9,11 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.growth.search import SOURCE as GROWTH
 from pipesat.solver.growth.search import grown_orders
-from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.packing.justify import justified
-from pipesat.solver.search_parts import Parts
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import Runner
+from pipesat.solver.search_parts import SearchParts
 from pipesat.solver.steady.schedules import steady_schedules
 
 _STARTS = 3  # of different sources: chance and where one comes from decide where packing ends
@@ -24,99 +26,88 @@ _STEADY = 0.15, 10.0
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together: some 6 s
 
 
-def other_starts(
-    incumbent: Incumbent,
-    starts: Sequence[Schedule],
-    seed: int,
-    parts: Parts,
-    over: Callable[[], bool],
-) -> Iterator[Callable[[], None]]:
-    """Yield what to try, one after the other, when windows do not help.
+class OtherWays:
+    """What one lane may try. ``starts`` are valid schedules of different sources, best first."""
 
-    The first of it, growth and packing, is worth trying before windows. ``starts`` are valid
-    schedules of different sources, the best first.
-    """
-    yield partial(_take_first, incumbent, starts[:_STARTS], seed=seed, parts=parts, over=over)
-    if parts.steady and not incumbent.clock.deterministic:
-        yield partial(_take_steady, incumbent, seed=seed, over=over)
-    if parts.packing:
-        yield partial(_take_packed, incumbent, None, seed=seed + 1, limit=_PACKING, over=over)
-        for turn in range(1, _ROUNDS):
-            chances = seed + turn * _FAR
-            yield partial(_take_packed_starts, incumbent, starts[:_STARTS], seed=chances, over=over)
+    def __init__(
+        self,
+        incumbent: Incumbent,
+        starts: Sequence[Schedule],
+        runner: Runner,
+        *,
+        seed: int,
+        parts: SearchParts,
+    ) -> None:
+        self.incumbent, self.problem = incumbent, incumbent.problem
+        self.starts = starts[:_STARTS]
+        self.runner, self.clock = runner, runner.clock
+        self.seed, self.parts = seed, parts
 
+    def all(self) -> Iterator[Callable[[], None]]:
+        """Yield what to try, one after the other, when windows do not help.
 
-def _take_first(
-    incumbent: Incumbent,
-    starts: Sequence[Schedule],
-    *,
-    seed: int,
-    parts: Parts,
-    over: Callable[[], bool],
-) -> None:
-    if parts.growth and not incumbent.clock.deterministic:
-        _take_grown(incumbent, starts, seed=seed, over=over)
-    if parts.packing:
-        _take_packed_starts(incumbent, starts, seed=seed, over=over)
+        The first of it, growth and packing, is worth trying before windows.
+        """
+        yield self._grow_and_pack
+        if self.parts.steady:
+            yield self._repeat_a_steady_state
+        if self.parts.packing:
+            yield self._pack_the_incumbent
+            for turn in range(1, _ROUNDS):
+                yield partial(self._pack_starts, self.seed + turn * _FAR)
 
+    def _grow_and_pack(self) -> None:
+        if self.parts.growth:
+            self._grow()
+        if self.parts.packing:
+            self._pack_starts(self.seed)
 
-def _take_packed_starts(
-    incumbent: Incumbent, starts: Sequence[Schedule], *, seed: int, over: Callable[[], bool]
-) -> None:
-    for start in starts:
-        if not over():
-            _take_packed(incumbent, start, seed=seed, limit=_FIRST_PACKING, over=over)
+    def _grow(self) -> None:
+        """Offer what grows from schedules of few microbatches, and pack the best of it."""
+        objective, best = self.incumbent.objective, None
+        clock = self._part(_GROWTH)
+        for order in grown_orders(
+            self.problem, self.starts, objective, runner=self.runner, clock=clock, seed=self.seed
+        ):
+            timed = time_order(self.problem, order, objective, GROWTH)
+            value = self.incumbent.offer_timed(timed)
+            if value is not None and (best is None or value < best.value(objective)):
+                best = timed
+        if best is not None and not self.clock.over:
+            self._pack(best, self.seed, _FIRST_PACKING)
 
+    def _repeat_a_steady_state(self) -> None:
+        for found in steady_schedules(
+            self.problem, runner=self.runner, clock=self._part(_STEADY), seed=self.seed
+        ):
+            self.incumbent.offer_earliest(found)
 
-def _take_packed(
-    incumbent: Incumbent,
-    start: Schedule | None,
-    *,
-    seed: int,
-    limit: tuple[float, float],
-    over: Callable[[], bool],
-) -> None:
-    """Pack a schedule, by default the incumbent, forward and backward by turns."""
-    clock, problem = incumbent.clock, incumbent.problem
-    expires = clock.elapsed + _seconds(incumbent, limit)
-    schedule = start or incumbent.schedule
-    if schedule is None:
-        return
-    for packed in justified(
-        problem,
-        schedule.order,
-        seed=seed,
-        give_up=lambda: over() or clock.elapsed > expires,
-        passes=max(_FEWEST_PASSES, _PACKED_OPS // problem.op_count),
-        source=f"{schedule.source}, justified",
-    ):
-        incumbent.offer_earliest(packed)
+    def _pack_starts(self, seed: int) -> None:
+        for start in self.starts:
+            if not self.clock.over:
+                self._pack(start, seed, _FIRST_PACKING)
 
+    def _pack_the_incumbent(self) -> None:
+        if self.incumbent.schedule is not None:
+            self._pack(self.incumbent.schedule, self.seed + 1, _PACKING)
 
-def _take_grown(
-    incumbent: Incumbent, starts: Sequence[Schedule], *, seed: int, over: Callable[[], bool]
-) -> None:
-    """Offer what grows from schedules of few microbatches, and pack the best of it."""
-    problem, objective = incumbent.problem, incumbent.objective
-    best: Schedule | None = None
-    for order in grown_orders(
-        problem, starts, objective, seconds=_seconds(incumbent, _GROWTH), seed=seed, stop=over
-    ):
-        timed = time_order(problem, order, objective, GROWTH)
-        value = incumbent.offer_timed(timed)
-        if value is not None and (best is None or value < best.value(objective)):
-            best = timed
-    if best is not None and not over():
-        _take_packed(incumbent, best, seed=seed, limit=_FIRST_PACKING, over=over)
+    def _pack(self, schedule: Schedule, seed: int, limit: tuple[float, float]) -> None:
+        """Pack a schedule, forward and backward alternately.
 
+        A deterministic clock does not count it: its passes are limited, and short deterministic
+        solves would do with far fewer of them and with less time for proofs.
+        """
+        for packed in justified(
+            self.problem,
+            schedule.order,
+            seed=seed,
+            clock=self._part(limit),
+            counted=False,
+            passes=max(_FEWEST_PASSES, _PACKED_OPS // self.problem.op_count),
+            source=f"{schedule.source}, justified",
+        ):
+            self.incumbent.offer_earliest(packed)
 
-def _take_steady(incumbent: Incumbent, *, seed: int, over: Callable[[], bool]) -> None:
-    """Offer what the steady state gives."""
-    seconds = _seconds(incumbent, _STEADY)
-    for found in steady_schedules(incumbent.problem, seconds=seconds, seed=seed, stop=over):
-        incumbent.offer_earliest(found)
-
-
-def _seconds(incumbent: Incumbent, limit: tuple[float, float]) -> float:
-    share, most = limit
-    return min(share * incumbent.clock.left, most)
+    def _part(self, limit: tuple[float, float]) -> Clock:
+        share, most = limit
+        return self.clock.part(min(share * self.clock.left, most))

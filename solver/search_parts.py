@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Parts:
+class SearchParts:
     """Switches for measuring what each part is worth (experiments/ has the figures).
 
     What warm starts are worth is measured by handing in fewer.
@@ -26,9 +26,9 @@ class Parts:
     packing
         Justification of the best warm start.
     steady
-        Schedules from the steady state (not with a deterministic clock).
+        Schedules from the steady state.
     growth
-        Schedules grown from few microbatches (not with a deterministic clock).
+        Schedules grown from few microbatches.
     """
 
     closed_forms: bool = True
@@ -41,4 +41,4 @@ class Parts:
     growth: bool = True
 
 
-ALL_PARTS = Parts()
+ALL_PARTS = SearchParts()

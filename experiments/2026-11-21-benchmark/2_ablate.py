@@ -2,8 +2,8 @@
 
     python experiments/2026-11-21-benchmark/2_ablate.py [--limit S] [--only GLOB] ...
 
-The parts are the switches of pipesat.solver.Parts, and the warm starts, of which only the first
-list-scheduling policy is left. Appends to results/ablate.jsonl.
+The parts are the switches of pipesat.solver.SearchParts, and the warm starts, of which only the
+first list-scheduling policy is left. Appends to results/ablate.jsonl.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SELECTION = (
 
 def cases(options: argparse.Namespace, files: list[Path]) -> Iterator[Case]:
     """Everything, then without each part."""
-    from pipesat.solver.search_parts import Parts
+    from pipesat.solver.search_parts import SearchParts
 
-    switches = [field.name for field in dataclasses.fields(Parts)]
+    switches = [field.name for field in dataclasses.fields(SearchParts)]
     yield from repeated(options, files, [ALL, WARM_STARTS, *switches])
 
 
@@ -65,13 +65,13 @@ def _without(part: str, search: Callable[..., Any]) -> Callable[..., Any]:
     It is replaced underneath, so that all else is what a user's solve hands to it.
     """
     from pipesat.heuristics.list_scheduling import list_schedules
-    from pipesat.solver import Parts
+    from pipesat.solver import SearchParts
 
     def reduced(problem: Any, **others: Any) -> Any:
         if part == WARM_STARTS:
             others["warm_starts"] = itertools.islice(list_schedules(problem), 1)
         else:
-            others["parts"] = Parts(**{part: False})
+            others["parts"] = SearchParts(**{part: False})
         return search(problem, **others)
 
     return reduced

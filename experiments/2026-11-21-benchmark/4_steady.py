@@ -31,14 +31,17 @@ def cases(options: argparse.Namespace, files: list[Path]) -> Iterator[Case]:
 def measure(case: Case, launched: float) -> Row:
     """Search shorter and shorter periods; seconds count from the start of the process."""
     import pipesat
+    from pipesat.solver.run.clock import Clock
+    from pipesat.solver.run.runner import Runner
     from pipesat.solver.steady.period import microbatches_per_period, period_bound
-    from pipesat.solver.steady.search import Budget, shorter_and_shorter
+    from pipesat.solver.steady.search import shorter_and_shorter
 
     problem = pipesat.read_problem(case.file)
     bound = period_bound(problem, microbatches_per_period(problem, MICROBATCHES))
     history: list[tuple[float, int | None, int | None]] = [(since(launched), None, bound)]
-    budget = Budget(case.limit, case.workers, case.seed)
-    found = shorter_and_shorter(problem, MICROBATCHES, budget)
+    clock = Clock(case.limit)
+    runner = Runner(clock, case.workers)
+    found = shorter_and_shorter(problem, MICROBATCHES, runner=runner, clock=clock, seed=case.seed)
     history += ((since(launched), repetend.period, bound) for repetend in found)
     *_, (_, period, _) = history
     return {

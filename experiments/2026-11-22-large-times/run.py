@@ -25,9 +25,9 @@ from pipesat.core.checker import check
 from pipesat.core.problem import Link, Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.solver.cpsat import FOUND, new_solver
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model, model_is_exact
+from pipesat.solver.run.runner import FOUND, new_solver
 
 HERE = Path(__file__).resolve().parent
 BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"

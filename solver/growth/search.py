@@ -6,23 +6,21 @@ shows once it has been repeated a few times.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.cpsat import Runner
-from pipesat.solver.fewer_microbatches import first_microbatches, with_microbatches
 from pipesat.solver.growth.cuts import Name, Repeat, repeats
 from pipesat.solver.growth.repetition import grown, repeated, with_other_end
-from pipesat.solver.incumbent import Clock, Incumbent
+from pipesat.solver.model.fewer_microbatches import first_microbatches, with_microbatches
 from pipesat.solver.neighbourhood.search import OPS_PER_SECOND, WindowSearch, windows_apply
 from pipesat.solver.packing.justify import justified
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.period import microbatches_per_period
 
 SOURCE = "growth"
@@ -33,7 +31,6 @@ _SHORTER = 2  # it has at most this part of the microbatches
 _PASSES = 30  # of justification per start
 _TURNS = 4, 8  # repetitions after which a part's lasting rate is read off
 _PATIENCE = 5.0  # seconds without a better rate, or a better short schedule by windows
-_POLL = 0.05  # seconds between looks at the stop function, while CP-SAT runs
 
 
 def few_microbatches(problem: Problem) -> Problem | None:
@@ -61,23 +58,23 @@ def grown_orders(
     starts: Sequence[Schedule],
     objective: Objective,
     *,
-    seconds: float,
+    runner: Runner,
+    clock: Clock,
     seed: int = 0,
-    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Order]:
     """Yield orders that repeat a part of a schedule of few microbatches; its rate improves.
 
     The first microbatches of ``starts``, schedules of the whole problem, are where the search for a
     schedule of few begins: by packing, then by windows. Ends when that brings nothing for a while,
-    when ``seconds`` are over (the time of the consumer included), or when ``stop`` says so. Does
-    not begin if they hardly suffice to time and check a schedule of the whole problem.
+    or when ``clock`` is over, a part of the runner's (the time of the consumer included). Does not
+    begin if that is hardly enough to time and check a schedule of the whole problem.
     """
     few = few_microbatches(problem)
-    if few is not None and problem.op_count < OPS_PER_SECOND * seconds:
-        yield from _Search(problem, few, objective, seconds, seed, stop).run(starts)
+    if few is not None and problem.op_count < OPS_PER_SECOND * clock.left:
+        yield from _GrowthSearch(problem, few, objective, runner, clock, seed).run(starts)
 
 
-class _Search:
+class _GrowthSearch:
     """``best`` has the best schedule of few microbatches, ``rate`` is the best lasting one."""
 
     def __init__(
@@ -85,37 +82,32 @@ class _Search:
         problem: Problem,
         few: Problem,
         objective: Objective,
-        seconds: float,
+        runner: Runner,
+        clock: Clock,
         seed: int,
-        stop: Callable[[], bool],
     ) -> None:
         self.problem, self.few, self.objective = problem, few, objective
-        self.clock, self.seed, self.stop = Clock(seconds), seed, stop
+        self.last_success = 0.0
+        self.runner, self.clock, self.seed = runner, clock.part(clock.left, self.is_idle), seed
         self.best = Incumbent(few, objective, self.clock)
-        self.best.raise_bound(Bound(0, "nothing takes less than no time"))
         self.rate = float("inf")
         self.known: set[tuple[float, frozenset[Name], frozenset[Name]]] = set()
-        self.last_success = 0.0
 
-    @property
-    def over(self) -> bool:
-        """Whether to end."""
-        idle = self.clock.elapsed - self.last_success
-        return self.stop() or not self.clock.left or idle > _PATIENCE
+    def is_idle(self) -> bool:
+        """Whether nothing has helped for a while."""
+        return self.clock.elapsed - self.last_success > _PATIENCE
 
     def run(self, starts: Sequence[Schedule]) -> Iterator[Order]:
         """Yield orders of the whole problem, at better and better rates."""
         for start in starts:
-            if not self.over and not any(isinstance(timed.item, Pair) for _, timed in start):
+            if not self.clock.over and not any(isinstance(timed.item, Pair) for _, timed in start):
                 yield from self.packed(first_microbatches(start, self.few))
         if self.best.schedule is not None and windows_apply(self.few, self.best):
             yield from self.by_windows()
 
     def packed(self, order: Order) -> Iterator[Order]:
         """Pack an order of few microbatches; yield what grows from it."""
-        for packed in justified(
-            self.few, order, seed=self.seed, give_up=lambda: self.over, passes=_PASSES
-        ):
+        for packed in justified(self.few, order, seed=self.seed, clock=self.clock, passes=_PASSES):
             self.best.offer_earliest(packed)
             part = self.better_part(packed)
             if part is not None:
@@ -123,26 +115,24 @@ class _Search:
 
     def by_windows(self) -> Iterator[Order]:
         """Improve the best schedule; where its rate gets better, build it anew from that part."""
-        runner = Runner(self.clock)
-        windows = WindowSearch(self.few, self.best, runner=runner, seed=self.seed)
+        windows = WindowSearch(self.few, self.best, runner=self.runner, seed=self.seed)
         seen = self.best.schedule
-        with _interrupted(runner, self.stop):
-            while not self.over:
-                windows.step()
-                schedule = self.best.schedule
-                if schedule is None or schedule is seen:
-                    continue
-                seen, self.last_success = schedule, self.clock.elapsed
-                part = self.better_part(schedule)
-                if part is not None:
-                    yield grown(self.few, schedule, part, self.problem)
-                    yield from self.packed(with_other_end(self.few, schedule, part))
+        while not self.clock.over:
+            windows.step()
+            schedule = self.best.schedule
+            if schedule is None or schedule is seen:
+                continue
+            seen, self.last_success = schedule, self.clock.elapsed
+            part = self.better_part(schedule)
+            if part is not None:
+                yield grown(self.few, schedule, part, self.problem)
+                yield from self.packed(with_other_end(self.few, schedule, part))
 
     def better_part(self, schedule: Schedule) -> Repeat | None:
         """Return the part of the best lasting rate, if that is better than all before."""
         best = None
         for part in sorted(repeats(self.few, schedule), key=attrgetter("rate")):
-            if part.rate >= self.rate or self.over:
+            if part.rate >= self.rate or self.clock.over:
                 break
             key = (part.rate, part.begin.state, part.begin.weights)
             if key in self.known:
@@ -161,24 +151,6 @@ class _Search:
         for turns in _TURNS:
             more = _in_proportion(self.few, (self.few.routes[0].microbatches + turns * step) // one)
             order = repeated(self.few, schedule, part, more, turns)
+            self.clock.count_ops(more.op_count)
             values.append(time_order(more, order, self.objective).value(self.objective))
         return (values[1] - values[0]) / ((_TURNS[1] - _TURNS[0]) * step)
-
-
-@contextmanager
-def _interrupted(runner: Runner, stop: Callable[[], bool]) -> Iterator[None]:
-    """Stop the runner's solves whenever ``stop`` says so."""
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_POLL):
-            if stop():
-                runner.interrupt()
-
-    thread = threading.Thread(target=watch, name="growth's stop", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

@@ -76,7 +76,9 @@ def add_memory_by_staircase(v: Variables, device: int) -> None:
             continue
         choices: list[IntVar] = []
         for j, b in steps:
-            needed = [backwards[b - 1]] * (b > lowest_b) + [weights[j - 1]] * (j > lowest_w)
+            needed = [backwards[b - 1]] if b > lowest_b else []
+            if j > lowest_w:
+                needed.append(weights[j - 1])
             choice = v.cp.new_bool_var("")
             for task in needed:
                 v.cp.add(forward.start >= task.end).only_enforce_if(choice)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pipesat.core.ops import Kind, Op
+from pipesat.core.ops import Kind, Op, Phase
 from pipesat.core.problem import Link, Problem
 from pipesat.core.rules import duration, link_delay
 from pipesat.core.schedule import Objective
 
+_DIRECTIONS: tuple[Phase, ...] = ("F", "B")
 KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
 LARGEST = 1 << 30
 """Largest number that a time in a model may take, in its units: the horizon."""
@@ -29,8 +30,6 @@ class Times:
     unit: int
     exact: bool
     duration: dict[Kind, tuple[int, ...]]
-    forward_delay: tuple[int, ...]
-    backward_delay: tuple[int, ...]
 
     def at_least(self, time: int) -> int:
         """What a time of the model is at least, if ``time`` is a lower bound in time units."""
@@ -58,17 +57,12 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
     exact = unit == 1
     stages = range(len(problem.stages))
     durations = {k: [duration(problem, Op(s, k, 0)) for s in stages] for k in KINDS}
-    forward = [link_delay(problem, s, "F") for s in stages]
-    backward = [link_delay(problem, s, "B") for s in stages]
-    common = math.gcd(*forward, *backward, *(t for times in durations.values() for t in times))
+    delays = [link_delay(problem, s, d) for s in stages for d in _DIRECTIONS]
+    common = math.gcd(*delays, *(t for times in durations.values() for t in times))
     if objective == "makespan" and unit <= common:
         unit, exact = common, True
     return Times(
-        unit,
-        exact,
-        {kind: tuple(t // unit for t in times) for kind, times in durations.items()},
-        tuple(t // unit for t in forward),
-        tuple(t // unit for t in backward),
+        unit, exact, {kind: tuple(t // unit for t in times) for kind, times in durations.items()}
     )
 
 

@@ -16,7 +16,7 @@ _QUICK, _VERY_QUICK = 0.4, 0.1  # of a window's limit
 
 
 @dataclass
-class Kind:
+class WindowKind:
     """Windows on so many neighbouring devices (0: all), with a size that adapts itself.
 
     ``size`` is the number of free items aimed at: it grows while windows are settled quickly and
@@ -40,9 +40,9 @@ class Chooser:
     """Draws windows at random."""
 
     rng: random.Random
-    kinds: list[Kind] = field(default_factory=list)
+    kinds: list[WindowKind] = field(default_factory=list)
 
-    def draw(self, graph: Graph) -> tuple[Kind, Segments]:
+    def draw(self, graph: Graph) -> tuple[WindowKind, Segments]:
         """Return a kind and, per device, the range of positions to free."""
         (kind,) = self.rng.choices(self.kinds, [kind.weight for kind in self.kinds])
         devices = self._devices(graph, kind)
@@ -62,7 +62,7 @@ class Chooser:
                 segments[device] = (first, last)
         return kind, segments
 
-    def _devices(self, graph: Graph, kind: Kind) -> list[int]:
+    def _devices(self, graph: Graph, kind: WindowKind) -> list[int]:
         busy = [d for d, row in enumerate(graph.rows) if row]
         if not kind.devices or kind.devices >= len(busy):
             return busy
@@ -70,8 +70,8 @@ class Chooser:
         return busy[first : first + kind.devices]
 
 
-def kinds_for(devices: int) -> list[Kind]:
+def kinds_for(devices: int) -> list[WindowKind]:
     """All devices most of the time, groups of neighbours now and then."""
-    kinds = [Kind(0, 1.0)]
-    kinds += [Kind(count, 0.15) for count in (2, 4) if count < devices]
+    kinds = [WindowKind(0, 1.0)]
+    kinds += [WindowKind(count, 0.15) for count in (2, 4) if count < devices]
     return kinds

@@ -9,12 +9,12 @@ from ortools.sat.python import cp_model
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
-from pipesat.solver.cpsat import FOUND, Runner
-from pipesat.solver.incumbent import Incumbent
 from pipesat.solver.model.times import latest_end, rounded, unit_for
 from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, Runner
 
 SOURCE = "window search"
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
@@ -69,7 +69,8 @@ class WindowSearch:
             free_splits = self.rng.random() < _FREE_SPLITS
             window = Window(self.rounded, graph, segments, free_splits)
             seed, spent = self.rng.randrange(1 << 30), self.runner.spent
-            solver, status = self.runner.solve(window.cp, limit=_LIMIT, seed=seed)
+            limit = min(_LIMIT, self.incumbent.clock.left)
+            solver, status = self.runner.solve(window.cp, limit=limit, seed=seed)
             kind.learn(
                 settled=status == cp_model.OPTIMAL,
                 share=(self.runner.spent - spent) / _LIMIT,

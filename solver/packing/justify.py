@@ -16,6 +16,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.packing.pack import Jobs, jobs_of, pack
+from pipesat.solver.run.clock import Clock
 
 _PATIENCES = (0.5, 0.0, 0.25, 0.75, 1.0)
 _DISTURBANCES = (0.0, 0.0, 1.5, 4.0)  # places of the guide that an item may seem away from its own
@@ -28,20 +29,24 @@ def justified(
     order: Order,
     *,
     seed: int,
-    give_up: Callable[[], bool],
+    clock: Clock,
+    counted: bool = True,
     passes: int | None = None,
     source: str = "",
 ) -> Iterator[Schedule]:
     """Yield schedules, timed as early as possible, each of smaller makespan than all before.
 
-    The first is the given order's own. Ends after so many passes, or when told to give up.
+    The first is the given order's own. Ends after so many passes, or when the clock is over.
+    With ``counted``, a deterministic clock counts them.
     """
     best = time_order(problem, order, source=source)
     yield best
     walk = _Walk(problem, order, random.Random(seed))  # noqa: S311 (chance, not secrecy)
     done = 0
-    while (passes is None or done < passes) and not give_up():
-        found = walk.step(give_up)
+    while (passes is None or done < passes) and not clock.over:
+        found = walk.step(lambda: clock.over)
+        if counted:
+            clock.count_ops(len(walk.items))
         done += 1
         if found is not None and walk.makespan < best.makespan:
             best = time_order(problem, found(), source=source)

@@ -25,11 +25,6 @@ class Repetend:
     microbatches: tuple[int, ...]
     times: Mapping[Op, int]
 
-    @property
-    def period_per_microbatch(self) -> float:
-        """Time units per microbatch of all routes together."""
-        return self.period / sum(self.microbatches)
-
     def length(self, problem: Problem) -> int:
         """Time from the first start to the last end of one period's microbatches.
 

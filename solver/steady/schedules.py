@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.solver.model.times import rounded, unit_for
 from pipesat.solver.packing.justify import justified
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.period import why_not
 from pipesat.solver.steady.repetend import Repetend, unroll
-from pipesat.solver.steady.search import Budget, shortened, shorter_and_shorter
+from pipesat.solver.steady.search import shortened, shorter_and_shorter
 
 SOURCE = "steady state"
 LARGEST = 1 << 60  # of time x memory, summed up: CP-SAT's limit is 2^63
@@ -25,103 +28,94 @@ _SEARCH = 0.8  # of the search's time; the rest looks for a shorter repetend of 
 def steady_schedules(
     problem: Problem,
     *,
-    seconds: float,
-    workers: int = 1,
+    runner: Runner,
+    clock: Clock,
     seed: int = 0,
-    stop: Callable[[], bool] = lambda: False,
-    deterministic: float | None = None,
-    improve: Callable[[Schedule], Schedule] | None = None,
     last_passes: int | None = 500,
 ) -> Iterator[Schedule]:
     """Yield finite schedules, timed as early as possible, each of smaller makespan than all before.
 
     For one to four microbatches per period: find shorter and shorter repetends, unroll each
     over all microbatches, and shorten warm-up and cool-down by justification; last, justify the
-    best schedule once more. Ends when that is done, when ``seconds`` are over (the time of the
-    consumer included), or when ``stop`` says so.
+    best schedule once more. Ends when that is done, or when ``clock`` is over, a part of the
+    runner's (the time of the consumer included).
 
     Parameters
     ----------
-    deterministic
-        Limit of every CP-SAT solve in its deterministic time.
-    improve
-        Applied to every schedule before it is yielded; must return a valid one, timed as early as
-        possible.
     last_passes
         Passes of the last justification; ``None``: until the time is over.
     """
     coarse = _coarse(problem)
     if coarse is None:
         return
-    whole = Budget(seconds, workers, seed, deterministic, stop)
     best: Schedule | None = None
-    for schedule in _from_all_periods(problem, coarse, whole):
+    for schedule in _Steady(problem, coarse, runner, seed).from_all_periods(clock):
         if best is None or schedule.makespan < best.makespan:
-            best = schedule if improve is None else improve(schedule)
+            best = schedule
             yield best
-    if best is None or whole.spent:
+    if best is None or clock.over:
         return
-    for schedule in _justified(problem, best.order, whole, last_passes, best.source):
+    for schedule in justified(
+        problem, best.order, seed=seed, clock=clock, passes=last_passes, source=best.source
+    ):
         if schedule.makespan < best.makespan:
-            best = schedule if improve is None else improve(schedule)
+            best = schedule
             yield best
 
 
-def _from_all_periods(problem: Problem, coarse: Problem, whole: Budget) -> Iterator[Schedule]:
-    """For each number of microbatches: search, and complete the first and the last two repetends.
+@dataclass(frozen=True)
+class _Steady:
+    """The search of ``coarse``, whose times may be rounded, for schedules of the problem."""
 
-    The search is that of ``coarse``, whose times may be rounded. Completing takes as long as
-    searching, at most.
-    """
-    for least, share in zip(_PERIODS, _SHARES, strict=True):
-        if why_not(problem, least) or whole.spent:
-            continue
-        part = whole.part(share * whole.left)
-        last: deque[Repetend] = deque(maxlen=2)
-        for number, repetend in enumerate(repetends(coarse, least, part.part(part.left / 2))):
-            if number:
-                last.append(repetend)
-            else:
-                yield from completions(problem, coarse, repetend, whole.part(part.left / 4))
-        while last:
-            budget = whole.part(part.left / len(last))
-            yield from completions(problem, coarse, last.pop(), budget)
+    problem: Problem
+    coarse: Problem
+    runner: Runner
+    seed: int
 
+    def from_all_periods(self, clock: Clock) -> Iterator[Schedule]:
+        """Search each number of microbatches; complete the first and the last two repetends.
 
-def repetends(problem: Problem, least: int, budget: Budget) -> Iterator[Repetend]:
-    """Yield repetends of shorter and shorter periods, then a short one of the last period."""
-    last = None
-    for repetend in shorter_and_shorter(problem, least, budget.part(_SEARCH * budget.left)):
-        last = repetend
-        yield last
-    if last is not None:
-        shorter = shortened(problem, last, budget)
-        if shorter is not None:
-            yield shorter
+        Completing takes as long as searching, at most.
+        """
+        for least, share in zip(_PERIODS, _SHARES, strict=True):
+            if why_not(self.problem, least) or clock.over:
+                continue
+            part = clock.part(share * clock.left)
+            last: deque[Repetend] = deque(maxlen=2)
+            for number, repetend in enumerate(self.repetends(least, part.part(part.left / 2))):
+                if number:
+                    last.append(repetend)
+                else:
+                    yield from self.completions(repetend, clock.part(part.left / 4))
+            while last:
+                yield from self.completions(last.pop(), clock.part(part.left / (len(last) + 1)))
 
+    def repetends(self, least: int, clock: Clock) -> Iterator[Repetend]:
+        """Yield repetends of shorter and shorter periods, then a short one of the last period."""
+        last, runner, seed = None, self.runner, self.seed
+        for repetend in shorter_and_shorter(
+            self.coarse, least, runner=runner, clock=clock.part(_SEARCH * clock.left), seed=seed
+        ):
+            last = repetend
+            yield last
+        if last is not None:
+            shorter = shortened(self.coarse, last, runner=runner, clock=clock, seed=seed)
+            if shorter is not None:
+                yield shorter
 
-def completions(
-    problem: Problem, coarse: Problem, repetend: Repetend, budget: Budget
-) -> Iterator[Schedule]:
-    """Yield the unrolled schedule and what justification makes of it, better and better.
+    def completions(self, repetend: Repetend, clock: Clock) -> Iterator[Schedule]:
+        """Yield the unrolled schedule and what justification makes of it, better and better.
 
-    The repetend is one of ``coarse``; an order of it is one of the problem.
-    """
-    source = f"{SOURCE}, period of {'+'.join(map(str, repetend.microbatches))}"
-    return _justified(problem, unroll(coarse, repetend), budget, _PASSES, source)
-
-
-def _justified(
-    problem: Problem, order: Order, budget: Budget, passes: int | None, source: str
-) -> Iterator[Schedule]:
-    return justified(
-        problem,
-        order,
-        seed=budget.seed,
-        give_up=lambda: budget.spent,
-        passes=passes,
-        source=source,
-    )
+        The repetend is one of ``coarse``; an order of it is one of the problem.
+        """
+        return justified(
+            self.problem,
+            unroll(self.coarse, repetend),
+            seed=self.seed,
+            clock=clock,
+            passes=_PASSES,
+            source=f"{SOURCE}, period of {'+'.join(map(str, repetend.microbatches))}",
+        )
 
 
 def _coarse(problem: Problem) -> Problem | None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 
 from ortools.sat.python import cp_model
 
 from pipesat.core.problem import Problem
-from pipesat.solver.cpsat import new_solver
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.runner import FOUND, Runner
 from pipesat.solver.steady.model import CyclicModel, build_cyclic_model
 from pipesat.solver.steady.modulo import greedy_repetend, random_repetend
 from pipesat.solver.steady.period import microbatches_per_period, period_bound, why_not
 from pipesat.solver.steady.repetend import Repetend, tightened
 
-_POLL = 0.02  # seconds between looks at the clock and the stop function
 _CLOSE = 1.003  # a period this close to what is ruled out is not shortened further
 _TURNS = 6  # each with twice the time of the one before
 _FIRST_SECONDS = 0.4  # for one solve of the first turn
@@ -27,44 +24,11 @@ _STEP = 0.03  # of the period, that a rework of some devices tries to gain
 _GUESSES = 1000  # random greedy repetends without success, before the models are asked
 _GUESS = (0.95, 0.999)  # of the best period, which these try
 _GUESSING = 0.3  # of the time left, for all of them
-_LEAST = 0.05  # seconds; with less left, no search begins
 
 
-@dataclass
-class Budget:
-    """Seconds of wall time, an outside stop, and CP-SAT's threads, seed and deterministic time.
-
-    ``deterministic`` limits every single solve in CP-SAT's deterministic time; with one worker and
-    ample seconds, results are then repeated exactly.
-    """
-
-    seconds: float
-    workers: int = 1
-    seed: int = 0
-    deterministic: float | None = None
-    stop: Callable[[], bool] = lambda: False
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def left(self) -> float:
-        """Seconds left; 0 if stopped."""
-        if self.stop():
-            return 0.0
-        return max(0.0, self.seconds - (time.monotonic() - self.began))
-
-    @property
-    def spent(self) -> bool:
-        """Whether too little is left to begin anything."""
-        return self.left < _LEAST
-
-    def part(self, seconds: float) -> Budget:
-        """A budget of at most so many seconds of what is left, that begins now."""
-        return Budget(
-            min(seconds, self.left), self.workers, self.seed, self.deterministic, self.stop
-        )
-
-
-def shorter_and_shorter(problem: Problem, least: int, budget: Budget) -> Iterator[Repetend]:
+def shorter_and_shorter(
+    problem: Problem, least: int, *, runner: Runner, clock: Clock, seed: int = 0
+) -> Iterator[Repetend]:
     """Yield repetends of shorter and shorter periods; see :func:`microbatches_per_period`.
 
     A greedy repetend comes first, then the bound itself is tried, then many random greedy ones.
@@ -75,24 +39,28 @@ def shorter_and_shorter(problem: Problem, least: int, budget: Budget) -> Iterato
     Nothing is proven by this search ending.
     """
     if not why_not(problem, least):
-        yield from _Search(problem, microbatches_per_period(problem, least), budget).run()
+        counts = microbatches_per_period(problem, least)
+        yield from _PeriodSearch(problem, counts, runner, clock, seed).run()
 
 
-class _Search:
+class _PeriodSearch:
     """No period below ``proven`` is feasible; ``step`` is what a part's rework shall gain."""
 
-    def __init__(self, problem: Problem, counts: tuple[int, ...], budget: Budget) -> None:
-        self.problem, self.counts, self.budget = problem, counts, budget
+    def __init__(
+        self, problem: Problem, counts: tuple[int, ...], runner: Runner, clock: Clock, seed: int
+    ) -> None:
+        self.problem, self.counts = problem, counts
+        self.runner, self.clock, self.seed = runner, clock, seed
         self.bound = self.proven = max(1, period_bound(problem, counts))
-        self.chance = random.Random(budget.seed)  # noqa: S311 (chance, not secrecy)
+        self.chance = random.Random(seed)  # noqa: S311 (chance, not secrecy)
         self.devices = _FEWEST_DEVICES
         self.step, self.failed = _STEP, 0
 
     def run(self) -> Iterator[Repetend]:
         """Yield shorter and shorter repetends."""
-        best = greedy_repetend(self.problem, self.counts, self.bound, lambda: self.budget.spent)
+        best = greedy_repetend(self.problem, self.counts, self.bound, self.give_up)
         if best is not None:
-            best = tightened(self.problem, best, self.bound)
+            best = self.tight(best)
             yield best
         if best is None or best.period > self.bound:
             found = self.find(self.bound, _FIRST_SECONDS, 0)
@@ -105,7 +73,7 @@ class _Search:
             return
         for turn in range(_TURNS):
             low = self.proven
-            while best.period > max(low, self.proven) * _CLOSE and not self.budget.spent:
+            while best.period > max(low, self.proven) * _CLOSE and not self.clock.over:
                 seconds = _FIRST_SECONDS * 2**turn
                 period = (max(low, self.proven) + best.period) // 2
                 found = self.find(period, seconds, turn)
@@ -116,6 +84,23 @@ class _Search:
                     best = found
                     yield best
 
+    def give_up(self) -> bool:
+        """Whether to end, asked before every greedy pass."""
+        self.count_a_pass()
+        return self.clock.over
+
+    def count_a_pass(self) -> None:
+        """Count a pass over the ops of a period."""
+        stages = (len(route.stages) for route in self.problem.routes)
+        ops = sum(3 * length * count for length, count in zip(stages, self.counts, strict=True))
+        self.clock.count_ops(ops)
+
+    def tight(self, repetend: Repetend) -> Repetend:
+        """Shorten the period as far as the order allows: some passes, each for one period."""
+        for _ in range(repetend.period.bit_length()):
+            self.count_a_pass()
+        return tightened(self.problem, repetend, self.bound)
+
     def find(
         self, period: int, seconds: float, turn: int, rest: Repetend | None = None
     ) -> Repetend | None:
@@ -123,35 +108,30 @@ class _Search:
 
         With ``rest``, only some devices are free to choose their order.
         """
-        if self.budget.spent:
+        if self.clock.over:
             return None
         model = build_cyclic_model(self.problem, period, self.counts)
         if rest is not None:
             first = self.chance.randrange(len(self.problem.devices) - self.devices + 1)
             model.keep(rest, range(first, first + self.devices))
-        budget = self.budget.part(seconds)
-        budget.seed += turn
-        if budget.deterministic is not None:
-            budget = replace(budget, seconds=self.budget.left)
-            budget.deterministic = (self.budget.deterministic or 0.0) * 2**turn
-        status, repetend = solve(model, budget)
+        limit = min(seconds, self.clock.left)
+        status, repetend = solve(model, self.runner, limit, self.seed + turn)
         if status == cp_model.INFEASIBLE and rest is None:
             self.proven = max(self.proven, period + 1)
-        return None if repetend is None else tightened(self.problem, repetend, self.bound)
+        return None if repetend is None else self.tight(repetend)
 
     def guessed(self, best: Repetend) -> Repetend | None:
         """Return the shortest of many random greedy repetends, if it is shorter than the best."""
         result = None
-        enough = self.budget.left * (1 - _GUESSING)
+        clock = self.clock.part(_GUESSING * self.clock.left)
         tries = 0
-        while tries < _GUESSES and best.period > self.proven and not self.budget.spent:
-            if self.budget.left < enough:
-                break
+        while tries < _GUESSES and best.period > self.proven and not clock.over:
             tries += 1
+            self.count_a_pass()
             period = max(self.proven, int(best.period * self.chance.uniform(*_GUESS)))
             found = random_repetend(self.problem, self.counts, period, self.chance)
             if found is not None:
-                found = tightened(self.problem, found, self.bound)
+                found = self.tight(found)
                 if found.period < best.period:
                     result, best, tries = found, found, 0
         return result
@@ -163,7 +143,7 @@ class _Search:
         result = None
         for _ in range(_REWORKS):
             period = max(self.proven, int(best.period * (1 - self.step)))
-            if period >= best.period or self.budget.spent:
+            if period >= best.period or self.clock.over:
                 break
             found = self.find(period, seconds, turn, best)
             if found is not None:
@@ -177,39 +157,21 @@ class _Search:
         return result
 
 
-def shortened(problem: Problem, repetend: Repetend, budget: Budget) -> Repetend | None:
-    """Return a repetend of the same period and the least length that the budget allows."""
-    if budget.spent:
+def shortened(
+    problem: Problem, repetend: Repetend, *, runner: Runner, clock: Clock, seed: int
+) -> Repetend | None:
+    """Return a repetend of the same period and the least length that the clock allows."""
+    if clock.over:
         return None
     model = build_cyclic_model(problem, repetend.period, repetend.microbatches)
     model.shorten(repetend)
-    _, shorter = solve(model, budget)
+    _, shorter = solve(model, runner, clock.left, seed)
     return shorter
 
 
-def solve(model: CyclicModel, budget: Budget) -> tuple[cp_model.CpSolverStatus, Repetend | None]:
-    """Solve in a thread of its own, so that the stop function is heard meanwhile."""
-    solver = new_solver(budget.seed, budget.workers)
-    solver.parameters.max_time_in_seconds = max(_LEAST, budget.left)
-    if budget.deterministic is not None:
-        solver.parameters.max_deterministic_time = budget.deterministic
-    outcome: list[cp_model.CpSolverStatus] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(solver.solve(model.cp))
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="cp-sat steady", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(_POLL)
-        if not budget.left:
-            solver.stop_search()
-    for error in failure:
-        raise error
-    if outcome[0] in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return outcome[0], model.repetend(solver.value)
-    return outcome[0], None
+def solve(
+    model: CyclicModel, runner: Runner, limit: float, seed: int
+) -> tuple[cp_model.CpSolverStatus, Repetend | None]:
+    """Solve a model and read the repetend out of its solution, if there is one."""
+    solver, status = runner.solve(model.cp, limit=limit, seed=seed)
+    return status, model.repetend(solver.value) if status in FOUND else None

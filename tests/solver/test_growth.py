@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count, islice
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -14,17 +14,18 @@ from pipesat.core.checker import check
 from pipesat.core.memory import peak_memory
 from pipesat.core.ops import Kind, Op, Pair
 from pipesat.core.problem import Link, Problem
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.growth.cuts import Repeat, repeats
 from pipesat.solver.growth.repetition import grown, repeated, with_other_end
 from pipesat.solver.growth.search import few_microbatches, grown_orders
-from pipesat.solver.incumbent import Clock, Incumbent
-from pipesat.solver.other_ways import other_starts
+from pipesat.solver.other_ways import OtherWays
 from pipesat.solver.packing.justify import justified
-from pipesat.solver.search_parts import Parts
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import Runner
+from pipesat.solver.search_parts import SearchParts
 from tests.support.periodic import tessel, with_microbatches
 from tests.support.problems import chain, problems, vee
 
@@ -204,7 +205,7 @@ def schedules(problem: Problem, draw: st.DataObject) -> Iterator[Schedule]:
     which = draw.draw(st.integers(0, 12), label="policy")
     *_, schedule = islice(list_schedules(problem), which + 1)
     yield schedule
-    yield from justified(problem, schedule.order, seed=1, give_up=lambda: False, passes=12)
+    yield from justified(problem, schedule.order, seed=1, clock=Clock(600), passes=12)
 
 
 @pytest.mark.slow
@@ -281,10 +282,8 @@ def test_the_search_yields_valid_orders(problem: Problem, objective: Objective) 
     problem = with_microbatches(problem, 40)
     starts = list(list_schedules(problem))[:2]
     values = []
-    asked = count()
-    for order in grown_orders(
-        problem, starts, objective, seconds=600, stop=lambda: next(asked) > 90
-    ):
+    clock = Clock(0.6, deterministic=True)
+    for order in grown_orders(problem, starts, objective, runner=Runner(clock), clock=clock):
         timed = time_order(problem, order, objective)
         assert check(problem, timed) == []
         values.append(timed.value(objective))
@@ -295,51 +294,48 @@ def test_the_search_yields_valid_orders(problem: Problem, objective: Objective) 
 def test_it_does_not_begin_without_time_for_a_schedule() -> None:
     problem = chain(4, 100)  # 1200 ops; some 20 000 can be timed and checked per second, and more
     starts = list(list_schedules(problem))[:1]
-    assert list(grown_orders(problem, starts, "makespan", seconds=0.05)) == []
+    clock = Clock(0.05)
+    assert list(grown_orders(problem, starts, "makespan", runner=Runner(clock), clock=clock)) == []
 
 
 @pytest.mark.slow
 def test_stop_is_heard() -> None:
     problem = chain(4, 100, F=3, B=4, W=2, comm=1, cap=3)
     starts = list(list_schedules(problem))[:1]
-    assert list(grown_orders(problem, starts, "makespan", seconds=600, stop=lambda: True)) == []
+    clock = Clock(600, stop=lambda: True)
+    assert list(grown_orders(problem, starts, "makespan", runner=Runner(clock), clock=clock)) == []
     calls = 0
 
     def soon() -> bool:
         nonlocal calls
         calls += 1
-        return calls > 50
+        return calls > 20
 
-    for order in grown_orders(problem, starts, "makespan", seconds=600, stop=soon):
+    clock = Clock(600, stop=soon)
+    for order in grown_orders(problem, starts, "makespan", runner=Runner(clock), clock=clock):
         assert check(problem, time_order(problem, order)) == []
-    assert calls > 50
+    assert calls > 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 @pytest.mark.parametrize("problem", [chain(2, 40, F=2, B=3, W=2, cap=2), vee(2, 40, cap=6)])
 def test_its_place_in_the_solve(problem: Problem, objective: Objective) -> None:
-    """It improves a poor start; with a deterministic clock, or switched off, it does nothing."""
+    """It improves a poor start, whatever the load; switched off, it does nothing."""
     timed = [time_order(problem, s.order, objective, "start") for s in list_schedules(problem)]
     start = max(timed, key=lambda schedule: schedule.value(objective))
-    calls = count()
 
-    def over() -> bool:
-        return next(calls) > 80
-
-    def outcome(parts: Parts, *, deterministic: bool = False) -> Incumbent:
-        incumbent = Incumbent(problem, objective, Clock(600.0, deterministic))
-        incumbent.raise_bound(Bound(0, "none"))
+    def outcome(parts: SearchParts) -> Incumbent:
+        clock = Clock(2.0, deterministic=True)
+        incumbent = Incumbent(problem, objective, clock)
         incumbent.offer_timed(start)
-        next(other_starts(incumbent, [start], 0, parts, over))()
+        next(OtherWays(incumbent, [start], Runner(clock), seed=0, parts=parts).all())()
         assert incumbent.schedule is not None
         assert check(problem, incumbent.schedule) == []
         return incumbent
 
-    alone = Parts(packing=False)
-    for same in (outcome(Parts(packing=False, growth=False)), outcome(alone, deterministic=True)):
-        assert same.schedule is start
-    assert next(calls) == 0
+    alone = SearchParts(packing=False)
+    assert outcome(SearchParts(packing=False, growth=False)).schedule is start
     grown_best = outcome(alone)
     assert grown_best.value is not None
     assert grown_best.value < start.value(objective)

@@ -15,12 +15,14 @@ from pipesat.core.result import Bound
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver import portfolio
-from pipesat.solver.attempts import Attempts
 from pipesat.solver.driver import solve
-from pipesat.solver.incumbent import NOTHING, Clock, Incumbent
 from pipesat.solver.neighbourhood.search import WindowSearch
-from pipesat.solver.proof import ProofSearch
-from pipesat.solver.search_parts import ALL_PARTS, Parts
+from pipesat.solver.proof.attempts import Attempts
+from pipesat.solver.proof.search import ProofSearch
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.lanes import Lanes
+from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 from tests.support.problems import chain, vee
 
 LANES = 8
@@ -38,7 +40,6 @@ def _switching() -> Iterator[None]:
 def started(problem: Problem) -> Incumbent:
     """An incumbent with the worst list schedule and no bound to speak of."""
     incumbent = Incumbent(problem, "makespan", Clock(600))
-    incumbent.raise_bound(NOTHING)
     incumbent.offer_timed(max(list_schedules(problem), key=lambda schedule: schedule.makespan))
     return incumbent
 
@@ -60,10 +61,9 @@ def test_many_lanes_share_one_search(problem: Problem) -> None:
             problem,
             incumbent,
             [],
-            workers=LANES,
+            threads=LANES,
             seed=seed,
             parts=ALL_PARTS,
-            stop=threading.Event(),
         )
         assert done.failed == []
         assert incumbent.faults == []
@@ -133,7 +133,7 @@ def test_a_lane_that_fails_leaves_the_others() -> None:
         assert ended.wait(60)
         incumbent.offer_timed(better)
 
-    failed = portfolio.run_lanes([breaks, goes_on, fail], [], lambda: False)
+    failed = Lanes(incumbent.clock).run([breaks, goes_on, fail])
     assert failed == ["a part of the search failed, please report it: " + PLANTED] * 2
     assert incumbent.value == better.makespan
 
@@ -144,7 +144,7 @@ def test_if_all_lanes_fail_the_result_stays(monkeypatch: pytest.MonkeyPatch) -> 
     problem = chain(3, 4, F=2, B=3, W=2, cap=2)
     (start, *_) = list_schedules(problem)
     known = Bound(10, "known from elsewhere")
-    parts = Parts(closed_forms=False, packing=False, steady=False, growth=False)
+    parts = SearchParts(closed_forms=False, packing=False, steady=False, growth=False)
     result = solve(
         problem, warm_starts=[start], known_bound=known, workers=4, time_limit=600, parts=parts
     )

@@ -22,15 +22,16 @@ from pipesat.core.problem import Link, Problem
 from pipesat.core.schedule import Objective, Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
-from pipesat.solver.cpsat import Runner
-from pipesat.solver.incumbent import Clock, Incumbent
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model, model_is_exact
 from pipesat.solver.model.times import model_times, rounded, unit_for
 from pipesat.solver.neighbourhood.search import WindowSearch
-from pipesat.solver.short_runs.known import Known
-from pipesat.solver.short_runs.models import step_model
-from pipesat.solver.short_runs.search import ShortRuns
+from pipesat.solver.proof.short_runs.models import step_model
+from pipesat.solver.proof.short_runs.run_bounds import RunBounds
+from pipesat.solver.proof.short_runs.search import ShortRuns
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.schedules import steady_schedules
 from pipesat.workflows.solve import solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
@@ -80,11 +81,7 @@ def test_the_unit() -> None:
     assert (fine.unit, fine.exact) == (300, True)
     coarse = model_times(problem, 40_000)
     assert (coarse.unit, coarse.exact) == (400, False)
-    assert (coarse.duration["F"], coarse.duration["W"], coarse.forward_delay) == (
-        (1, 1),
-        (0, 0),
-        (3, 0),
-    )
+    assert (coarse.duration["F"], coarse.duration["W"]) == ((1, 1), (0, 0))
     by_span = model_times(problem, 100, "span")  # a least span may be a mean: no common unit
     assert (by_span.unit, by_span.exact) == (1, True)
     assert rounded(problem, 400).stages[0].B == 2
@@ -147,7 +144,7 @@ def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> 
     assume(model_is_exact(problem))
     n = problem.routes[0].microbatches - 1
     set_limit(1 << 30)
-    known, upper = Known(problem), list_scheduling(problem).makespan
+    known, upper = RunBounds(problem), list_scheduling(problem).makespan
 
     def least_step() -> int:
         v = step_model(problem, known, upper)
@@ -174,7 +171,7 @@ def test_rounded_short_runs_end_below_the_optimum(problem: Problem, size: int) -
         search.step(runner)
     optimum = plain_model_optimum(problem)
     assert optimum is not None
-    assert (incumbent.bound_value or 0) <= optimum
+    assert incumbent.bound.value <= optimum
     assert not incumbent.faults
 
 
@@ -225,7 +222,8 @@ def test_windows_on_rounded_times_improve_exact_schedules(objective: Objective) 
 def test_the_steady_state_of_rounded_times_gives_exact_schedules() -> None:
     factor = 10**14 + 3
     problem = stretched(chain(3, 8, F=2, B=3, W=2, cap=2, comm=1), factor)
-    found = list(islice(steady_schedules(problem, seconds=600, deterministic=0.02), 2))
+    clock = Clock(2, deterministic=True)
+    found = list(islice(steady_schedules(problem, runner=Runner(clock), clock=clock), 2))
     assert found
     for schedule in found:
         assert check(problem, schedule) == []

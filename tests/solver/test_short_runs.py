@@ -20,13 +20,14 @@ from pipesat.core.result import Bound
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
-from pipesat.solver.cpsat import PROOFS, Runner
-from pipesat.solver.fewer_microbatches import first_microbatches, with_microbatches
-from pipesat.solver.incumbent import Clock, Incumbent
+from pipesat.solver.model.fewer_microbatches import first_microbatches, with_microbatches
 from pipesat.solver.model.model import model_is_exact
-from pipesat.solver.short_runs.known import Known
-from pipesat.solver.short_runs.models import step_model
-from pipesat.solver.short_runs.search import SOURCE, ShortRuns, is_long
+from pipesat.solver.proof.short_runs.models import step_model
+from pipesat.solver.proof.short_runs.run_bounds import RunBounds
+from pipesat.solver.proof.short_runs.search import SOURCE, ShortRuns, is_long
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import PROOFS, Runner
 from tests.support.oracle import all_orders, order_count, plain_model_optimum
 from tests.support.problems import chain, problems, vee
 
@@ -71,7 +72,7 @@ def test_two_slots_by_hand() -> None:
 
 
 def test_what_follows_from_what_is_known() -> None:
-    known = Known(chain(1, 4, F=1, B=1, W=1))
+    known = RunBounds(chain(1, 4, F=1, B=1, W=1))
     known.learn_step(1, 3)
     known.learn_step(3, 11)
     known.learn_step(4, 14)
@@ -95,7 +96,7 @@ def test_no_step_is_above_the_least_one(problem: Problem) -> None:
     n = problem.routes[0].microbatches - 1
     steps = [row[n] - row[0] for row in map(partial(first_starts, problem), schedules(problem))]
     least = min(steps)
-    v = step_model(problem, Known(problem), max(steps))
+    v = step_model(problem, RunBounds(problem), max(steps))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     assert solver.solve(v.cp) == cp_model.OPTIMAL
@@ -124,7 +125,7 @@ def test_the_end_is_the_optimum(problem: Problem) -> None:
         assert search.incumbent.bound is not None
         assert optimum is not None
         assert search.incumbent.bound.value <= optimum
-    assert search.incumbent.value == search.incumbent.bound_value == optimum
+    assert search.incumbent.value == search.incumbent.bound.value == optimum
 
 
 @pytest.mark.parametrize("problem", [chain(3, 7, F=2, B=3, W=2, cap=2), vee(2, 4, cap=3)])

@@ -24,23 +24,35 @@ from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.packing.justify import justified
 from pipesat.solver.packing.pack import jobs_of, pack
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.model import build_cyclic_model
 from pipesat.solver.steady.period import microbatches_per_period, period_bound, why_not
 from pipesat.solver.steady.repetend import Repetend, tightened, unroll
 from pipesat.solver.steady.schedules import steady_schedules
-from pipesat.solver.steady.search import Budget, shorter_and_shorter, solve
+from pipesat.solver.steady.search import shorter_and_shorter, solve
 from tests.support.periodic import tessel, with_microbatches
 from tests.support.problems import chain, document, problems, vee
 
-AMPLE = 600.0  # seconds; what ends a search in these tests is deterministic time
+
+def repetends(problem: Problem, least: int) -> Iterator[Repetend]:
+    """Shorter and shorter ones, in deterministic time."""
+    clock = Clock(3.0, deterministic=True)
+    return shorter_and_shorter(problem, least, runner=Runner(clock), clock=clock)
 
 
-def budget() -> Budget:
-    return Budget(AMPLE, deterministic=0.1)
+def schedules(
+    problem: Problem, clock: Clock, *, seed: int = 0, last_passes: int = 50
+) -> list[Schedule]:
+    return list(
+        steady_schedules(
+            problem, runner=Runner(clock), clock=clock, seed=seed, last_passes=last_passes
+        )
+    )
 
 
 def shortest(problem: Problem, least: int = 1) -> Repetend:
-    *_, last = shorter_and_shorter(problem, least, budget())
+    *_, last = repetends(problem, least)
     return last
 
 
@@ -127,12 +139,12 @@ def test_two_microbatches_per_period_can_be_faster() -> None:
     assert bound(problem, 2) == 7
     two = shortest(problem, 2)
     assert two.period >= 7
-    assert two.period_per_microbatch <= shortest(problem).period_per_microbatch
+    assert two.period / 2 <= shortest(problem).period
 
 
 def feasible(problem: Problem, period: int, least: int = 1) -> bool:
     model = build_cyclic_model(problem, period, microbatches_per_period(problem, least))
-    status, repetend = solve(model, Budget(AMPLE))
+    status, repetend = solve(model, Runner(Clock(600, deterministic=True)), 60.0, seed=0)
     assert status != cp_model.UNKNOWN
     if repetend is not None:
         assert check(problem, as_it_stands(problem, repetend)) == []
@@ -275,7 +287,7 @@ def disjoint(problem: Problem, repetend: Repetend) -> bool:
 @settings(max_examples=40)
 def test_every_unrolled_schedule_is_valid(problem: Problem, least: int) -> None:
     six = with_microbatches(problem, 6)
-    for repetend in shorter_and_shorter(six, least, budget()):
+    for repetend in repetends(six, least):
         assert repetend.period >= bound(six, least)
         for m in (1, 2, 5, 6, 7):
             some = with_microbatches(six, m)
@@ -292,7 +304,7 @@ def test_the_period_is_the_replays_rate(problem: Problem, least: int) -> None:
     """From 100 to 200 periods the makespan grows by 100 T; T is rounded up from a cycle's mean."""
     some = with_microbatches(problem, 100 * least)
     more = with_microbatches(problem, 200 * least)
-    repetend = next(shorter_and_shorter(some, least, budget()), None)
+    repetend = next(repetends(some, least), None)
     assume(repetend is not None)
     assert repetend is not None
     period = repetend.period
@@ -334,7 +346,7 @@ def test_packing_keeps_orders_valid(problem: Problem, seed: int) -> None:
     chance = random.Random(seed)
     start = next(list_schedules(problem))
     assume(check(problem, start) == [])
-    found = list(justified(problem, start.order, seed=seed, give_up=lambda: False, passes=8))
+    found = list(justified(problem, start.order, seed=seed, clock=Clock(600), passes=8))
     assert found[0].makespan == start.makespan
     for schedule in found:
         assert check(problem, schedule) == []
@@ -361,7 +373,7 @@ def test_packing_fills_an_idle_warm_up() -> None:
         tuple(Op(1, k, m) for m in range(2) for k in ("F", "B", "W")),
     )
     assert time_order(problem, rows).makespan == 10
-    *_, best = justified(problem, rows, seed=0, give_up=lambda: False, passes=6)
+    *_, best = justified(problem, rows, seed=0, clock=Clock(600), passes=6)
     assert best.makespan == 7
 
 
@@ -378,7 +390,7 @@ def test_packing_gives_up_when_told() -> None:
 @given(problems(max_microbatches=4, least_time=0))
 @settings(max_examples=30)
 def test_steady_schedules_improve_and_are_valid(problem: Problem) -> None:
-    found = list(steady_schedules(problem, seconds=AMPLE, deterministic=0.02, last_passes=5))
+    found = schedules(problem, Clock(1, deterministic=True), last_passes=5)
     values = [schedule.makespan for schedule in found]
     assert values == sorted(set(values), reverse=True)
     exact = min(s.F + s.B + s.W + s.BW for s in problem.stages) > 0
@@ -391,30 +403,15 @@ def test_steady_schedules_improve_and_are_valid(problem: Problem) -> None:
 @pytest.mark.slow
 def test_steady_schedules_are_repeated_exactly() -> None:
     problem = vee(2, 5, cap=4)
-    runs = [
-        [s.order for s in steady_schedules(problem, seconds=AMPLE, seed=3, deterministic=0.1)]
-        for _ in range(2)
-    ]
+    runs = [schedules(problem, Clock(3, deterministic=True), seed=3) for _ in range(2)]
     assert runs[0] == runs[1]
     assert runs[0]
 
 
 def test_steady_schedules_stop() -> None:
     problem = vee(3, 7, cap=5)
-    assert list(steady_schedules(problem, seconds=AMPLE, stop=lambda: True)) == []
-    assert list(steady_schedules(problem, seconds=0)) == []
+    assert schedules(problem, Clock(600, stop=lambda: True)) == []
+    assert schedules(problem, Clock(0)) == []
     asked = itertools.count()
-    found = list(steady_schedules(problem, seconds=AMPLE, stop=lambda: next(asked) > 20))
+    found = schedules(problem, Clock(600, stop=lambda: next(asked) > 20))
     assert len(found) < 20
-
-
-def test_improve_is_applied_to_every_schedule() -> None:
-    problem = tessel("V", 4)
-    seen = []
-
-    def improve(schedule: Schedule) -> Schedule:
-        seen.append(schedule)
-        return schedule
-
-    found = list(steady_schedules(problem, seconds=AMPLE, deterministic=0.1, improve=improve))
-    assert found == seen

@@ -14,7 +14,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Bound
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.solver.incumbent import Clock, Incumbent
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
 from pipesat.workflows.compare import compare
 from pipesat.workflows.solve import solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
@@ -174,7 +175,7 @@ def test_a_bound_above_a_checked_schedule_is_dropped(schedule_first: bool) -> No
     for value, origin in ((5, "wrong"), (3, "right"), (10**6, "wrong"), (6, "wrong")):
         incumbent.raise_bound(Bound(value, f"an argument for {value}"), origin)
     if not schedule_first:
-        assert incumbent.bound_value == 10**6
+        assert incumbent.bound.value == 10**6
         incumbent.offer(order, "1f1b")
     assert incumbent.value == BASELINES["1f1b"](problem).makespan
     assert incumbent.bound == Bound(3, "an argument for 3")  # 5 and 6 come from where 10^6 did

@@ -9,10 +9,10 @@ from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
-from pipesat.solver.short_runs.known import Known
+from pipesat.solver.proof.short_runs.run_bounds import RunBounds
 
 
-def makespan_model(few: Problem, known: Known, upper: int, *, staircase: bool = True) -> Model:
+def makespan_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = True) -> Model:
     """Model f(n) for the n microbatches of ``few``, at most ``upper``.
 
     After the start of microbatch k, the n - k last ones take at least f(n - k).
@@ -26,7 +26,7 @@ def makespan_model(few: Problem, known: Known, upper: int, *, staircase: bool = 
     return model
 
 
-def step_model(few: Problem, known: Known, upper: int, *, staircase: bool = True) -> Variables:
+def step_model(few: Problem, known: RunBounds, upper: int, *, staircase: bool = True) -> Variables:
     """Model e(n) for the n + 1 microbatches of ``few``, at most ``upper``.
 
     The horizon leaves time to run everything one op after the other once microbatch n has started,
@@ -44,7 +44,7 @@ def step_model(few: Problem, known: Known, upper: int, *, staircase: bool = True
     return v
 
 
-def _starts_with_known_steps(v: Variables, known: Known) -> list[cp_model.IntVar]:
+def _starts_with_known_steps(v: Variables, known: RunBounds) -> list[cp_model.IntVar]:
     """Add the known steps; return the starts of the route's first forwards."""
     starts = [task.start for task in v.tasks["F"][v.problem.routes[0].stages[0]]]
     for n, step in known.sharp_steps(len(starts) - 1):

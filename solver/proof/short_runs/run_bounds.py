@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.problem import Problem
-from pipesat.solver.fewer_microbatches import with_microbatches
+from pipesat.solver.model.fewer_microbatches import with_microbatches
 
 
-class Known:
+class RunBounds:
     """Lower bounds of e(n) and f(n), for a problem of a single route.
 
     Steps add up, e(i + j) >= e(i) + e(j), and f(i + j) >= e(i) + f(j).

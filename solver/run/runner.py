@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ortools.sat.python import cp_model
 
-from pipesat.solver.incumbent import Clock
+from pipesat.solver.run.clock import Clock
 
 _OVERHEAD = 0.01  # deterministic time of building a small model
 PROOFS = "CP-SAT's proofs"
@@ -49,8 +49,8 @@ class Runner:
     told, CP-SAT's own deterministic time.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self, clock: Clock, workers: int = 1) -> None:
+        self.clock, self.workers = clock, workers
         self.spent = 0.0
         self._running: cp_model.CpSolver | None = None
 
@@ -71,7 +71,7 @@ class Runner:
         other models more slowly. ``dynamic`` precedences prove short runs faster still, but with
         them OR-Tools 9.15 aborts on some models with ops of length zero.
         """
-        solver = new_solver(seed)
+        solver = new_solver(seed, self.workers)
         solver.parameters.use_strong_propagation_in_disjunctive = strong
         solver.parameters.use_dynamic_precedence_in_disjunctive = dynamic
         limit = max(0.01, min(limit, self.clock.left))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Literal, TypeAlias
-
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Op
@@ -12,24 +9,19 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Bound
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.cpsat import FOUND, PROOFS, Runner, proven_bound
-from pipesat.solver.fewer_microbatches import first_microbatches, with_microbatches
-from pipesat.solver.incumbent import Incumbent
+from pipesat.solver.model.fewer_microbatches import first_microbatches, with_microbatches
 from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.staircase import staircase_applies
 from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Variables
-from pipesat.solver.short_runs.known import Known
-from pipesat.solver.short_runs.models import makespan_model, step_model
+from pipesat.solver.proof.short_runs.models import makespan_model, step_model
+from pipesat.solver.proof.short_runs.rounds import Rounds
+from pipesat.solver.proof.short_runs.run_bounds import RunBounds
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
 
 SOURCE = "CP-SAT on fewer microbatches"
 _PER_DEVICE = 2  # a run is long if it has more microbatches per device
-_FIRST_LIMIT = 1.0  # seconds for one model
-_MORE_TIME = 3.0  # times as much from one round to the next
-_PATIENCE = 3  # models of a kind in a row without an outcome that end it for this round
-
-Kind: TypeAlias = Literal["step", "makespan"]
-_KINDS: Final[tuple[Kind, ...]] = ("makespan", "step")
 
 
 def is_long(problem: Problem) -> bool:
@@ -50,47 +42,25 @@ class ShortRuns:
         self.microbatches = problem.routes[0].microbatches
         devices = range(len(problem.devices))
         self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
-        self.known = Known(problem)
-        self.settled: set[tuple[Kind, int]] = set()
-        self.limit = _FIRST_LIMIT
+        self.known = RunBounds(problem)
+        self.rounds = Rounds(self.microbatches)
         self.spent = 0.0
-        self.tried = 0
         self.finished = False
-        self._attempts = self._longer_and_longer()
 
     def step(self, runner: Runner) -> None:
         """Solve the model of one short run, and raise the bound by what follows."""
-        attempt = next(self._attempts, None)
-        if attempt is None:
+        run = self.rounds.next(self._left)
+        if run is None:
             self.finished = True
             return
-        kind, n = attempt
+        kind, n = run
         before = runner.spent
         settle = self._settle_step if kind == "step" else self._settle_makespan
         if settle(n, runner):
-            self.settled.add(attempt)
+            self.rounds.settled.add(run)
         self.spent += runner.spent - before
         self.incumbent.raise_bound(Bound(self.known.makespan(self.microbatches), SOURCE), PROOFS)
         self.finished = self.finished or not self.incumbent.trusts(PROOFS)
-
-    def _longer_and_longer(self) -> Iterator[tuple[Kind, int]]:
-        """Yield runs of more and more microbatches; then what is not settled, with more time."""
-        while ("makespan", self.microbatches) not in self.settled:
-            before = self.tried, len(self.settled)
-            patience = dict.fromkeys(_KINDS, _PATIENCE)
-            for n in range(1, self.microbatches + 1):
-                for kind in _KINDS:
-                    longest = self.microbatches - (kind == "step")
-                    if (kind, n) in self.settled or not patience[kind] or n > longest:
-                        continue
-                    yield kind, n
-                    settled = (kind, n) in self.settled
-                    patience[kind] = _PATIENCE if settled else patience[kind] - 1
-                if not any(patience.values()):
-                    break
-            if before == (self.tried, len(self.settled)) and self.limit > self._left:
-                return  # all models are too large for the time that is left
-            self.limit *= _MORE_TIME
 
     def _settle_makespan(self, n: int, runner: Runner) -> bool:
         few = with_microbatches(self.problem, [n])
@@ -125,9 +95,14 @@ class ShortRuns:
         self.known.learn_step(n, v.times.bound(proven_bound(solver)))
         return status == cp_model.OPTIMAL
 
+    @property
+    def tried(self) -> int:
+        """Models that were solved."""
+        return self.rounds.tried
+
     def _fits(self, few: Problem) -> bool:
         """Whether a model can be built in the time that it may take."""
-        return model_size(few) <= CONSTRAINTS_PER_SECOND * min(self.limit, self._left)
+        return model_size(few) <= CONSTRAINTS_PER_SECOND * min(self.rounds.limit, self._left)
 
     @property
     def _left(self) -> float:
@@ -155,12 +130,12 @@ class ShortRuns:
         dynamic = self.stairs and all(min(v.times.duration[kind]) > 0 for kind in KINDS)
         solver, status = runner.solve(
             v.cp,
-            limit=self.limit,
+            limit=self.rounds.limit,
             seed=self.seed,
             strong=self.stairs and not dynamic,
             dynamic=dynamic,
         )
-        self.tried += 1
+        self.rounds.tried += 1
         return solver, status
 
 

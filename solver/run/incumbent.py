@@ -6,7 +6,6 @@ It lives outside CP-SAT: whatever the search does, what was found and checked is
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,41 +14,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Bound, Improvement
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
+from pipesat.solver.run.clock import Clock
 
 Listener = Callable[[Improvement], None]
-
-
-@dataclass
-class Clock:
-    """Time since the solve began, in seconds, and its limit.
-
-    A deterministic clock does not look at the time: it counts what is reported to it, so that what
-    depends on it comes out the same whatever the load of the machine.
-    """
-
-    limit: float
-    deterministic: bool = False
-    began: float = field(default_factory=time.monotonic)
-    counted: float = 0.0
-
-    @property
-    def elapsed(self) -> float:
-        """Time since the start, as this clock counts it."""
-        return self.counted if self.deterministic else self.seconds
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.began
-
-    def count(self, time: float) -> None:
-        """Report work that a deterministic clock should count."""
-        self.counted += time
-
-    @property
-    def left(self) -> float:
-        """Seconds until the limit, at least 0."""
-        return max(0.0, self.limit - self.elapsed)
 
 
 def failure_note(what: str, error: BaseException) -> str:
@@ -74,7 +41,7 @@ class Incumbent:
     clock: Clock
     listener: Listener | None = None
     schedule: Schedule | None = None
-    bound: Bound | None = None
+    bound: Bound = NOTHING
     history: list[Improvement] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -87,15 +54,10 @@ class Incumbent:
         return None if self.schedule is None else self.schedule.value(self.objective)
 
     @property
-    def bound_value(self) -> int | None:
-        """The best bound."""
-        return None if self.bound is None else self.bound.value
-
-    @property
     def proven(self) -> bool:
         """Whether value = bound."""
         with self.lock:
-            return self.bound is not None and self.value == self.bound.value
+            return self.value == self.bound.value
 
     def offer(self, order: Order, source: str) -> int | None:
         """Time an order for the objective, check it, and keep it if it is the best.
@@ -141,7 +103,7 @@ class Incumbent:
             known = self._bounds.get(origin)
             if known is None or bound.value > known.value:
                 self._bounds[origin] = bound
-            if self.bound is None or bound.value > self.bound.value:
+            if self.bound is NOTHING or bound.value > self.bound.value:
                 self.bound = bound
                 self._note(bound.source)
 
@@ -167,12 +129,12 @@ class Incumbent:
                 f"{self.value if value is None else value}"
             )
             rest = max(self._bounds.values(), key=lambda known: known.value, default=NOTHING)
-            if self.bound is not None and rest.value < self.bound.value:
+            if rest.value < self.bound.value:
                 self.bound = rest
                 self._note(rest.source)
 
     def _note(self, source: str) -> None:
-        step = Improvement(self.clock.elapsed, self.value, self.bound_value, source)
+        step = Improvement(self.clock.elapsed, self.value, self.bound.value, source)
         self.history.append(step)
         if self.listener is not None:
             self.listener(step)

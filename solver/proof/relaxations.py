@@ -1,0 +1,141 @@
+"""Bounds from relaxations of growing size, up to the whole model.
+
+A relaxation keeps the ops and the memory of some devices and lets all others never be busy. Its
+optimum, and any bound CP-SAT proves for it, bounds the whole problem. Relaxations of few devices
+are small, and devices that lie apart often prove as much as all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.problem import Problem
+from pipesat.core.result import Bound
+from pipesat.solver.model.model import Model, build_model
+from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
+from pipesat.solver.model.staircase import staircase_applies
+from pipesat.solver.proof.attempts import Attempt, Attempts, Devices
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound, whole
+from pipesat.solver.search_parts import SearchParts
+
+SOURCE = "CP-SAT"
+LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
+
+
+class Relaxations:
+    """Raises an incumbent's bound, relaxation by relaxation.
+
+    What lanes share and change is in ``queue`` and ``spent``, each behind its own lock.
+    """
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, seed: int, parts: SearchParts
+    ) -> None:
+        self.problem, self.incumbent, self.seed = problem, incumbent, seed
+        self.staircase = parts.staircase
+        self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
+        singles = _tightest_first(problem, self.all) if parts.relaxations else []
+        self.queue = Attempts(self.all, singles, problem.op_count, seed=seed, fits=self._fits)
+        self.spent = Spent()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to try."""
+        return self.queue.why_ended is not None
+
+    def step(self, runner: Runner) -> None:
+        """Try the next relaxation, if it may help."""
+        before = runner.spent
+        attempt = self.queue.take(self.incumbent.bound.value)
+        if attempt is not None:
+            self._try(attempt, runner)
+        self.spent.add(runner.spent - before)
+
+    def _fits(self, devices: Devices) -> bool:
+        size = model_size(self.problem, devices)
+        return size <= min(LARGEST_MODEL, CONSTRAINTS_PER_SECOND * self.incumbent.clock.left)
+
+    def _try(self, attempt: Attempt, runner: Runner) -> None:
+        incumbent, devices = self.incumbent, attempt.devices
+        bound, value = incumbent.bound.value, incumbent.value
+        if value is None:
+            return
+        target = min(value, bound + round(self.queue.share_of(attempt) * (value - bound)))
+        model = build_model(
+            self.problem, incumbent.objective, bound, target, devices, staircase=self.staircase
+        )
+        solutions = Solutions(model, incumbent) if devices == self.all else None
+        solver, status = runner.solve(
+            model.cp,
+            limit=attempt.limit,
+            seed=self.seed,
+            strong=all(staircase_applies(self.problem, device) for device in devices),
+            on_solution=solutions,
+            on_bound=lambda found: self._raise(devices, model.bound(whole(found))),
+        )
+        if solutions is not None and solutions.failure:
+            raise solutions.failure[0]
+        reach = None
+        if status == cp_model.INFEASIBLE:
+            self._raise(devices, model.beyond)
+        elif status in FOUND:
+            self._raise(devices, model.bound(proven_bound(solver)))
+            reach = model.bound(round(solver.objective_value))
+        self.queue.learn(
+            attempt,
+            reach=reach,
+            infeasible=status == cp_model.INFEASIBLE,
+            raised=incumbent.bound.value > bound,
+            proven=incumbent.proven,
+        )
+
+    def _raise(self, devices: Devices, bound: int) -> None:
+        source = SOURCE
+        if devices != self.all:
+            names = ", ".join(self.problem.device_name(d) for d in sorted(devices))
+            source = f"{SOURCE} on {names} alone"
+        self.incumbent.raise_bound(Bound(bound, source), PROOFS)
+
+
+def _tightest_first(problem: Problem, devices: Devices) -> list[int]:
+    """Devices by the number of microbatches that their memory admits."""
+
+    def admitted(device: int) -> float:
+        room = problem.devices[device].room
+        held = sum(problem.stages[s].held_after_F for s in problem.stages_on[device])
+        return math.inf if room is None or not held else room / held
+
+    return sorted(devices, key=lambda d: (admitted(d), d))
+
+
+class Spent:
+    """Time that all lanes together have spent."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, time: float) -> None:
+        """Count more of it."""
+        with self._lock:
+            self.time += time
+
+
+class Solutions(cp_model.CpSolverSolutionCallback):
+    """Offers every solution of the whole model to the incumbent; keeps an exception for later."""
+
+    def __init__(self, model: Model, incumbent: Incumbent) -> None:
+        super().__init__()
+        self.model, self.incumbent = model, incumbent
+        self.failure: list[BaseException] = []
+
+    def on_solution_callback(self) -> None:
+        """Take a solution over (CP-SAT calls this)."""
+        try:
+            self.incumbent.offer(self.model.order(self.value), SOURCE)
+        except BaseException as error:
+            self.failure.append(error)

@@ -1,0 +1,67 @@
+"""When to end: the time limit and the stop, of a whole solve or of a part of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_OPS_PER_SECOND = 30_000  # that a greedy pass handles, in Python
+
+
+@dataclass
+class Clock:
+    """Time since it was started, in seconds, its limit, and whether to stop before.
+
+    A deterministic clock does not look at the time: it counts what is reported to it, so that what
+    depends on it comes out the same whatever the load of the machine.
+
+    Attributes
+    ----------
+    whole
+        The clock of which this is a part, if any: its time passes here too, and its end is an end.
+    """
+
+    limit: float
+    deterministic: bool = False
+    stop: Callable[[], bool] = lambda: False
+    whole: Clock | None = None
+    began: float = field(default_factory=time.monotonic)
+    counted: float = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Time since the start, as this clock counts it."""
+        if self.whole is not None:
+            return self.whole.elapsed - self.began
+        return self.counted if self.deterministic else self.seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start of the whole."""
+        return time.monotonic() - self.began if self.whole is None else self.whole.seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, at least 0."""
+        return max(0.0, self.limit - self.elapsed)
+
+    @property
+    def over(self) -> bool:
+        """Whether to end: out of time, or told to stop."""
+        return self.stop() or not self.left or (self.whole is not None and self.whole.over)
+
+    def part(self, limit: float, stop: Callable[[], bool] = lambda: False) -> Clock:
+        """Start a clock of at most so many seconds of what is left, with a stop of its own."""
+        return Clock(min(limit, self.left), self.deterministic, stop, self, self.elapsed)
+
+    def count(self, time: float) -> None:
+        """Report work that a deterministic clock should count."""
+        if self.whole is None:
+            self.counted += time
+        else:
+            self.whole.count(time)
+
+    def count_ops(self, ops: int) -> None:
+        """Report a greedy pass over so many ops; see :meth:`count`."""
+        self.count(ops / _OPS_PER_SECOND)
