@@ -13,11 +13,8 @@ from pipesat.cli.exits import one_line
 if TYPE_CHECKING:
     from pipesat.export.frameworks.options import Options
 
-_WITHOUT_LAYERS = ("torch-csv", "png", "trace")
-
 
 def export(
-    context: typer.Context,
     problem: ProblemFile,
     schedule: ScheduleFile,
     to: Annotated[
@@ -39,7 +36,6 @@ def export(
 ) -> None:
     """Write a checked schedule in another format."""
     from pipesat.cli.checked_schedule import naming, read_valid_schedule
-    from pipesat.cli.options import refuse_given
     from pipesat.core.errors import BadInput
     from pipesat.export import EXPORTERS
     from pipesat.files.atomic import write_files
@@ -47,8 +43,6 @@ def export(
 
     if to not in EXPORTERS:
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
-    if to in _WITHOUT_LAYERS:
-        refuse_given(context, ["layers"], f"{to} does not say how many layers a stage has")
     data = read_problem(problem)
     options = _options(output, layers)
     checked = read_valid_schedule(schedule, data)
