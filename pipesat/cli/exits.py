@@ -93,7 +93,8 @@ def keeping(folder: Path | None) -> Iterator[None]:
 def refuse_contradictions(found: Sequence[str], folder: Path | None) -> None:
     """End with 1 if checked schedules have refuted proofs, which were dropped."""
     if found:
-        raise Contradiction("; ".join(found), "" if folder is None else str(folder))
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise Contradiction(f"{found[0]}{more}", "" if folder is None else str(folder))
 
 
 def end_of_solve(results: Sequence[Result], interrupted: int, folder: Path | None) -> NoReturn:

@@ -48,7 +48,7 @@ def table_lines(
         for i, column in enumerate(columns)
     ]
     if wrap_last:
-        left = width - sum(widths[:-1]) - 2 * (len(columns) - 1)
+        left = width - sum(widths[:-1]) - (len(columns) - 1)
         widths[-1] = min(widths[-1], max(left, _NARROWEST))
     shown, gap = _choose(columns, widths, width)
     heads = [columns[i].head.split("\n") for i in shown]

@@ -253,7 +253,7 @@ PLAN = ("--devices", 3, "--microbatches", 5, "--time-limit", 1)
 
 @pytest.mark.slow
 def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipesat.plan.findings.closed_form_bound", lambda *_: WRONG)
+    monkeypatch.setattr("pipesat.plan.question.closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
     outcome = cli("plan", save(LAYERS), *PLAN, "-o", out)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
