@@ -15,9 +15,10 @@ from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Bound, Result
 from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
 from pipesat.solver.run.clock import Clock
-from pipesat.solver.run.incumbent import Incumbent, Listener, failure_note
+from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
 # Most of the time limit that warm starts may take: this share, and no more than these seconds or

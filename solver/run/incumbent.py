@@ -6,17 +6,15 @@ It lives outside CP-SAT: whatever the search does, what was found and checked is
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.result import Bound, Improvement
 from pipesat.core.schedule import Objective, Order, Schedule
+from pipesat.core.solving import Listener
 from pipesat.core.timing import time_order
 from pipesat.solver.run.clock import Clock
-
-Listener = Callable[[Improvement], None]
 
 
 def failure_note(what: str, error: BaseException) -> str:
