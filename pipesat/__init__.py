@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipesat.bounds.feasibility import preflight, smallest_capacities
     from pipesat.bounds.one_device import closed_form_bound
     from pipesat.core.checker import Violation, check
+    from pipesat.core.claims import Bound
     from pipesat.core.critical_path import critical_path
     from pipesat.core.errors import (
         BadInput,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pipesat.core.metrics import measure
     from pipesat.core.ops import Op, Pair, parse_item
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Bound, Result
+    from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule, Timed
     from pipesat.core.timing import time_order
     from pipesat.files.problem_file import parse_problem, read_problem
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BadInput": "core.errors",
-    "Bound": "core.result",
+    "Bound": "core.claims",
     "Deadlock": "core.errors",
     "Fault": "core.errors",
     "Infeasible": "core.errors",

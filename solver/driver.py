@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.one_device import closed_form_bounds
-from pipesat.core.claims import Standing
+from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
 from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Bound, Result
+from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio

@@ -27,8 +27,8 @@ from pipesat.bounds.chain_warm_up import least_warm_ups
 from pipesat.bounds.feasibility import certain_holdings
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem, Stage
-from pipesat.core.result import Bound
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
 

@@ -10,14 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.errors import Contradiction
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from pipesat.core.result import Bound, Status
+Status: TypeAlias = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+class Bound(NamedTuple):
+    """A value that no schedule can go below, and the argument that proves it."""
+
+    value: int
+    source: str
 
 
 @dataclass(frozen=True)

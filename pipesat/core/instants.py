@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pipesat.core.rules import duration, memory_change, one_of_each
 
 if TYPE_CHECKING:
+    from pipesat.core.linear_order import LinearOrder
     from pipesat.core.problem import Problem
-    from pipesat.core.timing import LinearOrder
 
 
 def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from pipesat.core.claims import Standing, require_best
+from pipesat.core.claims import Bound, Standing, Status, require_best
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
-
-Status: TypeAlias = Literal["optimal", "feasible", "infeasible", "unknown"]
-
-
-class Bound(NamedTuple):
-    """A value that no schedule can go below, and the argument that proves it."""
-
-    value: int
-    source: str
 
 
 class Baseline(NamedTuple):

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Improvement, Result
+from pipesat.core.result import Improvement, Result
 from pipesat.core.schedule import Schedule
 
 Listener: TypeAlias = Callable[[Improvement], None]

@@ -16,14 +16,13 @@ rounded up (all times are integers); the least such x gives the earliest schedul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from pipesat.core.deadlock import explain_deadlock
 from pipesat.core.instants import keep_together
-from pipesat.core.ops import Event, Item, members
+from pipesat.core.linear_order import LinearOrder
+from pipesat.core.ops import Event, members
 from pipesat.core.rules import awaited, duration, one_of_each
 from pipesat.core.schedule import Objective, Order, Schedule, Timed
 
@@ -36,28 +35,6 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.int64]
 
 _EXACT_IN_INT64 = 1 << 60  # sums of longer paths are added up as Python integers
-
-
-@dataclass(frozen=True)
-class LinearOrder:
-    """An order as one dependency-respecting sequence of n items (arrays of length n).
-
-    ``inputs[i]`` lists ``(j, delay)``: item i starts no earlier than the end of item j plus delay.
-    The item before it on its device is ``before[i]`` (-1 for a device's first). The items of each
-    of ``groups`` end at the same time.
-    """
-
-    device: list[int]
-    item: list[Item]
-    duration: list[int]
-    before: list[int]
-    inputs: list[tuple[tuple[int, int], ...]]
-    groups: tuple[range, ...] = ()
-
-    @cached_property
-    def group_ending_with(self) -> dict[int, range]:
-        """Each group by the last of its items."""
-        return {group[-1]: group for group in self.groups}
 
 
 def time_order(

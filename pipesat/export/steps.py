@@ -27,9 +27,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Event, Item, Op, Pair, members
 from pipesat.core.rules import awaited
-from pipesat.core.timing import LinearOrder, earliest_ends, linearize
+from pipesat.core.timing import earliest_ends, linearize
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Backward, Device, Link, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
+from pipesat.files.strict_model import StrictModel
 
 FORMAT = "pipesat.problem/1"
 LARGEST_FILE = 64 << 20
@@ -25,11 +26,7 @@ Amount = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class DeviceModel(_Model):
+class DeviceModel(StrictModel):
     """One entry of ``devices``."""
 
     name: str = ""
@@ -37,7 +34,7 @@ class DeviceModel(_Model):
     static: Amount = 0
 
 
-class StageModel(_Model):
+class StageModel(StrictModel):
     """One entry of ``stages``; ``BW`` defaults to ``B + W``."""
 
     device: Amount
@@ -50,14 +47,14 @@ class StageModel(_Model):
     backward: Backward = "either"
 
 
-class RouteModel(_Model):
+class RouteModel(StrictModel):
     """One entry of ``routes``."""
 
     stages: Annotated[list[Amount], Field(min_length=1)]
     microbatches: Count
 
 
-class EdgeModel(_Model):
+class EdgeModel(StrictModel):
     """One entry of ``comm.edges``; a missing direction takes the default delay."""
 
     src: Amount
@@ -66,20 +63,20 @@ class EdgeModel(_Model):
     B: Amount = 0
 
 
-class CommModel(_Model):
+class CommModel(StrictModel):
     """``comm``."""
 
     default: Amount = 0
     edges: list[EdgeModel] = []
 
 
-class OverlapModel(_Model):
+class OverlapModel(StrictModel):
     """``overlap``."""
 
     FB: Annotated[list[Count], Field(min_length=2, max_length=2)]
 
 
-class ProblemModel(_Model):
+class ProblemModel(StrictModel):
     """The whole document."""
 
     format: Literal["pipesat.problem/1"]

@@ -13,11 +13,10 @@ import threading
 from dataclasses import dataclass, field
 
 from pipesat.core.checker import check
-from pipesat.core.claims import Standing, tenable
+from pipesat.core.claims import Bound, Standing, Status, tenable
 from pipesat.core.errors import Fault
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Status
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier.caps import Cap, at_cap

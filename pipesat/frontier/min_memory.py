@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.claims import Standing, require_best, tenable
+from pipesat.core.claims import Bound, Standing, Status, require_best, tenable
 from pipesat.core.errors import Contradiction, Infeasible
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Status
 from pipesat.core.schedule import Objective
 from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import Scale1F1B, at_cap, attainable, least_feasible_cap, scale_of

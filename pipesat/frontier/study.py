@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Bound, Improvement, Result
+from pipesat.core.result import Baseline, Improvement, Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts
 from pipesat.frontier.caps import Cap, at_cap

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.claims import Standing, excess, require_best
+from pipesat.core.claims import Bound, Standing, Status, excess, require_best
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Bound, Status
+from pipesat.core.result import Baseline
 from pipesat.core.schedule import Objective
 from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import (

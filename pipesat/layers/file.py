@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pipesat.core.errors import BadInput
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import Amount
 from pipesat.files.strict_json import read_json
+from pipesat.files.strict_model import StrictModel
 from pipesat.layers.layer import AMOUNTS, Layer, Layers, Role, TieKind
 from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
@@ -24,11 +25,7 @@ MOST_LAYERS: Final = 4096
 _Name = Annotated[str, Field(min_length=1)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class CostsModel(_Model):
+class CostsModel(StrictModel):
     """Costs of a layer, or of its variant with recomputation; ``BW`` defaults to ``B + W``."""
 
     F: Amount
@@ -57,7 +54,7 @@ class LayerModel(CostsModel):
     recompute: CostsModel | None = None
 
 
-class RecipeModel(_Model):
+class RecipeModel(StrictModel):
     """``static``: what memory a weight takes."""
 
     unit_bytes: Annotated[int, Field(ge=1, le=10**12)]
@@ -68,7 +65,7 @@ class RecipeModel(_Model):
     master_dtype: str | None = None
 
 
-class LayersModel(_Model):
+class LayersModel(StrictModel):
     """The whole document."""
 
     format: Literal["pipesat.layers/1"]

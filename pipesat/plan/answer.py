@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipesat.core.claims import Standing, require_best, tenable
+from pipesat.core.claims import Bound, Standing, Status, require_best, tenable
 from pipesat.core.errors import Contradiction
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Result, Status
+from pipesat.core.result import Result
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate

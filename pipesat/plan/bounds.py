@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Objective
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers

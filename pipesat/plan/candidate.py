@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Bound, Improvement
+from pipesat.core.result import Baseline, Improvement
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.recompute import Flags

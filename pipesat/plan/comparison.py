@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pipesat.core.checker import check
-from pipesat.core.claims import change, tenable
+from pipesat.core.claims import Bound, change, tenable
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.layers.pipeline import Pipeline

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from pipesat.bounds.feasibility import preflight
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Schedule
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.result import Bound
+from pipesat.core.claims import Bound
 from pipesat.core.schedule import Objective
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline

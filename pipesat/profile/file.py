@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from pipesat.core.errors import BadInput
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
+from pipesat.files.strict_model import StrictModel
 
 FORMAT = "pipesat.profile/1"
 LINKS_FORMAT = "pipesat.links/1"
@@ -36,11 +37,7 @@ Dtype = Literal[
 """torch's names of its types."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class Samples(_Model):
+class Samples(StrictModel):
     """Times of one op: all of them, their median and their 10th and 90th percentile."""
 
     median: Microseconds
@@ -49,7 +46,7 @@ class Samples(_Model):
     times: Annotated[list[Microseconds], Field(min_length=1)]
 
 
-class TensorModel(_Model):
+class TensorModel(StrictModel):
     """Shape, type and size of what passes between layers."""
 
     shape: list[Bytes]
@@ -57,7 +54,7 @@ class TensorModel(_Model):
     bytes: Bytes
 
 
-class ParametersModel(_Model):
+class ParametersModel(StrictModel):
     """How many parameters of one type there are, and whether they are trained."""
 
     dtype: Dtype
@@ -66,7 +63,7 @@ class ParametersModel(_Model):
     trainable: bool
 
 
-class TransientModel(_Model):
+class TransientModel(StrictModel):
     """Most memory that an op takes on top of what is held during it (see ``Costs``)."""
 
     F: Bytes
@@ -75,7 +72,7 @@ class TransientModel(_Model):
     BW: Bytes
 
 
-class CostsModel(_Model):
+class CostsModel(StrictModel):
     """Costs of one kind of layer, or of one stage.
 
     ``B`` and ``W`` are null where the backward cannot be split; ``no_split`` says why.
@@ -97,21 +94,21 @@ class CostsModel(_Model):
     buffers: Bytes = 0
 
 
-class LayerModel(_Model):
+class LayerModel(StrictModel):
     """One layer: its name, and the key of its costs in ``kinds``."""
 
     name: str
     kind: str
 
 
-class StageCostsModel(_Model):
+class StageCostsModel(StrictModel):
     """Layers ``layers[0]`` to ``layers[1] - 1``, measured together."""
 
     layers: Slice
     costs: CostsModel
 
 
-class TiedModel(_Model):
+class TiedModel(StrictModel):
     """One parameter that several layers share."""
 
     name: str
@@ -119,7 +116,7 @@ class TiedModel(_Model):
     parameter: ParametersModel
 
 
-class ModelModel(_Model):
+class ModelModel(StrictModel):
     """Where the model came from, enough to build it again.
 
     ``source`` is ``decoder`` (then ``shape``, ``length`` and ``sequences`` are there), ``import``
@@ -134,7 +131,7 @@ class ModelModel(_Model):
     sequences: Bytes = 0
 
 
-class EnvironmentModel(_Model):
+class EnvironmentModel(StrictModel):
     """What was measured on."""
 
     device: Literal["cpu", "cuda"]
@@ -148,7 +145,7 @@ class EnvironmentModel(_Model):
     pipesat: str
 
 
-class OptionsModel(_Model):
+class OptionsModel(StrictModel):
     """How it was measured; ``compile`` is the backend, empty if nothing was compiled."""
 
     checkpoint: bool = False
@@ -157,21 +154,21 @@ class OptionsModel(_Model):
     warmup: Bytes
 
 
-class MicrobatchModel(_Model):
+class MicrobatchModel(StrictModel):
     """What one microbatch brings along."""
 
     input: TensorModel
     target: TensorModel | None = None
 
 
-class LinkModel(_Model):
+class LinkModel(StrictModel):
     """One-way delay of one size of message."""
 
     bytes: Bytes
     delay: Samples
 
 
-class LinksModel(_Model):
+class LinksModel(StrictModel):
     """Delays between two ranks: half of a message's way there and back."""
 
     format: Literal["pipesat.links/1"]
@@ -181,7 +178,7 @@ class LinksModel(_Model):
     sizes: Annotated[list[LinkModel], Field(min_length=1)]
 
 
-class Profile(_Model):
+class Profile(StrictModel):
     """The whole document."""
 
     format: Literal["pipesat.profile/1"]

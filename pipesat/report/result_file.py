@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Result
+from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json

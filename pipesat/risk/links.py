@@ -26,10 +26,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Order, Schedule, Timed
-from pipesat.core.timing import LinearOrder, linearize
+from pipesat.core.timing import linearize
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

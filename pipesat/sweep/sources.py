@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Backward
 from pipesat.files.problem_file import Amount, Count, read_problem
+from pipesat.files.strict_model import StrictModel
 from pipesat.placement.documents import Setting, Split
 from pipesat.placement.from_numbers import costs_of, document_from_numbers, stages_of
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement
@@ -40,11 +41,7 @@ class Source(Protocol):
         """Return the document for these values; BadInput if there can be none."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-class NumbersModel(_Model):
+class NumbersModel(StrictModel):
     """A table ``[costs.NAME]`` of numbers, as ``pipesat problem new`` takes them."""
 
     F: _Amounts
@@ -60,7 +57,7 @@ class NumbersModel(_Model):
     memory_unit: str = ""
 
 
-class ProfileModel(_Model):
+class ProfileModel(StrictModel):
     """A table ``[costs.NAME]`` that names a profile, as ``problem from-profile`` takes it."""
 
     profile: str

@@ -9,13 +9,14 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES, Amount, Count
 from pipesat.files.source import read_text
+from pipesat.files.strict_model import StrictModel
 from pipesat.placement.geometry import Placement
 from pipesat.sweep.capacity import read_capacity
 from pipesat.sweep.sources import (
@@ -33,10 +34,6 @@ _MOST_SEED: Final = 2**31 - 1
 _MOST_SECONDS: Final = 10**7
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
 _T = TypeVar("_T")
 _Seconds = Annotated[float, Field(gt=0, le=_MOST_SECONDS, allow_inf_nan=False)]
 _Axis: TypeAlias = Annotated[
@@ -47,7 +44,7 @@ _Axis: TypeAlias = Annotated[
 """A list of values; one value alone is an axis of length 1."""
 
 
-class RunModel(_Model):
+class RunModel(StrictModel):
     """``[run]``: what holds for every case."""
 
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -56,7 +53,7 @@ class RunModel(_Model):
     memory_limit: str | None = None
 
 
-class GridModel(_Model):
+class GridModel(StrictModel):
     """``[grid]`` or an entry of ``[[grid]]``: axes in the order in which they vary, slowest first.
 
     The first ten shape the problem, the others say how it is solved.
@@ -78,7 +75,7 @@ class GridModel(_Model):
     seed: _Axis[Annotated[int, Field(ge=0, le=_MOST_SEED)]] = [0]
 
 
-class SpecModel(_Model):
+class SpecModel(StrictModel):
     """The whole document; tables of costs and grids are checked one by one."""
 
     format: Literal["pipesat.sweep/1"]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, parse_item
@@ -14,6 +14,7 @@ from pipesat.core.problem import Problem
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
+from pipesat.files.strict_model import StrictModel
 from pipesat.timeline.timeline import (
     DeviceRun,
     Ran,
@@ -35,24 +36,22 @@ Length = Annotated[Time, Field(ge=0)]
 Text = Annotated[str, Field(strict=True)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class RowModel(_Model):
+class RowModel(StrictModel):
     """One device of a step: ``[op, start, end, waited, cpu]`` and ``[transfer, start, end]``."""
+
+    model_config = ConfigDict(strict=False)  # a list is read as a tuple; each entry is strict
 
     ops: list[tuple[Text, Time, Time, Length, Length | None]]
     transfers: list[tuple[Text, Time, Time]] = []
 
 
-class StepModel(_Model):
+class StepModel(StrictModel):
     """One entry of ``steps``."""
 
     devices: Annotated[list[RowModel], Field(min_length=1)]
 
 
-class TimelineModel(_Model):
+class TimelineModel(StrictModel):
     """The whole document."""
 
     format: Literal["pipesat.timeline/1"]

@@ -9,10 +9,11 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
+from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Event, Item, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
-from pipesat.core.timing import LinearOrder, linearize
+from pipesat.core.timing import linearize
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 
 CostKey: TypeAlias = tuple[int, Kind]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from pipesat.core.errors import BadInput, NotApplicable
 
 if TYPE_CHECKING:
+    from pipesat.core.claims import Bound
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Bound, Improvement, Result
+    from pipesat.core.result import Improvement, Result
     from pipesat.core.schedule import Objective, Schedule
     from pipesat.heuristics.registry import Published
 

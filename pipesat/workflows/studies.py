@@ -14,8 +14,9 @@ from pipesat.core.errors import NotApplicable
 from pipesat.workflows.hand_written import published
 
 if TYPE_CHECKING:
+    from pipesat.core.claims import Bound
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Bound, Result
+    from pipesat.core.result import Result
     from pipesat.core.schedule import Objective, Schedule
     from pipesat.core.solving import Listener, Solve, Starts
     from pipesat.frontier.min_memory import Reference, Sufficient

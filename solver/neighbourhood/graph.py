@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipesat.core.linear_order import LinearOrder
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
-from pipesat.core.timing import LinearOrder, earliest_ends, linearize, releases, schedule_of
+from pipesat.core.timing import earliest_ends, linearize, releases, schedule_of
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import threading
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.staircase import staircase_applies

@@ -9,8 +9,9 @@ import threading
 from dataclasses import dataclass, field
 
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Improvement
+from pipesat.core.result import Improvement
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.solving import Listener
 from pipesat.core.timing import time_order

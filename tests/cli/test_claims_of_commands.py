@@ -17,10 +17,10 @@ import pytest
 import pipesat.solver
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
-from pipesat.core.claims import Standing
+from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction, Fault
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Bound, Result
+from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier.trace import Frontier

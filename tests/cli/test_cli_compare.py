@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.cli.table import Column, table_lines
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Result
+from pipesat.core.result import Result
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.compare import compare

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.claims import (
+    Bound,
     Standing,
     change,
     excess,
@@ -20,7 +21,6 @@ from pipesat.core.claims import (
     tenable,
 )
 from pipesat.core.errors import Contradiction
-from pipesat.core.result import Bound
 
 TIMES = st.integers(0, 20) | st.integers(0, 4 * 10**18)  # 4 million ops of 10^12
 MAYBE = st.none() | TIMES

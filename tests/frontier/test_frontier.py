@@ -25,9 +25,10 @@ import pytest
 from pipesat.cli.costs import share as read_share
 from pipesat.cli.frontier_report import print_frontier
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Improvement, Result
+from pipesat.core.result import Improvement, Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import EitherStop, Listener, Starts
 from pipesat.files.problem_file import parse_problem, read_problem

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.result import Bound
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import partition_of
 from pipesat.plan.answer import answer

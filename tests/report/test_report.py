@@ -16,10 +16,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given, settings
 
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, Pair, parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound, Result
+from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder

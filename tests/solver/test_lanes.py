@@ -10,8 +10,8 @@ import pytest
 
 from pipesat.bounds.feasibility import sure_order
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver import portfolio

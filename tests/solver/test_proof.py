@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling

@@ -13,10 +13,10 @@ from ortools.sat.python import cp_model
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.errors import Deadlock
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling

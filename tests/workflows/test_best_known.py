@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.core.claims import Standing
+from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Contradiction
-from pipesat.core.result import Baseline, Bound, Result
+from pipesat.core.result import Baseline, Result
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.best_known import with_hand_written
 from pipesat.workflows.compare import Comparison

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver.run.clock import Clock

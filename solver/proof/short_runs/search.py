@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.claims import Bound
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
-from pipesat.core.result import Bound
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.fewer_microbatches import first_microbatches, with_microbatches
