@@ -259,7 +259,7 @@ class _Simulation:
         return op
 
     def _start(self, op: Op, device: int, now: int) -> None:
-        stage, kind, microbatch = op
+        stage, kind, microbatch, _ = op
         problem = self.problem
         end = now + duration(problem, op)
         self.order[device].append(op)

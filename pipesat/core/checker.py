@@ -200,7 +200,7 @@ def _waits(problem: Problem, ops: _Ops) -> dict[Op, tuple[Op, int]]:
     """Return each op's input, if it has one that is there, and the delay until it arrives."""
     waits = {}
     for op in ops.times:
-        stage, kind, microbatch = op
+        stage, kind, microbatch, _ = op
         needed: Op | None
         delay = 0
         if kind == "W":
@@ -262,7 +262,7 @@ def _memory(problem: Problem, ops: _Ops) -> Iterator[Violation]:
 
 def _held(problem: Problem, ops: _Ops) -> Iterator[tuple[int, int, int, int]]:
     """Half-open intervals ``(stage, begin, end, amount)`` in which memory is held."""
-    for (stage, kind, microbatch), (start, end) in ops.times.items():
+    for (stage, kind, microbatch, _), (start, end) in ops.times.items():
         a, w = problem.stages[stage].held_after_F, problem.stages[stage].held_after_B
         if kind == "F":
             backward = _backward(ops, stage, microbatch)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from pipesat.core.ops import Item, Unreadable
+from pipesat.core.ops import Copy, Item, Unreadable
 
 Objective: TypeAlias = Literal["makespan", "span"]
 
@@ -22,12 +22,29 @@ class Timed(NamedTuple):
     end: int
 
 
+class TimedCopy(NamedTuple):
+    """A copy with its start and end, in time units."""
+
+    copy: Copy | Unreadable
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """Per device, the timed items in execution order. ``source`` says who made it."""
+    """Per device, the timed items in execution order. ``source`` says who made it.
+
+    ``copies`` has each device's copies in order of (start, end), both directions in one list; it is
+    empty where nothing is offloaded.
+    """
 
     devices: tuple[tuple[Timed, ...], ...]
     source: str = ""
+    copies: tuple[tuple[TimedCopy, ...], ...] = ()
+
+    def copies_of(self, device: int) -> tuple[TimedCopy, ...]:
+        """Copies of one device."""
+        return self.copies[device] if self.copies else ()
 
     @property
     def order(self) -> Order:
@@ -42,7 +59,7 @@ class Schedule:
 
     @property
     def makespan(self) -> int:
-        """Largest end of any op; 0 without ops."""
+        """Largest end of any op; 0 without ops. Copies do not count."""
         return max((timed.end for row in self.devices for timed in row), default=0)
 
     @property

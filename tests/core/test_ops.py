@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.core.ops import Op, Pair, members, parse_item
+from pipesat.core.ops import Copy, Op, Pair, members, parse_copy, parse_item
 
 numbers = st.integers(0, 999_999_999)  # more than the 4 million ops that a problem may have
-ops = st.builds(Op, numbers, st.sampled_from(["F", "B", "W", "BW"]), numbers)
+ops = st.builds(Op, numbers, st.sampled_from(["F", "B", "W", "BW"]), numbers, st.just(0))
 pairs = st.builds(
     Pair,
-    st.builds(Op, numbers, st.just("F"), numbers),
-    st.builds(Op, numbers, st.just("BW"), numbers),
+    st.builds(Op, numbers, st.just("F"), numbers, st.just(0)),
+    st.builds(Op, numbers, st.just("BW"), numbers, st.just(0)),
 )
 
 
@@ -73,3 +73,20 @@ def test_a_pair_consists_of_its_forward_and_backward() -> None:
     forward, backward = Op(0, "F", 2), Op(7, "BW", 0)
     assert members(Pair(forward, backward)) == (forward, backward)
     assert members(forward) == (forward,)
+
+
+def test_the_mode_of_an_op_is_part_of_it_and_not_of_its_text() -> None:
+    kept, recomputed = Op(0, "F", 3), Op(0, "F", 3, 1)
+    assert kept.mode == 0
+    assert kept != recomputed
+    assert str(recomputed) == str(kept) == "0F3"
+
+
+def test_copies_have_texts_of_their_own() -> None:
+    assert parse_copy("12O3") == Copy(12, "O", 3)
+    assert str(Copy(0, "L", 7)) == "0L7"
+    for text in ("0F3", "0O03", "O3", "0o3", "0O3 ", "(0O3+0L3)"):
+        with pytest.raises(ValueError, match="is not a copy"):
+            parse_copy(text)
+    with pytest.raises(ValueError, match="is not an op"):
+        parse_item("0O3")

@@ -34,7 +34,7 @@ def texts(steps: Steps) -> list[list[str]]:
 def carried(problem: Problem, step: Step) -> tuple[str, int, int]:
     """(direction, the stage that the data leaves, microbatch)."""
     assert not isinstance(step.item, Pair)
-    stage, _, microbatch = step.item
+    stage, _, microbatch, _ = step.item
     if step.kind == "RecvActivations":
         before = problem.previous[stage]
         assert before is not None
@@ -96,7 +96,7 @@ def run(problem: Problem, steps: Steps) -> tuple[list[list[str]], int | None]:
 
 
 def has_inputs(problem: Problem, has: set[tuple[str, int, int]], op: object) -> bool:
-    stage, kind, microbatch = op  # type: ignore[misc]
+    stage, kind, microbatch, _ = op  # type: ignore[misc]
     before, after = problem.previous[stage], problem.next[stage]
     if kind == "F":
         return before is None or ("forward", before, microbatch) in has

@@ -107,7 +107,7 @@ def random_order(problem: Problem, seed: int, *, in_order: bool = False) -> Orde
     rows: list[list[Op]] = [[] for _ in problem.devices]
 
     def ready(op: Op) -> bool:
-        stage, kind, microbatch = op
+        stage, kind, microbatch, _ = op
         before, after = problem.previous[stage], problem.next[stage]
         if kind == "W":
             return (stage, "B", microbatch) in done
