@@ -24,7 +24,7 @@ from pipesat.solver.search_parts import SearchParts
 _PATIENCE = 5.0  # seconds of window search without an improvement
 
 
-class Report(NamedTuple):
+class SearchReport(NamedTuple):
     """What the parts of the search did, and which of them failed."""
 
     notes: list[str]
@@ -39,7 +39,7 @@ def search(
     threads: int,
     seed: int,
     parts: SearchParts,
-) -> Report:
+) -> SearchReport:
     """Improve an incumbent and its bound until proven, out of time or stopped; say what happened.
 
     Needs an incumbent with a schedule. ``starts`` are other valid schedules to work on.
@@ -62,7 +62,7 @@ def search(
         return partial(_take_turns, windows[-1], proofs, lanes.runner(), ways.all(), patience)
 
     failed = lanes.run([lane(number) for number in range(threads)])
-    return Report([*(search.report for search in windows), proofs.report], failed)
+    return SearchReport([*(search.report for search in windows), proofs.report], failed)
 
 
 Ways = Iterator[Callable[[], None]]

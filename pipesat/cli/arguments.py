@@ -95,6 +95,20 @@ Deterministic: TypeAlias = Annotated[
 ]
 
 
+class DeviceName(StrEnum):
+    """Where a model runs."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class SplitName(StrEnum):
+    """How layers are cut into stages."""
+
+    even = "even"
+    balanced = "balanced"
+
+
 class TargetName(StrEnum):
     """A runtime to solve for."""
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.arguments import MOST_AMOUNT
+from pipesat.cli.arguments import MOST_AMOUNT, SplitName
 from pipesat.cli.exits import one_line
-from pipesat.cli.problem import Chunks, Devices, Microbatches, Output, SplitName, app
+from pipesat.cli.problem import Chunks, Devices, Microbatches, Output, app
 from pipesat.placement.geometry import OneRoutePlacement
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "from_profile"]
 
 
-class BackwardName(StrEnum):
+class ProfileBackwardName(StrEnum):
     """Which backwards may run."""
 
     auto = "auto"
@@ -100,8 +100,9 @@ def from_profile(
         Path | None, typer.Option(metavar="FILE", help="Measured delays from another file.")
     ] = None,
     backward: Annotated[
-        BackwardName, typer.Option(help="auto: fused where splitting does not pay, else either.")
-    ] = BackwardName.auto,
+        ProfileBackwardName,
+        typer.Option(help="auto: fused where splitting does not pay, else either."),
+    ] = ProfileBackwardName.auto,
     split_limit: Annotated[
         float,
         typer.Option(metavar="RATIO", min=1.0, max=1e6, help="Largest (B + W) / BW that may pay."),
@@ -118,18 +119,18 @@ def from_profile(
     from pipesat.core.amounts import amount, amounts
     from pipesat.core.errors import BadInput
     from pipesat.profile.file import read_profile
-    from pipesat.profile.problem import Plan, problem_of_profile
+    from pipesat.profile.problem import ProblemOptions, problem_of_profile
     from pipesat.profile.static import Training
 
     if comm is not None and links is not None:
         raise BadInput("expected --comm or --links, not both", where="--comm")
     v = chunks_of(placement, chunks)
-    if backward is not BackwardName.auto:
+    if backward is not ProfileBackwardName.auto:
         refuse_given(
             context, ["split_limit"], "it decides between backwards only where --backward is auto"
         )
     data = read_profile(profile)
-    plan = Plan(
+    options = ProblemOptions(
         devices=devices,
         microbatches=microbatches,
         placement=placement,
@@ -151,10 +152,10 @@ def from_profile(
         statistic=cost.value,
         name=name,
     )
-    derived = problem_of_profile(data, plan)
+    derived = problem_of_profile(data, options)
     write_problem(derived.document, output, f"{profile}: made into a problem")
     _print_summary(derived)
-    if plan.links is None and comm is None:
+    if options.links is None and comm is None:
         typer.echo("links: no delay was measured or given; all are 0 (--comm US)", err=True)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, writable
+from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, SplitName, writable
 from pipesat.cli.exits import one_line
 from pipesat.placement.geometry import CHUNKS, Placement
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 _LIST = "N[,N...]"
-
-
-class SplitName(StrEnum):
-    """How layers are cut into stages."""
-
-    even = "even"
-    balanced = "balanced"
 
 
 class BackwardName(StrEnum):

@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipesat.cli.arguments import AsJson, OutputFile, Timeout
+from pipesat.cli.arguments import AsJson, DeviceName, OutputFile, SplitName, Timeout
 from pipesat.cli.exits import CHECK_FAILED, one_line
-from pipesat.cli.problem import SplitName
 
 if TYPE_CHECKING:
-    from pipesat.profile.file import CostsModel, Profile
-
-
-class DeviceName(StrEnum):
-    """Where to measure."""
-
-    cpu = "cpu"
-    cuda = "cuda"
+    from pipesat.profile.file import MeasuredCostsModel, Profile
 
 
 class StyleName(StrEnum):
@@ -264,7 +256,7 @@ def _print_table(measured: Profile) -> None:
         typer.echo(one_line(f"links ({measured.links.backend}): {delays}"))
 
 
-def _row(name: str, costs: CostsModel) -> tuple[str, ...]:
+def _row(name: str, costs: MeasuredCostsModel) -> tuple[str, ...]:
     from pipesat.core.amounts import readable
 
     split = costs.B is not None and costs.W is not None

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.arguments import AsJson, OutputFile, ProblemFile, ScheduleFile, Timeout
+from pipesat.cli.arguments import (
+    AsJson,
+    DeviceName,
+    OutputFile,
+    ProblemFile,
+    ScheduleFile,
+    SplitName,
+    Timeout,
+)
 from pipesat.cli.exits import CHECK_FAILED, one_line
 from pipesat.cli.parity import print_failure
 
@@ -17,20 +24,6 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Schedule
     from pipesat.runtime.job import Job, Shape
     from pipesat.runtime.run import Check, Measured
-
-
-class DeviceName(StrEnum):
-    """Where ranks compute."""
-
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class SplitName(StrEnum):
-    """How a profile's layers are cut into stages."""
-
-    even = "even"
-    balanced = "balanced"
 
 
 _TRANSFORMER = ("blocks", "width", "heads", "length", "sequences", "vocabulary", "dtype")

@@ -11,7 +11,7 @@ from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.export.steps import Step, Steps
+    from pipesat.export.steps import RankStep, Steps
 
 
 def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False) -> None:
@@ -39,7 +39,7 @@ def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
     _print_lists(data, lists)
 
 
-def _rank_document(problem: Problem, rank: int, row: tuple[Step, ...]) -> dict[str, Any]:
+def _rank_document(problem: Problem, rank: int, row: tuple[RankStep, ...]) -> dict[str, Any]:
     return {
         "device": rank,
         "name": problem.device_name(rank),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Schedule, Timed
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One item of the path. ``through`` says what tied it to the step before.
 
     ``device``: the device was busy with that step; ``input``: it waited for that step's result;
@@ -24,7 +24,7 @@ class Step(NamedTuple):
     through: Literal["device", "input", "start"]
 
 
-def critical_path(problem: Problem, schedule: Schedule) -> list[Step]:
+def critical_path(problem: Problem, schedule: Schedule) -> list[PathStep]:
     """Return a longest chain through the schedule's order, first step first.
 
     The nodes of the graph are items, the edges device succession and data flow, weighted with the
@@ -52,6 +52,6 @@ def critical_path(problem: Problem, schedule: Schedule) -> list[Step]:
         timed_of.append(schedule.devices[device][counters[device]])
         counters[device] += 1
     return [
-        Step(linear.device[node], timed_of[node], graph.edges[last, node]["through"])
+        PathStep(linear.device[node], timed_of[node], graph.edges[last, node]["through"])
         for last, node in pairwise(path)
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from pipesat.core.machine import Cores, Memory
 
-Status: TypeAlias = Literal["ok", "missing", "FAILED"]
+Finding: TypeAlias = Literal["ok", "missing", "FAILED"]
 Part: TypeAlias = Literal["versions", "extras", "machine", "self-check"]
 
 
@@ -22,7 +22,7 @@ class Line:
 
     part: Part
     name: str
-    status: Status
+    status: Finding
     detail: str
     command: str | None = None
 

@@ -16,7 +16,7 @@ from pipesat.core.rules import awaited
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Order
-    from pipesat.export.steps import Step, Steps
+    from pipesat.export.steps import RankStep, Steps
 
 Place: TypeAlias = tuple[int, int]
 """Rank and position in its list."""
@@ -57,7 +57,7 @@ def _collect(problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]]
                 ends[event][side] = rank, position
 
 
-def _event(problem: Problem, step: Step) -> Event | None:
+def _event(problem: Problem, step: RankStep) -> Event | None:
     """What a send or receive carries: it names the transfer."""
     (op,) = members(step.item)
     if step.kind.startswith("Send"):
@@ -128,5 +128,5 @@ def _circle(problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]])
     yield "deadlock: " + ", which waits for ".join([*texts, problem.device_name(members_of[0])])
 
 
-def _at(problem: Problem, rank: int, step: Step) -> str:
+def _at(problem: Problem, rank: int, step: RankStep) -> str:
     return f"{step} on {problem.device_name(rank)}"

@@ -44,7 +44,7 @@ StepKind: TypeAlias = Literal[
 _GAPS = 16  # of the receiver before the consumer, that are searched for a free instant
 
 
-class Step(NamedTuple):
+class RankStep(NamedTuple):
     """One step of a rank.
 
     ``item`` is the op that is computed (or the overlapped pair: ``ForwardAndBackward``); of a send,
@@ -59,7 +59,7 @@ class Step(NamedTuple):
         return f"{self.kind} {self.item}"
 
 
-Steps: TypeAlias = tuple[tuple[Step, ...], ...]
+Steps: TypeAlias = tuple[tuple[RankStep, ...], ...]
 """Per rank (device), its steps in order."""
 
 COMPUTE: Final[dict[str, StepKind]] = {
@@ -89,21 +89,21 @@ def steps_of(problem: Problem, schedule: Schedule) -> Steps:
         instant = _meeting(rows, linear, ends, transfer)
         # at one instant: ops without length and transfers by dependency, then the ops that start
         events.append((instant, 0, 2 * transfer.producer + 1, number))
-    steps: list[list[Step]] = [[] for _ in problem.devices]
+    steps: list[list[RankStep]] = [[] for _ in problem.devices]
     for _, _, tie, number in sorted(events):
         item = linear.item[tie // 2]
         here = linear.device[tie // 2]
         if tie % 2 == 0:
             kind = "ForwardAndBackward" if isinstance(item, Pair) else COMPUTE[item.kind]
-            steps[here].append(Step(kind, item))
+            steps[here].append(RankStep(kind, item))
             continue
         transfer = transfers[number]
         there = linear.device[transfer.consumer]
         forward = transfer.needs.kind == "F"
         send: StepKind = "SendActivations" if forward else "SendGradient"
         receive: StepKind = "RecvActivations" if forward else "RecvGradient"
-        steps[here].append(Step(send, transfer.gives, there))
-        steps[there].append(Step(receive, transfer.needs, here))
+        steps[here].append(RankStep(send, transfer.gives, there))
+        steps[there].append(RankStep(receive, transfer.needs, here))
     return tuple(map(tuple, steps))
 
 

@@ -18,7 +18,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Schedule
 
-Event: TypeAlias = dict[str, Any]
+TraceEvent: TypeAlias = dict[str, Any]
 
 Scale: TypeAlias = tuple[int, int]
 """Microseconds per time unit: numerator and denominator."""
@@ -118,7 +118,7 @@ def _thread(problem: Problem, device: int, member: int) -> dict[str, int]:
     return {"pid": process, "tid": process + member * len(problem.devices)}
 
 
-def _names(problem: Problem, schedule: Schedule) -> Iterator[Event]:
+def _names(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]:
     for device, items in enumerate(schedule.order):
         process = {"ph": "M", **_thread(problem, device, 0)}
         yield {**process, "name": "process_name", "args": {"name": problem.device_name(device)}}
@@ -130,7 +130,7 @@ def _names(problem: Problem, schedule: Schedule) -> Iterator[Event]:
             yield {**thread, "name": "thread_sort_index", "args": {"sort_index": member}}
 
 
-def _ops(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event]:
+def _ops(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
     for device, item, start, end in _timed(schedule):
         for member, op in enumerate(members(item)):
             yield {
@@ -144,7 +144,7 @@ def _ops(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event]:
             }
 
 
-def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event]:
+def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
     """Yield one counter per device, with an event wherever its value changes."""
     unit = f" ({problem.memory_unit})" if problem.memory_unit else ""
     for device, profile in enumerate(memory_profiles(problem, schedule)):
@@ -161,12 +161,12 @@ def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Even
             before = held
 
 
-def _flows(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Event]:
+def _flows(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
     """Yield an arrow for all data that goes to another device, from start to start.
 
     Arrows bind to the slice that encloses their time, and a slice does not enclose its own end.
     """
-    places: dict[Op, Event] = {}
+    places: dict[Op, TraceEvent] = {}
     for device, item, start, _ in _timed(schedule):
         for member, op in enumerate(members(item)):
             place = {**_thread(problem, device, member), "ts": _time(start, scale)}

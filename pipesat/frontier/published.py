@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.frontier.caps import Scale1F1B, at_cap, scale_of
 from pipesat.frontier.curve import Curve, KnownSchedule
-
-Build: TypeAlias = Callable[[Problem], Schedule]
+from pipesat.heuristics.registry import Build
 
 AUTOMATIC: Final = {"makespan": "zb-auto", "span": "zb-auto-span"}
 """The paper's automatic schedule, by objective. ZB-1p and ZB-2p are what it gives within 1F1B's

@@ -28,9 +28,10 @@ from pipesat.frontier.caps import (
     scale_of,
 )
 from pipesat.frontier.curve import Curve, KnownSchedule, size
-from pipesat.frontier.published import Build, PublishedPoint, published_points
+from pipesat.frontier.published import PublishedPoint, published_points
 from pipesat.frontier.smallest_cap import meeting, narrow
 from pipesat.frontier.study import Study
+from pipesat.heuristics.registry import Build
 
 _FIRST_ROUND = 0.35  # of the time
 _UNLIMITED = 3  # times as much for unlimited memory, which the choice of caps rests on

@@ -10,12 +10,13 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, cost_of, loads
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import cut_masks, cuts_of, partition_of, same_stage
-from pipesat.layers.split import LARGEST_COST, Ints, Split, best_split
+from pipesat.layers.split import LARGEST_COST, Split, best_split
 from pipesat.layers.split_problem import SplitProblem, split_problem_of
 from pipesat.layers.two_stages_per_device import Tracks, loop_tracks, vee_tracks
 from pipesat.layers.why_no_split import check_cuttable, why_no_split_fits

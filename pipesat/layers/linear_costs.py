@@ -12,10 +12,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.split import LARGEST_COST, Ints, StageCost
+from pipesat.layers.split import LARGEST_COST, StageCost
 
 Weights: TypeAlias = Mapping[str, int]
 """How often each of F, B, W, BW counts."""

@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput
 from pipesat.layers.rules import Mask, partition_of
 
-Ints: TypeAlias = NDArray[np.int64]
 StageCost: TypeAlias = Callable[[Ints, Ints, int], NDArray[Any]]
 """(a, b, s) -> cost of layers a to b - 1 as stage s; a is an array (n, 1), b one of (1, k)."""
 Combine: TypeAlias = Literal["max", "sum"]

@@ -8,11 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LinearCost, LineMaker, memory_lines, rooms
 from pipesat.layers.pipeline import Pipeline, one_in_flight
-from pipesat.layers.split import LARGEST_COST, Ints
+from pipesat.layers.split import LARGEST_COST
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pipesat.core.arrays import Ints
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LinearCost
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import Mask, cut_masks
-from pipesat.layers.split import Ints
 
 Limits = Sequence[tuple[Sequence[LinearCost], Sequence[int]]]
 """Per resource (load, memory): its lines by stage, its limit by device."""

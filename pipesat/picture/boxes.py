@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pipesat.core.arrays import Ints
     from pipesat.core.schedule import Schedule
-
-    Ints = NDArray[np.int64]
 
 KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
 

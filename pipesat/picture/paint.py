@@ -17,9 +17,8 @@ from pipesat.picture.style import EXCESS, FILL, HELD, OUTLINE, STATIC, rgb
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pipesat.core.arrays import Floats
     from pipesat.core.memory import Profile
-
-    Floats = NDArray[np.float64]
 
 _OUTLINED = 6  # pixels from which a box gets an outline
 _FILLS = np.array([rgb(FILL[kind]) for kind in KINDS])

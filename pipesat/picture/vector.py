@@ -15,15 +15,13 @@ from pipesat.picture.paint import strip_height
 from pipesat.picture.style import EXCESS, FILL, GRID, HELD, OUTLINE, STATIC
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from pipesat.core.arrays import Floats
     from pipesat.core.memory import Profile
     from pipesat.core.problem import Problem
     from pipesat.picture.boxes import Boxes
     from pipesat.picture.canvas import Canvas
     from pipesat.picture.layout import Layout
 
-    Floats = NDArray[np.float64]
 
 _BOX = np.array([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], np.uint8)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
 from pipesat.core.schedule import Objective
@@ -27,7 +28,7 @@ from pipesat.layers.linear_costs import (
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, one_in_flight
 from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
-from pipesat.layers.split import FORBIDDEN, Ints, StageCost, best_split
+from pipesat.layers.split import FORBIDDEN, StageCost, best_split
 from pipesat.plan.cheapest_layers import certain, cheapest, variants
 from pipesat.plan.shapes import shape_name
 from pipesat.plan.stage_bound import stage_bound

@@ -13,13 +13,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.schedule import Objective
 from pipesat.layers.layer import AMOUNTS, Layers
 from pipesat.layers.linear_costs import rooms, shortest_backward
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import Mask
-from pipesat.layers.split import FORBIDDEN, LARGEST_COST, Ints, StageCost
+from pipesat.layers.split import FORBIDDEN, LARGEST_COST, StageCost
 from pipesat.plan.cheapest_layers import cheapest
 
 _ROUNDED: Final = 1 - 1e-12  # so that rounding errors cannot lift a bound

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from pipesat.core.errors import BadInput
 from pipesat.placement.partition import balanced, even
 from pipesat.profile.file import (
-    CostsModel,
+    MeasuredCostsModel,
     ParametersModel,
     Profile,
     Samples,
@@ -82,7 +82,9 @@ def costs_of_stage(profile: Profile, layers: range, statistic: Statistic = "medi
     return parts[0] if len(parts) == 1 else _summed(parts)
 
 
-def _of(costs: CostsModel, layers: range, statistic: Statistic, *, measured: bool) -> StageCosts:
+def _of(
+    costs: MeasuredCostsModel, layers: range, statistic: Statistic, *, measured: bool
+) -> StageCosts:
     fused = costs.B is None or costs.W is None
 
     def time(samples: Samples | None) -> float:

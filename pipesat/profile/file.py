@@ -25,9 +25,9 @@ LINKS_FORMAT = "pipesat.links/1"
 LARGEST_FILE = 64 << 20
 
 Microseconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-Bytes = Annotated[int, Field(ge=0, le=10**15)]
-Count = Annotated[int, Field(ge=1, le=10**15)]
-Slice = Annotated[list[Bytes], Field(min_length=2, max_length=2)]
+NonNegative = Annotated[int, Field(ge=0, le=10**15)]
+Positive = Annotated[int, Field(ge=1, le=10**15)]
+Slice = Annotated[list[NonNegative], Field(min_length=2, max_length=2)]
 
 Dtype = Literal[
     "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
@@ -49,30 +49,30 @@ class Samples(StrictModel):
 class TensorModel(StrictModel):
     """Shape, type and size of what passes between layers."""
 
-    shape: list[Bytes]
+    shape: list[NonNegative]
     dtype: Dtype
-    bytes: Bytes
+    bytes: NonNegative
 
 
 class ParametersModel(StrictModel):
     """How many parameters of one type there are, and whether they are trained."""
 
     dtype: Dtype
-    elements: Bytes
-    bytes: Bytes
+    elements: NonNegative
+    bytes: NonNegative
     trainable: bool
 
 
 class TransientModel(StrictModel):
     """Most memory that an op takes on top of what is held during it (see ``Costs``)."""
 
-    F: Bytes
-    B: Bytes = 0
-    W: Bytes = 0
-    BW: Bytes
+    F: NonNegative
+    B: NonNegative = 0
+    W: NonNegative = 0
+    BW: NonNegative
 
 
-class CostsModel(StrictModel):
+class MeasuredCostsModel(StrictModel):
     """Costs of one kind of layer, or of one stage.
 
     ``B`` and ``W`` are null where the backward cannot be split; ``no_split`` says why.
@@ -85,16 +85,16 @@ class CostsModel(StrictModel):
     W: Samples | None = None
     BW: Samples
     no_split: str = ""
-    held_after_F: Bytes
-    held_after_B: Bytes = 0
+    held_after_F: NonNegative
+    held_after_B: NonNegative = 0
     transient: TransientModel
     input: TensorModel
     output: TensorModel
     parameters: list[ParametersModel] = []
-    buffers: Bytes = 0
+    buffers: NonNegative = 0
 
 
-class LayerModel(StrictModel):
+class MeasuredLayerModel(StrictModel):
     """One layer: its name, and the key of its costs in ``kinds``."""
 
     name: str
@@ -105,14 +105,14 @@ class StageCostsModel(StrictModel):
     """Layers ``layers[0]`` to ``layers[1] - 1``, measured together."""
 
     layers: Slice
-    costs: CostsModel
+    costs: MeasuredCostsModel
 
 
 class TiedModel(StrictModel):
     """One parameter that several layers share."""
 
     name: str
-    layers: Annotated[list[Bytes], Field(min_length=2)]
+    layers: Annotated[list[NonNegative], Field(min_length=2)]
     parameter: ParametersModel
 
 
@@ -127,8 +127,8 @@ class ModelModel(StrictModel):
     path: str = ""
     dtype: Dtype | Literal[""] = ""
     shape: dict[str, int | str] = {}
-    length: Bytes = 0
-    sequences: Bytes = 0
+    length: NonNegative = 0
+    sequences: NonNegative = 0
 
 
 class EnvironmentModel(StrictModel):
@@ -137,7 +137,7 @@ class EnvironmentModel(StrictModel):
     device: Literal["cpu", "cuda"]
     device_name: str
     dtype: Dtype
-    threads: Count
+    threads: Positive
     torch: str
     cuda: str | None = None
     python: str
@@ -150,8 +150,8 @@ class OptionsModel(StrictModel):
 
     checkpoint: bool = False
     compile: str = ""
-    samples: Count
-    warmup: Bytes
+    samples: Positive
+    warmup: NonNegative
 
 
 class MicrobatchModel(StrictModel):
@@ -164,7 +164,7 @@ class MicrobatchModel(StrictModel):
 class LinkModel(StrictModel):
     """One-way delay of one size of message."""
 
-    bytes: Bytes
+    bytes: NonNegative
     delay: Samples
 
 
@@ -187,13 +187,13 @@ class Profile(StrictModel):
     environment: EnvironmentModel
     options: OptionsModel
     microbatch: MicrobatchModel
-    layers: Annotated[list[LayerModel], Field(min_length=1)]
-    kinds: dict[str, CostsModel]
+    layers: Annotated[list[MeasuredLayerModel], Field(min_length=1)]
+    kinds: dict[str, MeasuredCostsModel]
     stages: list[StageCostsModel] = []
     tied: list[TiedModel] = []
     links: LinksModel | None = None
 
-    def costs_of(self, layer: int) -> CostsModel:
+    def costs_of(self, layer: int) -> MeasuredCostsModel:
         """Costs of one layer."""
         return self.kinds[self.layers[layer].kind]
 

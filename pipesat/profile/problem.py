@@ -28,13 +28,13 @@ _FINE: Final = 200  # the smallest time or amount has this many units: rounding 
 _MEMORY_UNITS: Final = (("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 _TIME_UNITS: Final = (("us", 1), ("ns", 1000))
 
-Capacity: TypeAlias = int | Sequence[int | None] | None
+MemoryPerDevice: TypeAlias = int | Sequence[int | None] | None
 BackwardChoice: TypeAlias = Literal["auto", "split", "fused", "either"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is to be made of a profile.
+class ProblemOptions:
+    """Which problem to make of a profile.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Plan:
     placement: OneRoutePlacement = "chain"
     chunks: int = CHUNKS
     split: str = "even"
-    memory: Capacity = None
+    memory: MemoryPerDevice = None
     training: Training = field(default_factory=Training)
     links: LinksModel | None = None
     comm: float = 0.0
@@ -77,7 +77,7 @@ class Derived:
     remarks: tuple[str, ...]
 
 
-def problem_of_profile(profile: Profile, plan: Plan) -> Derived:
+def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
     """Turn a profile into a problem document, which is valid if its values are in range.
 
     Raises
@@ -85,15 +85,15 @@ def problem_of_profile(profile: Profile, plan: Plan) -> Derived:
     BadInput
         If there are more stages than layers, or a list has not one value per device.
     """
-    geometry = Geometry(plan.placement, plan.devices, plan.chunks)
-    parts = layers_of_stages(profile, geometry.parts, plan.split)
-    stages = tuple(costs_of_stage(profile, part, plan.statistic) for part in parts)
-    fused = tuple(_fused(stage, plan) for stage in stages)
-    static = tuple(_static(profile, plan, stages, fused, own) for own in geometry.stages_on)
-    delays = [_delay(plan, stage.output_bytes) for stage in stages[:-1]]
+    geometry = Geometry(options.placement, options.devices, options.chunks)
+    parts = layers_of_stages(profile, geometry.parts, options.split)
+    stages = tuple(costs_of_stage(profile, part, options.statistic) for part in parts)
+    fused = tuple(_fused(stage, options) for stage in stages)
+    static = tuple(_static(profile, options, stages, fused, own) for own in geometry.stages_on)
+    delays = [_delay(options, stage.output_bytes) for stage in stages[:-1]]
     time_unit, per_us = time_unit_of([stage.F for stage in stages])
     held = [
-        _held(stage, plan, fused=bool(fused[number]), last=number == len(stages) - 1)
+        _held(stage, options, fused=bool(fused[number]), last=number == len(stages) - 1)
         for number, stage in enumerate(stages)
     ]
     memory_unit, unit = memory_unit_of([after_f for after_f, _ in held])
@@ -103,22 +103,22 @@ def problem_of_profile(profile: Profile, plan: Plan) -> Derived:
 
     document = problem_document(
         geometry,
-        plan.microbatches,
+        options.microbatches,
         devices=[
             device_entry(None if capacity is None else capacity // unit, ceil(taken.total / unit))
             for capacity, taken in zip(
-                per_device(plan.memory, plan.devices, "--memory"), static, strict=True
+                per_device(options.memory, options.devices, "--memory"), static, strict=True
             )
         ],
         stages=[
             {kind: time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
             | {"held_after_F": ceil(after_F / unit), "held_after_B": ceil(after_B / unit)}
-            | backward_entry(_backward(reason, plan))
+            | backward_entry(_backward(reason, options))
             for stage, (after_F, after_B), reason in zip(stages, held, fused, strict=True)
         ],
         comm=comm_entry([time(delay) for delay in delays]),
         texts={
-            "name": plan.name or profile.name,
+            "name": options.name or profile.name,
             "time_unit": time_unit,
             "memory_unit": memory_unit,
         },
@@ -145,17 +145,17 @@ def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
     return ""
 
 
-def _fused(stage: StageCosts, plan: Plan) -> str:
-    if plan.backward == "fused":
+def _fused(stage: StageCosts, options: ProblemOptions) -> str:
+    if options.backward == "fused":
         return "as asked for"
-    if plan.backward == "auto":
-        return fused_because(stage, plan.split_limit)
+    if options.backward == "auto":
+        return fused_because(stage, options.split_limit)
     return stage.no_split
 
 
 def _static(
     profile: Profile,
-    plan: Plan,
+    options: ProblemOptions,
     stages: Sequence[StageCosts],
     fused: Sequence[str],
     mine: Sequence[int],
@@ -163,30 +163,32 @@ def _static(
     return static_memory(
         profile,
         [stages[number] for number in mine],
-        plan.training,
-        plan.microbatches,
+        options.training,
+        options.microbatches,
         [not fused[number] for number in mine],
     )
 
 
-def _held(stage: StageCosts, plan: Plan, *, fused: bool, last: bool) -> tuple[int, int]:
+def _held(
+    stage: StageCosts, options: ProblemOptions, *, fused: bool, last: bool
+) -> tuple[int, int]:
     """Bytes held after F and after B; with buffers that are not kept, the input is among them."""
     first = stage.layers.start == 0
-    if plan.training.receive == "torch":
+    if options.training.receive == "torch":
         return stage.held_after_F, 0 if fused else stage.held_after_B
     own = 0 if first else stage.input_bytes
     gradient = 0 if last else stage.output_bytes  # of the output: W needs it too
     return stage.held_after_F + own, 0 if fused else stage.held_after_B + own + gradient
 
 
-def _delay(plan: Plan, size: int) -> float:
-    return plan.comm if plan.links is None else delay_of(plan.links, size)
+def _delay(options: ProblemOptions, size: int) -> float:
+    return options.comm if options.links is None else delay_of(options.links, size)
 
 
-def _backward(reason: str, plan: Plan) -> Backward:
+def _backward(reason: str, options: ProblemOptions) -> Backward:
     if reason:
         return "fused"
-    return "split" if plan.backward == "split" else "either"
+    return "split" if options.backward == "split" else "either"
 
 
 def time_unit_of(times: Sequence[float]) -> tuple[str, int]:

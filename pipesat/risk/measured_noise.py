@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Phase
@@ -20,9 +20,8 @@ from pipesat.risk.robustness import Noise
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem, Stage
-    from pipesat.profile.file import CostsModel, Profile, Samples
-
-Statistic: TypeAlias = Literal["median", "low", "high"]
+    from pipesat.profile.cut import Statistic
+    from pipesat.profile.file import MeasuredCostsModel, Profile, Samples
 
 _DECILE: Final = 1.2816  # 90th percentile of the standard normal
 _UNITS_PER_US: Final = (1, 1000)  # microseconds and nanoseconds, as problems have them
@@ -73,7 +72,7 @@ def _layers(problem: Problem, profile: Profile, source: str) -> Sequence[range]:
     )
 
 
-def _costs(profile: Profile, layers: range) -> list[CostsModel]:
+def _costs(profile: Profile, layers: range) -> list[MeasuredCostsModel]:
     """Costs of a slice as measured, else those of its layers."""
     for stage in profile.stages:
         if tuple(stage.layers) == (layers.start, layers.stop):
@@ -85,7 +84,7 @@ def _forward(profile: Profile, layers: range, statistic: Statistic) -> float:
     return sum(float(getattr(costs.F, statistic)) for costs in _costs(profile, layers))
 
 
-def _samples(costs: CostsModel, phase: Phase, stage: Stage) -> Samples:
+def _samples(costs: MeasuredCostsModel, phase: Phase, stage: Stage) -> Samples:
     """What was measured of a phase; the whole backward where it is never split."""
     if phase == "F":
         return costs.F

@@ -29,12 +29,8 @@ from pipesat.risk.links import Links, Transfer, network_of
 from pipesat.risk.sampled import makespans, spans
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from pipesat.core.arrays import Floats
     from pipesat.core.problem import Problem
-
-    Floats = NDArray[np.float64]
 
 _PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _MOST_NUMBERS = 1 << 23  # of factors, or of path lengths, held at a time: 64 MiB

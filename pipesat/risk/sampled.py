@@ -14,13 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from pipesat.core.arrays import Floats
     from pipesat.core.schedule import Objective
     from pipesat.risk.links import Network
 
-    Floats: TypeAlias = NDArray[np.float64]
     Durations: TypeAlias = Iterable[Floats | float]
 
 

@@ -23,13 +23,13 @@ _EXPECTED: Final = (
 
 
 @dataclass(frozen=True)
-class Bytes:
+class CapacityInBytes:
     """An amount that was given with its unit."""
 
     count: int
 
 
-Capacity: TypeAlias = int | list[int] | Fraction | Bytes | None
+Capacity: TypeAlias = int | list[int] | Fraction | CapacityInBytes | None
 """In the problem's unit, one or one per device; a share of 1F1B's peak; bytes; unlimited."""
 
 
@@ -51,7 +51,7 @@ def read_capacity(value: object, where: str = "memory", source: str = "") -> Cap
         if (share := share_of_1f1b(value)) is not None:
             return share
         try:
-            return Bytes(amount(where, value))
+            return CapacityInBytes(amount(where, value))
         except BadInput:
             pass
     raise BadInput(_EXPECTED, source=source, where=where, value=value)
@@ -68,7 +68,7 @@ def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any
         If there are fewer stages than devices, a list has not one value per device, or it is an
         amount with a unit: problem documents have units of their own.
     """
-    if isinstance(capacity, Bytes):
+    if isinstance(capacity, CapacityInBytes):
         raise BadInput("expected a number in the problem's own memory unit", where="memory")
     problem = parse_problem(document)
     count = len(problem.devices)

@@ -19,9 +19,9 @@ from pipesat.placement.from_numbers import costs_of, document_from_numbers, stag
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import LinksModel, Profile, read_links, read_profile
-from pipesat.profile.problem import SPLIT_LIMIT, Plan, problem_of_profile
+from pipesat.profile.problem import SPLIT_LIMIT, ProblemOptions, problem_of_profile
 from pipesat.profile.static import Receive, Training
-from pipesat.sweep.capacity import Bytes, read_capacity, with_capacity
+from pipesat.sweep.capacity import CapacityInBytes, read_capacity, with_capacity
 
 Axes: TypeAlias = Mapping[str, Any]
 """Values of the axes that shape a problem; ``None`` where the grid has no such axis."""
@@ -88,7 +88,7 @@ class NumbersSource:
         if axes["backward"] == "auto":
             raise BadInput("only a profile can tell", where="backward", value="auto")
         capacity = read_capacity(axes["memory"]) if axes["memory"] is not None else None
-        if isinstance(capacity, Bytes):
+        if isinstance(capacity, CapacityInBytes):
             raise BadInput(
                 "expected a number in the costs' own unit", where="memory", value=axes["memory"]
             )
@@ -153,13 +153,13 @@ class ProfileSource:
                 "expected an amount with its unit, as 40GiB", where="memory", value=axes["memory"]
             )
         stages_of(placement, axes["devices"], axes["chunks"] or CHUNKS)
-        plan = Plan(
+        options = ProblemOptions(
             devices=axes["devices"],
             microbatches=axes["microbatches"],
             placement=placement,
             chunks=axes["chunks"] or CHUNKS,
             split=axes["split"] or "even",
-            memory=capacity.count if isinstance(capacity, Bytes) else None,
+            memory=capacity.count if isinstance(capacity, CapacityInBytes) else None,
             training=self.training,
             links=self.links if axes["comm"] is None else None,
             comm=axes["comm"] or 0,
@@ -167,8 +167,8 @@ class ProfileSource:
             split_limit=self.model.split_limit,
             statistic=self.model.cost,
         )
-        document = problem_of_profile(self.profile, plan).document
-        if capacity is None or isinstance(capacity, Bytes):
+        document = problem_of_profile(self.profile, options).document
+        if capacity is None or isinstance(capacity, CapacityInBytes):
             return document
         return with_capacity(document, capacity)
 

@@ -31,8 +31,8 @@ SHORTEST_UNIT, LONGEST_UNIT = 1e-15, 1e18
 """Bounds of ``us_per_time_unit``: a second stretched by the largest ``run --scale`` is 1e15."""
 MOST_US = 1e15
 
-Time = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-MOST_US, le=MOST_US)]
-Length = Annotated[Time, Field(ge=0)]
+MeasuredTime = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-MOST_US, le=MOST_US)]
+Length = Annotated[MeasuredTime, Field(ge=0)]
 Text = Annotated[str, Field(strict=True)]
 
 
@@ -41,8 +41,8 @@ class RowModel(StrictModel):
 
     model_config = ConfigDict(strict=False)  # a list is read as a tuple; each entry is strict
 
-    ops: list[tuple[Text, Time, Time, Length, Length | None]]
-    transfers: list[tuple[Text, Time, Time]] = []
+    ops: list[tuple[Text, MeasuredTime, MeasuredTime, Length, Length | None]]
+    transfers: list[tuple[Text, MeasuredTime, MeasuredTime]] = []
 
 
 class StepModel(StrictModel):

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pipesat.core.ops import Op
 from pipesat.core.rules import awaited
 from pipesat.solver.steady.memory import add_memory
-from pipesat.solver.steady.variables import PHASES, Cycle, Slot
+from pipesat.solver.steady.variables import PHASES, Cycle, PeriodOp
 
 
 def add_constraints(v: Cycle) -> None:
@@ -22,7 +22,7 @@ def add_constraints(v: Cycle) -> None:
 def add_one_op_at_a_time(v: Cycle) -> None:
     """Ops of a device do not overlap within the period; none lies across its end."""
     for stages in v.problem.stages_on:
-        slots = [Slot(s, phase, j) for s in stages for phase in PHASES for j in v.per_period(s)]
+        slots = [PeriodOp(s, phase, j) for s in stages for phase in PHASES for j in v.per_period(s)]
         intervals = [interval for slot in slots for interval in v.tasks[slot].intervals]
         if len(intervals) > 1:
             v.cp.add_no_overlap(intervals)
@@ -34,7 +34,7 @@ def add_dataflow(v: Cycle) -> None:
         need = awaited(v.problem, Op(*slot))
         if need is None or not task.intervals:
             continue
-        source = v.tasks[Slot(*need.event)]
+        source = v.tasks[PeriodOp(*need.event)]
         arrival = source.end + need.delay // v.times.unit
         v.cp.add(task.time >= arrival)
 
@@ -48,7 +48,7 @@ def add_microbatch_order(v: Cycle) -> None:
     """
     for stage in range(len(v.problem.stages)):
         for phase in PHASES:
-            tasks = [v.tasks[Slot(stage, phase, j)] for j in v.per_period(stage)]
+            tasks = [v.tasks[PeriodOp(stage, phase, j)] for j in v.per_period(stage)]
             if len(tasks) < 2 or not tasks[0].intervals:
                 continue
             for before, after in pairwise(tasks):

@@ -18,7 +18,7 @@ from typing import cast
 from ortools.sat.python import cp_model
 
 from pipesat.solver.model.variables import Literal
-from pipesat.solver.steady.variables import PHASES, Cycle, Linear, Slot
+from pipesat.solver.steady.variables import PHASES, Cycle, Linear, PeriodOp
 
 
 def add_memory(v: Cycle, device: int) -> None:
@@ -33,24 +33,24 @@ def add_memory(v: Cycle, device: int) -> None:
         data = v.problem.stages[stage]
         for j in v.per_period(stage):
             if data.held_after_F:
-                held = _held(v, device, before, Slot(stage, "F", j))
+                held = _held(v, device, before, PeriodOp(stage, "F", j))
                 v.cp.add(held + data.held_after_F <= room)
             excess = data.held_after_B - data.held_after_F
             split = v.split[stage, j]
             if excess > 0 and split is not False:
-                held = _held(v, device, before, Slot(stage, "B", j))
+                held = _held(v, device, before, PeriodOp(stage, "B", j))
                 constraint = v.cp.add(held + excess <= room)
                 if not isinstance(split, bool):
                     constraint.only_enforce_if(split)
 
 
-def _held(v: Cycle, device: int, before: _Before, event: Slot) -> Linear:
+def _held(v: Cycle, device: int, before: _Before, event: PeriodOp) -> Linear:
     """Everything that the device holds just before an event."""
     terms: list[Linear] = []
     for stage in v.problem.stages_on[device]:
         a, w = v.problem.stages[stage].held_after_F, v.problem.stages[stage].held_after_B
         for j in v.per_period(stage):
-            f, b, weight = (Slot(stage, phase, j) for phase in PHASES)
+            f, b, weight = (PeriodOp(stage, phase, j) for phase in PHASES)
             counts = v.tasks[b].count - v.tasks[f].count
             terms.append(a * (counts + before(f, event) - before(b, event)))
             if w and v.split[stage, j] is not False:
@@ -66,7 +66,7 @@ def _add_average(v: Cycle, device: int, room: int) -> None:
         data = v.problem.stages[stage]
         a, w = data.held_after_F, data.held_after_B
         for j in v.per_period(stage):
-            f, b, weight = (v.tasks[Slot(stage, phase, j)] for phase in PHASES)
+            f, b, weight = (v.tasks[PeriodOp(stage, phase, j)] for phase in PHASES)
             terms.append(a * (b.end - f.time))
             if v.split[stage, j] is not False:
                 terms.append(w * (weight.end - b.end))
@@ -83,10 +83,10 @@ class _Before:
 
     def __init__(self, v: Cycle, device: int) -> None:
         self.v = v
-        self.known: dict[tuple[Slot, Slot], Literal] = {}
-        self.origin = Slot(v.problem.stages_on[device][0], "F", 0)
+        self.known: dict[tuple[PeriodOp, PeriodOp], Literal] = {}
+        self.origin = PeriodOp(v.problem.stages_on[device][0], "F", 0)
 
-    def __call__(self, x: Slot, event: Slot) -> Literal:
+    def __call__(self, x: PeriodOp, event: PeriodOp) -> Literal:
         if event in (x, self.origin):
             return False
         if x == self.origin:
@@ -95,7 +95,7 @@ class _Before:
             self._create(x, event)
         return self.known[x, event]
 
-    def _create(self, x: Slot, event: Slot) -> None:
+    def _create(self, x: PeriodOp, event: PeriodOp) -> None:
         v, task, other = self.v, self.v.tasks[x], self.v.tasks[event]
         literal = v.cp.new_bool_var("")
         self.known[x, event] = literal

@@ -13,7 +13,7 @@ from pipesat.core.problem import Problem
 from pipesat.solver.model.times import model_times
 from pipesat.solver.steady.constraints import add_constraints
 from pipesat.solver.steady.repetend import Repetend
-from pipesat.solver.steady.variables import Cycle, Linear, Slot, Task, add_variables
+from pipesat.solver.steady.variables import Cycle, Linear, PeriodOp, PeriodTask, add_variables
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class CyclicModel:
             for _, count, task in places:
                 self.cp.add(task.count == count)
 
-    def _places(self, repetend: Repetend, device: int) -> list[tuple[int, int, Task]]:
+    def _places(self, repetend: Repetend, device: int) -> list[tuple[int, int, PeriodTask]]:
         """``(offset, count, task)`` of a device's ops in order, counted from the model's origin."""
         v = self.variables
         row = repetend.rows(v.problem)[device]
@@ -75,15 +75,15 @@ class CyclicModel:
         places = []
         for _, _, op in row:
             count, offset = divmod(repetend.times[op] - origin, repetend.period)
-            task = v.tasks[Slot(op.stage, PHASE_OF[op.kind], op.microbatch)]
+            task = v.tasks[PeriodOp(op.stage, PHASE_OF[op.kind], op.microbatch)]
             places.append((offset // v.times.unit, count, task))
         first = next(i for i, (*_, task) in enumerate(places) if task is self._origin(device))
         return places[first:] + places[:first]
 
-    def _origin(self, device: int) -> Task:
-        return self.variables.tasks[Slot(self.variables.problem.stages_on[device][0], "F", 0)]
+    def _origin(self, device: int) -> PeriodTask:
+        return self.variables.tasks[PeriodOp(self.variables.problem.stages_on[device][0], "F", 0)]
 
-    def _hint(self, places: list[tuple[int, int, Task]]) -> None:
+    def _hint(self, places: list[tuple[int, int, PeriodTask]]) -> None:
         for offset, count, task in places:
             self.cp.add_hint(task.offset, offset)
             if isinstance(task.count, cp_model.IntVar):

@@ -19,7 +19,7 @@ Linear: TypeAlias = cp_model.LinearExpr | int
 PHASES: tuple[Phase, ...] = ("F", "B", "W")
 
 
-class Slot(NamedTuple):
+class PeriodOp(NamedTuple):
     """Key of an op of the period: microbatch j of the first period, in one phase of a stage."""
 
     stage: int
@@ -28,7 +28,7 @@ class Slot(NamedTuple):
 
 
 @dataclass
-class Task:
+class PeriodTask:
     """An op of the period.
 
     It starts at ``time = origin of its device + offset + period x count``, with the offset in
@@ -61,7 +61,7 @@ class Cycle:
     times: Times
     period: int
     microbatches: tuple[int, ...]
-    tasks: dict[Slot, Task] = field(default_factory=dict)
+    tasks: dict[PeriodOp, PeriodTask] = field(default_factory=dict)
     split: dict[tuple[int, int], Literal] = field(default_factory=dict)
     horizon: int = 0
 
@@ -90,7 +90,7 @@ def add_variables(
             domain = (0 if same_route else -counts, counts)
             for j in v.per_period(stage):
                 _add_tasks(v, stage, j, origin, domain)
-        first = v.tasks[Slot(stages[0], "F", 0)]
+        first = v.tasks[PeriodOp(stages[0], "F", 0)]
         cp.add(first.offset == 0)
         cp.add(first.count == 0)
     return v
@@ -130,8 +130,8 @@ def _add_tasks(
     }
     for phase in PHASES:
         if phase == "W" and split is False:
-            backward = v.tasks[Slot(stage, "B", j)]
-            v.tasks[Slot(stage, "W", j)] = Task(
+            backward = v.tasks[PeriodOp(stage, "B", j)]
+            v.tasks[PeriodOp(stage, "W", j)] = PeriodTask(
                 backward.offset, backward.count, 0, backward.end, []
             )
             continue
@@ -150,8 +150,8 @@ def _add_tasks(
                 cp.new_optional_fixed_size_interval_var(offset, duration["B"], split, ""),
                 cp.new_optional_fixed_size_interval_var(offset, duration["BW"], ~split, ""),
             ]
-        v.tasks[Slot(stage, phase, j)] = Task(offset, count, length, time, intervals)
+        v.tasks[PeriodOp(stage, phase, j)] = PeriodTask(offset, count, length, time, intervals)
         if phase == "W" and choice is None:
-            backward = v.tasks[Slot(stage, "B", j)]
+            backward = v.tasks[PeriodOp(stage, "B", j)]
             cp.add(offset == backward.offset + duration["BW"]).only_enforce_if(~split)
             cp.add(count == backward.count).only_enforce_if(~split)

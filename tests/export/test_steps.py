@@ -14,7 +14,7 @@ from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.export.step_check import step_faults
-from pipesat.export.steps import Step, Steps, steps_of
+from pipesat.export.steps import RankStep, Steps, steps_of
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
@@ -31,7 +31,7 @@ def texts(steps: Steps) -> list[list[str]]:
 # An independent rendezvous machine: what a send and a receive carry is derived here again
 
 
-def carried(problem: Problem, step: Step) -> tuple[str, int, int]:
+def carried(problem: Problem, step: RankStep) -> tuple[str, int, int]:
     """(direction, the stage that the data leaves, microbatch)."""
     assert not isinstance(step.item, Pair)
     stage, _, microbatch, _ = step.item
@@ -57,7 +57,7 @@ def run(problem: Problem, steps: Steps) -> tuple[list[list[str]], int | None]:
     has: list[set[tuple[str, int, int]]] = [set() for _ in steps]
     computed: list[list[str]] = [[] for _ in steps]
 
-    def head(rank: int) -> Step | None:
+    def head(rank: int) -> RankStep | None:
         return steps[rank][position[rank]] if position[rank] < len(steps[rank]) else None
 
     moved = True
@@ -216,17 +216,17 @@ HAND = time_order(chain(2, 2), order_of("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1BW1"
 def faults_of(first: str, second: str) -> list[str]:
     """Faults of lists written as ``+`` send, ``-`` receive before an op's text."""
 
-    def row(text: str, peer: int) -> tuple[Step, ...]:
+    def row(text: str, peer: int) -> tuple[RankStep, ...]:
         steps = []
         for word in text.split():
             item = parse_item(word.lstrip("+-"))
             forward = not isinstance(item, Pair) and item.kind == "F"
             if word[0] == "+":
-                steps.append(Step("SendActivations" if forward else "SendGradient", item, peer))
+                steps.append(RankStep("SendActivations" if forward else "SendGradient", item, peer))
             elif word[0] == "-":
-                steps.append(Step("RecvActivations" if forward else "RecvGradient", item, peer))
+                steps.append(RankStep("RecvActivations" if forward else "RecvGradient", item, peer))
             else:
-                steps.append(Step("Forward" if forward else "Backward", item))
+                steps.append(RankStep("Forward" if forward else "Backward", item))
         return tuple(steps)
 
     return step_faults(chain(2, 2), HAND.order, (row(first, 1), row(second, 0)))

@@ -20,20 +20,20 @@ from pipesat.profile.file import (
     samples_document,
     write_document,
 )
-from pipesat.profile.problem import Plan, problem_of_profile
+from pipesat.profile.problem import ProblemOptions, problem_of_profile
 from pipesat.profile.static import Training
 from tests.support.profiles import ACTIVATION, MIB, TOKENS, costs, document, tensor, times, weights
 
 
-def derived(profile=None, **plan):
-    plan = {"devices": 2, "microbatches": 4} | plan
-    result = problem_of_profile(parse_profile(profile or document()), Plan(**plan))
+def derived(profile=None, **options):
+    options = {"devices": 2, "microbatches": 4} | options
+    result = problem_of_profile(parse_profile(profile or document()), ProblemOptions(**options))
     parse_problem(result.document)  # always a valid problem
     return result
 
 
-def stage_of(number, profile=None, **plan):
-    return derived(profile, **plan).document["stages"][number]
+def stage_of(number, profile=None, **options):
+    return derived(profile, **options).document["stages"][number]
 
 
 # Times and held memory
