@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pipesat.core.memory import memory_profiles, peak_memory
     from pipesat.core.metrics import measure
     from pipesat.core.ops import Op, Pair, parse_item
-    from pipesat.core.problem import Problem
+    from pipesat.core.problem import Device, Problem, Stage
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule, Timed
     from pipesat.core.timing import time_order
@@ -49,6 +49,7 @@ _HOMES = {
     "BadInput": "core.errors",
     "Bound": "core.claims",
     "Deadlock": "core.errors",
+    "Device": "core.problem",
     "Fault": "core.errors",
     "Infeasible": "core.errors",
     "NotApplicable": "core.errors",
@@ -58,6 +59,7 @@ _HOMES = {
     "Problem": "core.problem",
     "Result": "core.result",
     "Schedule": "core.schedule",
+    "Stage": "core.problem",
     "Timed": "core.schedule",
     "Violation": "core.checker",
     "baseline": "workflows.hand_written",
@@ -85,6 +87,7 @@ __all__ = [
     "BadInput",
     "Bound",
     "Deadlock",
+    "Device",
     "Fault",
     "Infeasible",
     "NotApplicable",
@@ -94,6 +97,7 @@ __all__ = [
     "Problem",
     "Result",
     "Schedule",
+    "Stage",
     "Timed",
     "Violation",
     "baseline",

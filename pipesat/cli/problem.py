@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -204,9 +203,10 @@ def write_problem(document: dict[str, Any], output: Path | None, source: str) ->
     """
     from pipesat.files.atomic import write_file
     from pipesat.files.problem_file import parse_problem
+    from pipesat.files.problem_text import problem_text
 
     problem = parse_problem(document, source)
-    text = "".join(_lines(document))
+    text = problem_text(document)
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -214,15 +214,3 @@ def write_problem(document: dict[str, Any], output: Path | None, source: str) ->
     counts = f"{len(problem.devices)} devices, {len(problem.stages)} stages"
     microbatches = sum(route.microbatches for route in problem.routes)
     typer.echo(one_line(f"{counts}, {microbatches} microbatches, written to {output}"))
-
-
-def _lines(document: dict[str, Any]) -> list[str]:
-    """A document's text: one line per key, device, stage and route. ASCII."""
-    entries = []
-    for key, value in document.items():
-        if isinstance(value, list):
-            rows = ",\n  ".join(json.dumps(entry) for entry in value)
-            entries.append(f" {json.dumps(key)}: [\n  {rows}\n ]")
-        else:
-            entries.append(f" {json.dumps(key)}: {json.dumps(value)}")
-    return ["{\n", ",\n".join(entries), "\n}\n"]

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
+from pipesat.core.building import Building
+
 Backward: TypeAlias = Literal["split", "fused", "either"]
 
 
@@ -24,9 +26,9 @@ class Device:
     is taken all the time.
     """
 
-    name: str
-    memory: int | None
-    static: int
+    name: str = ""
+    memory: int | None = None
+    static: int = 0
 
     @property
     def room(self) -> int | None:
@@ -36,16 +38,23 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A contiguous slice of the model: times in time units, held amounts in memory units."""
+    """A contiguous slice of the model: times in time units, held amounts in memory units.
+
+    ``BW`` is B + W unless given.
+    """
 
     device: int
     F: int
     B: int
     W: int
-    BW: int
-    held_after_F: int
-    held_after_B: int
-    backward: Backward
+    BW: int = None  # type: ignore[assignment]  # until it is summed below
+    held_after_F: int = 0
+    held_after_B: int = 0
+    backward: Backward = "either"
+
+    def __post_init__(self) -> None:
+        if self.BW is None:
+            object.__setattr__(self, "BW", self.B + self.W)
 
     @property
     def may_split(self) -> bool:
@@ -101,8 +110,8 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A pipeline to schedule.
+class Problem(Building):
+    """A pipeline to schedule. ``Problem.chain``, ``loop``, ``vee`` and ``two_routes`` make one.
 
     ``links[(s, t)]`` has the delays between consecutive stages ``s`` and ``t`` of a route that lie
     on different devices; stages on one device hand over without delay. ``overlap`` is the factor

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pipesat
+from pipesat.core.above import ROOMS, above
 from tests.support.loaded import loaded_by
 from tests.support.paths import ROOT
 
@@ -96,6 +97,18 @@ def arrows(module: str) -> set[str]:
     """The other packages that a module uses, under ``TYPE_CHECKING`` and in functions too."""
     ours = within(imports(MODULES[module]), "pipesat")
     return {package_of(name) for name in ours} - {package_of(module)}
+
+
+def test_core_names_rooms_above_in_one_table() -> None:
+    """Methods that users call on core's classes are looked up above, when they are called."""
+    for name, home in ROOMS.items():
+        assert LEVEL[package_of(home)] > LEVEL["core"]
+        assert callable(above(name))
+    late = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
+    assert within(late, "pipesat.core") == {"pipesat.core.above"}
+    for name in within(set(MODULES), "pipesat.core") - {"pipesat.core.above"}:
+        used = within(imports(MODULES[name]), "pipesat.core.above")
+        assert not used or name == "pipesat.core.building"
 
 
 def test_every_package_has_its_layer() -> None:

@@ -1,0 +1,27 @@
+"""What users call on core's classes and rooms above do, looked up when it is first called.
+
+``Problem.chain`` and ``result.plot()`` are methods, so that editors offer them and ``help``
+explains them where users look; reading, placing and drawing is not core's business. This table is
+the one place where core names rooms above it, and only the methods that users call go through it:
+nothing in core needs one of them to work.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+ROOMS: Final = {
+    "built": "pipesat.placement.building",
+    "changed": "pipesat.placement.changing",
+    "from_parts": "pipesat.placement.building",
+    "parse_problem": "pipesat.files.problem_file",
+    "read_problem": "pipesat.files.problem_file",
+    "write_problem": "pipesat.files.problem_text",
+}
+"""Home of each function, by its name there."""
+
+
+def above(name: str) -> Any:
+    """Return a function of a room above."""
+    return getattr(importlib.import_module(ROOMS[name]), name)

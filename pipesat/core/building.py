@@ -1,0 +1,368 @@
+"""How users make problems in Python: ``Problem.chain`` and its like, and what ``with_`` changes.
+
+Every one of them writes a problem document and has it read as a file would be: the checks, the
+messages and the digest are those of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+
+from pipesat.core.above import above
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Backward, Device, Problem, Stage
+
+Numbers: TypeAlias = int | Sequence[int]
+"""One number for all, or one each; numpy's arrays and numbers do too."""
+Memory: TypeAlias = int | Sequence[int | None] | str | Fraction | None
+"""Unlimited, one capacity for all, one each; ``"1f1b*0.75"``: that share of 1F1B's peak."""
+Microbatches: TypeAlias = int | Sequence[Any]
+"""How many; or the list of a problem file, for microbatches that differ."""
+Comm: TypeAlias = int | Sequence[int] | Mapping[str, Any]
+"""One delay, one per link between neighbouring devices, or ``comm`` of a problem file."""
+Overlap: TypeAlias = tuple[int, int] | Mapping[str, Any] | None
+"""The factor of an overlapped pair of F and BW, or ``overlap`` of a problem file."""
+Split: TypeAlias = Literal["even", "balanced"]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def explained_as(other: Any) -> Callable[[FunctionT], FunctionT]:
+    """Add the other method's list of parameters to a docstring."""
+
+    def add(function: FunctionT) -> FunctionT:
+        if function.__doc__ and other.__doc__:  # python -OO has none
+            text = other.__doc__
+            function.__doc__ += "\n        " + text[text.index("Parameters\n") :]
+        return function
+
+    return add
+
+
+class Building:
+    """Constructors of :class:`pipesat.core.problem.Problem`, and copies of it that differ."""
+
+    __slots__ = ()
+
+    @classmethod
+    def chain(
+        cls,
+        devices: int,
+        microbatches: Microbatches,
+        *,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Numbers = 0,
+        held_after_B: Numbers = 0,
+        held_in_backward: Numbers = 0,
+        backward: Backward = "either",
+        modes: Sequence[Any] = (),
+        mode_choice: str | None = None,
+        memory: Memory = None,
+        static: Numbers = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
+        overlap: Overlap = None,
+        order: str | None = None,
+        layers: int | None = None,
+        split: Split = "even",
+        name: str = "",
+        time_unit: str = "",
+        memory_unit: str = "",
+    ) -> Problem:
+        """Make a problem with one stage per device, in a row.
+
+        Parameters
+        ----------
+        devices
+            Number of pipeline ranks.
+        microbatches
+            How many, of both directions together; or the list of a problem file, for microbatches
+            that differ.
+        F, B, W
+            Times of the forward, the backward for the input gradient and that for the weight
+            gradient, in time units: one integer for all stages, or one per stage. Longer sequences
+            are of layers, which are cut into contiguous stages.
+        BW
+            Time of the full backward, B and W in one op; B + W if not given.
+        held_after_F
+            Memory that a microbatch holds from the start of F to the end of its backward, in memory
+            units.
+        held_after_B
+            Memory that it holds from the end of B to the end of W.
+        held_in_backward
+            Memory that it holds at least while B or BW runs.
+        backward
+            ``"split"``: B and W alone; ``"fused"``: BW alone; ``"either"``: free choice.
+        modes
+            Memory modes of every stage, as in a problem file; or a list of them per stage.
+        mode_choice
+            ``"microbatch"`` or ``"stage"``: who chooses between modes.
+        memory
+            Capacity of a device, ``static`` included; ``None``: unlimited. One for all devices, one
+            each, or a share of what 1F1B holds, ``"1f1b*0.75"``, on top of ``static``.
+        static
+            Memory that is always taken: weights, optimizer and so on. One for all, or one each.
+        copy_channels
+            1 or 2: how many copies of offloaded activations a device makes at a time.
+        comm
+            Delay between the end of an op and its consumer on another device: one integer, one per
+            link between neighbours, or ``comm`` of a problem file.
+        overlap
+            ``(num, den)``: pairs of F and BW may run as one op, which takes
+            ``max(F, BW, ceil((F + BW) * num / den))``; or ``overlap`` of a problem file.
+        order
+            ``"given"``, ``"same"`` or ``"free"``: the order of microbatches that differ.
+        layers
+            How many layers the numbers are of, where each is one for all.
+        split
+            How layers are cut: ``"even"``, equally many; ``"balanced"``, so that the longest stage
+            is shortest.
+        name, time_unit, memory_unit
+            For tables and pictures.
+
+        Raises
+        ------
+        BadInput
+            As for a problem file: which value, and what would be right.
+        """
+        return cast("Problem", above("built")("chain", locals()))
+
+    @classmethod
+    @explained_as(chain)
+    def loop(
+        cls,
+        devices: int,
+        microbatches: Microbatches,
+        *,
+        chunks: int = 2,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Numbers = 0,
+        held_after_B: Numbers = 0,
+        held_in_backward: Numbers = 0,
+        backward: Backward = "either",
+        modes: Sequence[Any] = (),
+        mode_choice: str | None = None,
+        memory: Memory = None,
+        static: Numbers = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
+        overlap: Overlap = None,
+        order: str | None = None,
+        layers: int | None = None,
+        split: Split = "even",
+        name: str = "",
+        time_unit: str = "",
+        memory_unit: str = "",
+    ) -> Problem:
+        """Make a problem with ``chunks`` stages per device, stage s on device s mod p: interleaved.
+
+        Costs are per stage, of which there are ``chunks`` times as many as devices.
+        """
+        return cast("Problem", above("built")("loop", locals()))
+
+    @classmethod
+    @explained_as(chain)
+    def vee(
+        cls,
+        devices: int,
+        microbatches: Microbatches,
+        *,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Numbers = 0,
+        held_after_B: Numbers = 0,
+        held_in_backward: Numbers = 0,
+        backward: Backward = "either",
+        modes: Sequence[Any] = (),
+        mode_choice: str | None = None,
+        memory: Memory = None,
+        static: Numbers = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
+        overlap: Overlap = None,
+        order: str | None = None,
+        layers: int | None = None,
+        split: Split = "even",
+        name: str = "",
+        time_unit: str = "",
+        memory_unit: str = "",
+    ) -> Problem:
+        """Make a problem with two stages per device, through the devices and back: ZB-V, DualPipeV.
+
+        Costs are per stage, of which there are twice as many as devices.
+        """
+        return cast("Problem", above("built")("vee", locals()))
+
+    @classmethod
+    @explained_as(chain)
+    def two_routes(
+        cls,
+        devices: int,
+        microbatches: Microbatches,
+        *,
+        F: Numbers,
+        B: Numbers,
+        W: Numbers,
+        BW: Numbers | None = None,
+        held_after_F: Numbers = 0,
+        held_after_B: Numbers = 0,
+        held_in_backward: Numbers = 0,
+        backward: Backward = "either",
+        modes: Sequence[Any] = (),
+        mode_choice: str | None = None,
+        memory: Memory = None,
+        static: Numbers = 0,
+        copy_channels: Numbers | None = None,
+        comm: Comm = 0,
+        overlap: Overlap = None,
+        order: str | None = None,
+        layers: int | None = None,
+        split: Split = "even",
+        name: str = "",
+        time_unit: str = "",
+        memory_unit: str = "",
+    ) -> Problem:
+        """Make a problem with two replicas of every stage, one per direction: DualPipe, Chimera.
+
+        Costs are per stage, of which there are as many as devices. Every device holds two stages:
+        ``static`` has to say so. Of an odd number of microbatches the first direction has one more;
+        two entries in a list are one per direction, each a number or the list of a problem file.
+        """
+        return cast("Problem", above("built")("bidirectional", locals()))
+
+    @classmethod
+    def from_stages(
+        cls,
+        stages: Sequence[Stage | Mapping[str, Any]],
+        microbatches: Microbatches | None = None,
+        *,
+        devices: int | Sequence[Device | Mapping[str, Any]] | None = None,
+        routes: Sequence[Mapping[str, Any]] | None = None,
+        comm: int | Mapping[str, Any] = 0,
+        overlap: Overlap = None,
+        order: str | None = None,
+        mode_choice: str | None = None,
+        name: str = "",
+        time_unit: str = "",
+        memory_unit: str = "",
+    ) -> Problem:
+        """Make a problem of stages that lie anywhere.
+
+        Parameters
+        ----------
+        stages
+            Each a :class:`pipesat.Stage`, or an entry of ``stages`` of a problem file.
+        microbatches
+            How many, or a list; ``None`` if ``routes`` say it.
+        devices
+            Each a :class:`pipesat.Device`, or an entry of ``devices``; a number of them without
+            limits; ``None``: as many as the stages name.
+        routes
+            Entries of ``routes``: ``{"stages": [0, 1], "microbatches": 8}``; ``None``: one route
+            through all stages in order.
+        comm
+            Delay of every link, or ``comm`` of a problem file.
+        overlap, order, mode_choice, name, time_unit, memory_unit
+            As in :meth:`chain`.
+
+        Raises
+        ------
+        BadInput
+            As for a problem file.
+        """
+        return cast("Problem", above("from_parts")(locals()))
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Problem:
+        """Make a problem of the document of a problem file (what ``json.loads`` returns).
+
+        Raises
+        ------
+        BadInput
+            As for a problem file.
+        """
+        return cast("Problem", above("parse_problem")(document))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Problem:
+        """Read a problem file.
+
+        Raises
+        ------
+        BadInput
+            With the file, the path of the value, the value and what would be right.
+        """
+        return cast("Problem", above("read_problem")(path))
+
+    def write(self, path: str | Path) -> None:
+        """Write the problem file that says this.
+
+        Raises
+        ------
+        BadInput
+            If the file cannot be written.
+        """
+        above("write_problem")(path, self)
+
+    def with_memory(self, memory: Memory) -> Problem:
+        """Return the same problem with other capacities, static memory included.
+
+        Parameters
+        ----------
+        memory
+            One for all devices or one each; ``None``: unlimited; ``"1f1b*0.75"``: that share of
+            1F1B's peak, on top of each device's static memory.
+        """
+        return cast("Problem", above("changed")(self, memory=memory))
+
+    def with_static(self, static: Numbers) -> Problem:
+        """Return the same problem with other static memory: one for all devices or one each."""
+        return cast("Problem", above("changed")(self, static=static))
+
+    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Problem:
+        """Return the same problem with other microbatches.
+
+        Parameters
+        ----------
+        microbatches
+            How many, of all routes together, or the list of a problem file. On several routes, a
+            list has one entry per route, each a number or a list.
+        order
+            ``"given"``, ``"same"`` or ``"free"``, for a list alone.
+        """
+        return cast("Problem", above("changed")(self, microbatches=microbatches, order=order))
+
+    def with_comm(self, comm: Comm) -> Problem:
+        """Return the same problem with other delays.
+
+        Parameters
+        ----------
+        comm
+            One for every link, one per link between neighbouring devices (whichever way and route),
+            or ``comm`` of a problem file.
+        """
+        return cast("Problem", above("changed")(self, comm=comm))
+
+    def with_backward(self, backward: Backward) -> Problem:
+        """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
+        return cast("Problem", above("changed")(self, backward=backward))
+
+    def with_overlap(self, overlap: Overlap) -> Problem:
+        """Return the same problem with other overlapped pairs; ``None``: without any."""
+        return cast("Problem", above("changed")(self, overlap=overlap))
+
+    def with_name(self, name: str) -> Problem:
+        """Return the same problem under another name."""
+        return cast("Problem", above("changed")(self, name=name))

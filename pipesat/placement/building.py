@@ -1,0 +1,191 @@
+"""Problems from Python: the document that is meant, read as a file would be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Device, Problem, Stage
+from pipesat.files.problem_file import FORMAT, MOST_DEVICES, parse_problem
+from pipesat.placement.documents import TEXTS, Document, Setting
+from pipesat.placement.from_numbers import costs_of, document_from_numbers, stages_of
+from pipesat.placement.geometry import CHUNKS, Geometry, Placement
+from pipesat.placement.given import (
+    amounts,
+    at_least,
+    comm_of,
+    memory_of,
+    microbatches_of,
+    named,
+    overlap_of,
+    plain,
+    set_on_devices,
+)
+
+_COSTS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
+_MOST_LAYERS: Final = 1_000_000
+_NAMES: Final = {"bidirectional": "two_routes"}
+
+
+def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
+    """Return the problem that ``Problem.chain`` and its like describe.
+
+    Parameters
+    ----------
+    given
+        Their parameters: see :class:`pipesat.core.building.Building`.
+
+    Raises
+    ------
+    BadInput
+        Naming the constructor, the parameter, its value and what would be right.
+    """
+    source = f"Problem.{_NAMES.get(placement, placement)}"
+    with named(source):
+        document = _document(placement, {key: plain(value) for key, value in given.items()})
+    return parse_problem(document, source)
+
+
+def from_parts(given: Mapping[str, Any]) -> Problem:
+    """Return the problem that ``Problem.from_stages`` describes.
+
+    Raises
+    ------
+    BadInput
+        As :func:`built`.
+    """
+    source = "Problem.from_stages"
+    given = {key: plain(value) for key, value in given.items()}
+    stages = [_entry(stage, Stage) for stage in given["stages"]]
+    document: Document = {"format": FORMAT}
+    document |= {key: given[key] for key in TEXTS if given[key]}
+    if given["microbatches"] is not None:
+        document["microbatches"] = given["microbatches"]
+    devices = given["devices"]
+    if devices is None:
+        homes = [stage.get("device") for stage in stages if isinstance(stage, Mapping)]
+        devices = max((home for home in homes if type(home) is int), default=0) + 1
+    if not isinstance(devices, list):
+        with named(source):
+            devices = [Device()] * at_least(1, "devices", devices, MOST_DEVICES)
+    document["devices"] = [_entry(device, Device) for device in devices]
+    document["stages"] = stages
+    comm = given["comm"]
+    document["comm"] = comm if isinstance(comm, Mapping) else {"default": comm}
+    document |= _choices(given)
+    if given["routes"] is not None:
+        document["routes"] = given["routes"]
+    return parse_problem(document, source)
+
+
+def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
+    """Put the document together: costs in a placement, then what only files and Python can say."""
+    devices = at_least(1, "devices", given["devices"], MOST_DEVICES)
+    chunks = at_least(1, "chunks", given.get("chunks", CHUNKS))
+    geometry = Geometry(placement, devices, chunks)
+    stages = stages_of(placement, devices, chunks)
+    costs = {key: _costs(key, given[key], stages) for key in _COSTS if given[key] is not None}
+    microbatches = microbatches_of(given["microbatches"], len(geometry.routes))
+    memory = memory_of(given["memory"])
+    if isinstance(memory, Fraction) and isinstance(given["microbatches"], list):
+        raise BadInput(
+            "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
+            where="memory",
+            value=given["memory"],
+        )
+    if given["split"] not in ("even", "balanced"):
+        raise BadInput("expected 'even' or 'balanced'", where="split", value=given["split"])
+    layers = given["layers"]
+    if layers is not None:
+        layers = at_least(1, "layers", layers, _MOST_LAYERS)
+    setting = Setting(
+        devices=devices,
+        microbatches=sum(map(_count, microbatches)),
+        static=amounts("static", given["static"]),
+        backward=given["backward"],
+        **{key: given[key] for key in TEXTS},
+    )
+    document = document_from_numbers(
+        costs_of(costs, layers, stages),
+        setting,
+        placement,
+        chunks,
+        given["split"],
+        memory,
+    )
+    document["comm"] = comm_of(given["comm"], geometry.homes, geometry.routes, devices)
+    if len(microbatches) == 1:
+        document["microbatches"] = microbatches[0]
+    else:
+        document["routes"] = [
+            {"stages": [*route], "microbatches": own}
+            for route, own in zip(geometry.routes, microbatches, strict=True)
+        ]
+    set_on_devices(document, "copy_channels", given["copy_channels"])
+    _set_on_stages(document, given, stages, len(geometry.routes))
+    return document | _choices(given)
+
+
+def _costs(key: str, value: Any, stages: int) -> int | list[int]:
+    """One amount for all stages, one each, or one per layer, of which there are more."""
+    values = amounts(key, value)
+    if isinstance(values, list) and len(values) < stages:
+        raise BadInput(
+            f"{len(values)} values, expected {stages}, one per stage (or more, one per layer), or "
+            "one for all",
+            where=key,
+        )
+    return values
+
+
+def _count(own: Any) -> int:
+    """How many a number or a list of classes says, as far as it is one."""
+    if not isinstance(own, list):
+        return own if type(own) is int else 1
+    counts = [entry.get("count") for entry in own if isinstance(entry, Mapping)]
+    return sum(count for count in counts if type(count) is int) or 1
+
+
+def _set_on_stages(
+    document: Document, given: Mapping[str, Any], stages: int, replicas: int
+) -> None:
+    """Put the keys of stages that layers do not have into the document."""
+    held, modes = given["held_in_backward"], given["modes"]
+    columns: dict[str, list[Any]] = {}
+    if held:
+        each = amounts("held_in_backward", held)
+        columns["held_in_backward"] = [each] * stages if isinstance(each, int) else each
+    if modes:
+        columns["modes"] = [modes] * stages if isinstance(modes[0], Mapping) else modes
+    for key, column in columns.items():
+        if len(column) != stages:
+            raise BadInput(
+                f"{len(column)} entries, expected {stages}, one per stage, or one for all",
+                where=key,
+            )
+        for entry, value in zip(document["stages"], column * replicas, strict=True):
+            if value:
+                entry[key] = value
+
+
+def _choices(given: Mapping[str, Any]) -> Document:
+    """The document's keys that say what a schedule may do."""
+    found = {key: given[key] for key in ("order", "mode_choice") if given[key] is not None}
+    return found | overlap_of(given["overlap"])
+
+
+def _entry(part: Any, kind: type) -> Any:
+    """A stage or device as its entry of the document, without what is as by default."""
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    needed = {name: values[name] for name in values if name in ("device", "F", "B", "W")}
+    default = kind(**needed)
+    return needed | {
+        name: plain(value)
+        for name, value in values.items()
+        if name not in needed and value != getattr(default, name)
+    }

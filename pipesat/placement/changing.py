@@ -1,0 +1,128 @@
+"""Copies of a problem in which some of its document says something else."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Final
+
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.placement.documents import Document, Setting
+from pipesat.placement.from_numbers import costs_of, document_from_numbers
+from pipesat.placement.given import (
+    amounts,
+    at_least,
+    comm_of,
+    memory_of,
+    microbatches_of,
+    named,
+    overlap_of,
+    plain,
+    set_on_devices,
+)
+
+
+def changed(problem: Problem, **given: Any) -> Problem:
+    """Return a copy of a problem in which some of its document says something else.
+
+    Raises
+    ------
+    BadInput
+        Naming the method, the parameter, its value and what would be right.
+    """
+    source = f"Problem.with_{next(iter(given))}"
+    document = dict(problem.document)
+    with named(source):
+        for key, value in given.items():
+            _CHANGES[key](problem, document, plain(value))
+    return parse_problem(document, source)
+
+
+def _memory(problem: Problem, document: Document, value: Any) -> None:
+    """Set capacities; a share of 1F1B's peak is that of the problem's layers."""
+    memory = memory_of(value)
+    if isinstance(memory, Fraction):
+        memory = _of_1f1b(problem, document, memory)
+    set_on_devices(document, "memory", memory)
+
+
+def _of_1f1b(problem: Problem, document: Document, share: Fraction) -> list[int]:
+    given = [document.get("microbatches"), *(r["microbatches"] for r in document.get("routes", ()))]
+    if any(isinstance(one, list) for one in given):
+        raise BadInput(
+            "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
+            where="memory",
+        )
+    held = [problem.stages[stage].held_after_F for stage in problem.routes[0].stages]
+    setting = Setting(
+        devices=len(problem.devices),
+        microbatches=sum(route.microbatches for route in problem.routes),
+        static=[device.static for device in problem.devices],
+    )
+    layers = costs_of({"F": 0, "B": 0, "W": 0, "held_after_F": held}, None, len(held))
+    chain = document_from_numbers(layers, setting, "chain", 1, memory=share)
+    return [device["memory"] for device in chain["devices"]]
+
+
+def _static(problem: Problem, document: Document, value: Any) -> None:
+    del problem
+    set_on_devices(document, "static", amounts("static", value))
+
+
+def _microbatches(problem: Problem, document: Document, value: Any) -> None:
+    """Set a number or a list, each route its own; an order is that of the list there was."""
+    del problem
+    document.pop("order", None)
+    if "routes" not in document:
+        (document["microbatches"],) = microbatches_of(value, 1)
+        return
+    entries = document["routes"]
+    if isinstance(value, list) or len(entries) == 1:
+        own = microbatches_of(value, len(entries))
+    else:
+        share, over = divmod(at_least(len(entries), "microbatches", value), len(entries))
+        own = [share + (route < over) for route in range(len(entries))]
+    document["routes"] = [
+        {**entry, "microbatches": one} for entry, one in zip(entries, own, strict=True)
+    ]
+
+
+def _comm(problem: Problem, document: Document, value: Any) -> None:
+    homes = [stage.device for stage in problem.stages]
+    routes = [route.stages for route in problem.routes]
+    document["comm"] = comm_of(value, homes, routes, len(problem.devices))
+
+
+def _backward(problem: Problem, document: Document, value: Any) -> None:
+    del problem
+    document["stages"] = [{**stage, "backward": value} for stage in document["stages"]]
+
+
+def _overlap(problem: Problem, document: Document, value: Any) -> None:
+    del problem
+    document.pop("overlap", None)
+    document.update(overlap_of(value))
+
+
+def _name(problem: Problem, document: Document, value: Any) -> None:
+    del problem
+    document["name"] = value
+
+
+def _order(problem: Problem, document: Document, value: Any) -> None:
+    del problem
+    if value is not None:
+        document["order"] = value
+
+
+_CHANGES: Final = {
+    "backward": _backward,
+    "comm": _comm,
+    "memory": _memory,
+    "microbatches": _microbatches,
+    "name": _name,
+    "order": _order,
+    "overlap": _overlap,
+    "static": _static,
+}

@@ -1,0 +1,157 @@
+"""What users give as numbers in Python, as a problem document has it; or what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from pipesat.core.errors import BadInput
+from pipesat.files.problem_file import MOST
+from pipesat.placement.documents import Document, comm_entry, per_device
+from pipesat.placement.from_numbers import share_of_1f1b
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON would have: numpy's numbers and arrays as Python's, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def amount(where: str, value: Any) -> int:
+    """Return a time or an amount of memory, if it is one.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise BadInput("expected an integer from 0 to 10^12", where=where, value=value)
+    return value
+
+
+def amounts(where: str, value: Any) -> int | list[int]:
+    """Return one amount, or a list of several.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    if isinstance(value, list):
+        if not value:
+            raise BadInput("an empty list, expected a number or several", where=where)
+        return [amount(f"{where}[{i}]", one) for i, one in enumerate(value)]
+    return amount(where, value)
+
+
+def at_least(least: int, where: str, value: Any, most: int = MOST) -> int:
+    """Return a count of at most so many.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    if type(value) is not int or not least <= value <= most:
+        limit = "10^12" if most == MOST else most
+        raise BadInput(f"expected an integer from {least} to {limit}", where=where, value=value)
+    return value
+
+
+@contextmanager
+def named(source: str) -> Iterator[None]:
+    """Name the constructor in what is raised about its parameters."""
+    try:
+        yield
+    except BadInput as error:
+        raise error if error.source else error.of(source) from None
+
+
+def microbatches_of(given: Any, routes: int) -> list[Any]:
+    """What each route's microbatches are: a number or a list of classes."""
+    if routes == 1:
+        return [at_least(1, "microbatches", given) if not isinstance(given, list) else given]
+    if isinstance(given, list):
+        if len(given) != routes or any(isinstance(own, Mapping) for own in given):
+            raise BadInput(
+                f"expected a number, or {routes}: one per direction, each a number or a list",
+                where="microbatches",
+                value=given,
+            )
+        return given
+    together = at_least(routes, "microbatches", given)
+    return [together - together // 2, together // 2]
+
+
+def memory_of(given: Any) -> Any:
+    """Return one capacity or several, or the share of 1F1B's peak that a text names.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    if isinstance(given, str):
+        share = share_of_1f1b(given)
+        if share is None:
+            raise BadInput(
+                "expected capacities, or a share such as 1f1b*0.75", where="memory", value=given
+            )
+        return share
+    if given is None or isinstance(given, Fraction):
+        return given
+    if isinstance(given, list):
+        return [None if x is None else amount(f"memory[{i}]", x) for i, x in enumerate(given)]
+    return amount("memory", given)
+
+
+def comm_of(given: Any, homes: Sequence[int], routes: Sequence[Sequence[int]], devices: int) -> Any:
+    """``comm`` of the document: one delay, or one per link between neighbouring devices."""
+    if isinstance(given, Mapping):
+        return given
+    delays = amounts("comm", given)
+    if isinstance(delays, int):
+        return {"default": delays}
+    if len(delays) != max(devices - 1, 0):
+        raise BadInput(
+            f"{len(delays)} delays, expected {devices - 1}, one per link between neighbours, or "
+            "one for all",
+            where="comm",
+        )
+    if len(routes) == 1 and list(homes) == list(range(devices)):
+        return comm_entry(delays)
+    slowest = max(delays, default=0)
+    edges = []
+    for route in routes:
+        for src, dst in pairwise(route):
+            a, b = homes[src], homes[dst]
+            if a != b:
+                delay = delays[min(a, b)] if abs(a - b) == 1 else slowest
+                edges.append({"src": src, "dst": dst, "F": delay, "B": delay})
+    return {"default": slowest, "edges": edges}
+
+
+def set_on_devices(document: Document, key: str, value: Any) -> None:
+    """Put a key of devices into the document: one value for all or one each; ``None``: none."""
+    own_of = per_device(value, len(document["devices"]), key)
+    document["devices"] = [
+        {name: old for name, old in device.items() if name != key}
+        | ({} if own is None else {key: own})
+        for device, own in zip(document["devices"], own_of, strict=True)
+    ]
+
+
+def overlap_of(given: Any) -> Document:
+    """Return the document's ``overlap``, if there is one."""
+    if given is None:
+        return {}
+    return {"overlap": given if isinstance(given, Mapping) else {"FB": given}}
