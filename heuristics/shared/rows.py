@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
+from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.placement.recognise import Ranks
@@ -38,9 +39,10 @@ def split_backward(problem: Problem, stage: int, microbatch: int) -> tuple[list[
 def overlapped(problem: Problem, forward: Op, stage: int, microbatch: int) -> list[Item]:
     """A forward and the whole backward of (stage, microbatch) as a pair.
 
-    Without the problem's ``overlap`` key, or where the stage may not fuse its backward: the two,
-    one after the other.
+    Where the problem does not allow this pair, or the stage may not fuse its backward: the two, one
+    after the other.
     """
-    if problem.overlap is not None and problem.stages[stage].may_fuse:
-        return [Pair(forward, Op(stage, "BW", microbatch))]
+    backward = Op(stage, "BW", microbatch)
+    if problem.stages[stage].may_fuse and pair_time(problem, forward, backward) is not None:
+        return [in_order(problem, Pair(forward, backward))]
     return [forward, *full_backward(problem, stage, microbatch)]

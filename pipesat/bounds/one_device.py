@@ -25,6 +25,7 @@ from functools import cached_property
 
 from pipesat.bounds.chain_warm_up import least_warm_ups
 from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.pair_times import least_work, with_least_times
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.claims import Bound
@@ -40,6 +41,7 @@ def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
 
 def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
     """Return the bound of every argument that applies, the best of its devices', in time units."""
+    problem = with_least_times(problem)
     bounds = [Bound(0, "closed form: nothing takes less than no time")]
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
     absolute = {device: _Device(problem, device, absolute=True) for device in devices}
@@ -157,7 +159,9 @@ class _Device:
         backward = sum(stage.least_backward_work * m for _, stage, m in self.stages)
         if self.problem.overlap is None:
             return forward + backward
-        num, den = self.problem.overlap
+        if self.problem.overlap.times or self.problem.overlap.factor is None:
+            return -(-sum(m * least_work(self.problem, s) for s, _, m in self.stages) // 2)
+        num, den = self.problem.overlap.factor
         return max(forward, backward, (forward + backward) * min(num, den) // den)
 
     def _until_backward(self, chunks: tuple[int, ...]) -> int:

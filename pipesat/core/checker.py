@@ -52,6 +52,7 @@ def check(problem: Problem, schedule: Schedule) -> list[Violation]:
         violations += _device_conflicts(problem, device, row)
     waits = _waits(problem, ops)
     violations += _inputs(problem, ops, waits)
+    violations += _pairs_that_wait(schedule, waits)
     ties = impossible_ties(problem, schedule.devices, {op: x for op, (x, _) in waits.items()})
     violations += [Violation("order", text, None, time) for time, text in ties]
     violations += _memory(problem, ops)
@@ -75,7 +76,7 @@ class _Ops:
             return
         if start < 0:
             yield Violation("time", f"{item} starts at {start}, before time 0", device, start)
-        ops = [item.forward, item.backward] if isinstance(item, Pair) else [item]
+        ops = [item.first, item.second] if isinstance(item, Pair) else [item]
         known = True
         for op in ops:
             for complaint in self._add_op(op, device, start, end):
@@ -86,7 +87,7 @@ class _Ops:
         if isinstance(item, Pair):
             yield from self._pair(item, device, start)
         wanted = self._length(item)
-        if end - start != wanted:
+        if wanted is not None and end - start != wanted:
             text = f"{item} on {home} lasts {end - start} ({start} to {end}), expected {wanted}"
             yield Violation("length", text, device, start)
 
@@ -115,24 +116,37 @@ class _Ops:
         self.times[op] = (start, end)
 
     def _pair(self, pair: Pair, device: int, start: int) -> Iterator[Violation]:
-        forward, backward = pair
-        if self.problem.overlap is None:
-            text = f"{pair}: this problem has no `overlap`, so pairs are not allowed"
-            yield Violation("kind", text, device, start)
-        if forward[::2] == backward[::2]:
+        first, second = pair
+        if (first.stage, first.microbatch) == (second.stage, second.microbatch):
             text = f"{pair}: a pair needs two different (stage, microbatch)"
             yield Violation("kind", text, device, start)
+        elif self.problem.overlap is None:
+            text = f"{pair}: this problem has no `overlap`, so pairs are not allowed"
+            yield Violation("kind", text, device, start)
+        elif self._length(pair) is None:
+            kinds = f"{first.stage}{first.kind} and {second.stage}{second.kind}"
+            text = f"{pair}: `overlap` does not allow a pair of {kinds}"
+            yield Violation("kind", text, device, start)
 
-    def _length(self, item: Op | Pair) -> int:
-        if isinstance(item, Pair):
-            f = self.problem.stages[item.forward.stage].F
-            bw = self.problem.stages[item.backward.stage].BW
-            if self.problem.overlap is None:
-                return f + bw
-            num, den = self.problem.overlap
-            return max(f, bw, ((f + bw) * num + den - 1) // den)
-        stage = self.problem.stages[item.stage]
-        return {"F": stage.F, "B": stage.B, "W": stage.W, "BW": stage.BW}[item.kind]
+    def _length(self, item: Op | Pair) -> int | None:
+        """How long an item lasts; ``None`` for a pair that is not allowed."""
+        if not isinstance(item, Pair):
+            stage = self.problem.stages[item.stage]
+            return {"F": stage.F, "B": stage.B, "W": stage.W, "BW": stage.BW}[item.kind]
+        overlap = self.problem.overlap
+        if overlap is None:
+            return None
+        for op, other in (item, item[::-1]):
+            time = overlap.times.get(((op.stage, op.kind), (other.stage, other.kind)))
+            if time is not None:
+                return time
+        for forward, backward in (item, item[::-1]):
+            if overlap.factor and (forward.kind, backward.kind) == ("F", "BW"):
+                num, den = overlap.factor
+                f = self.problem.stages[forward.stage].F
+                bw = self.problem.stages[backward.stage].BW
+                return max(f, bw, ((f + bw) * num + den - 1) // den)
+        return None
 
 
 def _completeness(problem: Problem, ops: _Ops) -> Iterator[Violation]:
@@ -234,6 +248,20 @@ def _inputs(problem: Problem, ops: _Ops, waits: Mapping[Op, tuple[Op, int]]) -> 
                 f"not before {end + delay}"
             )
             yield Violation("input", text, problem.stages[op.stage].device, start)
+
+
+def _pairs_that_wait(schedule: Schedule, waits: Mapping[Op, tuple[Op, int]]) -> Iterator[Violation]:
+    """Neither member of a pair waits for the other, directly or through other ops."""
+    for device, timed in schedule:
+        if not isinstance(timed.item, Pair):
+            continue
+        for op, other in (timed.item, timed.item[::-1]):
+            need = op
+            while op.microbatch == other.microbatch and need in waits and need != other:
+                need = waits[need][0]
+            if need == other != op:
+                text = f"{timed.item}: {op} waits for {other}, so they cannot run as one"
+                yield Violation("kind", text, device, timed.start)
 
 
 def _memory(problem: Problem, ops: _Ops) -> Iterator[Violation]:

@@ -1,7 +1,7 @@
-"""Ops and overlapped pairs: what a device executes, and their text form.
+"""Ops and pairs of ops: what a device executes, and their text form.
 
-An op's text is ``<stage><kind><microbatch>`` (``0F3``, ``7B0``, ``7W0``, ``2BW5``); an overlapped
-pair's is ``(<F op>+<BW op>)``. ``str(op)`` and :func:`parse_item` are inverse to each other.
+An op's text is ``<stage><kind><microbatch>`` (``0F3``, ``7B0``, ``7W0``, ``2BW5``); a pair's is
+``(<op>+<op>)``, as in ``(0F2+7BW0)``. ``str(op)`` and :func:`parse_item` are inverse to each other.
 """
 
 from __future__ import annotations
@@ -11,6 +11,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 Kind: TypeAlias = Literal["F", "B", "W", "BW"]
 """F forward, B backward for the input, W backward for the weights, BW both fused."""
+
+KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
+
+OpKind: TypeAlias = tuple[int, Kind]
+"""All ops of one stage and kind: (stage, kind), as in ``0F``."""
 
 CopyKind: TypeAlias = Literal["O", "L"]
 """O copies what a stage holds out to the host, L loads it again."""
@@ -50,13 +55,16 @@ class Op(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A forward and a fused backward that run at the same time on one device."""
+    """Two ops that run as one on one device.
 
-    forward: Op
-    backward: Op
+    :func:`pipesat.core.rules.in_order` gives the order of the members that files use.
+    """
+
+    first: Op
+    second: Op
 
     def __str__(self) -> str:
-        return f"({self.forward}+{self.backward})"
+        return f"({self.first}+{self.second})"
 
     def __repr__(self) -> str:
         return str(self)
@@ -89,16 +97,18 @@ class Copy(NamedTuple):
 
 
 Item: TypeAlias = Op | Pair
-"""What stands in an order: one op, or one overlapped pair."""
+"""What stands in an order: one op, or one pair."""
 
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
-_OP = re.compile(rf"{_NUMBER}(F|BW|B|W){_NUMBER}")
+_KIND = r"(F|BW|B|W)"
+_OP = re.compile(rf"{_NUMBER}{_KIND}{_NUMBER}")
 _COPY = re.compile(rf"{_NUMBER}(O|L){_NUMBER}")
-_PAIR = re.compile(rf"\({_NUMBER}F{_NUMBER}\+{_NUMBER}BW{_NUMBER}\)")
+_PAIR = re.compile(rf"\({_NUMBER}{_KIND}{_NUMBER}\+{_NUMBER}{_KIND}{_NUMBER}\)")
+_OP_KIND = re.compile(rf"{_NUMBER}{_KIND}")
 
 
 def parse_item(text: str) -> Item:
-    """Parse an op's or an overlapped pair's text.
+    """Parse an op's or a pair's text; the members of a pair stay in the order of the text.
 
     Raises
     ------
@@ -106,12 +116,29 @@ def parse_item(text: str) -> Item:
         If the whole text is not exactly one op or pair.
     """
     if match := _OP.fullmatch(text):
-        stage, kind, microbatch = match.groups()
-        return Op(int(stage), kind, int(microbatch))  # type: ignore[arg-type]
+        return _op(*match.groups())
     if match := _PAIR.fullmatch(text):
-        f_stage, f_microbatch, b_stage, b_microbatch = map(int, match.groups())
-        return Pair(Op(f_stage, "F", f_microbatch), Op(b_stage, "BW", b_microbatch))
+        groups = match.groups()
+        return Pair(_op(*groups[:3]), _op(*groups[3:]))
     raise ValueError(f"{text!r} is not an op: write <stage><F|B|W|BW><microbatch>, as in 0F3")
+
+
+def _op(stage: str, kind: str, microbatch: str) -> Op:
+    return Op(int(stage), kind, int(microbatch))  # type: ignore[arg-type]
+
+
+def parse_kind(text: str) -> OpKind:
+    """Parse ``<stage><kind>``, as in ``7BW``.
+
+    Raises
+    ------
+    ValueError
+        If the whole text is not exactly that.
+    """
+    if match := _OP_KIND.fullmatch(text):
+        stage, kind = match.groups()
+        return int(stage), kind  # type: ignore[return-value]
+    raise ValueError(f"{text!r} is not a kind of op: write <stage><F|B|W|BW>, as in 0F")
 
 
 def parse_copy(text: str) -> Copy:
@@ -129,5 +156,5 @@ def parse_copy(text: str) -> Copy:
 
 
 def members(item: Item) -> tuple[Op, ...]:
-    """Return the ops of an item: itself, or a pair's forward and backward."""
-    return (item.forward, item.backward) if isinstance(item, Pair) else (item,)
+    """Return the ops of an item: itself, or a pair's two."""
+    return (item.first, item.second) if isinstance(item, Pair) else (item,)

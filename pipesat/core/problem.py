@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from pipesat.core.building import Building
+from pipesat.core.ops import OpKind
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
 
@@ -109,13 +110,32 @@ class Link:
     B: int
 
 
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Which two ops of a device may run as one, and how long they take then.
+
+    ``times`` has the listed pairs: two (stage, kind), in the order in which files write them, and
+    the time of the two together, whatever they take alone. ``factor`` is ``(num, den)``: any F and
+    BW of a device that are not listed may pair, in max(F, BW, ceil((F + BW) num / den)). ``None``:
+    what is not listed may not pair. :func:`pipesat.core.rules.pair_time` answers for two ops.
+    """
+
+    factor: tuple[int, int] | None
+    times: Mapping[tuple[OpKind, OpKind], int] = field(default_factory=dict)
+
+    def listed(self, a: OpKind, b: OpKind) -> int | None:
+        """Time of a listed pair, its members in any order; ``None`` if it is not listed."""
+        time = self.times.get((a, b))
+        return self.times.get((b, a)) if time is None else time
+
+
 @dataclass(frozen=True)
 class Problem(Building):
     """A pipeline to schedule. ``Problem.chain``, ``loop``, ``vee`` and ``two_routes`` make one.
 
     ``links[(s, t)]`` has the delays between consecutive stages ``s`` and ``t`` of a route that lie
-    on different devices; stages on one device hand over without delay. ``overlap`` is the factor
-    ``(num, den)`` of an overlapped pair's time, or ``None`` if pairs are not allowed.
+    on different devices; stages on one device hand over without delay. ``overlap`` says which ops
+    may run as pairs; ``None``: none may.
     """
 
     name: str
@@ -125,7 +145,7 @@ class Problem(Building):
     stages: tuple[Stage, ...]
     routes: tuple[Route, ...]
     links: Mapping[tuple[int, int], Link]
-    overlap: tuple[int, int] | None
+    overlap: Overlap | None
     document: Mapping[str, Any] = field(repr=False, compare=False)
 
     @cached_property
@@ -158,6 +178,12 @@ class Problem(Building):
         """Stage after each stage on its route; ``None`` for the last."""
         after = {a: b for r in self.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
         return tuple(after.get(stage) for stage in range(len(self.stages)))
+
+    @cached_property
+    def place_of(self) -> tuple[int, ...]:
+        """Place of each stage on its route, counted from 0."""
+        places = {stage: at for route in self.routes for at, stage in enumerate(route.stages)}
+        return tuple(places.get(stage, 0) for stage in range(len(self.stages)))
 
     @cached_property
     def stages_on(self) -> tuple[tuple[int, ...], ...]:

@@ -10,25 +10,105 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipesat.core.ops import PHASE_OF, Event, Item, Op, Pair, Phase
+from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase
 from pipesat.core.problem import Problem
 
 
 def duration(problem: Problem, item: Item) -> int:
-    """Time of an op, or ``max(F, BW, ceil((F + BW) * num / den))`` of a pair, in time units.
+    """Time of an op or a pair, in time units. A pair may be shorter than its members.
 
     Raises
     ------
     ValueError
-        If the item is a pair and the problem has no ``overlap``.
+        If the item is a pair of kinds that may not pair.
     """
     if not isinstance(item, Pair):
         return _answers(problem, item).duration
+    time = _time_together(problem, *item)
+    if time is None:
+        raise ValueError(f"{item}: {why_no_pair(problem, item)}")
+    return time
+
+
+def pair_time(problem: Problem, a: Op, b: Op) -> int | None:
+    """Time of two ops that run as one, in time units; ``None`` if they may not.
+
+    They may not if their kinds may not, if they are of one stage and microbatch, or if one waits
+    for the other, directly or through other ops.
+    """
+    if a[::2] == b[::2] or waits_for(problem, a, b) or waits_for(problem, b, a):
+        return None
+    return _time_together(problem, a, b)
+
+
+def pair_time_of_kinds(problem: Problem, a: OpKind, b: OpKind) -> int | None:
+    """Time of a pair of these kinds, in time units; ``None`` if they may not pair.
+
+    As listed; else, for an F and a BW of one device and with a factor num / den,
+    ``max(F, BW, ceil((F + BW) * num / den))``.
+    """
+    return _time_together(problem, Op(*a, 0), Op(*b, 0))
+
+
+def _time_together(problem: Problem, a: Op, b: Op) -> int | None:
+    overlap = problem.overlap
+    if overlap is None or problem.stages[a.stage].device != problem.stages[b.stage].device:
+        return None
+    time = overlap.listed(a[:2], b[:2])
+    if time is not None or overlap.factor is None or {a.kind, b.kind} != {"F", "BW"}:
+        return time
+    num, den = overlap.factor
+    alone, other = _answers(problem, a).duration, _answers(problem, b).duration
+    return max(alone, other, -(-(alone + other) * num // den))
+
+
+def why_no_pair(problem: Problem, pair: Pair) -> str:
+    """Why two ops may not pair whose kinds may not."""
     if problem.overlap is None:
-        raise ValueError(f"{item}: this problem has no overlapped pairs")
-    num, den = problem.overlap
-    f, bw = duration(problem, item.forward), duration(problem, item.backward)
-    return max(f, bw, -(-(f + bw) * num // den))
+        return "this problem has no overlapped pairs"
+    a, b = pair
+    if problem.stages[a.stage].device != problem.stages[b.stage].device:
+        return f"stages {a.stage} and {b.stage} lie on different devices"
+    return f"`overlap` has no pair of {a.stage}{a.kind} and {b.stage}{b.kind}"
+
+
+def waits_for(problem: Problem, op: Op, other: Op) -> bool:
+    """Whether an op waits for another one, directly or through other ops, in every schedule.
+
+    A microbatch passes its route's forwards and then its backwards, so these form a line; each W
+    hangs on its own B, and nothing waits for it.
+    """
+    if other.kind == "W" or op.microbatch != other.microbatch:
+        return False
+    if problem.route_of[op.stage] != problem.route_of[other.stage]:
+        return False
+    here, there = _place_in_line(problem, op), _place_in_line(problem, other)
+    return there < here or (op.kind == "W" and there == here)
+
+
+def _place_in_line(problem: Problem, op: Op) -> int:
+    """Place of an op, or of a W's own B, in the line of its microbatch's forwards and backwards."""
+    place = problem.place_of[op.stage]
+    length = len(problem.routes[problem.route_of[op.stage]].stages)
+    return place if op.kind == "F" else 2 * length - 1 - place
+
+
+def in_order(problem: Problem, pair: Pair) -> Pair:
+    """Return a pair with its members in the order in which files have them.
+
+    That of the listed entry; of two ops of one stage and kind the lower microbatch first; of a pair
+    by factor the F first. A pair that is not allowed stays as it is.
+    """
+    first, second = pair
+    if first[:2] == second[:2]:
+        turned = second.microbatch < first.microbatch
+    elif problem.overlap is None or (first[:2], second[:2]) in problem.overlap.times:
+        turned = False
+    elif (second[:2], first[:2]) in problem.overlap.times:
+        turned = True
+    else:
+        turned = (first.kind, second.kind) == ("BW", "F")
+    return Pair(second, first) if turned else pair
 
 
 class Awaited(NamedTuple):

@@ -12,18 +12,16 @@ from pydantic import Field
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Backward, Device, Link, Problem, Route, Stage
 from pipesat.files.complaint import validated
+from pipesat.files.overlap import OverlapModel, parse_overlap
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
+from pipesat.files.values import Amount, Count
 
 FORMAT = "pipesat.problem/1"
 LARGEST_FILE = 64 << 20
 MOST_DEVICES = 4096
 MOST_STAGES = 16384
 MOST_OPS = 4_000_000
-MOST = 10**12
-
-Amount = Annotated[int, Field(ge=0, le=MOST)]
-Count = Annotated[int, Field(ge=1, le=MOST)]
 
 
 class DeviceModel(StrictModel):
@@ -70,12 +68,6 @@ class CommModel(StrictModel):
     edges: list[EdgeModel] = []
 
 
-class OverlapModel(StrictModel):
-    """``overlap``."""
-
-    FB: Annotated[list[Count], Field(min_length=2, max_length=2)]
-
-
 class ProblemModel(StrictModel):
     """The whole document."""
 
@@ -119,13 +111,15 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
         stages=tuple(_stage(s) for s in model.stages),
         routes=_routes(model, source),
         links={},
-        overlap=None if model.overlap is None else (model.overlap.FB[0], model.overlap.FB[1]),
+        overlap=None,
         document=_own_copy(document, source),
     )
     _check_stages(model, source)
     if problem.op_count > MOST_OPS:
         raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}", source=source)
     object.__setattr__(problem, "links", _links(model, problem, source))
+    homes = [stage.device for stage in problem.stages]
+    object.__setattr__(problem, "overlap", parse_overlap(model.overlap, homes, source))
     return problem
 
 
@@ -217,7 +211,7 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
     if path == ("format",):
         return f'"{FORMAT}"'
     if kind.startswith(("int", "greater", "less")):
-        least = 1 if path[-1] == "microbatches" or "FB" in path else 0
+        least = 1 if path[-1] == "microbatches" or path[0] == "overlap" else 0
         null = " or null" if path[-1] == "memory" else ""
         return f"an integer from {least} to 10^12{null}"
     return f"one of {context.get('expected')}" if kind == "literal_error" else None

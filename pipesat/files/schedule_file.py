@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Item, Unreadable, parse_item
+from pipesat.core.ops import Item, Pair, Unreadable, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.rules import in_order
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
@@ -41,7 +42,7 @@ def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
         "source": schedule.source,
     }
     rows = (
-        json.dumps([[str(t.item), t.start, t.end] for t in row], separators=(",", ":"))
+        json.dumps([[_text(problem, t.item), t.start, t.end] for t in row], separators=(",", ":"))
         for row in schedule.devices
     )
     body = ",\n".join(rows)
@@ -81,17 +82,22 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
         timed = []
         for text, start, end in row:
             if text not in known:
-                known[text] = _parse(text)
+                known[text] = _parse(problem, text)
             timed.append(Timed(known[text], start, end))
         rows.append(tuple(timed))
     return Schedule(tuple(rows), model.source)
 
 
-def _parse(text: str) -> Item | Unreadable:
+def _text(problem: Problem, item: Item | Unreadable) -> str:
+    return str(in_order(problem, item) if isinstance(item, Pair) else item)
+
+
+def _parse(problem: Problem, text: str) -> Item | Unreadable:
     try:
-        return parse_item(text)
+        item = parse_item(text)
     except ValueError:
         return Unreadable(text)
+    return in_order(problem, item) if isinstance(item, Pair) else item
 
 
 def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:

@@ -17,7 +17,8 @@ from typing import TypeAlias
 from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_capacities
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import MOST, parse_problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.files.values import MOST
 from pipesat.placement.documents import Costs, Setting, peak_of_1f1b
 
 Cap: TypeAlias = int | None

@@ -11,9 +11,9 @@ from pydantic import Field
 from pipesat.core.errors import BadInput
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
-from pipesat.files.problem_file import Amount
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
+from pipesat.files.values import Amount
 from pipesat.layers.layer import AMOUNTS, Layer, Layers, Role, TieKind
 from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pipesat.core.ops import Kind, Op, Pair
+from pipesat.core.ops import KINDS, Op, Pair
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from pipesat.core.arrays import Ints
     from pipesat.core.schedule import Schedule
-
-KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
 
 WHOLE, UPPER, LOWER = range(3)
 """Which part of its device's lane a box takes: pairs are drawn as two stacked halves."""
@@ -25,7 +23,7 @@ class Boxes:
     """The ops of one device, one entry of each array per op, in execution order.
 
     ``kind`` indexes :data:`KINDS`; ``start`` and ``end`` are in time units; ``part`` is ``WHOLE``,
-    or ``UPPER`` (the F) and ``LOWER`` (the BW) of an overlapped pair.
+    or ``UPPER`` and ``LOWER``, the first and second member of a pair.
     """
 
     stage: Ints
@@ -63,8 +61,8 @@ def boxes_of(schedule: Schedule) -> list[Boxes]:
         entries = []
         for item, (_, start, end) in zip(items, row, strict=True):
             if isinstance(item, Pair):
-                entries.append(entry(item.forward, UPPER, start, end))
-                entries.append(entry(item.backward, LOWER, start, end))
+                entries.append(entry(item.first, UPPER, start, end))
+                entries.append(entry(item.second, LOWER, start, end))
             else:
                 entries.append(entry(item, WHOLE, start, end))
         devices.append(Boxes(*np.array(entries, dtype=np.int64).reshape(-1, 6).T))

@@ -109,7 +109,7 @@ def _wrapped(tokens: Iterable[str], columns: int) -> Iterator[str]:
 def _text(item: Item, whole: bool) -> str:
     if isinstance(item, Op):
         return str(item) if whole else f"{item.kind}{item.microbatch}"
-    return f"({_text(item.forward, whole)}+{_text(item.backward, whole)})"
+    return f"({_text(item.first, whole)}+{_text(item.second, whole)})"
 
 
 def _short(name: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipesat.picture.boxes import KINDS, LOWER, UPPER, Boxes
+from pipesat.core.ops import KINDS
+from pipesat.picture.boxes import LOWER, UPPER, Boxes
 from pipesat.picture.lettering import text_width
 from pipesat.picture.paint import strip_height
 from pipesat.picture.style import INK_ON

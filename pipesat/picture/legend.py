@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from pipesat.picture.boxes import KINDS, UPPER, Boxes
+from pipesat.core.ops import KINDS
+from pipesat.picture.boxes import UPPER, Boxes
 from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.style import CAPACITY, FILL, HELD, INK, MEANING, OUTLINE, STATIC
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pipesat.picture.boxes import KINDS, LOWER, UPPER, WHOLE, Boxes
+from pipesat.core.ops import KINDS
+from pipesat.picture.boxes import LOWER, UPPER, WHOLE, Boxes
 from pipesat.picture.style import EXCESS, FILL, HELD, OUTLINE, STATIC, rgb
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
+from pipesat.core.ops import KINDS
 from pipesat.picture.axis import tick_times
-from pipesat.picture.boxes import KINDS, LOWER, WHOLE
+from pipesat.picture.boxes import LOWER, WHOLE
 from pipesat.picture.paint import strip_height
 from pipesat.picture.style import EXCESS, FILL, GRID, HELD, OUTLINE, STATIC
 

@@ -46,12 +46,17 @@ def same_layers_elsewhere(
     Raises
     ------
     NotApplicable
-        Unless every device holds exactly one stage of one route.
+        Unless every device holds exactly one stage of one route, and if the problem lists pairs.
     BadInput
         If a loop or a V is wanted, and nobody says that stages divide, or they do not.
     """
     if not problem.one_stage_per_device:
         raise NotApplicable("other placements are made from one stage per device on one route")
+    if problem.overlap is not None and problem.overlap.times:
+        raise NotApplicable(
+            "`overlap.pairs` has times of this placement's stages; other placements would need "
+            "pair times of their own"
+        )
     p, m = len(problem.devices), problem.routes[0].microbatches
     found: dict[str, Problem] = {}
     for name in (name for name in PLACEMENTS if name in wanted):
@@ -187,7 +192,7 @@ def _placed(
         stages=stages,
         comm={"edges": [*_edges(problem, geometry)]},
         texts=texts | {"name": f"{problem.name}, {label}" if problem.name else label},
-        overlap=problem.overlap,
+        overlap=None if problem.overlap is None else problem.overlap.factor,
         ranks=ranks,
     )
     return parse_problem(document)

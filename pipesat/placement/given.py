@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from pipesat.core.errors import BadInput
-from pipesat.files.problem_file import MOST
+from pipesat.files.values import MOST
 from pipesat.placement.documents import Document, comm_entry, per_device
 from pipesat.placement.from_numbers import share_of_1f1b
 

@@ -39,11 +39,19 @@ def _modelled(problem: Problem) -> Iterator[str]:
     ways = "" if len(problem.routes) == 1 else f"; {len(problem.routes)} routes"
     yield f"{routes}, on {ranks}{ways}."
     yield "A rank runs one op at a time, and every op lasts exactly as long as its stage says."
-    if problem.overlap is not None:
-        num, den = problem.overlap
+    if problem.overlap is not None and problem.overlap.times:
+        count = len(problem.overlap.times)
         yield (
-            f"An F and a BW on one rank may overlap; the pair lasts {num}/{den} of their sum, "
-            "and at least as long as the longer of them."
+            f"{count} combination{'s' if count > 1 else ''} of two kinds of ops of a rank may run "
+            "as one, in the time that the problem states for each; a pair sends both results at "
+            "its end."
+        )
+    if problem.overlap is not None and problem.overlap.factor is not None:
+        num, den = problem.overlap.factor
+        other = " that are not listed" if problem.overlap.times else ""
+        yield (
+            f"An F and a BW on one rank{other} may overlap; the pair lasts {num}/{den} of their "
+            "sum, and at least as long as the longer of them."
         )
     yield _transfers(problem)
     yield (

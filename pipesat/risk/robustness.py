@@ -212,14 +212,14 @@ def _time(
     if not isinstance(node, Pair):
         times: Floats = length * factors.of(node.stage, PHASE_OF[node.kind], node.microbatch)
         return times
-    forward, backward = node
-    f, bw = duration(problem, forward), duration(problem, backward)
-    if not f + bw:
+    alone = [duration(problem, op) for op in node]
+    if not sum(alone):
         return float(length)
-    share = f / (f + bw)
-    times = share * factors.of(forward.stage, "F", forward.microbatch)
-    times += (1 - share) * factors.of(backward.stage, "B", backward.microbatch)
-    return length * times
+    parts = [
+        part / sum(alone) * factors.of(op.stage, PHASE_OF[op.kind], op.microbatch)
+        for part, op in zip(alone, node, strict=True)
+    ]
+    return length * (parts[0] + parts[1])
 
 
 def _sigma(variation: float) -> float:

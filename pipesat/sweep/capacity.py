@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
-from pipesat.files.problem_file import MOST, parse_problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.files.values import MOST
 from pipesat.placement.documents import Costs, Setting, peak_of_1f1b, per_device
 from pipesat.placement.from_numbers import share_of_1f1b
 

@@ -12,8 +12,9 @@ from pydantic import BeforeValidator, Field
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Backward
-from pipesat.files.problem_file import Amount, Count, read_problem
+from pipesat.files.problem_file import read_problem
 from pipesat.files.strict_model import StrictModel
+from pipesat.files.values import Amount, Count
 from pipesat.placement.documents import Setting, Split
 from pipesat.placement.from_numbers import costs_of, document_from_numbers, stages_of
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement

@@ -14,9 +14,10 @@ from pydantic import BeforeValidator, Field
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.files.complaint import validated
-from pipesat.files.problem_file import MOST_DEVICES, Amount, Count
+from pipesat.files.problem_file import MOST_DEVICES
 from pipesat.files.source import read_text
 from pipesat.files.strict_model import StrictModel
+from pipesat.files.values import Amount, Count
 from pipesat.placement.geometry import Placement
 from pipesat.sweep.capacity import read_capacity
 from pipesat.sweep.sources import (

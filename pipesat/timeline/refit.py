@@ -12,7 +12,8 @@ from typing import Any
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem, Stage
-from pipesat.files.problem_file import MOST, parse_problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.files.values import MOST
 from pipesat.timeline.replay import CostKey, measured_delays
 from pipesat.timeline.timeline import Timeline
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
-from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.ops import Item, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 
@@ -19,20 +20,14 @@ def with_microbatches(problem: Problem, counts: Sequence[int]) -> Problem:
 def first_microbatches(schedule: Schedule, few: Problem) -> Order:
     """Return the order of a schedule's first microbatches, as many as ``few`` has.
 
-    All rules hold that held before: nothing waits for what is left out, and less is held.
-
-    Raises
-    ------
-    ValueError
-        If there are overlapped pairs: half of one could be left out.
+    All rules hold that held before: nothing waits for what is left out, and less is held. Of a pair
+    with one member left out, the other runs alone, which may take longer than the pair did.
     """
     return tuple(
-        tuple(op for op in map(_op, row) if op.microbatch < few.microbatches[op.stage])
-        for row in schedule.order
+        tuple(chain.from_iterable(_kept(item, few) for item in row)) for row in schedule.order
     )
 
 
-def _op(item: Item) -> Op:
-    if isinstance(item, Pair):
-        raise ValueError(f"{item} is an overlapped pair")
-    return item
+def _kept(item: Item, few: Problem) -> tuple[Item, ...]:
+    kept = tuple(op for op in members(item) if op.microbatch < few.microbatches[op.stage])
+    return (item,) if len(kept) == len(members(item)) else kept

@@ -13,13 +13,21 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Device, Link, Problem, Route, Stage
+from pipesat.core.problem import Device, Link, Overlap, Problem, Route, Stage
 from pipesat.files.problem_file import LARGEST_FILE, parse_problem, read_problem
 
 Save = Callable[..., Path]
 
 FORMAT = "pipesat.problem/1"
 UNIT = {"device": 0, "F": 1, "B": 1, "W": 1}
+
+
+def entry(a: object, b: object, time: object = 1) -> dict[str, Any]:
+    return {"ops": [a, b], "time": time}
+
+
+def listed(ops: list[object], time: object = 1) -> dict[str, Any]:
+    return {"pairs": [{"ops": ops, "time": time}]}
 
 
 def small(**changes: Any) -> dict[str, Any]:
@@ -141,7 +149,23 @@ def test_routes_say_stages_and_microbatches() -> None:
 
 
 def test_overlap_is_a_factor() -> None:
-    assert parse_problem(small(overlap={"FB": [3, 4]})).overlap == (3, 4)
+    assert parse_problem(small(overlap={"FB": [3, 4]})).overlap == Overlap((3, 4))
+
+
+def test_overlap_lists_pairs_of_any_kinds() -> None:
+    # the stage never runs B and W apart: an entry of theirs is unused, not wrong
+    one = {"device": 0, "F": 1, "B": 1, "W": 1, "backward": "fused"}
+    pairs = [entry("0F", "1BW", 10**12), entry("0W", "1B", 1), entry("0F", "0F", 2)]
+    doc = small(stages=[one, one], overlap={"FB": [1, 2], "pairs": pairs})
+    overlap = parse_problem(doc).overlap
+    assert overlap is not None
+    assert overlap.factor == (1, 2)
+    kinds = ((0, "F"), (1, "BW")), ((0, "W"), (1, "B")), ((0, "F"), (0, "F"))
+    assert overlap.times == dict(zip(kinds, (10**12, 1, 2), strict=True))
+
+
+def test_a_list_of_no_pairs() -> None:
+    assert parse_problem(small(overlap={"pairs": []})).overlap == Overlap(None)
 
 
 # What is refused, with the path of the value
@@ -187,6 +211,7 @@ PATHS_OF_COUNTS = {
     ),
     "overlap.FB[0]": lambda v: small(overlap={"FB": [v, 1]}),
     "overlap.FB[1]": lambda v: small(overlap={"FB": [1, v]}),
+    "overlap.pairs[0].time": lambda v: small(overlap=listed(["0F", "0BW"], v)),
 }
 
 
@@ -245,9 +270,36 @@ def test_only_memory_may_be_null(path: str) -> None:
         (small(comm=[]), "comm", "an object"),
         (small(comm={"edges": {}}), "comm.edges", "a list"),
         (row(2, comm={"edges": [{"src": 0}]}), "comm.edges[0].dst", "required"),
-        (small(overlap={}), "overlap.FB", "required"),
+        (small(overlap={}), "overlap", "expected FB, pairs or both"),
+        (small(overlap={"FB": None}), "overlap.FB", "expected [num, den]"),
         (small(overlap={"FB": [1]}), "overlap.FB", "at least 2"),
         (small(overlap={"FB": [1, 2, 3]}), "overlap.FB", "at most 2"),
+        (small(overlap={"pairs": {}}), "overlap.pairs", "a list"),
+        (small(overlap={"pairs": [["0F", "0BW", 3]]}), "overlap.pairs[0]", "an object"),
+        (small(overlap={"pairs": [{"time": 3}]}), "overlap.pairs[0].ops", "required"),
+        (small(overlap={"pairs": [{"ops": ["0F", "0B"]}]}), "overlap.pairs[0].time", "required"),
+        (small(overlap=listed(["0F"])), "overlap.pairs[0].ops", "at least 2"),
+        (small(overlap=listed(["0F", "0B", "0W"])), "overlap.pairs[0].ops", "at most 2"),
+        (small(overlap=listed(["0F", 7])), "overlap.pairs[0].ops[1]", "a string"),
+        (small(overlap=listed(["0F0", "0B"])), "overlap.pairs[0].ops[0]", "as in 0F"),
+        (small(overlap=listed(["0F", "0I"])), "overlap.pairs[0].ops[1]", "<stage><F|B|W|BW>"),
+        (small(overlap=listed(["00F", "0B"])), "overlap.pairs[0].ops[0]", "as in 0F"),
+        (small(overlap=listed(["0F", "1B"])), "overlap.pairs[0].ops[1]", "a stage from 0 to 0"),
+        (
+            row(2, overlap=listed(["0F", "1B"])),
+            "overlap.pairs[0].ops",
+            "expected two stages of one device; stage 0 lies on device 0, stage 1 on device 1",
+        ),
+        (
+            small(overlap={"pairs": [entry("0F", "0B"), entry("0B", "0F")]}),
+            "overlap.pairs[1].ops",
+            "each combination at most once; overlap.pairs[0] has it already",
+        ),
+        (
+            small(overlap={"pairs": [entry("0F", "0F"), entry("0F", "0F")]}),
+            "overlap.pairs[1].ops",
+            "each combination at most once",
+        ),
     ],
 )
 def test_a_wrong_structure_names_the_place(document: object, where: str, expected: str) -> None:
@@ -267,6 +319,8 @@ def test_a_wrong_structure_names_the_place(document: object, where: str, expecte
         (small(comm={"edge": []}), "comm.edge", "edges"),
         (row(2, comm={"edges": [{"source": 0, "dst": 1}]}), "comm.edges[0].source", "src"),
         (small(overlap={"FBW": [1, 1]}), "overlap.FBW", "FB"),
+        (small(overlap={"pair": []}), "overlap.pair", "pairs"),
+        (small(overlap={"pairs": [{"op": []}]}), "overlap.pairs[0].op", "ops"),
         (
             small(microbatches=None, routes=[{"stage": [0], "microbatches": 1}]),
             "routes[0].stage",

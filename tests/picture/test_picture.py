@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pipesat.core.memory import memory_profiles
-from pipesat.core.ops import members, parse_item
+from pipesat.core.ops import KINDS, members, parse_item
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.picture.axis import round_step
-from pipesat.picture.boxes import KINDS, LOWER, UPPER, boxes_of
+from pipesat.picture.boxes import LOWER, UPPER, boxes_of
 from pipesat.picture.gantt import gantt_png
 from pipesat.picture.grid import text_grid
 from pipesat.picture.labels import choose_labels

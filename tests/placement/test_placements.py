@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.problem import Link, Problem
+from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import (
     Costs,
@@ -103,7 +103,7 @@ def test_everything_else_is_handed_on() -> None:
     )
     problem = parse_problem(doc)
     assert doc["devices"] == [{"memory": 7, "static": 1}, {}]
-    assert (problem.overlap, problem.name) == ((3, 4), "n")
+    assert (problem.overlap, problem.name) == (Overlap((3, 4)), "n")
     assert (problem.time_unit, problem.memory_unit) == ("us", "MiB")
     assert [(stage.backward, stage.BW) for stage in problem.stages] == [("fused", 1), ("fused", 2)]
 
@@ -220,7 +220,7 @@ def test_a_stage_is_cut_in_two() -> None:
         (0, 1, 1, 1, 2, 0, 0),
     ]
     assert [s.backward for s in loop.stages] == ["either", "either", "fused", "fused"]
-    assert (loop.microbatches[0], loop.overlap, loop.name) == (5, (3, 4), "n, loop v=2")
+    assert (loop.microbatches[0], loop.overlap, loop.name) == (5, Overlap((3, 4)), "n, loop v=2")
     # static 4 of the first stage's device becomes 2 + 2, the other's 7 becomes 4 + 3:
     # device 1 has parts 0 and 2, device 0 parts 1 and 3
     assert [(d.name, d.memory, d.static) for d in loop.devices] == [("a", 50, 5), ("", 60, 6)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipesat.core.checker import check
 from pipesat.core.memory import peak_memory
 from pipesat.core.ops import Kind, Op, Pair
-from pipesat.core.problem import Link, Problem
+from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
@@ -180,7 +180,7 @@ def test_no_parts_beyond_a_microbatch_out_of_its_turn() -> None:
 
 
 def test_no_parts_beyond_a_pair() -> None:
-    problem = replace(chain(1, 4, backward="fused"), overlap=(1, 1))
+    problem = replace(chain(1, 4, backward="fused"), overlap=Overlap((1, 1)))
     first, *_, last = ops("F0 F1 F2 X0 X1 X2 F3 X3")
     pairs = tuple(Pair(Op(0, "F", i + 1), Op(0, "BW", i)) for i in range(3))
     schedule = time_order(problem, ((first, *pairs, last),))

@@ -81,7 +81,7 @@ def require_torch_pipeline(problem: Problem) -> None:
 def _mapped(order: Order, change: Callable[[Op], Op]) -> Order:
     def item_of(item: Item) -> Item:
         if isinstance(item, Pair):
-            return Pair(change(item.forward), change(item.backward))
+            return Pair(change(item.first), change(item.second))
         return change(item)
 
     return tuple(tuple(item_of(item) for item in row) for row in order)

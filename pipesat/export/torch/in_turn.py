@@ -1,10 +1,10 @@
-"""What stock torch makes of overlapped pairs: it runs their members in turn, the forward first."""
+"""What stock torch makes of overlapped pairs: it runs their members in turn."""
 
 from __future__ import annotations
 
-from pipesat.core.ops import Pair
+from pipesat.core.ops import members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
+from pipesat.core.rules import awaited, duration
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
 
@@ -20,14 +20,11 @@ def makespan_in_turn(problem: Problem, order: Order) -> int:
     free = [0] * len(problem.devices)
     ends: list[int] = []
     for device, item, inputs in zip(sequence.device, sequence.item, sequence.inputs, strict=True):
-        arrivals = [ends[source] + delay for source, delay in inputs]
-        if isinstance(item, Pair):  # its backward always waits for something: the last arrival
-            *before_forward, before_backward = arrivals
-            start = max(free[device], *before_forward, 0)
-            half = start + duration(problem, item.forward)
-            end = max(half, before_backward) + duration(problem, item.backward)
-        else:
-            end = max(free[device], *arrivals, 0) + duration(problem, item)
+        arrivals = iter([ends[source] + delay for source, delay in inputs])
+        end = free[device]
+        for op in members(item):
+            arrival = 0 if awaited(problem, op) is None else next(arrivals)
+            end = max(end, arrival) + duration(problem, op)
         free[device] = end
         ends.append(end)
     return max(ends, default=0)

@@ -1,0 +1,74 @@
+"""``overlap`` of a problem file: which two ops may run as one (contract, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import OpKind, parse_kind
+from pipesat.core.problem import Overlap
+from pipesat.files.strict_model import StrictModel
+from pipesat.files.values import Count
+
+
+class PairModel(StrictModel):
+    """One entry of ``overlap.pairs``."""
+
+    ops: Annotated[list[str], Field(min_length=2, max_length=2)]
+    time: Count
+
+
+class OverlapModel(StrictModel):
+    """``overlap``."""
+
+    FB: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    pairs: list[PairModel] = []
+
+
+def parse_overlap(model: OverlapModel | None, homes: Sequence[int], source: str) -> Overlap | None:
+    """Validate ``overlap``; ``homes`` has each stage's device.
+
+    Raises
+    ------
+    BadInput
+        With the file, the path of the value, the value and what would be right.
+    """
+    if model is None:
+        return None
+    if not model.model_fields_set:
+        raise BadInput("expected FB, pairs or both", source=source, where="overlap")
+    if model.FB is None and "FB" in model.model_fields_set:
+        raise BadInput("expected [num, den]", source=source, where="overlap.FB", value=None)
+    listed_at: dict[frozenset[OpKind], int] = {}
+    times: dict[tuple[OpKind, OpKind], int] = {}
+    for number, entry in enumerate(model.pairs):
+        where = f"overlap.pairs[{number}].ops"
+        a, b = (_kind(text, homes, source, f"{where}[{i}]") for i, text in enumerate(entry.ops))
+        if homes[a[0]] != homes[b[0]]:
+            raise BadInput(
+                f"expected two stages of one device; stage {a[0]} lies on device {homes[a[0]]}, "
+                f"stage {b[0]} on device {homes[b[0]]}",
+                source=source, where=where, value=entry.ops,
+            )  # fmt: skip
+        if (before := listed_at.setdefault(frozenset((a, b)), number)) != number:
+            raise BadInput(
+                f"expected each combination at most once; overlap.pairs[{before}] has it already",
+                source=source, where=where, value=entry.ops,
+            )  # fmt: skip
+        times[a, b] = entry.time
+    return Overlap(None if model.FB is None else (model.FB[0], model.FB[1]), times)
+
+
+def _kind(text: str, homes: Sequence[int], source: str, where: str) -> OpKind:
+    try:
+        stage, kind = parse_kind(text)
+    except ValueError:
+        wanted = "expected <stage><F|B|W|BW>, as in 0F"
+        raise BadInput(wanted, source=source, where=where, value=text) from None
+    if stage >= len(homes):
+        wanted = f"expected a stage from 0 to {len(homes) - 1}"
+        raise BadInput(wanted, source=source, where=where, value=text)
+    return stage, kind
