@@ -89,6 +89,7 @@ def test_never_above_the_optimal_span(problem: Problem) -> None:
     assert closed_form_bound(problem, "span").value <= optimum
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problems(max_stages=3, max_microbatches=2))
 def test_never_above_the_optimum_by_brute_force(problem: Problem) -> None:

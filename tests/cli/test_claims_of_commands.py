@@ -200,6 +200,7 @@ def told(outcome: Any, folder: Path | None, *words: str) -> None:
         assert line.endswith(f"; what was found is in {folder}")
 
 
+@pytest.mark.slow
 def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuted(problem: Problem, **given: Any) -> Result:
         result = ended_at_once(problem, **given)
@@ -232,6 +233,7 @@ def test_caps(
         assert cli("check", schedule.parent / "problem.json", schedule).code == 0
 
 
+@pytest.mark.slow
 def test_a_frontier_that_contradicts_itself_keeps_its_schedules(
     cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

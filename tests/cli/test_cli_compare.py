@@ -202,6 +202,7 @@ def test_no_text_is_ever_cut(lines: list[list[str]], width: int) -> None:
 # Placements
 
 
+@pytest.mark.slow
 def test_placements_carry_their_names(cli: Run, save: Any) -> None:
     options = ("--placements", "--layers", 2, "--time-limit", 2, "--workers", 1)
     outcome = cli("compare", save(chain(2, 4, F=2, B=2, W=2, held=(2, 2))), *options, "--json")

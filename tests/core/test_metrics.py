@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 
 from pipesat.core.critical_path import critical_path
@@ -62,6 +63,7 @@ def test_idle_time_that_nothing_forces() -> None:
     assert device == DeviceTime(busy=3, warm_up=0, input=0, memory=0, unforced=3, cool_down=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_the_parts_of_a_device_s_time_add_up_to_the_makespan(problem: Problem) -> None:

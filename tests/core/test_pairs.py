@@ -118,6 +118,7 @@ def pairs_in(schedule: Schedule) -> int:
 # Timing, memory, metrics, checker
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(paired_schedules(), st.sampled_from(["makespan", "span"]))
 def test_timed_orders_with_pairs_break_no_rule_but_memory(made: Any, objective: Any) -> None:
@@ -127,6 +128,7 @@ def test_timed_orders_with_pairs_break_no_rule_but_memory(made: Any, objective: 
     assert timed.span <= schedule.span
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(paired_schedules())
 def test_memory_agrees_with_the_checker(made: Any) -> None:
@@ -143,6 +145,7 @@ def test_memory_agrees_with_the_checker(made: Any) -> None:
         assert over == (set() if fits else {d for d, peak in enumerate(peaks) if peak})
 
 
+@pytest.mark.slow
 def test_random_schedules_do_have_pairs() -> None:
     found = []
 
@@ -168,6 +171,7 @@ def test_a_pair_is_busy_once() -> None:
     assert bubbles(ALONE, ALONE_TIMED) == (0, 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(paired_schedules())
 def test_the_parts_of_a_devices_time_add_up(made: Any) -> None:
@@ -206,6 +210,7 @@ def test_the_critical_path_takes_the_longer_delay_between_two_pairs() -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(paired_schedules())
 def test_the_critical_path_explains_the_makespan(made: Any) -> None:
@@ -234,6 +239,7 @@ def test_deadlocks_name_pairs(row: str, text: str) -> None:
 # Files and pictures
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(made=paired_schedules())
 def test_schedule_files_keep_pairs(made: Any, tmp_path_factory: Any) -> None:
@@ -243,6 +249,7 @@ def test_schedule_files_keep_pairs(made: Any, tmp_path_factory: Any) -> None:
     assert read_schedule(path, problem).devices == schedule.devices
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(paired_schedules())
 def test_pictures_and_traces_show_every_member(made: Any) -> None:
@@ -291,6 +298,7 @@ def test_torch_gets_overlapped_cells_and_gives_them_back(tmp_path: Path) -> None
     assert "Overlapped pairs" in hazards_text(problem, back)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(paired_schedules())
 def test_torch_both_ways(made: Any) -> None:
@@ -344,6 +352,7 @@ def test_lint_finds_a_circle_through_overlapped_cells() -> None:
 # Steps and commands
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(paired_schedules())
 def test_steps_of_pairs(made: Any) -> None:
@@ -362,6 +371,7 @@ def test_a_pair_receives_both_inputs_and_sends_both_results() -> None:
     assert set(second[:at]) >= {"RecvActivations 1F0", "RecvGradient 2BW0"}
 
 
+@pytest.mark.slow
 def test_the_commands_take_pairs(cli: Run, save: Any, tmp_path: Path) -> None:
     problem, schedule = split_chain()
     file, path = save(problem), tmp_path / "s.json"

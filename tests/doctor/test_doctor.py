@@ -30,6 +30,7 @@ STEPS = ["solve", "check", "file", "torch-csv", "trace"]
 # The command
 
 
+@pytest.mark.slow
 def test_a_whole_installation_is_well(cli: Run) -> None:
     outcome = cli("doctor", "--json")
     assert (outcome.code, outcome.err) == (0, "")
@@ -125,6 +126,7 @@ def steps_with(change: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     return [(line.name, line.status) for line in self_check.self_check_lines()]
 
 
+@pytest.mark.slow
 def test_a_schedule_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_last(schedule: Any) -> Any:
         return replace(schedule, devices=(*schedule.devices[:-1], schedule.devices[-1][:-1]))
@@ -132,6 +134,7 @@ def test_a_schedule_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch)
     assert steps_with(without_last, monkeypatch) == [("solve", "ok"), ("check", "FAILED")]
 
 
+@pytest.mark.slow
 def test_an_export_that_lies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from pipesat import export
 
@@ -149,6 +152,7 @@ def test_an_export_that_lies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert same[-1] == ("torch-csv", "FAILED")
 
 
+@pytest.mark.slow
 def test_an_unproven_optimum_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_check, "OPTIMUM", 35)
     (line,) = self_check.self_check_lines()

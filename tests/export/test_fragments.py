@@ -368,6 +368,7 @@ def test_name_and_csv_give_one_placement_in_torch(problem: Problem) -> None:
     assert loaded == mapping == {s: data.device for s, data in enumerate(problem.stages)}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_placements_that_torch_has_no_style_for_are_those_refused() -> None:
     """Every placement of 4 stages on 2 ranks that uses both: loaded as a style's, or refused."""

@@ -400,6 +400,7 @@ def test_most_ops(backward: str, ops: int) -> None:
     assert f"{ops * (most + 1)} ops, expected at most 4000000" in str(error)
 
 
+@pytest.mark.slow
 def test_largest_file(tmp_path: Path) -> None:
     path = tmp_path / "problem.json"
     text = json.dumps(small()).encode()

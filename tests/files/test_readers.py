@@ -50,6 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 # Mutants
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(rng=st.randoms(use_true_random=False))
 def test_any_file_that_is_mutated(world: Path, rng: Random) -> None:
@@ -199,6 +200,7 @@ def test_a_time_unit_that_no_run_has(cli: Run, world: Path, tmp_path: Path, valu
     assert not png.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1e18, 1e-15])
 def test_the_most_extreme_time_units_can_be_drawn(
     cli: Run, world: Path, tmp_path: Path, value: float

@@ -57,6 +57,7 @@ def test_writing_follows_the_contract(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems(), st.text(st.characters(codec="utf-8"), max_size=8))
 def test_writing_and_reading_are_inverse(

@@ -273,6 +273,7 @@ def test_solves_are_told_what_their_neighbours_found() -> None:
 # The frontier
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [SMALL, chain(2, 3, F=2, W=3, held=(2, 1)), vee(2, 2)])
 def test_every_point_is_the_optimum_at_its_cap(problem: Problem) -> None:
     caps = [cap for cap in attainable(problem, 8) if cap >= least_feasible_cap(problem)]
@@ -527,6 +528,7 @@ def test_other_placements_need_a_chain(cli: Run, save: Save) -> None:
     assert "one stage per device" in outcome.err
 
 
+@pytest.mark.slow
 def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
     outcome = cli("frontier", save(chain(2, 3)), "--placements", "chain,vee")
     assert (outcome.code, outcome.out) == (2, "")

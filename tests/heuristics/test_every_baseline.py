@@ -47,7 +47,9 @@ def test_the_benchmark_was_found() -> None:
     assert len(FILES) == 81
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, marks=() if "-p4-" in file else pytest.mark.slow) for file in FILES]
+)
 def test_on_the_benchmark(file: str) -> None:
     problem = read_problem(PROBLEMS / f"{file}.json")
     names = [n for n in HAND_WRITTEN if n not in SLOW or problem.op_count not in LEFT_OUT]
@@ -135,6 +137,7 @@ def with_capacities(draw: st.DrawFn, doc: dict[str, Any], p: int) -> Problem:
     return parse_problem(doc | {"devices": devices})
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(placed())
 def test_on_random_problems(problem: Problem) -> None:

@@ -59,6 +59,7 @@ def test_closed_forms_on_uniform_chains(p: int, m: int) -> None:
         assert span == m * 90 + (p - 1) * (30 + 40 - 20 + 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLE_5)
 def test_table_5_of_the_zero_bubble_paper(name: str) -> None:
     """Qi et al., ICLR 2024, Table 5: bubble rates of 1F1B and ZB-1p as printed, four decimals."""
@@ -100,6 +101,7 @@ def test_stages_may_lie_on_devices_in_any_order() -> None:
     assert row(moved, "1f1b", 2) == row(problem, "1f1b", 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(problems(max_devices=4, max_stages=6, max_microbatches=5))
 def test_every_list_schedule_of_a_feasible_problem_is_valid(problem: Problem) -> None:

@@ -155,6 +155,7 @@ def test_makespan_of_overlapped_1f1b(p: int, f: int, bw: int, pair: int) -> None
         assert BASELINES["1f1b-overlapped"](problem).makespan == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLE_5)
 def test_table_5_of_the_zero_bubble_paper(name: str) -> None:
     """ZB-1P gives the printed rates of ZB-1p; ZB-H2 its closed form, above those of ZB-2p."""
@@ -185,6 +186,7 @@ def test_they_say_why_they_do_not_apply(name: str) -> None:
         BASELINES[name](vee(2, 2))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problem=uneven_loops(1, 1))
 def test_every_chain_schedule_of_every_chain_is_valid(problem: Problem) -> None:

@@ -205,6 +205,7 @@ def test_gis_h_says_when_its_last_group_is_too_small() -> None:
         BASELINES["gis-h"](loop(6, 3, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", range(1, 8))
 def test_any_number_of_microbatches_will_do(p: int) -> None:
     for v in (2, 3):
@@ -215,6 +216,7 @@ def test_any_number_of_microbatches_will_do(p: int) -> None:
                     assert check(problem, BASELINES[name](problem)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problem=uneven_loops(2, 4))
 def test_every_loop_schedule_of_every_loop_is_valid(problem: Problem) -> None:

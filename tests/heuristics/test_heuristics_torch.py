@@ -91,6 +91,7 @@ def test_one_stage_per_rank(name: str, theirs: str, p: int) -> None:
         assert ours(BASELINES[name](loop(p, 1, m))) == run_by_torch(theirs, p, m)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "v"), GRID)
 @pytest.mark.parametrize(
     ("name", "theirs"),
@@ -102,6 +103,7 @@ def test_interleaved(name: str, theirs: str, p: int, v: int) -> None:
         assert ours(BASELINES[name](loop(p, v, m))) == torchs(theirs, p, m, v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "v"), GRID)
 def test_interleaved_in_the_groups_that_torch_calls_rounds(p: int, v: int) -> None:
     for m in taken_by_torch(p):
@@ -116,6 +118,7 @@ def test_torch_refuses_groups_of_unequal_size(name: str) -> None:
     assert len(BASELINES["interleaved-1f1b"](loop(2, 2, 5))) == 2 * 4 * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "v"), GRID)
 def test_looped_bfs(p: int, v: int) -> None:
     for m in (1, 2, 3, p, 2 * p, 3 * p + 1):

@@ -36,6 +36,7 @@ def test_zb_v_is_torch_s(p: int) -> None:
         assert [list(row) for row in ours] == torch_order("ZBVZeroBubble", p, m)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("pairs", [False, True])
 def test_dualpipev_is_torch_s(p: int, pairs: bool) -> None:

@@ -68,6 +68,7 @@ def test_zb_v_has_no_bubble_and_1f1b_s_memory_for_equal_times(p: int) -> None:
 # V-Half and V-Min
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "p", "peak"),
     [
@@ -194,6 +195,7 @@ def test_refitting_overtakes_only_where_memory_allows() -> None:
     assert refitted(problem, one_by_one, [2, 1], 1.0).order[0][:3] == FIRST_COME[0][:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cap", "name"), [(16, "zb-v"), (10, "v-half"), (8, "v-min")])
 def test_v_auto_is_no_worse_than_what_fits(cap: int, name: str) -> None:
     problem = vee(8, 16, cap=cap, F=31, B=29, W=20)
@@ -202,6 +204,7 @@ def test_v_auto_is_no_worse_than_what_fits(cap: int, name: str) -> None:
     assert schedule.makespan <= BASELINES[name](problem).makespan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem_name", [name for name in VEES if "p8-m16" in name])
 def test_v_auto_beats_or_nears_the_published_search(problem_name: str) -> None:
     """Better at caps 1, 0.75 and 0.625; within 1.2 % of it at 0.5, 5 % below V-Min."""
@@ -217,6 +220,7 @@ def test_v_auto_says_when_memory_is_too_small() -> None:
         BASELINES["v-auto"](vee(3, 4, cap=1))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problem=vees(max_devices=7, max_microbatches=16))
 def test_v_auto_is_valid_or_refuses(problem: Problem) -> None:
@@ -230,6 +234,7 @@ def test_v_auto_is_valid_or_refuses(problem: Problem) -> None:
 # Against the authors' programs, and on any V
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem_name", VEES)
 def test_as_good_as_the_published_programs(problem_name: str) -> None:
     problem = read_problem(BENCH / "problems" / f"{problem_name}.json")
@@ -241,6 +246,7 @@ def test_as_good_as_the_published_programs(problem_name: str) -> None:
             assert max(peak_memory(problem, schedule)) <= peer["peak_memory"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_large_schedules_are_valid(name: str) -> None:
     problem = vee(24, 240, held_after_F=0, held_after_B=0)
@@ -258,6 +264,7 @@ def test_dualpipev_needs_2p_microbatches() -> None:
         BASELINES["dualpipev"](vee(3, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60)
 @given(problem=vees())

@@ -145,6 +145,7 @@ def test_formulas_are_read_as_they_are_meant() -> None:
     assert value("F = B", point) is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_BUBBLE)
 def test_bubbles_hold_inside_their_conditions(name: str) -> None:
     inside = [
@@ -157,6 +158,7 @@ def test_bubbles_hold_inside_their_conditions(name: str) -> None:
     assert [point for point, holds in inside if not holds] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "left_out"),
     [(name, condition) for name in WITH_BUBBLE for condition in ROWS[name].where],

@@ -100,6 +100,7 @@ def test_ranks_that_fuse() -> None:
 # Quality
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch-6.2B-p4-m8-cap8", "torch-6.2B-p8-m32-cap24"])
 def test_which_ranks_fuse_is_sought(name: str) -> None:
     problem = bench(name)
@@ -123,6 +124,7 @@ def test_at_1f1bs_memory_it_reaches_zb_h1(p: int, F: int, B: int, W: int, delay:
         assert zb_auto(problem).makespan <= zb_h1_span(p, m, F, B, W, delay)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 def test_never_behind_the_published_program(name: str) -> None:
     """Its orders were replayed under this project's rules; see the benchmark's README."""
@@ -134,6 +136,7 @@ def test_never_behind_the_published_program(name: str) -> None:
         assert least_span(problem) <= PEERS[name]["span"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLE_5)
 def test_table_5_of_the_zero_bubble_paper(name: str) -> None:
     """Qi et al., ICLR 2024, Table 5: the bubble rates of ZB-1p and ZB-2p, or less."""
@@ -145,6 +148,7 @@ def test_table_5_of_the_zero_bubble_paper(name: str) -> None:
     assert round(of_span, 4) <= printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name in REFERENCE if name.startswith(("lowcap", "torch", "adaptis"))]
 )
@@ -189,6 +193,7 @@ def chains(draw: st.DrawFn) -> Problem:
     return parse_problem(doc | {"devices": devices})
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=40)
 @given(chains())
 def test_the_schedules_keep_every_rule(problem: Problem) -> None:
@@ -209,6 +214,7 @@ SWITCHES = st.builds(
 )
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=400)
 @given(chains(), SWITCHES)
 def test_every_combination_gives_a_valid_schedule_of_the_length_that_it_says(

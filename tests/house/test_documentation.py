@@ -340,6 +340,7 @@ def reader(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     return lambda page: Reader(page, cli)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs_from_top_to_bottom(page: str, reader: Callable[[str], Reader]) -> None:
     person = reader(page)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 MODULES = dict(modules())
 
 
+@cache
 def imports(path: Path, *, at_import_time: bool = False) -> set[str]:
     """Modules that a file imports, anywhere in it or only when it is imported itself."""
     names: set[str] = set()
@@ -120,6 +123,20 @@ def test_imports_run_downward(module: str) -> None:
     if module not in ("pipesat", "pipesat.__main__"):  # the root's public names are its purpose
         level = LEVEL[package_of(module)]
         assert {other for other in arrows(module) if LEVEL.get(other, 99) >= level} == set()
+
+
+def module_of(name: str) -> str:
+    """The module that an imported name is, or lies in."""
+    return name if name in MODULES else module_of(name.rpartition(".")[0])
+
+
+def test_no_circle_between_modules() -> None:
+    uses = {
+        module: {module_of(name) for name in within(imports(path), "pipesat")} - {module}
+        for module, path in MODULES.items()
+        if module != "pipesat"
+    }
+    TopologicalSorter(uses).prepare()  # raises CycleError, with the circle
 
 
 def test_an_upward_import_would_be_seen() -> None:
@@ -278,11 +295,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
+@pytest.mark.slow
 def test_the_wheels_only_top_level_name_is_pipesat(wheel: zipfile.ZipFile) -> None:
     top = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in top if not name.endswith(".dist-info")} == {"pipesat"}
 
 
+@pytest.mark.slow
 def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
     files = {n for n in wheel.namelist() if n.startswith("pipesat/")}
     on_disk = {
@@ -297,6 +316,7 @@ def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
     assert files == on_disk | {f"pipesat/report/{p.name}" for p in page} | {"pipesat/py.typed"}
 
 
+@pytest.mark.slow
 def test_the_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
     names = wheel.namelist()
     (commands,) = [name for name in names if name.endswith("entry_points.txt")]

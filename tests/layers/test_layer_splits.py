@@ -128,6 +128,7 @@ def cases(draw: st.DrawFn, placements: Sequence[str]) -> tuple[Layers, Pipeline,
 # The generic programme
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_cost_of_a_stage(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 7))
@@ -181,6 +182,7 @@ def test_exact_splits_are_those_of_exhaustive_search(
     compare_with_exhaustive_search(*case)
 
 
+@pytest.mark.slow
 @given(cases(["vee", "loop"]))
 def test_so_are_those_of_two_tracks(case: tuple[Layers, Pipeline, tuple[int, ...]]) -> None:
     with mock.patch.object(devices, "EXACT_CUTS", 0):
@@ -344,6 +346,7 @@ def test_a_given_choice_of_stages_that_recompute() -> None:
 # Bounds over all partitions
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_makespan_bounds_hold_for_every_partition(data: st.DataObject) -> None:
     count = data.draw(st.integers(3, 5))

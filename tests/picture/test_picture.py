@@ -124,7 +124,10 @@ def test_the_picture_is_a_png_within_bounds_and_always_the_same():
     assert png == gantt_png(pipeline, schedule, title="a title\nand more")
 
 
-@pytest.mark.parametrize("devices", [1, 64, 250, 4096])
+@pytest.mark.parametrize(
+    "devices",
+    [1, 64, pytest.param(250, marks=pytest.mark.slow), pytest.param(4096, marks=pytest.mark.slow)],
+)
 def test_the_picture_stays_within_bounds_for_any_number_of_devices(devices):
     stage = {"F": 10**12, "B": 1, "W": 1, "held_after_F": 10**12}
     pipeline = problem(

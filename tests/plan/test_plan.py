@@ -464,6 +464,7 @@ def test_a_folder_with_everything(cli: Run, tmp_path: Path) -> None:
     assert "pipesat: solving" in outcome.err
 
 
+@pytest.mark.slow
 def test_json_and_module_names(cli: Run, save: Save, tmp_path: Path) -> None:
     names = ["tok_embeddings", "layers.0", "layers.1", "layers.2", "output"]
     roles = ["embedding", "block", "block", "block", "head"]

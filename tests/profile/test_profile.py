@@ -79,6 +79,7 @@ def test_memory_of_a_feed_forward_layer() -> None:
     assert largest <= costs.transient.W < 2 * largest
 
 
+@pytest.mark.slow
 def test_memory_of_the_first_and_the_last_layer() -> None:
     profile = measured(*linears(2), loss=lambda output, _: output.sum())
     first, last = (profile.kinds[layer.kind] for layer in profile.layers)
@@ -89,6 +90,7 @@ def test_memory_of_the_first_and_the_last_layer() -> None:
     assert last.B is not None
 
 
+@pytest.mark.slow
 def test_parameters_and_tensors() -> None:
     costs = measured(*linears(2)).costs_of(1)
     numbers = WIDTH * WIDTH + WIDTH

@@ -68,6 +68,7 @@ def test_processes_that_end_well(tmp_path):
     assert (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 def test_one_that_fails_ends_all_with_its_last_words(tmp_path):
     with pytest.raises(RunFailed, match=r"rank 1 failed .*exit code 1") as error:
         run(tmp_path, SLEEP, "print('x\\n' * 99); 1 / 0", SLEEP)
@@ -75,6 +76,7 @@ def test_one_that_fails_ends_all_with_its_last_words(tmp_path):
     assert len(error.value.log) == 12
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_is_named(tmp_path):
     with pytest.raises(RunFailed, match=r"rank 0 failed .*killed by SIGKILL"):
         run(tmp_path, "os.kill(os.getpid(), 9)", SLEEP)
@@ -91,6 +93,7 @@ WHEN_READY = "while not os.path.exists('ready'): time.sleep(0.01)\n"
 """One process fails soon after another one, however long both take to start."""
 
 
+@pytest.mark.slow
 def test_the_first_failure_counts_not_the_first_seen(tmp_path):
     late = f"{READY}; time.sleep(0.2); {note(1, 5.0)}"
     with pytest.raises(RunFailed, match=r"rank 1 failed .*first 1"):
@@ -103,6 +106,7 @@ def test_a_killed_rank_counts_before_those_that_lost_it(tmp_path):
         run(tmp_path, WHEN_READY + note(0, 6.0), late)
 
 
+@pytest.mark.slow
 def test_bad_input_is_passed_on(tmp_path):
     with pytest.raises(BadInput, match="first 0"):
         run(tmp_path, note(0, 1.0, ', "bad_input": true'), SLEEP)
@@ -130,6 +134,7 @@ def test_the_time_limit_ends_all_and_says_where_they_were(tmp_path, monkeypatch)
     )
 
 
+@pytest.mark.slow
 def test_stop_ends_all(tmp_path):
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
@@ -137,6 +142,7 @@ def test_stop_ends_all(tmp_path):
         run(tmp_path, SLEEP, SLEEP, stop=stop)
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_all(tmp_path):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # CP-SAT leaves the default: death
     threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
@@ -362,6 +368,7 @@ def test_a_torch_with_everything_is_taken_whatever_its_version(monkeypatch):
     assert api.stage.__name__ == "PipelineStage"
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_ended_in_time(cli, files, fake_torch, temporary):
     fake_torch("import time; time.sleep(600)")
     outcome = cli("parity", *files, "--timeout", "1")
@@ -384,6 +391,7 @@ def start_hanging(files, fake_torch, tmp_path):
     return process, [int(path.name) for path in pids.iterdir()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_ranks(files, fake_torch, tmp_path, temporary, number):
     process, pids = start_hanging(files, fake_torch, tmp_path)
@@ -394,6 +402,7 @@ def test_a_signal_ends_all_ranks(files, fake_torch, tmp_path, temporary, number)
     assert not any(map(alive, pids))
 
 
+@pytest.mark.slow
 def test_ranks_end_when_their_parent_is_killed(files, fake_torch, tmp_path, temporary):
     process, pids = start_hanging(files, fake_torch, tmp_path)
     process.kill()

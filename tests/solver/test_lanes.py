@@ -153,6 +153,7 @@ def test_if_all_lanes_fail_the_result_stays(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.explanation.count(PLANTED) == 4
 
 
+@pytest.mark.slow
 def test_a_hand_written_schedule_that_fails_leaves_those_before_it() -> None:
     problem = chain(3, 4, cap=2)
     good = time_order(problem, sure_order(problem))

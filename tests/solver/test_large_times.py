@@ -159,6 +159,7 @@ def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> 
     assert least_step() <= exact
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(problems(), Sizes)
 def test_rounded_short_runs_end_below_the_optimum(problem: Problem, size: int) -> None:

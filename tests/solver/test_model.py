@@ -225,6 +225,7 @@ def test_a_fused_backward_may_come_after_one_whose_weight_gradient_ends_last() -
     assert feasible(v)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_a_target_that_the_optimum_just_meets(problem: Problem) -> None:

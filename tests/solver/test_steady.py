@@ -283,6 +283,7 @@ def disjoint(problem: Problem, repetend: Repetend) -> bool:
     return len(moments) == len(set(moments))
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from([1, 2, 3]))
 @settings(max_examples=40)
 def test_every_unrolled_schedule_is_valid(problem: Problem, least: int) -> None:
@@ -298,6 +299,7 @@ def test_every_unrolled_schedule_is_valid(problem: Problem, least: int) -> None:
             assert schedule.makespan <= (periods - 1) * repetend.period + repetend.length(some)
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from([1, 2]))
 @settings(max_examples=25)
 def test_the_period_is_the_replays_rate(problem: Problem, least: int) -> None:

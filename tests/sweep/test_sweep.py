@@ -211,6 +211,7 @@ def row(key: str, status: str = "optimal") -> SweepRow:
     return {"format": FORMAT, "key": key, "status": status, "case": {}, "note": "é" * 20}
 
 
+@pytest.mark.slow
 def test_what_a_crash_left_of_a_row_is_cut_off(tmp_path: Path) -> None:
     with RowFile(tmp_path) as rows:
         rows.append(row("a"))

@@ -78,6 +78,7 @@ def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> No
         assert not row.valid or (row.makespan is not None and result.value <= row.makespan)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(problems(max_stages=3, max_microbatches=2))
 def test_the_span_s_optimum_is_that_of_brute_force(problem: Problem) -> None:
@@ -248,6 +249,7 @@ def test_solutions_with_ops_of_length_zero_are_not_lost() -> None:
     assert "refused" not in result.explanation
 
 
+@pytest.mark.slow
 def test_a_stricter_model_is_no_fault() -> None:
     """Where ops of length zero let the problem be freer than the model, no fault is claimed."""
     times = [("F", "B", "W", "BW"), (0, 0, 0, 2), (3, 1, 1, 0), (0, 0, 2, 2), (0, 3, 0, 0)]
