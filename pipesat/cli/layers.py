@@ -1,4 +1,4 @@
-"""``pipesat layers``: show a layers file, make one from a profile."""
+"""``pipesat layers``: show a layers file, make one from a profile or by an estimate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pipesat.layers.layer import Layer, Layers
 
 app = typer.Typer(
-    help="Layers of a model, to be cut into stages: show a file, make one from a profile.",
+    help="Layers of a model, to be cut into stages: show, from a profile, or estimated.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -93,6 +93,68 @@ def from_profile(
     typer.echo(one_line(f"{len(layers)} layers, written to {output}"))
 
 
+@app.command()
+def estimate(
+    output: OutputFile,
+    config: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="A published model's shape: profile --list-configs."),
+    ],
+    gpu: Annotated[str, typer.Option(metavar="NAME", help="a100, h100, h200, b200, l40s, mi300x.")],
+    length: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Tokens per sequence.", show_default="the model's"),
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Sequences per microbatch.")] = 1,
+    tensor_parallel: Annotated[
+        int, typer.Option(metavar="N", min=1, help="GPUs that share every layer.")
+    ] = 1,
+    products: Annotated[
+        float, typer.Option(metavar="X", help="Share of the peak that matrix products reach.")
+    ] = 0.7,
+    attention: Annotated[
+        float, typer.Option(metavar="X", help="Share of the peak that attention reaches.")
+    ] = 0.4,
+    traffic: Annotated[
+        float, typer.Option(metavar="X", help="Share of the memory's bandwidth that is reached.")
+    ] = 0.7,
+) -> None:
+    """Write a layers file of a published model without measuring: a roofline estimate.
+
+    From its shape and the GPU's published peaks; a profile on your own GPU replaces it.
+    """
+    from pipesat.layers.file import write_layers
+    from pipesat.layers.roofline import (
+        Efficiency,
+        Run,
+        estimated_layers,
+        microbatch_time,
+        range_of_estimate,
+    )
+    from pipesat.profile.gpus import named_gpu
+    from pipesat.profile.shapes import named_shape
+
+    named, device = named_shape(config), named_gpu(gpu)
+    run = Run(length=length or named.length, batch=batch, tensor_parallel=tensor_parallel)
+    layers = estimated_layers(
+        named.shape,
+        device,
+        run,
+        name=f"{config} on {gpu}",
+        efficiency=Efficiency(products, attention, traffic),
+    )
+    write_layers(output, layers)
+    least, most = range_of_estimate(named.shape, device, run)
+    likely = microbatch_time(layers)
+    typer.echo(
+        one_line(
+            f"{len(layers)} layers, written to {output}; estimate: a microbatch takes "
+            f"{likely / 1000:.1f} ms in all, in the range {least / 1000:.1f} to "
+            f"{most / 1000:.1f} ms; {layers.estimate}"
+        )
+    )
+
+
 def _runs(layers: Layers) -> list[tuple[int, int]]:
     """Layers (begin, end) that differ in their names alone, and are not tied."""
     runs: list[tuple[int, int]] = []
@@ -141,6 +203,8 @@ def _summary(layers: Layers) -> list[str]:
         f"{held}{memory}; weights, gradients and optimizer take {static}{memory}, every device "
         f"keeps {layers.reserve}{memory} besides",
     ]
+    if layers.estimate:
+        lines.append(f"times and memory are an estimate: {layers.estimate}")
     if layers.recipe is not None:
         recipe = layers.recipe
         per_weight = recipe.parts(1)

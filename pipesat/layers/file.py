@@ -73,6 +73,7 @@ class LayersModel(StrictModel):
     time_unit: str = ""
     memory_unit: str = ""
     size_unit: str = ""
+    estimate: str = ""
     reserve: Amount = 0
     static: RecipeModel | None = None
     layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
@@ -116,7 +117,7 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
     _check_ties(model, entry_of, source)
     layers = Layers(
         tuple(found), model.name, model.time_unit, model.memory_unit, model.size_unit,
-        model.reserve, _recipe(model, source),
+        model.reserve, _recipe(model, source), model.estimate,
     )  # fmt: skip
     _check_flags(layers, entry_of, source)
     return layers
@@ -125,7 +126,7 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
 def layers_document(layers: Layers) -> dict[str, Any]:
     """Return a document that reads back as the same layers; defaults are left out."""
     document: dict[str, Any] = {"format": FORMAT}
-    for key in ("name", "time_unit", "memory_unit", "size_unit", "reserve"):
+    for key in ("name", "estimate", "time_unit", "memory_unit", "size_unit", "reserve"):
         if value := getattr(layers, key):
             document[key] = value
     if layers.recipe is not None:

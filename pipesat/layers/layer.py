@@ -83,7 +83,8 @@ class Layers:
 
     Times are in ``time_unit``, held amounts and ``reserve`` (what every device keeps besides) in
     ``memory_unit``, outputs in ``size_unit``. Without a ``recipe``, weights are memory units that
-    weights, gradients and optimizer take together.
+    weights, gradients and optimizer take together. ``estimate`` says where the costs come from if
+    nobody has measured them.
     """
 
     layers: tuple[Layer, ...]
@@ -93,6 +94,7 @@ class Layers:
     size_unit: str = ""
     reserve: int = 0
     recipe: WeightMemory | None = None
+    estimate: str = ""
 
     def __len__(self) -> int:
         return len(self.layers)

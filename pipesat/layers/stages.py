@@ -79,12 +79,18 @@ def problem_document(
         ],
         comm=_comm(layers, partition, pipeline),
         texts={
-            "name": layers.name if name is None else name,
+            "name": _name(layers, name),
             "time_unit": layers.time_unit,
             "memory_unit": layers.memory_unit,
         },
         overlap=pipeline.overlap,
     )
+
+
+def _name(layers: Layers, name: str | None) -> str:
+    """The problem's name, which says so if its costs are an estimate."""
+    given = layers.name if name is None else name
+    return f"{given} (estimated costs)".strip() if layers.estimate else given
 
 
 def static_of_devices(

@@ -1,0 +1,238 @@
+"""Costs of a decoder's layers without a GPU: an estimate from its shape and published peaks.
+
+Every layer's work is split into three kinds: matrix products with weights, attention between
+tokens, and traffic with memory. Each takes ``work / (peak x efficiency)``, one after the other.
+With t tokens per microbatch, s per sequence, width w, inner width f, k = kv_heads x width per head,
+2 bytes per number:
+
+* **products** of a block, F: ``2 t n`` operations with ``n = w (2 w + 2 k) + c w f`` weights
+  (c = 3 with a gate, else 2); B and W take as many each.
+* **attention**, causal, F: ``2 t s w``; B takes 5/2 of it (one product again, four new ones:
+  Dao 2023, arXiv 2307.08691, section 3.1); W none.
+* **traffic**: bytes read and written by norms, residuals, activation and rotation, counted below.
+
+Activations per token: what autograd keeps of such a block with fused attention and without dropout,
+and for W the inputs and the output gradients of every product (Zero Bubble, arXiv 2401.10241,
+table 1 counts the same way: 32 w for a GPT block).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final, NamedTuple
+
+from pipesat.core.errors import BadInput
+from pipesat.layers.layer import Layer, Layers
+from pipesat.layers.weight_memory import WeightMemory
+from pipesat.placement.documents import Costs
+from pipesat.profile.gpus import Gpu
+from pipesat.profile.shapes import DecoderShape
+
+_BYTES: Final = 2  # of one bfloat16 number
+_LOSS_BYTES: Final = 4  # of one logit in the loss
+_UNIT_BYTES: Final = 1 << 20
+_ATTENTION_BACKWARD: Final = 2.5
+_MOST_TOKENS: Final = 10**9
+
+
+class Efficiency(NamedTuple):
+    """Shares of the published peaks that are reached: of products, attention and traffic."""
+
+    products: float
+    attention: float
+    traffic: float
+
+
+LIKELY: Final = Efficiency(0.7, 0.4, 0.7)
+"""What well-tuned training reaches, roughly."""
+SLOW: Final = Efficiency(0.5, 0.25, 0.5)
+FAST: Final = Efficiency(0.85, 0.6, 0.9)
+"""Ends of the range that an estimate is printed with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What is computed, where: tokens per microbatch = ``batch * length``.
+
+    ``tensor_parallel`` devices share every product (their communication is not counted).
+    """
+
+    length: int
+    batch: int = 1
+    tensor_parallel: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("length", "batch", "tensor_parallel"):
+            value = getattr(self, name)
+            if not 1 <= value <= _MOST_TOKENS:
+                option = "--" + name.replace("_", "-")
+                raise BadInput(f"expected 1 to {_MOST_TOKENS}", where=option, value=value)
+
+
+def estimated_layers(
+    shape: DecoderShape, gpu: Gpu, run: Run, *, name: str = "", efficiency: Efficiency = LIKELY
+) -> Layers:
+    """Estimate embedding, blocks and head of a decoder, in microseconds, MiB and bytes.
+
+    Weights are trained in bfloat16 with float32 gradients, AdamW states and master weights. A block
+    may be recomputed: its F again, only its input kept.
+
+    Raises
+    ------
+    BadInput
+        If an efficiency is not above 0 and at most 1.
+    """
+    for kind, share in efficiency._asdict().items():
+        if not 0 < share <= 1:
+            raise BadInput("expected above 0, at most 1", where=f"efficiency {kind}", value=share)
+    t, w, n = run.batch * run.length, shape.width, run.tensor_parallel
+    seconds = _Clock(gpu, efficiency)
+    output = t * w * _BYTES
+    block, head = _block(shape, run), _head(shape, run)
+    again = seconds.of(block.forward)
+    plain = seconds.costs(block, n)
+    blocks = Layer(
+        name="block",
+        costs=plain,
+        weights=ceil(block.weights / n),
+        output=output,
+        recomputed=replace(
+            plain, B=plain.B + _us(again / n), held_after_F=_mib(output / n), BW=None
+        ),
+    )
+    traffic = _Work(0, 0, 2 * output)
+    lookup = _Part(traffic, _Work(0, 0, 0), traffic, shape.vocabulary * w, 0, 0)
+    return Layers(
+        (
+            Layer(
+                name="embedding",
+                costs=seconds.costs(lookup, n),
+                weights=ceil(lookup.weights / n),
+                output=output,
+                role="embedding",
+                first=True,
+            ),
+            *(replace(blocks, name=f"block {i}") for i in range(shape.layers)),
+            Layer(
+                name="head",
+                costs=seconds.costs(head, n),
+                weights=ceil(head.weights / n),
+                role="head",
+                last=True,
+            ),
+        ),
+        name=name,
+        time_unit="us",
+        memory_unit="MiB",
+        size_unit="B",
+        recipe=WeightMemory(
+            unit_bytes=_UNIT_BYTES,
+            dtype="bfloat16",
+            grad_dtype="float32",
+            optimizer="adamw",
+            state_dtype="float32",
+            master_dtype="float32",
+        ),
+        estimate=(
+            f"roofline: {100 * efficiency.products:.0f} % of the peak in products, "
+            f"{100 * efficiency.attention:.0f} % in attention, "
+            f"{100 * efficiency.traffic:.0f} % of the memory's bandwidth ({gpu.source})"
+        ),
+    )
+
+
+def microbatch_time(layers: Layers) -> int:
+    """Time of one forward and one whole backward through all layers, in time units."""
+    return sum(layers.amounts("F")) + sum(layers.amounts("BW"))
+
+
+def range_of_estimate(shape: DecoderShape, gpu: Gpu, run: Run) -> tuple[int, int]:
+    """Least and most of :func:`microbatch_time`, at :data:`FAST` and :data:`SLOW`."""
+    fast, slow = (
+        microbatch_time(estimated_layers(shape, gpu, run, efficiency=efficiency))
+        for efficiency in (FAST, SLOW)
+    )
+    return fast, slow
+
+
+class _Work(NamedTuple):
+    """Floating-point operations of products and attention, and bytes of traffic."""
+
+    products: float
+    attention: float
+    traffic: float
+
+
+class _Part(NamedTuple):
+    """One layer: its work by op, number of weights, bytes held after F and after B."""
+
+    forward: _Work
+    backward: _Work
+    weight: _Work
+    weights: int
+    held_after_F: float
+    held_after_B: float
+
+
+class _Clock(NamedTuple):
+    """From work to time."""
+
+    gpu: Gpu
+    efficiency: Efficiency
+
+    def of(self, work: _Work) -> float:
+        """Seconds."""
+        gpu, share = self.gpu, self.efficiency
+        return (
+            work.products / (gpu.matmul * 1e12 * share.products)
+            + work.attention / (gpu.matmul * 1e12 * share.attention)
+            + work.traffic / (gpu.memory_bandwidth * 1e9 * share.traffic)
+        )
+
+    def costs(self, part: _Part, devices: int) -> Costs:
+        """Costs of a layer shared by so many devices."""
+        f, b, w = (self.of(work) / devices for work in part[:3])
+        held, left = part.held_after_F / devices, part.held_after_B / devices
+        return Costs(_us(f), _us(b), _us(w), None, _mib(held), _mib(left))
+
+
+def _block(shape: DecoderShape, run: Run) -> _Part:
+    """Attention and feed-forward of one block."""
+    t, w, f = run.batch * run.length, shape.width, shape.feed_forward
+    k = shape.kv_heads * (w // shape.heads)
+    gated = shape.style == "llama"
+    weights = w * (2 * w + 2 * k) + (3 if gated else 2) * w * f
+    products, attention = 2.0 * t * weights, 2.0 * t * run.length * w
+    # numbers read and written per token: two norms and two residual sums take 2 + 3 widths each,
+    # rotation twice q and k, the activation its inputs and its output
+    moved = 10 * w + (2 * (w + k) + 3 * f if gated else 2 * f)
+    # kept: norms' inputs and outputs, q, k, v, attention's output, and around the activation
+    kept = 5 * w + w + 2 * k + (4 * f if gated else 2 * f)
+    linear = (w + w + 2 * k) + 2 * w + (3 * f + 2 * w if gated else 2 * (w + f))
+    forward = _Work(products, attention, _BYTES * t * moved)
+    backward = _Work(products, _ATTENTION_BACKWARD * attention, 2 * forward.traffic)
+    weight = _Work(products, 0, 0)  # gradients are added up within the product
+    statistics = 4 * shape.heads * t
+    return _Part(
+        forward, backward, weight, weights, _BYTES * t * kept + statistics, _BYTES * t * linear
+    )
+
+
+def _head(shape: DecoderShape, run: Run) -> _Part:
+    """Last norm, product with the vocabulary, and the loss in float32."""
+    t, w, v = run.batch * run.length, shape.width, shape.vocabulary
+    products = _Work(2.0 * t * w * v, 0, 0)
+    logits = float(t * v)
+    forward = products._replace(traffic=logits * (2 * _BYTES + 3 * _LOSS_BYTES))
+    backward = products._replace(traffic=logits * (_BYTES + _LOSS_BYTES))
+    kept = _BYTES * t * 2 * w + logits * (_BYTES + _LOSS_BYTES)
+    return _Part(forward, backward, products, w * v, kept, _BYTES * (t * w + logits))
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _mib(size: float) -> int:
+    return ceil(size / _UNIT_BYTES)

@@ -1,0 +1,73 @@
+"""Costs estimated from a model's shape: against sums done by hand, and its rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipesat.core.errors import BadInput
+from pipesat.layers.file import layers_document, parse_layers
+from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.roofline import (
+    Efficiency,
+    Run,
+    estimated_layers,
+    microbatch_time,
+    range_of_estimate,
+)
+from pipesat.layers.stages import problem_of_split
+from pipesat.profile.gpus import GPUS, Gpu, named_gpu
+from pipesat.profile.shapes import DecoderShape, named_shape
+
+GPT = DecoderShape(
+    style="gpt", layers=2, width=64, heads=4, kv_heads=4, feed_forward=256, vocabulary=100
+)
+SLOW_GPU = Gpu(matmul=1e-6, memory_bandwidth=1e30, memory=1, link_bandwidth=1, source="none")
+ALL = Efficiency(1, 1, 1)
+
+
+def test_products_and_attention_of_a_gpt_block() -> None:
+    # 12 w^2 weights, 2 operations each per token; attention 2 s w per token, at 10^6 per second
+    run = Run(length=8)
+    block = estimated_layers(GPT, SLOW_GPU, run, efficiency=ALL).layers[1]
+    products, attention = 2 * 8 * 12 * 64 * 64, 2 * 8 * 8 * 64
+    assert block.weights == 12 * 64 * 64
+    assert products + attention == block.costs.F
+    assert products + attention * 5 // 2 == block.costs.B
+    assert products == block.costs.W
+    assert block.recomputed is not None
+    assert block.recomputed.B == block.costs.B + block.costs.F
+
+
+def test_memory_of_a_gpt_block_is_that_of_the_papers() -> None:
+    # 34 bytes per token and width (Korthikanti et al. 2022, equation 2 without attention's square)
+    # less 2 for dropout's masks; 32 of them are for W (Zero Bubble, table 1)
+    shape = named_shape("zb-6.2b").shape
+    block = estimated_layers(shape, named_gpu("a100"), Run(length=1024, batch=8)).layers[1]
+    per_token = 8 * 1024 * 32 * shape.width / 2**20
+    statistics = 8 * 1024 * 4 * shape.heads / 2**20
+    assert block.costs.held_after_F == per_token + statistics
+    assert block.costs.held_after_B == per_token
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_the_range_holds_the_estimate_and_files_carry_the_word(gpu: str) -> None:
+    named = named_shape("llama3-8b")
+    run = Run(length=1024, tensor_parallel=2)
+    layers = estimated_layers(named.shape, named_gpu(gpu), run, name="x")
+    least, most = range_of_estimate(named.shape, named_gpu(gpu), run)
+    assert least < microbatch_time(layers) < most
+    again = parse_layers(layers_document(layers))
+    assert again == layers
+    assert "estimate" in layers_document(again)
+    split = (range(17), range(17, 34))
+    problem = problem_of_split(again, split, Pipeline(devices=2, microbatches=4))
+    assert problem.name == "x (estimated costs)"
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(BadInput, match="above 0, at most 1"):
+        estimated_layers(GPT, SLOW_GPU, Run(length=8), efficiency=Efficiency(0, 1, 1))
+    with pytest.raises(BadInput, match="--batch"):
+        Run(length=8, batch=0)
+    with pytest.raises(BadInput, match="a100, h100"):
+        named_gpu("abacus")
