@@ -135,9 +135,9 @@ def estimated_layers(
             master_dtype="float32",
         ),
         estimate=(
-            f"roofline: {100 * efficiency.products:.0f} % of the peak in products, "
-            f"{100 * efficiency.attention:.0f} % in attention, "
-            f"{100 * efficiency.traffic:.0f} % of the memory's bandwidth ({gpu.source})"
+            f"roofline: {efficiency.products:g} of the peak in products, "
+            f"{efficiency.attention:g} in attention, "
+            f"{efficiency.traffic:g} of the memory's bandwidth ({gpu.source})"
         ),
     )
 
