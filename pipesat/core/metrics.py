@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from pipesat.core.memory import peak_memory
-from pipesat.core.ops import Event, Item, Op, members
+from pipesat.core.ops import KINDS, Event, Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, memory_change
 from pipesat.core.schedule import Schedule, Timed
@@ -50,6 +51,17 @@ def bubbles(problem: Problem, schedule: Schedule) -> tuple[float | None, float |
     makespan, span = schedule.makespan, schedule.span
     of_makespan = 1 - sum(loads) / (len(problem.devices) * makespan) if makespan else None
     return of_makespan, 1 - max(loads) / span if span else None
+
+
+def pair_counts(schedule: Schedule) -> dict[str, int]:
+    """How many pairs of which kinds run, as in ``{"F+BW": 12}``; kinds in the order F, B, W, BW."""
+    found = Counter(
+        tuple(sorted(KINDS.index(op.kind) for op in item))
+        for row in schedule.order
+        for item in row
+        if isinstance(item, Pair)
+    )
+    return {f"{KINDS[a]}+{KINDS[b]}": found[a, b] for a, b in sorted(found)}
 
 
 def measure(problem: Problem, schedule: Schedule) -> Metrics:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pipesat.core.claims import Bound, Standing, Status, require_best
 from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import bubbles
+from pipesat.core.metrics import bubbles, pair_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 
@@ -100,6 +100,7 @@ class Result:
             "peak_memory": (
                 None if self.schedule is None else peak_memory(self.problem, self.schedule)
             ),
+            "pairs": None if self.schedule is None else pair_counts(self.schedule),
             "baseline": None if self.baseline is None else self.baseline._asdict(),
             "schedule": schedule_path,
             "wall_s": round(self.wall_s, 3),

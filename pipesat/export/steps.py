@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Event, Item, Op, Pair, members
+from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.rules import awaited
 from pipesat.core.timing import earliest_ends, linearize
 
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 StepKind: TypeAlias = Literal[
     "RecvActivations", "Forward", "SendActivations", "RecvGradient", "Backward", "Weight",
-    "SendGradient", "ForwardAndBackward",
+    "SendGradient",
+    "ForwardAndForward", "ForwardAndBackward", "ForwardAndWeight",
+    "BackwardAndBackward", "BackwardAndWeight", "WeightAndWeight",
 ]  # fmt: skip
 
 _GAPS = 16  # of the receiver before the consumer, that are searched for a free instant
@@ -47,8 +49,9 @@ _GAPS = 16  # of the receiver before the consumer, that are searched for a free 
 class RankStep(NamedTuple):
     """One step of a rank.
 
-    ``item`` is the op that is computed (or the overlapped pair: ``ForwardAndBackward``); of a send,
-    the op whose result leaves; of a receive, the op that needs it. ``peer`` is the other rank.
+    ``item`` is the op that is computed, or the pair (``ForwardAndBackward`` and its like, whatever
+    the order of the members); of a send, the op whose result leaves; of a receive, the op that
+    needs it. ``peer`` is the other rank.
     """
 
     kind: StepKind
@@ -94,8 +97,7 @@ def steps_of(problem: Problem, schedule: Schedule) -> Steps:
         item = linear.item[tie // 2]
         here = linear.device[tie // 2]
         if tie % 2 == 0:
-            kind = "ForwardAndBackward" if isinstance(item, Pair) else COMPUTE[item.kind]
-            steps[here].append(RankStep(kind, item))
+            steps[here].append(RankStep(_compute(item), item))
             continue
         transfer = transfers[number]
         there = linear.device[transfer.consumer]
@@ -105,6 +107,11 @@ def steps_of(problem: Problem, schedule: Schedule) -> Steps:
         steps[here].append(RankStep(send, transfer.gives, there))
         steps[there].append(RankStep(receive, transfer.needs, here))
     return tuple(map(tuple, steps))
+
+
+def _compute(item: Item) -> StepKind:
+    ordered = sorted((COMPUTE[op.kind] for op in members(item)), key=[*COMPUTE.values()].index)
+    return "And".join(ordered)  # type: ignore[return-value]
 
 
 class _Transfer(NamedTuple):

@@ -1,8 +1,8 @@
 """Chrome's trace-event format, which https://ui.perfetto.dev opens: ops, memory, dependencies.
 
-One process per device with its ops on the thread ``compute``; of an overlapped pair, the backward
-stands on a second thread, ``overlapped``. The format's times are microseconds: problems in ns, us,
-ms or s show their true times, in any other unit one unit is shown as 1 us.
+One process per device with its ops on the thread ``compute``; the second member of a pair stands on
+a second thread, ``overlapped``. The format's times are microseconds: problems in ns, us, ms or s
+show their true times, in any other unit one unit is shown as 1 us.
 """
 
 from __future__ import annotations

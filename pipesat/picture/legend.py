@@ -47,7 +47,7 @@ def entries_of(
         if kind in kinds:
             yield Entry(partial(_box, FILL[kind]), MEANING[kind])
     if any((row.part == UPPER).any() for row in boxes):
-        yield Entry(_pair, "overlapped pair")
+        yield Entry(_pair, "two halves: a pair")
     if layout.stages > 1:
         yield Entry(partial(_ramp, layout.stages), "foot: the device's first … last stage")
     if labels is not None:

@@ -1,7 +1,7 @@
 """What the page's timeline shows, as plain data for JSON; small, because files hold many of them.
 
 Per device a schedule has parallel lists, one entry per op in execution order: ``kinds`` (one letter
-each: F, B, W, X for BW, and f, x for the two halves of an overlapped pair), ``microbatches``,
+each: F, B, W, X for BW, lower-case for the two members of a pair, side by side), ``microbatches``,
 ``gaps`` (start minus the end of the op before it), and ``stages`` where the device has several.
 Lengths follow from stage and kind; only those of pairs are listed, in ``pairs``.
 """

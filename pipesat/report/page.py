@@ -120,14 +120,14 @@ def _legend(data: dict[str, Any]) -> Markup:
         for row in schedule.get("devices", ())
         for letter in row["kinds"]
     }
-    kinds = {"F": "Ff", "B": "B", "W": "W", "BW": "Xx"}
+    kinds = {"F": "Ff", "B": "Bb", "W": "Ww", "BW": "Xx"}
     entries = [
         _entry(f"kind-{kind}", MEANING[kind].partition(" ")[2], kind)
         for kind in FILL
         if letters & set(kinds[kind])
     ]
-    if "f" in letters:
-        entries.append(element("li", "two halves: an overlapped pair"))
+    if any(letter.islower() for letter in letters):
+        entries.append(element("li", "two halves: a pair, run as one"))
     if any(stage["place"] for stage in data["stages"]):
         entries.append(_entry("stage-feet", "foot: the rank's first … last stage"))
     unit = f" ({data['memoryUnit']})" if data["memoryUnit"] else ""

@@ -2,7 +2,7 @@
 
 const KINDS = ["F", "B", "W", "BW"];
 const PHASES = ["F", "B", "W"];
-const LETTERS = { F: 0, B: 1, W: 2, X: 3, f: 0, x: 3 };
+const LETTERS = { F: 0, B: 1, W: 2, X: 3, f: 0, b: 1, w: 2, x: 3 };
 const WHOLE = 0, UPPER = 1, LOWER = 2; // the part of its lane that an op takes
 
 /** The ops of one rank, parallel arrays in execution order; `part` tells the halves of a pair. */
@@ -23,12 +23,10 @@ class Lane {
       const kind = this.kind[i] = LETTERS[letter];
       const stage = this.stage[i] = row.stages ? row.stages[i] : row.stage;
       let length = problem.stages[stage].length[KINDS[kind]];
-      if (letter === "f") {
-        this.part[i] = UPPER;
-        length = row.pairs[pairs];
-      } else if (letter === "x") {
-        this.part[i] = LOWER;
-        length = row.pairs[pairs++];
+      if (letter !== letter.toUpperCase()) { // of a pair, and its members stand side by side
+        const second = i > 0 && this.part[i - 1] === UPPER;
+        this.part[i] = second ? LOWER : UPPER;
+        length = row.pairs[second ? pairs++ : pairs];
       }
       this.start[i] = freeAt + row.gaps[i];
       freeAt = this.end[i] = this.start[i] + length;

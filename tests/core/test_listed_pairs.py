@@ -11,6 +11,7 @@ import pytest
 from pipesat.core.checker import check
 from pipesat.core.errors import Deadlock
 from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import pair_counts
 from pipesat.core.ops import PHASE_OF, Op, Pair, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for
@@ -159,6 +160,14 @@ def test_order_of_members(text: str, written: str) -> None:
     pair = parse_item(text)
     assert isinstance(pair, Pair)
     assert str(in_order(ONE, pair)) == written
+
+
+def test_pairs_are_counted_by_kind() -> None:
+    assert pair_counts(timed(ONE_ROW)) == {"F+F": 1, "B+W": 1}
+    # kinds in the order F, B, W, BW, whatever the order of the members
+    row = [("(0BW0+0F1)", 0, 1), ("(0BW1+0W2)", 1, 2), ("(0W3+0BW2)", 2, 3), ("0F4", 3, 4)]
+    assert list(pair_counts(timed(row)).items()) == [("F+BW", 1), ("W+BW", 2)]
+    assert pair_counts(timed([("0F0", 0, 1)])) == {}
 
 
 def test_by_factor_the_forward_is_first() -> None:

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op, Pair, parse_item
+from pipesat.core.ops import members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder
 from pipesat.files.problem_file import FORMAT, parse_problem
@@ -42,7 +42,7 @@ Save = Callable[..., Path]
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\"'&<!--"
 
 
-def order(*rows: str) -> tuple[tuple[Op | Pair, ...], ...]:
+def order(*rows: str) -> Order:
     return tuple(tuple(map(parse_item, row.split())) for row in rows)
 
 
@@ -122,18 +122,19 @@ def test_the_data_of_a_schedule_worked_out_by_hand() -> None:
 
 def decoded(problem: Problem, data: dict[str, Any]) -> list[list[tuple[str, int, int]]]:
     """Read the data as its format says: (op, start, end) per device."""
-    kinds = {"F": "F", "B": "B", "W": "W", "X": "BW", "f": "F", "x": "BW"}
+    kinds = {"F": "F", "B": "B", "W": "W", "X": "BW"}
     rows = []
     for row in data["devices"]:
         free_at, pairs, ops = 0, iter(row.get("pairs", ())), []
-        length = 0
+        length, second = 0, False
         for i, letter in enumerate(row["kinds"]):
             stage = row["stages"][i] if "stages" in row else row["stage"]
-            kind = kinds[letter]
-            if letter == "f":
-                length = next(pairs)
-            elif letter != "x":
+            kind = kinds[letter.upper()]
+            if letter.isupper():
                 length = getattr(problem.stages[stage], kind)
+            elif not second:
+                length = next(pairs)
+            second = letter.islower() and not second
             start = free_at + row["gaps"][i]
             free_at = start + length
             ops.append((f"{stage}{kind}{row['microbatches'][i]}", start, free_at))
@@ -146,7 +147,7 @@ def written(schedule: Schedule) -> list[list[tuple[str, int, int]]]:
         [
             (str(op), start, end)
             for item, start, end in row
-            for op in ((item.forward, item.backward) if isinstance(item, Pair) else (item,))
+            for op in members(item)  # type: ignore[arg-type]
         ]
         for row in schedule.devices
     ]

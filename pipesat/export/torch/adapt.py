@@ -33,15 +33,19 @@ def adapt(problem: Problem, schedule: Schedule) -> Adapted:
     3. Fuse a B directly followed by its own W where neither makespan nor memory gets worse: torch's
        split backward has overhead.
 
+    The F of a pair comes first, as torch writes it; that is no change.
+
     Raises
     ------
     NotApplicable
-        If torch cannot run such a pipeline, or if the adapted order exceeds a capacity.
+        If torch cannot run such a pipeline or a pair, or if the adapted order exceeds a capacity.
     """
     require_torch_pipeline(problem)
+    _require_torch_pairs(schedule.order)
     changes: list[str] = []
-    order = _relabelled(problem, schedule.order)
-    if order != schedule.order:
+    as_written = tuple(tuple(map(_forward_first, row)) for row in schedule.order)
+    order = _relabelled(problem, as_written)
+    if order != as_written:
         changes.append("microbatches relabelled so that the last stage's forwards run in order")
     whole = _whole_first_backward(problem, order)
     if whole != order:
@@ -51,7 +55,7 @@ def adapt(problem: Problem, schedule: Schedule) -> Adapted:
     if fused != order:
         order = fused
         changes.append("each B directly followed by its own W fused where that costs nothing")
-    if not changes:
+    if not changes and order == schedule.order:
         return Adapted(schedule)
     timed = time_order(problem, order, source=schedule.source)
     if violations := check(problem, timed):
@@ -76,6 +80,27 @@ def require_torch_pipeline(problem: Problem) -> None:
             raise NotApplicable(
                 f"torch needs a stage on every rank, {problem.device_name(device)} has none"
             )
+
+
+def _require_torch_pairs(order: Order) -> None:
+    others = [
+        item
+        for row in order
+        for item in row
+        if isinstance(item, Pair) and {item.first.kind, item.second.kind} != {"F", "BW"}
+    ]
+    if others:
+        more = f" ({len(others)} such pairs)" if len(others) > 1 else ""
+        raise NotApplicable(
+            f"torch overlaps an F with a full backward and nothing else, and {others[0]}{more} is "
+            "another pair: `pipesat solve --for torch` leaves such pairs out"
+        )
+
+
+def _forward_first(item: Item) -> Item:
+    if isinstance(item, Pair) and item.second.kind == "F":
+        return Pair(item.second, item.first)
+    return item
 
 
 def _mapped(order: Order, change: Callable[[Op], Op]) -> Order:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
+from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
@@ -94,10 +95,9 @@ def _lines(text: str, source: str) -> Iterator[list[str]]:
 def _items(cell: Cell, problem: Problem) -> list[Item]:
     stages = problem.routes[0].stages
     ops = [Op(stages[a.stage], KIND_OF[a.letter], a.microbatch) for a in cell]
-    if problem.overlap is None or not _is_pair(cell):
+    if not _is_pair(cell) or pair_time(problem, *ops) is None:
         return list(ops)
-    first, second = ops
-    return [Pair(first, second) if first.kind == "F" else Pair(second, first)]
+    return [in_order(problem, Pair(*ops))]
 
 
 def _is_pair(cell: Cell) -> bool:
@@ -108,15 +108,22 @@ def _is_pair(cell: Cell) -> bool:
     return (one.stage, one.microbatch) != (other.stage, other.microbatch)
 
 
+def _is_allowed(cell: Cell, problem: Problem) -> bool:
+    return any(isinstance(item, Pair) for item in _items(cell, problem))
+
+
 def _notes(text: str, rows: list[list[Cell]], problem: Problem) -> Iterator[str]:
     overlapped = [cell for row in rows for cell in row if len(cell) > 1]
     pairs = [cell for cell in overlapped if _is_pair(cell)]
+    allowed = [cell for cell in pairs if _is_allowed(cell, problem)]
     if pairs and problem.overlap is None:
         yield (
             f"{_cells(len(pairs))} put in turn, because the problem has no overlap key: it says no "
             "time for a pair"
         )
-    elif turned := sum(cell[0].letter == "B" for cell in pairs):
+    elif refused := len(pairs) - len(allowed):
+        yield f"{_cells(refused)} put in turn, because the problem's overlap has no such pair"
+    if turned := sum(cell[0].letter == "B" for cell in allowed):
         yield f"{_cells(turned)} written backward first: a pair has no such order"
     if other := len(overlapped) - len(pairs):
         yield (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import parse_kind
 from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.files.problem_file import parse_problem
 
 
 def restricted_to_torch(problem: Problem) -> Problem:
-    """Return the problem with the first stage's backward fused; the rest torch can run as it is.
+    """Return the problem with the first stage's backward fused, and pairs of F and BW alone.
 
     Every schedule of the result is one of the problem, and is exported without a loss (microbatch
     order costs nothing: docs/model.md).
@@ -28,4 +29,12 @@ def restricted_to_torch(problem: Problem) -> Problem:
         )
     stages = list(problem.document["stages"])
     stages[first] = stages[first] | {"backward": "fused"}
-    return parse_problem({**problem.document, "stages": stages})
+    document = {**problem.document, "stages": stages}
+    if "pairs" in (overlap := document.get("overlap", {})):
+        kept = [entry for entry in overlap["pairs"] if _torch_has(entry["ops"])]
+        document["overlap"] = {**overlap, "pairs": kept}
+    return parse_problem(document)
+
+
+def _torch_has(kinds: list[str]) -> bool:
+    return sorted(parse_kind(text)[1] for text in kinds) == ["BW", "F"]
