@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Fault,
         Infeasible,
         NotApplicable,
+        NotValid,
         PipesatError,
     )
     from pipesat.core.memory import memory_profiles, peak_memory
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from pipesat.profile.file import read_profile
     from pipesat.runtime.profile_model import profile_model
     from pipesat.workflows.compare import compare
+    from pipesat.workflows.exports import import_order
     from pipesat.workflows.hand_written import baseline
     from pipesat.workflows.solve import solve
+
 
 _HOMES = {
     "BadInput": "core.errors",
@@ -53,6 +56,7 @@ _HOMES = {
     "Fault": "core.errors",
     "Infeasible": "core.errors",
     "NotApplicable": "core.errors",
+    "NotValid": "core.errors",
     "Op": "core.ops",
     "Pair": "core.ops",
     "PipesatError": "core.errors",
@@ -67,6 +71,7 @@ _HOMES = {
     "closed_form_bound": "bounds.one_device",
     "compare": "workflows.compare",
     "critical_path": "core.critical_path",
+    "import_order": "workflows.exports",
     "measure": "core.metrics",
     "memory_profiles": "core.memory",
     "parse_item": "core.ops",
@@ -91,6 +96,7 @@ __all__ = [
     "Fault",
     "Infeasible",
     "NotApplicable",
+    "NotValid",
     "Op",
     "Pair",
     "PipesatError",
@@ -105,6 +111,7 @@ __all__ = [
     "closed_form_bound",
     "compare",
     "critical_path",
+    "import_order",
     "measure",
     "memory_profiles",
     "parse_item",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
+from hypothesis.vendor import pretty
 
 from pipesat.cli import main
 from pipesat.cli.interrupts import SIGNALS
@@ -19,6 +20,14 @@ from pipesat.core.problem import Problem
 # The same examples everywhere, and no time limit that a slow core would miss.
 settings.register_profile("pipesat", derandomize=True, deadline=None)
 settings.load_profile("pipesat")
+
+# What failed is shown in full: a problem's own repr is short.
+pretty.for_type_by_name(
+    "pipesat.core.problem", "Problem", lambda it, p, _: p.text(json.dumps(it.document))
+)
+pretty.for_type_by_name(
+    "pipesat.core.schedule", "Schedule", lambda it, p, _: p.text(f"Schedule({it.devices})")
+)
 
 
 class Outcome(NamedTuple):

@@ -19,6 +19,7 @@ from pipesat.core.errors import (
     Fault,
     Infeasible,
     NotApplicable,
+    NotValid,
     PipesatError,
     RunFailed,
 )
@@ -54,6 +55,10 @@ def exit_code_of(error: Exception) -> int | None:
         error = BadInput(f"cannot write: {error.strerror or error}", source="standard output")
     if isinstance(error, MemoryError):
         _print_error("error", "out of memory")
+        return CHECK_FAILED
+    if isinstance(error, NotValid):
+        for line in (f"pipesat: {error.message}", *map(str, error.violations)):
+            print(one_line(line), file=sys.stderr)  # noqa: T201
         return CHECK_FAILED
     code = _CODES.get(type(error)) if isinstance(error, PipesatError) else None
     if code is not None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipesat.cli.arguments import OutputFile, ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
-
-if TYPE_CHECKING:
-    from pipesat.export.frameworks.options import Options
 
 
 def export(
@@ -35,40 +31,19 @@ def export(
     ] = None,
 ) -> None:
     """Write a checked schedule in another format."""
-    from pipesat.cli.checked_schedule import naming, read_valid_schedule
-    from pipesat.core.errors import BadInput
-    from pipesat.export import EXPORTERS
-    from pipesat.files.atomic import write_files
+    from pipesat.cli.checked_schedule import naming
+    from pipesat.cli.costs import numbers
     from pipesat.files.problem_file import read_problem
+    from pipesat.workflows.exports import export as run
+    from pipesat.workflows.exports import files_beside
 
-    if to not in EXPORTERS:
-        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
     data = read_problem(problem)
-    options = _options(output, layers)
-    checked = read_valid_schedule(schedule, data)
+    counts = None if layers is None else numbers("--layers", layers)
     with naming(problem):
-        exported = EXPORTERS[to](data, checked, options)
-    beside = {output.with_suffix(suffix).name: text for suffix, text in exported.beside.items()}
-    if output.name in beside:
-        raise BadInput(
-            "this name is needed for a file beside it: choose another suffix",
-            where="-o",
-            value=output.name,
-        )
-    write_files(output.parent, {output.name: exported.data, **beside})
+        exported = run(data, schedule, to, output, layers=counts)
     for note in exported.notes:
         typer.echo(one_line(note))
     typer.echo(f"{to} written to {one_line(str(output))}")
-    for name in beside:
+    for name in files_beside(exported, output):
         purpose = "read before you run it" if name.endswith(".txt") else "beside it"
         typer.echo(f"{purpose}: {one_line(str(output.parent / name))}")
-
-
-def _options(output: Path, layers: str | None) -> Options:
-    from pipesat.cli.costs import numbers
-    from pipesat.export.frameworks.options import Options
-
-    if layers is None:
-        return Options(output)
-    counts = numbers("--layers", layers)
-    return Options(output, (counts,) if isinstance(counts, int) else tuple(counts))

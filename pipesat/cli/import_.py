@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from pipesat.cli.arguments import OutputFile, ProblemFile
-from pipesat.cli.check import print_violations
-from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.cli.exits import one_line
 
 
 class ImportFormat(StrEnum):
@@ -28,21 +27,16 @@ def import_(
     """Read an order that a runtime runs, time it, check it and write it as a schedule file."""
     del form  # there is one
     from pipesat.cli.checked_schedule import naming
-    from pipesat.core.checker import check
     from pipesat.core.ops import members
-    from pipesat.export.torch.read import read_torch_csv
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
+    from pipesat.workflows.exports import import_order
 
     data = read_problem(problem)
     with naming(problem):
-        schedule, notes = read_torch_csv(file, data)
+        schedule, notes = import_order(file, data)
     for note in notes:
         typer.echo(one_line(f"pipesat: {note}"), err=True)
-    if violations := check(data, schedule):
-        typer.echo("pipesat: this order does not fit the problem; nothing was written", err=True)
-        print_violations(violations, err=True)
-        raise typer.Exit(CHECK_FAILED)
     write_schedule(output, data, schedule)
     ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
     typer.echo(

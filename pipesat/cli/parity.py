@@ -26,7 +26,7 @@ def parity(
     Starts one local process per rank on the CPU, with a small transformer cut into the problem's
     stages. Needs the extra: pip install 'pipesat\[torch]'.
     """
-    from pipesat.cli.checked_schedule import naming, read_valid_schedule
+    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
     from pipesat.core.errors import RunFailed
@@ -34,9 +34,10 @@ def parity(
     from pipesat.export.torch.write import torch_csv
     from pipesat.files.problem_file import read_problem
     from pipesat.runtime.parity import check_parity
+    from pipesat.workflows.valid import valid_schedule
 
     data = read_problem(problem)
-    checked = read_valid_schedule(schedule, data)
+    checked = valid_schedule(data, schedule)
     with naming(problem):
         adapted = adapt(data, checked)
     for change in adapted.changes:

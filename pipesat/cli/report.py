@@ -73,14 +73,14 @@ def report(
 
 
 def _case(folder: Path, name: str, baselines: bool) -> ReportedCase:
-    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.files.problem_file import read_problem
     from pipesat.report.result_file import read_result
     from pipesat.report.shown import baselines_of, case_of
+    from pipesat.workflows.valid import valid_schedule
 
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
-    schedule = read_valid_schedule(path, problem) if path.exists() else None
+    schedule = valid_schedule(problem, path) if path.exists() else None
     result = read_result(folder / "result.json", problem, schedule)
     if not baselines:
         return case_of(name, result, [])
@@ -93,8 +93,8 @@ def _case(folder: Path, name: str, baselines: bool) -> ReportedCase:
 
 
 def _pictures(cases: list[ReportedCase], png: Path | None, svg: Path | None) -> dict[Path, bytes]:
-    from pipesat.export.result_folder import title_of
     from pipesat.picture.gantt import gantt_png, gantt_svg
+    from pipesat.picture.of_result import title_of
 
     files: dict[Path, bytes] = {}
     for option, path, draw in (("--png", png, gantt_png), ("--svg", svg, gantt_svg)):

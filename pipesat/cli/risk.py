@@ -71,16 +71,16 @@ def risk(
     Noise: every order is timed under the same random times; variations are standard deviations
     relative to the mean.
     """
-    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.cli.console import print_json
     from pipesat.files.problem_file import read_problem
     from pipesat.risk.report import links_risk, noise_risk
     from pipesat.workflows.hand_written import best_orders
+    from pipesat.workflows.valid import valid_schedule
 
     data = read_problem(problem)
     variation = _noise(data, noise, profile, skew)
     drawn = str(profile) if profile else noise or NOISE
-    ours = read_valid_schedule(schedule, data).order
+    ours = valid_schedule(data, schedule).order
     orders = {OURS: ours} | best_orders(data, objective.value, baselines)
     link_rows = links_risk(data, orders, objective.value)
     noise_rows = noise_risk(

@@ -87,16 +87,17 @@ def run(
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
     Needs the extra: pip install 'pipesat\[torch]'.
     """
-    from pipesat.cli.checked_schedule import naming, read_valid_schedule
+    from pipesat.cli.checked_schedule import naming
     from pipesat.core.errors import BadInput
     from pipesat.files.problem_file import read_problem
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Shape
     from pipesat.runtime.torchrun import under_torchrun
+    from pipesat.workflows.valid import valid_schedule
 
     _refuse_unused(context, virtual=virtual, model=model)
     data = read_problem(problem)
-    checked = read_valid_schedule(schedule, data)
+    checked = valid_schedule(data, schedule)
     shape = Shape(vocabulary, width, heads, length, sequences, _blocks(blocks), dtype)
     shape.require(len(data.stages))
     if device == DeviceName.cuda and not under_torchrun():

@@ -22,13 +22,13 @@ def show(
     ] = False,
 ) -> None:
     """Show a schedule as a text grid, and where each device's time goes."""
-    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.cli.console import stdout
     from pipesat.files.problem_file import read_problem
     from pipesat.picture.grid import text_grid
+    from pipesat.workflows.valid import valid_schedule
 
     data = read_problem(problem)
-    timed = read_valid_schedule(schedule, data)
+    timed = valid_schedule(data, schedule)
     typer.echo(text_grid(data, timed, stdout().width))
     typer.echo("")
     _print_times(data, timed)

@@ -21,7 +21,7 @@ from pipesat.cli.arguments import (
 from pipesat.cli.exits import end_of_solve
 
 if TYPE_CHECKING:
-    from pipesat.core.result import Baseline, Result
+    from pipesat.core.result import Result
 
 
 def solve(
@@ -87,49 +87,11 @@ def solve(
 
 
 def _print_summary(result: Result, output: Path | None) -> None:
-    from pipesat.cli.console import number
     from pipesat.cli.table import Column, print_table
-    from pipesat.core.claims import percent
 
-    document = result.document()
-    unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
-    rows: list[tuple[str, str]] = [("status", result.status)]
-    if result.schedule is not None:
-        rows.append((result.objective, number(result.value) + unit))
-        rows.append(("found by", result.schedule.source))
-    if result.lower_bound is not None:
-        bound = f"{result.lower_bound.value}{unit} ({result.lower_bound.source})"
-        rows.append(("lower bound", bound))
-        rows.append(("gap", percent(result.gap, 3)))
-    if result.schedule is not None:
-        bubble = document["bubble"]
-        rows.append(("bubble of makespan", percent(bubble["makespan"])))
-        rows.append(("bubble of span", percent(bubble["span"])))
-        rows.append(("peak memory", _memory_text(result, document["peak_memory"])))
-    if result.baseline is not None and result.value is not None:
-        label = "best baseline made in time" if result.baselines_left_out else "best baseline"
-        rows.append((label, _baseline_text(result.baseline, result.value, unit)))
-    rows.append(("time", f"{result.wall_s:.1f} s"))
-    if result.explanation and result.status in ("feasible", "unknown"):
-        rows.append(("note", result.explanation))
+    facts = [*result.facts()]
+    if result.status == "infeasible":  # the reason is said on stderr
+        facts = [fact for fact in facts if fact[0] != "note"]
     if output is not None:
-        rows.append(("written to", str(output)))
-    print_table([Column("", number=False)] * 2, rows, wrap_last=True)
-
-
-def _memory_text(result: Result, peaks: list[int]) -> str:
-    unit = f" {result.problem.memory_unit}" if result.problem.memory_unit else ""
-    worst = max(range(len(peaks)), key=peaks.__getitem__)
-    capacity = result.problem.devices[worst].memory
-    limit = "unlimited" if capacity is None else f"capacity {capacity}"
-    name = result.problem.device_name(worst)
-    return f"{peaks[worst]}{unit} on {name} ({limit})"
-
-
-def _baseline_text(baseline: Baseline, value: int, unit: str) -> str:
-    from pipesat.core.claims import change
-
-    verdict = (
-        "equal to ours" if value == baseline.value else f"ours is {change(value, baseline.value)}"
-    )
-    return f"{baseline.name}: {baseline.value}{unit} ({verdict})"
+        facts.append(("written to", str(output)))
+    print_table([Column("", number=False)] * 2, facts, wrap_last=True)

@@ -19,16 +19,16 @@ def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
 
     Sends and receives may block until the other side is there.
     """
-    from pipesat.cli.checked_schedule import read_valid_schedule
     from pipesat.cli.console import print_json, stdout
     from pipesat.core.errors import Fault
     from pipesat.export.step_check import step_faults
     from pipesat.export.steps import steps_of
     from pipesat.files.problem_file import read_problem
     from pipesat.picture.grid import text_grid
+    from pipesat.workflows.valid import valid_schedule
 
     data = read_problem(problem)
-    timed = read_valid_schedule(schedule, data)
+    timed = valid_schedule(data, schedule)
     lists = steps_of(data, timed)
     if faults := step_faults(data, timed.order, lists):
         raise Fault(f"the steps cannot run: {faults[0]}")

@@ -14,9 +14,15 @@ from typing import Any, Final
 ROOMS: Final = {
     "built": "pipesat.placement.building",
     "changed": "pipesat.placement.changing",
+    "export_result": "pipesat.workflows.exports",
+    "figure_of_result": "pipesat.picture.of_result",
+    "frame_of": "pipesat.picture.notebook",
     "from_parts": "pipesat.placement.building",
+    "html_of": "pipesat.picture.notebook",
     "parse_problem": "pipesat.files.problem_file",
+    "png_of": "pipesat.picture.notebook",
     "read_problem": "pipesat.files.problem_file",
+    "save_result": "pipesat.workflows.exports",
     "write_problem": "pipesat.files.problem_text",
 }
 """Home of each function, by its name there."""

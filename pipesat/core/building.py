@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
 from pipesat.core.above import above
 
-if TYPE_CHECKING:
-    from pipesat.core.problem import Backward, Device, Problem, Stage
-
+Backward: TypeAlias = Literal["split", "fused", "either"]
 Numbers: TypeAlias = int | Sequence[int]
 """One number for all, or one each; numpy's arrays and numbers do too."""
 Memory: TypeAlias = int | Sequence[int | None] | str | Fraction | None
@@ -75,7 +73,7 @@ class Building:
         name: str = "",
         time_unit: str = "",
         memory_unit: str = "",
-    ) -> Problem:
+    ) -> Self:
         """Make a problem with one stage per device, in a row.
 
         Parameters
@@ -132,7 +130,7 @@ class Building:
         BadInput
             As for a problem file: which value, and what would be right.
         """
-        return cast("Problem", above("built")("chain", locals()))
+        return cast("Self", above("built")("chain", locals()))
 
     @classmethod
     @explained_as(chain)
@@ -163,12 +161,12 @@ class Building:
         name: str = "",
         time_unit: str = "",
         memory_unit: str = "",
-    ) -> Problem:
+    ) -> Self:
         """Make a problem with ``chunks`` stages per device, stage s on device s mod p: interleaved.
 
         Costs are per stage, of which there are ``chunks`` times as many as devices.
         """
-        return cast("Problem", above("built")("loop", locals()))
+        return cast("Self", above("built")("loop", locals()))
 
     @classmethod
     @explained_as(chain)
@@ -198,12 +196,12 @@ class Building:
         name: str = "",
         time_unit: str = "",
         memory_unit: str = "",
-    ) -> Problem:
+    ) -> Self:
         """Make a problem with two stages per device, through the devices and back: ZB-V, DualPipeV.
 
         Costs are per stage, of which there are twice as many as devices.
         """
-        return cast("Problem", above("built")("vee", locals()))
+        return cast("Self", above("built")("vee", locals()))
 
     @classmethod
     @explained_as(chain)
@@ -233,22 +231,22 @@ class Building:
         name: str = "",
         time_unit: str = "",
         memory_unit: str = "",
-    ) -> Problem:
+    ) -> Self:
         """Make a problem with two replicas of every stage, one per direction: DualPipe, Chimera.
 
         Costs are per stage, of which there are as many as devices. Every device holds two stages:
         ``static`` has to say so. Of an odd number of microbatches the first direction has one more;
         two entries in a list are one per direction, each a number or the list of a problem file.
         """
-        return cast("Problem", above("built")("bidirectional", locals()))
+        return cast("Self", above("built")("bidirectional", locals()))
 
     @classmethod
     def from_stages(
         cls,
-        stages: Sequence[Stage | Mapping[str, Any]],
+        stages: Sequence[Any],
         microbatches: Microbatches | None = None,
         *,
-        devices: int | Sequence[Device | Mapping[str, Any]] | None = None,
+        devices: int | Sequence[Any] | None = None,
         routes: Sequence[Mapping[str, Any]] | None = None,
         comm: int | Mapping[str, Any] = 0,
         overlap: Overlap = None,
@@ -257,7 +255,7 @@ class Building:
         name: str = "",
         time_unit: str = "",
         memory_unit: str = "",
-    ) -> Problem:
+    ) -> Self:
         """Make a problem of stages that lie anywhere.
 
         Parameters
@@ -282,10 +280,10 @@ class Building:
         BadInput
             As for a problem file.
         """
-        return cast("Problem", above("from_parts")(locals()))
+        return cast("Self", above("from_parts")(locals()))
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Problem:
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
         """Make a problem of the document of a problem file (what ``json.loads`` returns).
 
         Raises
@@ -293,10 +291,10 @@ class Building:
         BadInput
             As for a problem file.
         """
-        return cast("Problem", above("parse_problem")(document))
+        return cast("Self", above("parse_problem")(document))
 
     @classmethod
-    def read(cls, path: str | Path) -> Problem:
+    def read(cls, path: str | Path) -> Self:
         """Read a problem file.
 
         Raises
@@ -304,7 +302,7 @@ class Building:
         BadInput
             With the file, the path of the value, the value and what would be right.
         """
-        return cast("Problem", above("read_problem")(path))
+        return cast("Self", above("read_problem")(path))
 
     def write(self, path: str | Path) -> None:
         """Write the problem file that says this.
@@ -316,7 +314,7 @@ class Building:
         """
         above("write_problem")(path, self)
 
-    def with_memory(self, memory: Memory) -> Problem:
+    def with_memory(self, memory: Memory) -> Self:
         """Return the same problem with other capacities, static memory included.
 
         Parameters
@@ -325,13 +323,13 @@ class Building:
             One for all devices or one each; ``None``: unlimited; ``"1f1b*0.75"``: that share of
             1F1B's peak, on top of each device's static memory.
         """
-        return cast("Problem", above("changed")(self, memory=memory))
+        return cast("Self", above("changed")(self, memory=memory))
 
-    def with_static(self, static: Numbers) -> Problem:
+    def with_static(self, static: Numbers) -> Self:
         """Return the same problem with other static memory: one for all devices or one each."""
-        return cast("Problem", above("changed")(self, static=static))
+        return cast("Self", above("changed")(self, static=static))
 
-    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Problem:
+    def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Self:
         """Return the same problem with other microbatches.
 
         Parameters
@@ -342,9 +340,9 @@ class Building:
         order
             ``"given"``, ``"same"`` or ``"free"``, for a list alone.
         """
-        return cast("Problem", above("changed")(self, microbatches=microbatches, order=order))
+        return cast("Self", above("changed")(self, microbatches=microbatches, order=order))
 
-    def with_comm(self, comm: Comm) -> Problem:
+    def with_comm(self, comm: Comm) -> Self:
         """Return the same problem with other delays.
 
         Parameters
@@ -353,16 +351,16 @@ class Building:
             One for every link, one per link between neighbouring devices (whichever way and route),
             or ``comm`` of a problem file.
         """
-        return cast("Problem", above("changed")(self, comm=comm))
+        return cast("Self", above("changed")(self, comm=comm))
 
-    def with_backward(self, backward: Backward) -> Problem:
+    def with_backward(self, backward: Backward) -> Self:
         """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
-        return cast("Problem", above("changed")(self, backward=backward))
+        return cast("Self", above("changed")(self, backward=backward))
 
-    def with_overlap(self, overlap: Overlap) -> Problem:
+    def with_overlap(self, overlap: Overlap) -> Self:
         """Return the same problem with other overlapped pairs; ``None``: without any."""
-        return cast("Problem", above("changed")(self, overlap=overlap))
+        return cast("Self", above("changed")(self, overlap=overlap))
 
-    def with_name(self, name: str) -> Problem:
+    def with_name(self, name: str) -> Self:
         """Return the same problem under another name."""
-        return cast("Problem", above("changed")(self, name=name))
+        return cast("Self", above("changed")(self, name=name))

@@ -5,6 +5,7 @@
     PipesatError
     ├── BadInput        a file, a value or an option is wrong          (exit code 2)
     ├── NotApplicable   a hand-written schedule does not fit a problem
+    ├── NotValid        the checker refuses a schedule, with all violations (exit code 1)
     ├── Deadlock        the ops of an order wait for each other
     ├── RunFailed       local ranks failed, hung or were stopped
     ├── Infeasible      no schedule can exist, with the reason          (exit code 3)
@@ -44,6 +45,23 @@ class BadInput(PipesatError):
 
 class NotApplicable(PipesatError):
     """A hand-written schedule cannot be built for this problem; the message is the reason."""
+
+
+class NotValid(PipesatError):
+    """A schedule breaks rules of its problem.
+
+    Attributes
+    ----------
+    violations
+        All of them, as :func:`pipesat.check` lists them.
+    """
+
+    def __init__(self, message: str, violations: Sequence[object]) -> None:
+        first = f": {violations[0]}" if violations else ""
+        more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+        super().__init__(f"{message}{first}{more}")
+        self.message = message
+        self.violations = tuple(violations)
 
 
 class Deadlock(PipesatError):

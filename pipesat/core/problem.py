@@ -11,12 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from pipesat.core.building import Building
+from pipesat.core.building import Backward, Building
 from pipesat.core.ops import OpKind
-
-Backward: TypeAlias = Literal["split", "fused", "either"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Overlap:
         return self.times.get((b, a)) if time is None else time
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem(Building):
     """A pipeline to schedule. ``Problem.chain``, ``loop``, ``vee`` and ``two_routes`` make one.
 
@@ -147,6 +145,12 @@ class Problem(Building):
     links: Mapping[tuple[int, int], Link]
     overlap: Overlap | None
     document: Mapping[str, Any] = field(repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        counts = " + ".join(str(route.microbatches) for route in self.routes)
+        counted = (f"{len(self.devices)} devices", f"{len(self.stages)} stages")
+        return f"<Problem{name}: {', '.join((*counted, f'{counts} microbatches'))}>"
 
     @cached_property
     def sha256(self) -> str:

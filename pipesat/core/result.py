@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pipesat.core.claims import Bound, Standing, Status, require_best
+from pipesat.core.above import above
+from pipesat.core.claims import Bound, Standing, Status, change, percent, require_best
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles, pair_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.showing import Facts, Shown
+from pipesat.core.summary import memory_text, records_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pipesat.core.exported import Exported
 
 
 class Baseline(NamedTuple):
@@ -28,9 +37,12 @@ class Improvement(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Shown):
     """The outcome of a solve. Unknown quantities are ``None``, never 0.
+
+    ``print`` it, ``plot()`` it, ``save(folder)`` it, ``export(format)`` its order; ``schedule`` has
+    the times.
 
     ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none.
     ``baselines_left_out``: the search ended before all hand-written schedules were made, so that
@@ -81,6 +93,58 @@ class Result:
     def gap(self) -> float | None:
         """``(value - lower_bound) / value``; 0 where both are 0."""
         return self.standing.gap
+
+    def facts(self) -> Facts:
+        """Return what is to be known of it, a label and a text each."""
+        unit = f" {self.problem.time_unit}" if self.problem.time_unit else ""
+        facts: list[tuple[str, str]] = [("status", self.status)]
+        if self.schedule is not None:
+            facts += [(self.objective, f"{self.value}{unit}"), ("found by", self.schedule.source)]
+        if self.lower_bound is not None:
+            bound = f"{self.lower_bound.value}{unit} ({self.lower_bound.source})"
+            facts += [("lower bound", bound), ("gap", percent(self.gap, 3))]
+        if self.schedule is not None:
+            of_makespan, of_span = bubbles(self.problem, self.schedule)
+            facts += [("bubble of makespan", percent(of_makespan))]
+            facts += [("bubble of span", percent(of_span))]
+            facts += [("peak memory", memory_text(self.problem, self.schedule))]
+        if self.baseline is not None and self.value is not None:
+            name, theirs = self.baseline
+            ours = "equal to ours"
+            if theirs != self.value:
+                ours = f"ours is {change(self.value, theirs)}"
+            label = "best baseline made in time" if self.baselines_left_out else "best baseline"
+            facts += [(label, f"{name}: {theirs}{unit} ({ours})")]
+        facts += [("time", f"{self.wall_s:.1f} s")]
+        if self.explanation and self.status != "optimal":
+            facts += [("note", self.explanation)]
+        return facts
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per op, in execution order device by device: those of ``to_frame()``."""
+        return [] if self.schedule is None else records_of(self.problem, self.schedule)
+
+    def plot(self) -> Figure | None:
+        """Draw the schedule as a Gantt chart; return a matplotlib figure.
+
+        Write it with ``savefig``; a notebook shows it at the end of a cell. ``None`` without a
+        schedule.
+        """
+        return cast("Figure | None", above("figure_of_result")(self))
+
+    def save(self, folder: str | Path) -> None:
+        """Write what ``pipesat solve -o`` writes: schedule, result, problem, pictures, orders.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        """
+        above("save_result")(self, folder)
+
+    def export(self, to: str, path: str | Path | None = None, **options: Any) -> Exported:
+        """Return the schedule in another format; see :func:`pipesat.export`."""
+        return cast("Exported", above("export_result")(self, to, path, **options))
 
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
         """Return the result object of the contract, ready for JSON."""

@@ -30,7 +30,7 @@ class TimedCopy(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schedule:
     """Per device, the timed items in execution order. ``source`` says who made it.
 
@@ -45,6 +45,11 @@ class Schedule:
     def copies_of(self, device: int) -> tuple[TimedCopy, ...]:
         """Copies of one device."""
         return self.copies[device] if self.copies else ()
+
+    def __repr__(self) -> str:
+        by = f" by {self.source!r}" if self.source else ""
+        values = f"makespan {self.makespan}, span {self.span}"
+        return f"<Schedule{by}: {len(self.devices)} devices, {len(self)} items, {values}>"
 
     @property
     def order(self) -> Order:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
 from pipesat.core.errors import BadInput, Fault
+from pipesat.core.exported import Exported
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
@@ -21,16 +21,6 @@ from pipesat.export.torch.hazards import hazards_text
 from pipesat.export.torch.notes import notes
 from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A file's content, what belongs beside it (by suffix), and what its user has to know."""
-
-    data: bytes
-    beside: Mapping[str, bytes] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
 
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""

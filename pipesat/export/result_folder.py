@@ -14,6 +14,7 @@ from pipesat.export import export_torch_csv, export_trace
 from pipesat.files.atomic import write_files
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt_png
+from pipesat.picture.of_result import title_of
 
 _OF_A_SCHEDULE = {
     "schedule.json",
@@ -63,18 +64,6 @@ def _add_torch_csv(files: dict[str, bytes], problem: Problem, schedule: Schedule
     for suffix, text in exported.beside.items():
         files[f"schedule{suffix}"] = text
     return [f"schedule.csv: {note}" for note in exported.notes]
-
-
-def title_of(result: Result) -> str:
-    """Title of a picture: the name, and below it value, bound and gap."""
-    unit = f" {result.problem.time_unit}" if result.problem.time_unit else ""
-    title = f"{result.problem.name or 'schedule'}\n{result.objective} {result.value:,}{unit}"
-    if result.lower_bound is None:
-        return title
-    verdict = result.standing.verdict
-    if result.status == "optimal":
-        return f"{title}, {verdict}"
-    return f"{title}, bound {result.lower_bound.value:,}, {verdict}"
 
 
 def _json_bytes(document: object) -> bytes:

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Backward, Device, Link, Problem, Route, Stage
+from pipesat.core.problem import Device, Link, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.overlap import OverlapModel, parse_overlap
 from pipesat.files.strict_json import read_json

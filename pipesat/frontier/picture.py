@@ -62,14 +62,22 @@ def frontier_pictures(
 
     The problem gives units, and its name if there is no title.
     """
+    return png_and_svg(lambda: frontier_figure(problem, objective, curves, scale, title=title))
 
-    def draw() -> Figure:
-        figure = _figure(problem, objective, curves, scale)
-        _entitle(figure, title or f"{problem.name or 'problem'}: what memory buys")
-        _label(figure, curves)
-        return figure
 
-    return png_and_svg(draw)
+def frontier_figure(
+    problem: Problem,
+    objective: Objective,
+    curves: Sequence[Staircase],
+    scale: Scale1F1B | None,
+    *,
+    title: str | None = None,
+) -> Figure:
+    """Draw the curves into one figure; see :func:`frontier_pictures`."""
+    figure = _figure(problem, objective, curves, scale)
+    _entitle(figure, title or f"{problem.name or 'problem'}: what memory buys")
+    _label(figure, curves)
+    return figure
 
 
 def _figure(

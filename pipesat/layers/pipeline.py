@@ -9,8 +9,8 @@ from functools import cached_property
 from math import ceil
 from typing import TypeAlias
 
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.problem import Backward
 from pipesat.placement.documents import per_device
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Geometry, OneRoutePlacement
 

@@ -15,11 +15,22 @@ DPI: Final = 130
 def blank_figure(width: float, height: float) -> Figure:
     """Return a figure of so many inches, whose parts are laid out by themselves."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained", dpi=DPI)
+    from pipesat.picture.chart import Chart
+
+    figure = Chart(figsize=(width, height), layout="constrained", dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
+
+
+def figure_of(draw: Callable[[], Figure]) -> Figure:
+    """Draw a figure, the same whatever the user's matplotlib settings are."""
+    import matplotlib as mpl
+    import matplotlib.style
+
+    same_everywhere = matplotlib.style.context("default", after_reset=True)
+    with same_everywhere, mpl.rc_context({"svg.hashsalt": "pipesat"}):
+        return draw()
 
 
 def png_and_svg(draw: Callable[[], Figure]) -> dict[str, bytes]:

@@ -13,12 +13,12 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D, IdentityTransform
 
+from pipesat.picture.chart import Chart
 from pipesat.picture.lettering import font
 from pipesat.picture.style import INK
 
@@ -49,7 +49,7 @@ class Canvas:
 
     def __init__(self, width: int, height: int) -> None:
         self.height = height
-        self.figure = Figure(figsize=(width / 72, height / 72), dpi=72, facecolor="white")
+        self.figure = Chart(figsize=(width / 72, height / 72), dpi=72, facecolor="white")
         self.figure.set_layout_engine("none")
         self.agg = FigureCanvasAgg(self.figure)
         self.axes = self.figure.add_axes((0, 0, 1, 1))

@@ -11,6 +11,8 @@ from pipesat.core.schedule import Schedule
 from pipesat.picture.boxes import boxes_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from pipesat.picture.canvas import Canvas
 
 
@@ -33,6 +35,17 @@ def gantt_png(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
         If an item of the schedule is unreadable.
     """
     return _drawn(problem, schedule, title, vector=False).png()
+
+
+def gantt_figure(problem: Problem, schedule: Schedule, *, title: str) -> Figure:
+    """Draw a schedule as :func:`gantt_png` does; return the matplotlib figure.
+
+    Raises
+    ------
+    ValueError
+        As :func:`gantt_png`.
+    """
+    return _drawn(problem, schedule, title, vector=True).figure
 
 
 def gantt_svg(problem: Problem, schedule: Schedule, *, title: str) -> bytes:

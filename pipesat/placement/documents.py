@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Backward
 from pipesat.files.problem_file import FORMAT
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement
 from pipesat.placement.partition import balanced, even

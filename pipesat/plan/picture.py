@@ -30,10 +30,11 @@ _CHUNKS: Final = (STATIC, HELD)
 
 def plan_pictures(plan: Plan) -> dict[str, bytes]:
     """Draw the chosen partition; return its files: ``png``, and ``svg``."""
-    return png_and_svg(lambda: _figure(plan))
+    return png_and_svg(lambda: plan_figure(plan))
 
 
-def _figure(plan: Plan) -> Figure:
+def plan_figure(plan: Plan) -> Figure:
+    """Draw the chosen partition."""
     from pipesat.plan.answer import devices_of, stages_of
 
     stages, devices = stages_of(plan), devices_of(plan)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Backward
 from pipesat.files.problem_file import MOST_STAGES
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Delay, Pipeline, no_delay

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final, Literal, TypeAlias
 
-from pipesat.core.problem import Backward
+from pipesat.core.building import Backward
 from pipesat.placement.documents import (
     backward_entry,
     comm_entry,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Backward
 from pipesat.files.problem_file import read_problem
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount, Count

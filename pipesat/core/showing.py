@@ -1,0 +1,58 @@
+"""How answers show themselves: a few lines in a terminal, a table and a picture in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pipesat.core.above import above
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Facts: TypeAlias = Sequence[tuple[str, str]]
+"""What a few lines say: a label and a text each."""
+
+
+class Shown:
+    """An answer: ``print`` or ``plot`` it, make a table of it, or end a notebook's cell with it."""
+
+    __slots__ = ()
+
+    def facts(self) -> Facts:
+        """Return what is to be known of it, a label and a text each."""
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows of its table, each a dictionary with the same keys."""
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """Return its table as a pandas ``DataFrame``, if pandas is installed.
+
+        Raises
+        ------
+        BadInput
+            If it is not.
+        """
+        return above("frame_of")(self.records())
+
+    def plot(self) -> Figure | None:
+        """Draw it; return a matplotlib figure, ``None`` where there is nothing to draw.
+
+        Write it with ``savefig``; a notebook shows it at the end of a cell. No window is opened.
+        """
+        return None
+
+    def __repr__(self) -> str:
+        facts = [(label, text) for label, text in self.facts() if text]
+        widest = max((len(label) for label, _ in facts), default=0)
+        lines = [f"  {label:<{widest}}  {' '.join(text.split())}" for label, text in facts]
+        return "\n".join([type(self).__name__, *lines])
+
+    def _repr_html_(self) -> str:
+        return str(above("html_of")(self))
+
+    def _repr_png_(self) -> bytes | None:
+        png = above("png_of")(self)
+        return None if png is None else bytes(png)

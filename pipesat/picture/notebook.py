@@ -1,0 +1,85 @@
+"""What a notebook shows of an answer, and its table for pandas."""
+
+from __future__ import annotations
+
+import base64
+import html
+import importlib
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pipesat.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pipesat.core.showing import Shown
+
+_MOST_ROWS: Final = 60  # of a table without a picture
+_LEFT: Final = 'style="text-align:left"'
+
+
+def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return rows as a pandas ``DataFrame``.
+
+    Raises
+    ------
+    BadInput
+        If pandas is not installed.
+    """
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        raise BadInput(
+            "to_frame() needs pandas, which is not installed: pip install pandas; records() gives "
+            "the same rows as dictionaries"
+        ) from None
+    return pandas.DataFrame([*records])
+
+
+def png_of(shown: Shown) -> bytes | None:
+    """Return an answer's picture as a PNG file, ``None`` where there is nothing to draw."""
+    figure = shown.plot()
+    return None if figure is None else png_of_figure(figure)
+
+
+def png_of_figure(figure: Figure) -> bytes:
+    """Return a figure as a PNG file, at its own resolution."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=figure.dpi, metadata={"Software": None})
+    return stream.getvalue()
+
+
+def html_of(shown: Shown) -> str:
+    """Return an answer as HTML: what is known of it, and its picture, or else its table."""
+    facts = "".join(
+        f"<tr><th {_LEFT}>{html.escape(label)}</th><td {_LEFT}>{html.escape(text)}</td></tr>"
+        for label, text in shown.facts()
+        if text
+    )
+    png = png_of(shown)
+    if png is None:
+        return f"<table>{facts}</table>{_table(shown.records())}"
+    data = base64.b64encode(png).decode()
+    picture = f'<img src="data:image/png;base64,{data}" style="max-width:100%">'
+    return f"<table>{facts}</table>{picture}"
+
+
+def _table(records: Sequence[Mapping[str, Any]]) -> str:
+    if not records:
+        return ""
+    heads = "".join(f"<th>{html.escape(str(name))}</th>" for name in records[0])
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in record.values()) + "</tr>"
+        for record in records[:_MOST_ROWS]
+    )
+    more = len(records) - _MOST_ROWS
+    rest = f"<p>and {more} more rows: to_frame()</p>" if more > 0 else ""
+    return f"<table><tr>{heads}</tr>{lines}</table>{rest}"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))

@@ -1,0 +1,155 @@
+"""Schedules in other formats, and orders of other programs as schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, NotValid
+from pipesat.workflows.valid import valid_schedule
+
+if TYPE_CHECKING:
+    from pipesat.core.exported import Exported
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Result
+    from pipesat.core.schedule import Schedule
+    from pipesat.export.torch.read import Imported
+
+
+def export(
+    problem: Problem,
+    schedule: Schedule | Result | str | Path,
+    to: str = "torch-csv",
+    path: str | Path | None = None,
+    *,
+    layers: int | Sequence[int] | None = None,
+) -> Exported:
+    """Return a checked schedule in another format, and write it if there is a path.
+
+    Parameters
+    ----------
+    problem
+        The problem that it is a schedule of.
+    schedule
+        A schedule, the result that has it, or the path of a schedule file.
+    to
+        ``torch-csv``, ``torchtitan``, ``nemo-automodel``, ``megatron-layout`` (the placement
+        alone), ``png``, or ``trace`` for Perfetto.
+    path
+        File to write; what belongs beside it is written beside it, under the same name with other
+        suffixes.
+    layers
+        Transformer layers per stage, one number or one each, for a framework's cut of the model.
+
+    Returns
+    -------
+    Exported
+        ``data`` are the file's bytes, ``beside`` those of the files beside it by suffix, ``notes``
+        what their user has to know.
+
+    Raises
+    ------
+    NotValid
+        If the checker refuses the schedule; nothing is written.
+    NotApplicable
+        If the runtime cannot run it.
+    BadInput
+        If there is no such format, or a file cannot be written.
+    """
+    from pipesat.export import EXPORTERS
+    from pipesat.export.frameworks.options import Options
+
+    if to not in EXPORTERS:
+        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
+    counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
+    options = Options(layers=counts) if path is None else Options(Path(path), counts)
+    exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
+    if path is not None:
+        _write(exported, Path(path))
+    return exported
+
+
+def files_beside(exported: Exported, path: Path) -> dict[str, bytes]:
+    """Return what belongs beside a file, by name.
+
+    Raises
+    ------
+    BadInput
+        If one has the file's own name.
+    """
+    beside = {path.with_suffix(suffix).name: text for suffix, text in exported.beside.items()}
+    if path.name in beside:
+        raise BadInput(
+            "this name is needed for a file beside it: choose another suffix",
+            where="-o",
+            value=path.name,
+        )
+    return beside
+
+
+def _write(exported: Exported, path: Path) -> None:
+    from pipesat.files.atomic import write_files
+
+    write_files(path.parent, {path.name: exported.data, **files_beside(exported, path)})
+
+
+def export_result(
+    result: Result, to: str, path: str | Path | None = None, **options: Any
+) -> Exported:
+    """Return a result's schedule in another format; see :func:`export`.
+
+    Raises
+    ------
+    BadInput, NotApplicable, NotValid
+        As :func:`export`.
+    """
+    return export(result.problem, result, to, path, **options)
+
+
+def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> str | None:
+    """Write what ``pipesat solve -o`` writes; return the path of the schedule, if there is one.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written; then nothing in it has changed.
+    """
+    from pipesat.export.result_folder import write_result_folder
+    from pipesat.files.atomic import prepare_folder
+
+    prepare_folder(Path(folder))
+    return write_result_folder(Path(folder), result, log)
+
+
+def import_order(path: str | Path, problem: Problem) -> Imported:
+    """Read an order that torch's runtime runs (its CSV), time it and check it.
+
+    Parameters
+    ----------
+    path
+        The CSV file: row i is rank i.
+    problem
+        The problem that it is an order of.
+
+    Returns
+    -------
+    Imported
+        ``schedule``, and ``notes``: what in the file it has otherwise.
+
+    Raises
+    ------
+    NotValid
+        If the order does not fit the problem, with all violations.
+    BadInput
+        If the file cannot be read, or breaks a rule of torch's: the first cell that does is named.
+    NotApplicable
+        If torch cannot run a pipeline of the problem's shape.
+    """
+    from pipesat.export.torch.read import read_torch_csv
+
+    imported = read_torch_csv(Path(path), problem)
+    if violations := check(problem, imported.schedule):
+        raise NotValid("this order does not fit the problem", violations)
+    return imported
