@@ -33,6 +33,7 @@ from pipesat.bounds.feasibility import (
 )
 from pipesat.core.device_memory import DeviceMemory
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
+from pipesat.core.least import require_plain
 from pipesat.core.ops import Item, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change, round_trip
@@ -121,6 +122,8 @@ def list_schedules(
     still pass if ops of length zero share instants; the one schedule is then that of one microbatch
     after the other, or none if the problem is infeasible.
     """
+    if not problem.plain:
+        return
     for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
         if device.memory is not None and need.capacity > device.memory:
             with contextlib.suppress(Infeasible):
@@ -136,6 +139,7 @@ def list_schedules(
 @published(NAME, placement="any", splits=True, source="pipesat")
 def list_scheduling(problem: Problem) -> Schedule:
     """Return the portfolio's schedule of least makespan; among equals that of least span."""
+    require_plain(problem, NAME)
     try:
         preflight(problem)
     except Infeasible as error:

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from pipesat.core.memory import memory_profiles, peak_memory
     from pipesat.core.metrics import measure
     from pipesat.core.ops import Op, Pair, parse_item
-    from pipesat.core.problem import Device, Problem, Stage
+    from pipesat.core.problem import Device, Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule, Timed
+    from pipesat.core.stage import Stage
     from pipesat.core.timing import time_order
     from pipesat.files.problem_file import parse_problem, read_problem
     from pipesat.files.schedule_file import read_schedule, write_schedule
@@ -63,7 +64,7 @@ _HOMES = {
     "Problem": "core.problem",
     "Result": "core.result",
     "Schedule": "core.schedule",
-    "Stage": "core.problem",
+    "Stage": "core.stage",
     "Timed": "core.schedule",
     "Violation": "core.checker",
     "baseline": "workflows.hand_written",

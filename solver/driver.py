@@ -11,6 +11,7 @@ from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
+from pipesat.core.least import what_differs
 from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Result
@@ -105,6 +106,9 @@ def solve(
         starts = sorted(given + written, key=lambda start: start.value(objective))
         if incumbent.schedule is None:
             notes.append("no schedule found")
+        elif not problem.plain:
+            if not incumbent.proven:
+                notes.append(_aside(problem))
         elif not (incumbent.proven or clock.over):
             found = portfolio.search(
                 problem, incumbent, starts, threads=workers, seed=seed, parts=parts
@@ -126,6 +130,13 @@ def solve(
         history=tuple(incumbent.history),
         explanation="; ".join([*notes, *warnings]),
         warnings=tuple(warnings),
+    )
+
+
+def _aside(problem: Problem) -> str:
+    return (
+        f"search stepped aside: it cannot take {what_differs(problem)} into account yet; the bound "
+        "is that of the least amounts of any"
     )
 
 

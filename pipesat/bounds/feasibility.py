@@ -2,7 +2,8 @@
 
 What is left of a valid schedule without some of its microbatches is valid, and microbatches that
 pass alone can pass one after the other. So a problem is feasible exactly if one microbatch of each
-route passes alone.
+route passes alone; where microbatches differ, one of each class (:func:`of_each_class`). Where
+stages have memory modes, what is asked is less: that it passes with the least amounts of any mode.
 
 Where every op takes time, one on a device that holds the chunks s1 < s2 < ... of its route needs
 ``max over s of (sum of held_after_F up to s + excess of s)``, the excess being
@@ -25,8 +26,9 @@ from pipesat.bounds.one_microbatch import (
     steps_of,
 )
 from pipesat.core.errors import Infeasible
+from pipesat.core.least import of_each_class
 from pipesat.core.ops import Item, Kind, Op
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Order
 
@@ -47,11 +49,25 @@ class Need(NamedTuple):
 
 
 def holdings(problem: Problem) -> list[Holding]:
-    """Holding of one microbatch on each stage."""
-    return [
-        Holding(s.held_after_F, 0 if s.may_fuse else max(0, s.held_after_B - s.held_after_F))
-        for s in problem.stages
-    ]
+    """Holding of one microbatch on each stage; where they differ, of the largest."""
+    per_class = [[_holding(stage) for stage in one.stages] for one in of_each_class(problem)]
+    return (
+        per_class[0]
+        if len(per_class) == 1
+        else [_largest(of) for of in zip(*per_class, strict=True)]
+    )
+
+
+def _holding(stage: Stage) -> Holding:
+    most = stage.held_in_backward
+    if not stage.may_fuse:
+        most = max(most, stage.held_after_B)
+    return Holding(stage.held_after_F, max(0, most - stage.held_after_F))
+
+
+def _largest(found: Sequence[Holding]) -> Holding:
+    activation = max(holding.activation for holding in found)
+    return Holding(activation, max(map(sum, found)) - activation)
 
 
 def passes_in_an_instant(problem: Problem, stage: int) -> bool:
@@ -96,6 +112,15 @@ def smallest_capacities(problem: Problem) -> list[Need]:
 
     These are sufficient together, too, unless ops of length zero on several devices share instants.
     """
+    return _most([_smallest_capacities(one) for one in of_each_class(problem)])
+
+
+def _most(found: Sequence[Sequence[Need]]) -> list[Need]:
+    """Return every device's largest need."""
+    return [max(needs, key=lambda need: need.capacity) for needs in zip(*found, strict=True)]
+
+
+def _smallest_capacities(problem: Problem) -> list[Need]:
     own = [steps_by_device(problem, number) for number in range(len(problem.routes))]
     held = holdings(problem)
     return [
@@ -117,6 +142,10 @@ def capacities_by_order(problem: Problem) -> list[Need]:
     That is all it takes for those who count memory op by op: they are on the safe side where ops of
     length zero share an instant.
     """
+    return _most([_capacities_by_order(one) for one in of_each_class(problem)])
+
+
+def _capacities_by_order(problem: Problem) -> list[Need]:
     held = holdings(problem)
     return [
         _neediest(
@@ -145,7 +174,7 @@ def _need(problem: Problem, steps: Sequence[Step], held: Sequence[Holding]) -> i
 
 
 def preflight(problem: Problem) -> None:
-    """Pass if a schedule exists.
+    """Pass if a schedule exists; where stages have memory modes, unless it is clear that none does.
 
     Raises
     ------
@@ -156,12 +185,15 @@ def preflight(problem: Problem) -> None:
         return
     if short := _lacking(problem, smallest_capacities(problem)):
         raise Infeasible("; ".join(_sentence(problem, need) for need in short))
-    for route in range(len(problem.routes)):
-        _passage(problem, route)
+    for one in of_each_class(problem):
+        for route in range(len(problem.routes)):
+            _passage(one, route)
 
 
 def sure_order(problem: Problem) -> Order:
     """Return an order that is valid whenever any is: one microbatch after the other.
+
+    Of memory modes it uses none; where there are any, it may exceed a capacity.
 
     Raises
     ------
@@ -170,10 +202,11 @@ def sure_order(problem: Problem) -> Order:
     """
     preflight(problem)
     rows: list[list[Item]] = [[] for _ in problem.devices]
+    alone = of_each_class(problem)
     for number, route in enumerate(problem.routes):
-        ops = _ops_alone(problem, number)
+        ops = [_ops_alone(one, number) for one in alone[: max(1, len(route.definitions))]]
         for microbatch in range(route.microbatches):
-            for stage, kind in ops:
+            for stage, kind in ops[route.classes[microbatch] if route.classes else 0]:
                 rows[problem.stages[stage].device].append(Op(stage, kind, microbatch))
     return tuple(map(tuple, rows))
 
@@ -224,7 +257,9 @@ def _sentence(problem: Problem, need: Need) -> str:
     reason = f"its static {data.static}" + (
         f" and one microbatch's {capacity - data.static} on {which}" if stages else ""
     )
+    modes = any(stage.modes for stage in problem.stages)
     return (
         f"{problem.device_name(device)} has a capacity of {data.memory}{unit} but needs "
-        f"{capacity}{unit} ({reason}); the smallest capacity that works is {capacity}"
+        f"{'at least ' * modes}{capacity}{unit} ({reason}"
+        + (" in its least mode)" if modes else f"); the smallest capacity that works is {capacity}")
     )

@@ -29,6 +29,7 @@ from pipesat.bounds.pair_times import least_work, with_least_times
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.claims import Bound
+from pipesat.core.least import least_problem
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
@@ -40,8 +41,12 @@ def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
 
 
 def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
-    """Return the bound of every argument that applies, the best of its devices', in time units."""
-    problem = with_least_times(problem)
+    """Return the bound of every argument that applies, the best of its devices', in time units.
+
+    Where microbatches differ or have modes, that of the least amounts of any
+    (:func:`pipesat.core.least.least_problem`).
+    """
+    problem = with_least_times(least_problem(problem))
     bounds = [Bound(0, "closed form: nothing takes less than no time")]
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
     absolute = {device: _Device(problem, device, absolute=True) for device in devices}

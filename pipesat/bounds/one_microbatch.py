@@ -110,7 +110,7 @@ def need_alone(problem: Problem, steps: Sequence[Step]) -> int:
 
     # with room for everything at once, a microbatch passes; binary search
     stages = {step.stage: problem.stages[step.stage] for step in steps}.values()
-    everything = sum(max(stage.held_after_F, stage.held_after_B) for stage in stages)
+    everything = sum(max(s.held_after_F, s.held_after_B, s.held_in_backward) for s in stages)
     return bisect_left(range(everything), True, key=passes)
 
 

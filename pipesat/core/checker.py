@@ -6,13 +6,15 @@ of orders, with :mod:`pipesat.core.rules` or with the solver's model: a fault th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from operator import itemgetter
+from typing import Literal, NamedTuple
 
-from pipesat.core.ops import Op, Pair, Unreadable
-from pipesat.core.problem import Problem
+from pipesat.core.ops import Op, Pair, Unreadable, members
+from pipesat.core.problem import MicrobatchClass, Problem, Stage
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.ties import impossible_ties
 
@@ -22,8 +24,9 @@ class Violation:
     """One broken rule.
 
     ``rule`` is a short word (``missing``, ``doubled``, ``text``, ``name``, ``device``, ``time``,
-    ``length``, ``kind``, ``overlap``, ``order``, ``input``, ``memory``), ``device`` the device's
-    number, ``time`` where on the time axis, in time units; ``None`` where that has no meaning.
+    ``length``, ``kind``, ``overlap``, ``order``, ``sequence`` (of microbatches), ``input``,
+    ``memory``), ``device`` the device's number, ``time`` where on the time axis, in time units;
+    ``None`` where that has no meaning.
     """
 
     rule: str
@@ -56,7 +59,58 @@ def check(problem: Problem, schedule: Schedule) -> list[Violation]:
     ties = impossible_ties(problem, schedule.devices, {op: x for op, (x, _) in waits.items()})
     violations += [Violation("order", text, None, time) for time, text in ties]
     violations += _memory(problem, ops)
+    violations += _turns(problem, schedule)
     return violations
+
+
+class _Amounts(NamedTuple):
+    """What a (stage, microbatch) takes and holds."""
+
+    F: int
+    B: int
+    W: int
+    BW: int
+    held_after_F: int
+    held_after_B: int
+    held_in_backward: int
+
+
+def _restated(problem: Problem, op: Op) -> Stage | _Amounts:
+    """A stage's amounts for an op's microbatch: each scaled by its class, or stated by it."""
+    stage = problem.stages[op.stage]
+    kind = _class(problem, op.stage, op.microbatch)
+    if kind is None:
+        return stage
+    own = {key: getattr(stage, key) for key in _Amounts._fields}
+    stated: dict[str, int] = {}
+    for number, amounts in kind.outright:
+        if number == op.stage:
+            stated.update(amounts)
+    for key, amount in own.items():
+        num, den = kind.held if key.startswith("held") else kind.time
+        own[key] = stated.get(key, (amount * num + den - 1) // den)
+    if stage.sums and "BW" not in stated:
+        own["BW"] = own["B"] + own["W"]
+    return _Amounts(**own)
+
+
+def _class(problem: Problem, stage: int, microbatch: int) -> MicrobatchClass | None:
+    route = problem.routes[problem.route_of[stage]]
+    return None if route.classes is None else route.definitions[route.classes[microbatch]]
+
+
+def _delay(
+    problem: Problem, hop: tuple[int, int], direction: Literal["F", "B"], microbatch: int
+) -> int:
+    """Delay of a microbatch between two stages, scaled by its class."""
+    if hop not in problem.links:
+        return 0
+    delay: int = getattr(problem.links[hop], direction)
+    kind = _class(problem, hop[0], microbatch)
+    if kind is None:
+        return delay
+    num, den = kind.comm
+    return (delay * num + den - 1) // den
 
 
 class _Ops:
@@ -131,7 +185,7 @@ class _Ops:
     def _length(self, item: Op | Pair) -> int | None:
         """How long an item lasts; ``None`` for a pair that is not allowed."""
         if not isinstance(item, Pair):
-            stage = self.problem.stages[item.stage]
+            stage = _restated(self.problem, item)
             return {"F": stage.F, "B": stage.B, "W": stage.W, "BW": stage.BW}[item.kind]
         overlap = self.problem.overlap
         if overlap is None:
@@ -143,8 +197,8 @@ class _Ops:
         for forward, backward in (item, item[::-1]):
             if overlap.factor and (forward.kind, backward.kind) == ("F", "BW"):
                 num, den = overlap.factor
-                f = self.problem.stages[forward.stage].F
-                bw = self.problem.stages[backward.stage].BW
+                f = _restated(self.problem, forward).F
+                bw = _restated(self.problem, backward).BW
                 return max(f, bw, ((f + bw) * num + den - 1) // den)
         return None
 
@@ -224,14 +278,14 @@ def _waits(problem: Problem, ops: _Ops) -> dict[Op, tuple[Op, int]]:
             if before is None:
                 continue
             needed = Op(before, "F", microbatch)
-            delay = problem.links[before, stage].F if (before, stage) in problem.links else 0
+            delay = _delay(problem, (before, stage), "F", microbatch)
         else:
             after = problem.next[stage]
             if after is None:
                 needed = Op(stage, "F", microbatch)
             else:
                 needed = _backward(ops, after, microbatch)
-                delay = problem.links[stage, after].B if (stage, after) in problem.links else 0
+                delay = _delay(problem, (stage, after), "B", microbatch)
         if needed in ops.times:
             waits[op] = needed, delay
     return waits
@@ -290,19 +344,55 @@ def _memory(problem: Problem, ops: _Ops) -> Iterator[Violation]:
 
 def _held(problem: Problem, ops: _Ops) -> Iterator[tuple[int, int, int, int]]:
     """Half-open intervals ``(stage, begin, end, amount)`` in which memory is held."""
-    for (stage, kind, microbatch, _), (start, end) in ops.times.items():
-        a, w = problem.stages[stage].held_after_F, problem.stages[stage].held_after_B
+    for op, (start, end) in ops.times.items():
+        stage, kind, microbatch, _ = op
+        amounts = _restated(problem, op)
+        a, w, x = amounts.held_after_F, amounts.held_after_B, amounts.held_in_backward
         if kind == "F":
             backward = _backward(ops, stage, microbatch)
             if backward is not None:
                 b_start, b_end = ops.times[backward]
                 yield stage, start, b_end, a
-                if backward.kind == "B":
-                    yield stage, b_start, b_end, max(0, w - a)
+                most = max(w, x) if backward.kind == "B" else x
+                yield stage, b_start, b_end, max(0, most - a)
         elif kind == "B":
             weight = ops.times.get(Op(stage, "W", microbatch))
             if weight is not None:
                 yield stage, end, weight[1], w
+
+
+def _turns(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
+    """Where microbatches are a list: the order in which stages run forwards, and backwards."""
+    if problem.order == "free":
+        return
+    turns: dict[tuple[int, bool], list[int]] = defaultdict(list)  # (stage, backward)
+    for _, timed in schedule:
+        for op in members(timed.item) if not isinstance(timed.item, Unreadable) else ():
+            if op.kind != "W":
+                turns[op.stage, op.kind != "F"].append(op.microbatch)
+    for route in problem.routes:
+        if route.classes is None:
+            continue
+        wanted = list(range(route.microbatches))
+        if problem.order == "same":
+            wanted = turns[route.stages[0], False]
+        place = {microbatch: at for at, microbatch in enumerate(wanted)}
+        for stage, backward in product(route.stages, (False, True)):
+            known = [m for m in turns[stage, backward] if m in place]
+            for before, after in pairwise(known):
+                if place[after] < place[before]:
+                    what = "backward" if backward else "forward"
+                    text = (
+                        f"stage {stage} runs the {what} of microbatch {before} before that of "
+                        f"{after}, against the order "
+                        + (
+                            "of the numbers"
+                            if problem.order == "given"
+                            else f"of stage {route.stages[0]}'s forwards"
+                        )
+                    )
+                    yield Violation("sequence", text, problem.stages[stage].device)
+                    break
 
 
 def _over(problem: Problem, device: int, since: int, until: int | None, peak: int) -> Violation:

@@ -11,10 +11,34 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import product
+from typing import Any, Literal, TypeAlias
 
-from pipesat.core.building import Backward, Building
+from pipesat.core.building import Building
 from pipesat.core.ops import OpKind
+from pipesat.core.stage import (
+    MicrobatchClass,
+    Mode,
+    Offload,
+    Stage,
+    resulting_amounts,
+    scaled,
+)
+
+__all__ = [
+    "Device",
+    "Link",
+    "MicrobatchClass",
+    "Mode",
+    "Offload",
+    "Overlap",
+    "Problem",
+    "Route",
+    "Stage",
+]
+
+MicrobatchOrder: TypeAlias = Literal["given", "same", "free"]
+ModeChoice: TypeAlias = Literal["microbatch", "stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +46,13 @@ class Device:
     """One pipeline rank.
 
     ``memory`` is its capacity in memory units (``None``: unlimited), ``static`` the part of it that
-    is taken all the time.
+    is taken all the time. ``copy_channels`` is 1 if copies to and from the host share a channel.
     """
 
     name: str = ""
     memory: int | None = None
     static: int = 0
+    copy_channels: int = 2
 
     @property
     def room(self) -> int | None:
@@ -36,68 +61,17 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A contiguous slice of the model: times in time units, held amounts in memory units.
-
-    ``BW`` is B + W unless given.
-    """
-
-    device: int
-    F: int
-    B: int
-    W: int
-    BW: int = None  # type: ignore[assignment]  # until it is summed below
-    held_after_F: int = 0
-    held_after_B: int = 0
-    backward: Backward = "either"
-
-    def __post_init__(self) -> None:
-        if self.BW is None:
-            object.__setattr__(self, "BW", self.B + self.W)
-
-    @property
-    def may_split(self) -> bool:
-        """Whether B and W may run apart."""
-        return self.backward != "fused"
-
-    @property
-    def may_fuse(self) -> bool:
-        """Whether the classic full backward BW may run."""
-        return self.backward != "split"
-
-    @property
-    def fusing_may_pay(self) -> bool:
-        """Whether BW can ever be the better choice.
-
-        Where ``BW >= B + W`` and ``held_after_B <= held_after_F``, a split backward dominates: B
-        and W in a row take no longer and hold no more.
-        """
-        return self.may_fuse and (
-            not self.may_split or self.BW < self.B + self.W or self.held_after_B > self.held_after_F
-        )
-
-    @property
-    def shortest_backward(self) -> int:
-        """Least time from the start of the backward to the input gradient."""
-        return self._least(self.B, self.BW)
-
-    @property
-    def least_backward_work(self) -> int:
-        """Least compute time that the whole backward of a microbatch takes."""
-        return self._least(self.B + self.W, self.BW)
-
-    def _least(self, split: int, fused: int) -> int:
-        if not self.may_fuse:
-            return split
-        return min(split, fused) if self.may_split else fused
-
-
-@dataclass(frozen=True, slots=True)
 class Route:
-    """The chain of stages that ``microbatches`` microbatches travel."""
+    """The chain of stages that ``microbatches`` microbatches travel.
+
+    Where they are a list in the problem, ``classes`` has the class of each microbatch, an index of
+    ``definitions``; otherwise it is ``None``.
+    """
 
     stages: tuple[int, ...]
     microbatches: int
+    classes: tuple[int, ...] | None = None
+    definitions: tuple[MicrobatchClass, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +108,10 @@ class Problem(Building):
     ``links[(s, t)]`` has the delays between consecutive stages ``s`` and ``t`` of a route that lie
     on different devices; stages on one device hand over without delay. ``overlap`` says which ops
     may run as pairs; ``None``: none may.
+
+    ``stages`` and ``links`` are as stated. What holds of one microbatch, of its class and in its
+    mode, :meth:`amounts` and :meth:`link` say; code whose argument needs equal microbatches asks
+    :attr:`alike` or takes :func:`pipesat.core.least.least_problem`.
     """
 
     name: str
@@ -145,6 +123,8 @@ class Problem(Building):
     links: Mapping[tuple[int, int], Link]
     overlap: Overlap | None
     document: Mapping[str, Any] = field(repr=False, compare=False)
+    order: MicrobatchOrder = "free"
+    mode_choice: ModeChoice = "microbatch"
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
@@ -199,9 +179,93 @@ class Problem(Building):
         return tuple(map(tuple, homes))
 
     @cached_property
-    def answers(self) -> dict[tuple[int, str], Any]:
+    def answers(self) -> dict[tuple[int | str, ...], Any]:
         """What :mod:`pipesat.core.rules` has worked out of this problem so far."""
         return {}
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether ``stages`` and ``links`` say it all, for every microbatch."""
+        return all(route.classes is None for route in self.routes) and not any(
+            stage.modes or stage.held_in_backward for stage in self.stages
+        )
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all microbatches of a stage have the same amounts, and there are no modes."""
+        return not any(stage.modes for stage in self.stages) and all(
+            self._all_equal(route) for route in self.routes
+        )
+
+    def _all_equal(self, route: Route) -> bool:
+        numbers = {kind.effect: number for number, kind in enumerate(route.definitions)}
+        first, *others = numbers.values() or (0,)
+        return all(
+            self.resulting(stage, 0, first) == self.resulting(stage, 0, other)
+            and self.link_of_class(stage, first) == self.link_of_class(stage, other)
+            for other, stage in product(others, route.stages)
+        )
+
+    def class_of(self, stage: int, microbatch: int) -> int:
+        """Class of a microbatch of a stage's route; 0 where they do not differ.
+
+        Raises
+        ------
+        ValueError
+            If they differ and there is no such microbatch.
+        """
+        classes = self.routes[self.route_of[stage]].classes
+        if classes is None:
+            return 0
+        if microbatch >= len(classes):
+            raise ValueError(f"stage {stage} has no microbatch {microbatch}")
+        return classes[microbatch]
+
+    def modes_of(self, stage: int) -> range:
+        """Numbers of a stage's modes: 0 is keep, the others are ``stages[stage].modes`` + 1."""
+        return range(1 + len(self.stages[stage].modes))
+
+    def amounts(self, stage: int, microbatch: int, mode: int = 0) -> Stage:
+        """Return a stage's amounts for one microbatch, of its class, in one mode (0: keep).
+
+        Raises
+        ------
+        ValueError
+            If there is no such mode, or microbatches differ and there is no such microbatch.
+        """
+        if self.plain and not mode:
+            return self.stages[stage]
+        return self.resulting(stage, mode, self.class_of(stage, microbatch))
+
+    def resulting(self, stage: int, mode: int = 0, kind: int = 0) -> Stage:
+        """Return a stage's amounts in one mode for a class of its route, scaled and summed."""
+        known = self._resulting.get((stage, mode, kind))
+        if known is None:
+            data, definitions = self.stages[stage], self.routes[self.route_of[stage]].definitions
+            if mode not in self.modes_of(stage):
+                raise ValueError(f"stage {stage} has no mode {mode}")
+            own = data.modes[mode - 1] if mode else None
+            known = resulting_amounts(data, own, definitions[kind] if definitions else None, stage)
+            self._resulting[stage, mode, kind] = known
+        return known
+
+    @cached_property
+    def _resulting(self) -> dict[tuple[int, int, int], Stage]:
+        return {}
+
+    def link(self, stage: int, microbatch: int) -> Link | None:
+        """Delays of one microbatch between a stage and the next; ``None`` within a device."""
+        return self.link_of_class(stage, self.class_of(stage, microbatch))
+
+    def link_of_class(self, stage: int, kind: int) -> Link | None:
+        """As :meth:`link`, for a class of the stage's route."""
+        after = self.next[stage]
+        link = None if after is None else self.links.get((stage, after))
+        definitions = self.routes[self.route_of[stage]].definitions
+        if link is None or not definitions:
+            return link
+        factor = definitions[kind].comm
+        return Link(scaled(link.F, factor), scaled(link.B, factor))
 
     @cached_property
     def chunks_on(self) -> tuple[Mapping[int, tuple[int, ...]], ...]:
@@ -218,7 +282,7 @@ class Problem(Building):
     def op_count(self) -> int:
         """Largest number of ops that a schedule can have: F, B and W of every microbatch."""
         return sum(
-            m * (3 if s.may_split else 2)
+            m * (3 if s.may_ever_split else 2)
             for s, m in zip(self.stages, self.microbatches, strict=True)
         )
 

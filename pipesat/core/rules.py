@@ -8,6 +8,7 @@ a mistake here cannot hide.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase
@@ -147,9 +148,10 @@ class MemoryChange(NamedTuple):
 def memory_change(problem: Problem, item: Item) -> MemoryChange:
     """Memory change of an item, in memory units.
 
-    With a = held_after_F and w = held_after_B: F takes a; B holds max(a, w) while it runs and w
-    after it; W frees w; BW frees a. A pair takes at its start what its members take at theirs, and
-    frees at its end what they free.
+    With a = held_after_F, w = held_after_B and x = held_in_backward: F takes a; B holds
+    max(a, w, x) while it runs and w after it; W frees w; BW holds max(a, x) while it runs and
+    nothing after it. A pair takes at its start what its members take at theirs, and frees at its
+    end what they free.
     """
     if not isinstance(item, Pair):
         return _answers(problem, item).memory
@@ -158,10 +160,12 @@ def memory_change(problem: Problem, item: Item) -> MemoryChange:
 
 
 def one_of_each(problem: Problem) -> Iterator[Op]:
-    """Yield one op of every stage and kind: what holds of these ops holds of all."""
+    """Yield one op of every stage, kind, class and mode: what holds of these ops holds of all."""
     for stage in range(len(problem.stages)):
-        for kind in PHASE_OF:
-            yield Op(stage, kind, 0)
+        classes = problem.routes[problem.route_of[stage]].classes
+        first = {0: 0} if classes is None else {c: m for m, c in reversed([*enumerate(classes)])}
+        for kind, microbatch, mode in product(PHASE_OF, first.values(), problem.modes_of(stage)):
+            yield Op(stage, kind, microbatch, mode)
 
 
 class _Answers(NamedTuple):
@@ -174,49 +178,63 @@ class _Answers(NamedTuple):
 
 
 def _answers(problem: Problem, op: Op) -> _Answers:
-    """Look an op up; those of a stage and kind are alike."""
-    key = op[:2]
-    known: _Answers | None = problem.answers.get(key)
+    """Look an op up; those of a stage, kind, class and mode are alike.
+
+    In a plain problem, those of a stage and kind: this is where timing spends its time.
+    """
+    known: _Answers | None = problem.answers.get(op[:2])
+    if known is not None:
+        return known
+    key: tuple[int | str, ...] = op[:2]
+    if not problem.plain:
+        key = (op.stage, op.kind, problem.class_of(op.stage, op.microbatch), op.mode)
+        known = problem.answers.get(key)
     if known is None:
         known = problem.answers[key] = _work_out(problem, op)
     return known
 
 
 def _work_out(problem: Problem, op: Op) -> _Answers:
-    data = problem.stages[op.stage]
-    a, w = data.held_after_F, data.held_after_B
+    data = problem.amounts(op.stage, op.microbatch, op.mode)
+    a, w, x = data.held_after_F, data.held_after_B, data.held_in_backward
     if op.kind == "F":
         before = problem.previous[op.stage]
         source: tuple[int, Phase] | None = None if before is None else (before, "F")
-        delay = 0 if before is None else link_delay(problem, before, "F")
+        delay = 0 if before is None else link_delay(problem, before, "F", op.microbatch)
         return _Answers(data.F, MemoryChange(a, 0), source, delay)
     if op.kind == "W":
         return _Answers(data.W, MemoryChange(0, -w), (op.stage, "B"), 0)
     after = problem.next[op.stage]
     source = (op.stage, "F") if after is None else (after, "B")
-    delay = link_delay(problem, op.stage, "B")
+    delay = link_delay(problem, op.stage, "B", op.microbatch)
     if op.kind == "BW":
-        return _Answers(data.BW, MemoryChange(0, -a), source, delay)
-    return _Answers(data.B, MemoryChange(max(0, w - a), w - max(a, w)), source, delay)
+        return _Answers(data.BW, MemoryChange(max(0, x - a), -max(a, x)), source, delay)
+    most = max(a, w, x)
+    return _Answers(data.B, MemoryChange(most - a, w - most), source, delay)
 
 
-def link_delay(problem: Problem, stage: int, direction: Phase) -> int:
-    """Delay between a stage and the next one of its route: ``F`` forward, ``B`` backward."""
-    after = problem.next[stage]
-    if after is None:
-        return 0
-    link = problem.links.get((stage, after))
-    if link is None:  # the two stages share a device
+def link_delay(problem: Problem, stage: int, direction: Phase, microbatch: int = 0) -> int:
+    """Delay of a microbatch between a stage and the next one of its route.
+
+    ``F`` forward, ``B`` backward; where microbatches are alike, number 0 stands for all.
+    """
+    link = problem.link(stage, microbatch)
+    if link is None:  # the route's last stage, or the two stages share a device
         return 0
     return link.F if direction == "F" else link.B
 
 
-def round_trip(problem: Problem, stage: int) -> int:
-    """Least time from the end of a stage's F to the start of its backward: out and back again."""
+def round_trip(problem: Problem, stage: int, microbatch: int = 0) -> int:
+    """Least time from the end of a stage's F to the start of its backward: out and back again.
+
+    In the mode keep; where microbatches are alike, number 0 stands for all.
+    """
     time = 0
     here = stage
     while (after := problem.next[here]) is not None:
-        time += link_delay(problem, here, "F") + link_delay(problem, here, "B")
-        time += problem.stages[after].F + problem.stages[after].shortest_backward
+        time += link_delay(problem, here, "F", microbatch)
+        time += link_delay(problem, here, "B", microbatch)
+        amounts = problem.amounts(after, microbatch)
+        time += amounts.F + amounts.shortest_backward
         here = after
     return time

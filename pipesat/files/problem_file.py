@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,12 +11,22 @@ from pydantic import Field
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import Device, Link, Problem, Route, Stage
+from pipesat.core.problem import (
+    Device,
+    Link,
+    MicrobatchOrder,
+    ModeChoice,
+    Problem,
+    Route,
+    Stage,
+)
 from pipesat.files.complaint import validated
+from pipesat.files.microbatch_list import Listed, check_classes, check_order, parse_microbatches
+from pipesat.files.modes import MOST_MODES, ModeModel, parse_modes
 from pipesat.files.overlap import OverlapModel, parse_overlap
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import Amount, Count
+from pipesat.files.values import Amount
 
 FORMAT = "pipesat.problem/1"
 LARGEST_FILE = 64 << 20
@@ -31,6 +41,7 @@ class DeviceModel(StrictModel):
     name: str = ""
     memory: Amount | None = None
     static: Amount = 0
+    copy_channels: Annotated[int, Field(ge=1, le=2)] = 2
 
 
 class StageModel(StrictModel):
@@ -44,13 +55,15 @@ class StageModel(StrictModel):
     held_after_F: Amount = 0
     held_after_B: Amount = 0
     backward: Backward = "either"
+    held_in_backward: Amount = 0
+    modes: Annotated[list[ModeModel], Field(max_length=MOST_MODES)] = []
 
 
 class RouteModel(StrictModel):
     """One entry of ``routes``."""
 
     stages: Annotated[list[Amount], Field(min_length=1)]
-    microbatches: Count
+    microbatches: Any
 
 
 class EdgeModel(StrictModel):
@@ -78,7 +91,9 @@ class ProblemModel(StrictModel):
     memory_unit: str = ""
     devices: Annotated[list[DeviceModel], Field(min_length=1, max_length=MOST_DEVICES)]
     stages: Annotated[list[StageModel], Field(min_length=1, max_length=MOST_STAGES)]
-    microbatches: Count = 1
+    microbatches: Any = 1
+    order: MicrobatchOrder = "free"
+    mode_choice: ModeChoice = "microbatch"
     routes: Annotated[list[RouteModel], Field(min_length=1)] = []
     comm: CommModel = CommModel()
     overlap: OverlapModel | None = None
@@ -104,16 +119,20 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
         As :func:`read_problem`.
     """
     model = validated(document, ProblemModel, source, _wanted)
+    lists = _microbatches(model, source)
+    check_order(lists, model.model_fields_set, source)
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
         memory_unit=model.memory_unit,
-        devices=tuple(Device(d.name, d.memory, d.static) for d in model.devices),
-        stages=tuple(_stage(s) for s in model.stages),
-        routes=_routes(model, source),
+        devices=tuple(Device(d.name, d.memory, d.static, d.copy_channels) for d in model.devices),
+        stages=tuple(_stage(s, number, source) for number, s in enumerate(model.stages)),
+        routes=_routes(model, lists, source),
         links={},
         overlap=None,
         document=_own_copy(document, source),
+        order=model.order,
+        mode_choice=model.mode_choice,
     )
     _check_stages(model, source)
     if problem.op_count > MOST_OPS:
@@ -121,6 +140,13 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
     object.__setattr__(problem, "links", _links(model, problem, source))
     homes = [stage.device for stage in problem.stages]
     object.__setattr__(problem, "overlap", parse_overlap(model.overlap, homes, source))
+    for route, listed in zip(problem.routes, lists, strict=True):
+        if listed.runs:
+            object.__setattr__(route, "classes", listed.classes())
+    check_classes(problem, lists, source)
+    if problem.overlap is not None and problem.overlap.times and any(x.runs for x in lists):
+        text = "pairs cannot stand beside a list of microbatches; FB can"
+        raise BadInput(text, source=source, where="overlap.pairs")
     return problem
 
 
@@ -134,12 +160,33 @@ def _own_copy(document: object, source: str) -> dict[str, Any]:
     return copy
 
 
-def _stage(model: StageModel) -> Stage:
-    bw = model.BW if "BW" in model.model_fields_set else model.B + model.W
+def _stage(model: StageModel, number: int, source: str) -> Stage:
+    stated = "BW" in model.model_fields_set
     return Stage(
-        model.device, model.F, model.B, model.W, bw,
-        model.held_after_F, model.held_after_B, model.backward,
-    )  # fmt: skip
+        device=model.device,
+        F=model.F,
+        B=model.B,
+        W=model.W,
+        BW=model.BW if stated else model.B + model.W,
+        held_after_F=model.held_after_F,
+        held_after_B=model.held_after_B,
+        backward=model.backward,
+        held_in_backward=model.held_in_backward,
+        modes=parse_modes(model.modes, model.held_after_F, number, source),
+        sums=not stated,
+    )
+
+
+def _microbatches(model: ProblemModel, source: str) -> list[Listed]:
+    """Return the microbatches of every route, or the problem's own."""
+    if not model.routes:
+        return [parse_microbatches(model.microbatches, ("microbatches",), "microbatches", source)]
+    return [
+        parse_microbatches(
+            route.microbatches, ("routes", r, "microbatches"), f"routes[{r}].microbatches", source
+        )
+        for r, route in enumerate(model.routes)
+    ]
 
 
 def _check_stages(model: ProblemModel, source: str) -> None:
@@ -151,7 +198,7 @@ def _check_stages(model: ProblemModel, source: str) -> None:
             )  # fmt: skip
 
 
-def _routes(model: ProblemModel, source: str) -> tuple[Route, ...]:
+def _routes(model: ProblemModel, lists: Sequence[Listed], source: str) -> tuple[Route, ...]:
     given = model.model_fields_set
     if ("routes" in given) == ("microbatches" in given):
         raise BadInput(
@@ -160,7 +207,7 @@ def _routes(model: ProblemModel, source: str) -> tuple[Route, ...]:
             source=source, where="microbatches",
         )  # fmt: skip
     if "routes" not in given:
-        return (Route(tuple(range(len(model.stages))), model.microbatches),)
+        return (lists[0].route(tuple(range(len(model.stages)))),)
     seen: dict[int, str] = {}
     for r, route in enumerate(model.routes):
         for i, stage in enumerate(route.stages):
@@ -182,7 +229,9 @@ def _routes(model: ProblemModel, source: str) -> tuple[Route, ...]:
                 f"stage {stage} is on no route, expected every stage on one route",
                 source=source, where="routes",
             )  # fmt: skip
-    return tuple(Route(tuple(r.stages), r.microbatches) for r in model.routes)
+    return tuple(
+        listed.route(tuple(r.stages)) for r, listed in zip(model.routes, lists, strict=True)
+    )
 
 
 def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[int, int], Link]:
@@ -212,7 +261,9 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
     if path == ("format",):
         return f'"{FORMAT}"'
     if kind.startswith(("int", "greater", "less")):
-        least = 1 if path[-1] == "microbatches" or path[0] == "overlap" else 0
+        if path[-1] == "copy_channels":
+            return "1 or 2"
+        least = 1 if path[0] == "overlap" else 0
         null = " or null" if path[-1] == "memory" else ""
         return f"an integer from {least} to 10^12{null}"
     return f"one of {context.get('expected')}" if kind == "literal_error" else None

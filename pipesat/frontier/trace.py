@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, excess, require_best
+from pipesat.core.least import require_plain
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Objective
@@ -119,6 +120,7 @@ def trace(
     A bound that a checked schedule contradicts is dropped, and stands in the curve's
     ``contradictions``.
     """
+    require_plain(problem, "frontier")
     deadline = Deadline(time_limit, stop or threading.Event())
     study = Study(Curve(problem, objective), solve, deadline, listener)
     curve = study.curve

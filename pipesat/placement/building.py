@@ -184,8 +184,12 @@ def _entry(part: Any, kind: type) -> Any:
     values = {field.name: getattr(part, field.name) for field in fields(part)}
     needed = {name: values[name] for name in values if name in ("device", "F", "B", "W")}
     default = kind(**needed)
+    if isinstance(part, Stage):
+        for told in ("sums", "offload", *(["BW"] if part.sums else [])):
+            del values[told]
+        values["modes"] = [mode.entry for mode in part.modes]
     return needed | {
         name: plain(value)
         for name, value in values.items()
-        if name not in needed and value != getattr(default, name)
+        if name not in needed and value not in (getattr(default, name), [])
     }

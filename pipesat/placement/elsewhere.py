@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Final
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.least import require_plain
 from pipesat.core.problem import Link, Problem
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import TEXTS, Document, problem_document
@@ -50,6 +51,7 @@ def same_layers_elsewhere(
     BadInput
         If a loop or a V is wanted, and nobody says that stages divide, or they do not.
     """
+    require_plain(problem, "placing the same layers elsewhere")
     if not problem.one_stage_per_device:
         raise NotApplicable("other placements are made from one stage per device on one route")
     if problem.overlap is not None and problem.overlap.times:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipesat.core.critical_path import critical_path
+from pipesat.core.least import require_plain
 from pipesat.core.metrics import measure
 from pipesat.core.ops import PHASE_OF, Kind, Op, Pair, members
 from pipesat.core.problem import Problem
@@ -88,6 +89,7 @@ def _head(shown: Shown, problem: Problem) -> dict[str, Any]:
 
 def _stages(problem: Problem) -> Iterator[dict[str, Any]]:
     """Per stage: its device and place there, and each kind's length, memory change and wait."""
+    require_plain(problem, "report")
     for number, stage in enumerate(problem.stages):
         ops = [Op(number, kind, 0) for kind in PHASE_OF]
         needs = {op.kind: awaited(problem, op) for op in ops}

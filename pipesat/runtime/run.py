@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.errors import BadInput
+from pipesat.core.least import require_plain
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
@@ -171,6 +172,7 @@ def virtual_times(problem: Problem, scale: float) -> Virtual:
     BadInput
         If time stands still.
     """
+    require_plain(problem, "run --virtual")
     second = us_per_unit(problem) * scale / 1e6
     route = problem.routes[0].stages
     durations = {

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
+from pipesat.core.least import require_plain
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.values import MOST
 from pipesat.placement.documents import Costs, Setting, peak_of_1f1b, per_device
 from pipesat.placement.from_numbers import share_of_1f1b
 
 if TYPE_CHECKING:
-    from pipesat.core.problem import Problem
+    from pipesat.core.least import require_plain
+from pipesat.core.problem import Problem
 
 UNLIMITED: Final = "unlimited"
 _EXPECTED: Final = (
@@ -72,6 +74,7 @@ def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any
     if isinstance(capacity, CapacityInBytes):
         raise BadInput("expected a number in the problem's own memory unit", where="memory")
     problem = parse_problem(document)
+    require_plain(problem, "a sweep over capacities")
     count = len(problem.devices)
     if isinstance(capacity, Fraction):
         peak = round(capacity * _peak_of_1f1b(problem))

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from pipesat.core.errors import BadInput
+from pipesat.core.least import require_plain
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem, Stage
 from pipesat.files.problem_file import parse_problem
@@ -42,6 +43,7 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     BadInput
         If a time does not fit into a problem file.
     """
+    require_plain(problem, "refit")
     costs, after = _occupied(timeline)
     notes: list[str] = []
     document: dict[str, Any] = json.loads(json.dumps(problem.document))

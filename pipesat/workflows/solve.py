@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.errors import BadInput, Fault, NotApplicable
+from pipesat.core.least import least_problem, same_but_for_the_order
 
 if TYPE_CHECKING:
     from pipesat.core.claims import Bound
@@ -79,7 +80,10 @@ def solve(
         if listener is not None:
             listener(improvement)
 
-    searched = problem_for(problem, target)
+    restricted = problem_for(problem, target)
+    searched = restricted
+    if same_but_for_the_order(restricted):
+        searched = least_problem(restricted)
     starts = _Starts(searched, BASELINES.values(), give_up, found.is_set)
     result = search(
         searched,
@@ -97,9 +101,28 @@ def solve(
     cut = not (starts.all_made or result.standing.proven or result.status == "infeasible")
     note = "the search ended before all hand-written schedules were made" if cut else ""
     explanation = "; ".join(filter(None, (result.explanation, note)))
+    if searched is not restricted and restricted.order != "free" and result.schedule is not None:
+        result = replace(result, schedule=_in_number_order(restricted, result.schedule))
     return replace(
         result, problem=problem, target=target, baselines_left_out=cut, explanation=explanation
     )
+
+
+def _in_number_order(problem: Problem, schedule: Schedule) -> Schedule:
+    """Keep the rule about the order, which costs nothing where microbatches are alike.
+
+    Raises
+    ------
+    Fault
+        If the checker disagrees.
+    """
+    from pipesat.core.checker import check
+    from pipesat.core.microbatch_order import in_number_order
+
+    ordered = in_number_order(schedule)
+    if violations := check(problem, ordered):
+        raise Fault(f"in the order of the numbers, a schedule is not valid: {violations[0]}")
+    return ordered
 
 
 def problem_for(problem: Problem, target: str | None) -> Problem:

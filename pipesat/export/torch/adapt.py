@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
+from pipesat.core.least import require_plain
 from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
@@ -40,6 +41,7 @@ def adapt(problem: Problem, schedule: Schedule) -> Adapted:
     NotApplicable
         If torch cannot run such a pipeline or a pair, or if the adapted order exceeds a capacity.
     """
+    require_plain(problem, "this export")
     require_torch_pipeline(problem)
     _require_torch_pairs(schedule.order)
     changes: list[str] = []

@@ -1,0 +1,130 @@
+"""A plain problem that is no harder than one whose microbatches or modes differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+from pipesat.core.building import Backward
+from pipesat.core.errors import NotApplicable
+from pipesat.core.problem import Link, Problem, Route, Stage
+
+
+def least_problem(problem: Problem) -> Problem:
+    """Return the problem in which each microbatch has the least of every amount of its stage.
+
+    The least over classes and modes, of each amount on its own, and no rule about the order. A
+    schedule of ``problem`` stays valid there if every op keeps its start and ends no later
+    (docs/bounds.md), so a bound of the answer, and a proof that it is infeasible, hold of
+    ``problem``. It is ``problem`` itself where that is plain; where it is alike and no backward
+    holds more than usual, they have the same schedules but for the rule about the order.
+    """
+    if problem.plain:
+        return problem
+    return replace(
+        problem,
+        stages=tuple(_least_stage(problem, stage) for stage in range(len(problem.stages))),
+        routes=tuple(_without_list(route) for route in problem.routes),
+        links={hop: _least_link(problem, hop[0]) for hop in problem.links},
+        order="free",
+        mode_choice="microbatch",
+    )
+
+
+def same_but_for_the_order(problem: Problem) -> bool:
+    """Whether :func:`least_problem` has the same schedules, but for the rule about the order."""
+    return problem.alike and not any(stage.held_in_backward for stage in problem.stages)
+
+
+def what_differs(problem: Problem) -> str:
+    """Say what a problem has that a plain one has not; ``""`` if nothing."""
+    found = []
+    if any(route.classes is not None for route in problem.routes):
+        found.append("microbatches that are a list")
+    if any(stage.modes for stage in problem.stages):
+        found.append("memory modes")
+    if any(stage.held_in_backward for stage in problem.stages):
+        found.append("held_in_backward")
+    return " and ".join(found)
+
+
+def require_plain(problem: Problem, what: str) -> None:
+    """Pass if a problem is plain; ``what`` has been written for those alone.
+
+    Raises
+    ------
+    NotApplicable
+        With what the problem has that this part cannot take into account yet.
+    """
+    if not problem.plain:
+        raise NotApplicable(f"{what} cannot take {what_differs(problem)} into account yet")
+
+
+def of_each_class(problem: Problem) -> list[Problem]:
+    """Return problems without lists: every class of each route is that of a route in one of them.
+
+    Their stages have the least amounts over their modes, so they have none, and held_in_backward.
+    """
+    most = max(len(route.definitions) for route in problem.routes)
+    if not most and not any(stage.modes for stage in problem.stages):
+        return [problem]
+    return [_of_class(problem, kind) for kind in range(max(1, most))]
+
+
+def _of_class(problem: Problem, kind: int) -> Problem:
+    """Where a route has no such class, its last."""
+    kinds = [max(0, min(kind, len(route.definitions) - 1)) for route in problem.routes]
+    stages = []
+    for number in range(len(problem.stages)):
+        mine = kinds[problem.route_of[number]]
+        found = [problem.resulting(number, mode, mine) for mode in problem.modes_of(number)]
+        stages.append(_least_of(found))
+    return replace(
+        problem,
+        stages=tuple(stages),
+        routes=tuple(_without_list(route) for route in problem.routes),
+        links={
+            hop: problem.link_of_class(hop[0], kinds[problem.route_of[hop[0]]]) or link
+            for hop, link in problem.links.items()
+        },
+        order="free",
+        mode_choice="microbatch",
+    )
+
+
+def _without_list(route: Route) -> Route:
+    return replace(route, classes=None, definitions=())
+
+
+def _kinds(problem: Problem, stage: int) -> range:
+    return range(max(1, len(problem.routes[problem.route_of[stage]].definitions)))
+
+
+def _least_stage(problem: Problem, number: int) -> Stage:
+    both = product(problem.modes_of(number), _kinds(problem, number))
+    found = [problem.resulting(number, mode, kind) for mode, kind in both]
+    return replace(_least_of(found), held_in_backward=0)
+
+
+def _least_of(found: Sequence[Stage]) -> Stage:
+    """Return the least of each amount; either kind of backward if that of some is allowed."""
+    split, fused = any(s.may_split for s in found), any(s.may_fuse for s in found)
+    backward: Backward = "either" if split and fused else "split" if split else "fused"
+    return Stage(
+        device=found[0].device,
+        F=min(s.F for s in found),
+        B=min(s.B for s in found),
+        W=min(s.W for s in found),
+        BW=min(s.BW for s in found),
+        held_after_F=min(s.offload.held if s.offload else s.held_after_F for s in found),
+        held_after_B=min(s.held_after_B for s in found),
+        backward=backward,
+        held_in_backward=min(s.held_in_backward for s in found),
+    )
+
+
+def _least_link(problem: Problem, stage: int) -> Link:
+    links = [problem.link_of_class(stage, kind) for kind in _kinds(problem, stage)]
+    there = [link for link in links if link is not None]
+    return Link(min(link.F for link in there), min(link.B for link in there))

@@ -1,0 +1,56 @@
+"""In which order a schedule runs the microbatches of each route."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+
+
+def microbatch_order(problem: Problem, schedule: Schedule) -> list[list[int]]:
+    """Return each route's microbatches in the order of its first stage's forwards."""
+    orders = []
+    for route in problem.routes:
+        first = route.stages[0]
+        ops = _in_order(schedule, problem.stages[first].device)
+        orders.append([op.microbatch for op in ops if op.kind == "F" and op.stage == first])
+    return orders
+
+
+def in_number_order(schedule: Schedule) -> Schedule:
+    """Let every stage run its forwards, and its backwards, in the order of the numbers.
+
+    Valid if the schedule is and microbatches are alike: an op that waits for the k-th of another
+    stage's now waits for the number k, and each stage starts as many at any time as before
+    (docs/model.md). A W keeps its own B.
+    """
+    name: dict[Op, int] = {}
+    for device in range(len(schedule.devices)):
+        seen: dict[tuple[int, str], int] = defaultdict(int)
+        for op in _in_order(schedule, device):
+            if op.kind != "W":
+                key = (op.stage, "F" if op.kind == "F" else "B")
+                name[op] = seen[key]
+                seen[key] += 1
+
+    def named(op: Op) -> Op:
+        return op._replace(microbatch=name[op._replace(kind="B") if op.kind == "W" else op])
+
+    def renamed(item: Item) -> Item:
+        return Pair(*map(named, item)) if isinstance(item, Pair) else named(item)
+
+    rows = tuple(
+        tuple(timed._replace(item=renamed(timed.item)) for timed in row)  # type: ignore[arg-type]
+        for row in schedule.devices
+    )
+    return replace(schedule, devices=rows)
+
+
+def _in_order(schedule: Schedule, device: int) -> Iterator[Op]:
+    """Ops of a device in order of execution."""
+    for timed in schedule.devices[device]:
+        yield from members(timed.item)  # type: ignore[arg-type]

@@ -1,0 +1,204 @@
+"""A stage's amounts: its own, those of a memory mode, and those of a class of microbatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from pipesat.core.building import Backward
+
+Factor: TypeAlias = tuple[int, int]
+"""Numerator and denominator; what is multiplied by it is rounded up."""
+
+KEEP: Final = "keep"
+"""Name of mode 0: a stage's own amounts."""
+
+_TIMES = ("F", "B", "W", "BW")
+_HELD = ("held_after_F", "held_after_B", "held_in_backward")
+ONE: Final[Factor] = (1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """What a mode copies to the host and back: times of both copies, and what stays on the device.
+
+    ``time_in`` and ``time_out`` are in time units, ``held`` in memory units.
+    """
+
+    time_out: int
+    time_in: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Another way to run a stage: ``stated`` are the keys that differ, ``offload`` its copies."""
+
+    name: str
+    stated: tuple[tuple[str, int], ...] = ()
+    backward: Backward | None = None
+    offload: Offload | None = None
+
+    @property
+    def entry(self) -> dict[str, object]:
+        """The mode as an entry of ``modes`` of a problem file."""
+        entry: dict[str, object] = {"name": self.name, **dict(self.stated)}
+        if self.backward is not None:
+            entry["backward"] = self.backward
+        if self.offload is not None:
+            out, back, held = self.offload.time_out, self.offload.time_in, self.offload.held
+            entry["offload"] = {"out": out, "in": back, "held": held}
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class MicrobatchClass:
+    """Microbatches that are alike.
+
+    Factors on all times, all held amounts and all delays; ``outright`` are ``(stage, amounts)``
+    that are stated instead of scaled.
+    """
+
+    name: str
+    time: Factor = ONE
+    held: Factor = ONE
+    comm: Factor = ONE
+    outright: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
+
+    @property
+    def effect(self) -> object:
+        """All but the name: equal for two classes whose amounts are the same everywhere."""
+        return self.time, self.held, self.comm, self.outright
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A contiguous slice of the model: times in time units, held amounts in memory units.
+
+    ``BW`` is B + W unless given; ``sums`` says that nobody gave it. ``offload`` is there in the
+    amounts of a microbatch that runs in such a mode, never in a stage's own.
+    """
+
+    device: int
+    F: int
+    B: int
+    W: int
+    BW: int = None  # type: ignore[assignment]  # until it is summed below
+    held_after_F: int = 0
+    held_after_B: int = 0
+    backward: Backward = "either"
+    held_in_backward: int = 0
+    modes: tuple[Mode, ...] = ()
+    offload: Offload | None = None
+    sums: bool = field(default=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.BW is None:
+            object.__setattr__(self, "BW", self.B + self.W)
+            object.__setattr__(self, "sums", True)
+
+    @property
+    def may_split(self) -> bool:
+        """Whether B and W may run apart."""
+        return self.backward != "fused"
+
+    @property
+    def may_ever_split(self) -> bool:
+        """Whether B and W may run apart in some mode."""
+        return self.may_split or any(m.backward in ("split", "either") for m in self.modes)
+
+    @property
+    def may_fuse(self) -> bool:
+        """Whether the classic full backward BW may run."""
+        return self.backward != "split"
+
+    @property
+    def fusing_may_pay(self) -> bool:
+        """Whether BW can ever be the better choice.
+
+        Where ``BW >= B + W`` and ``held_after_B <= held_after_F``, a split backward dominates: B
+        and W in a row take no longer and hold no more.
+        """
+        return self.may_fuse and (
+            not self.may_split or self.BW < self.B + self.W or self.held_after_B > self.held_after_F
+        )
+
+    @property
+    def shortest_backward(self) -> int:
+        """Least time from the start of the backward to the input gradient."""
+        return self._least(self.B, self.BW)
+
+    @property
+    def least_backward_work(self) -> int:
+        """Least compute time that the whole backward of a microbatch takes."""
+        return self._least(self.B + self.W, self.BW)
+
+    def _least(self, split: int, fused: int) -> int:
+        if not self.may_fuse:
+            return split
+        return min(split, fused) if self.may_split else fused
+
+
+def scaled(amount: int, factor: Factor) -> int:
+    """Return ``amount * num / den``, rounded up."""
+    return -(-amount * factor[0] // factor[1])
+
+
+def stated_amounts(stage: Stage, mode: Mode | None) -> dict[str, int]:
+    """Return what a stage and a mode of it state, unscaled.
+
+    BW is missing where it is a sum: where neither states it, or the mode states B or W alone.
+    """
+    stated = {key: getattr(stage, key) for key in (*_TIMES, *_HELD)}
+    if stage.sums:
+        del stated["BW"]
+    if mode is not None:
+        own = dict(mode.stated)
+        if "B" in own or "W" in own:
+            stated.pop("BW", None)
+        stated |= own
+    return stated
+
+
+def resulting_amounts(
+    stage: Stage, mode: Mode | None, kind: MicrobatchClass | None, number: int
+) -> Stage:
+    """Return a stage's amounts in one mode for one class of microbatches.
+
+    Parameters
+    ----------
+    mode
+        ``None``: keep.
+    kind
+        ``None``: microbatches that do not differ.
+    number
+        The stage's number: which of the class's outright amounts are its own.
+    """
+    stated = stated_amounts(stage, mode)
+    offload = None if mode is None else mode.offload
+    if kind is not None:
+        for key in stated:
+            stated[key] = scaled(stated[key], kind.time if key in _TIMES else kind.held)
+        stated |= dict(dict(kind.outright).get(number, ()))
+        if offload is not None:
+            held = kind.held
+            offload = Offload(
+                scaled(offload.time_out, held),
+                scaled(offload.time_in, held),
+                scaled(offload.held, held),
+            )
+    backward = stage.backward
+    if mode is not None and mode.backward is not None:
+        backward = mode.backward
+    return Stage(
+        device=stage.device,
+        F=stated["F"],
+        B=stated["B"],
+        W=stated["W"],
+        BW=stated.get("BW"),  # type: ignore[arg-type]  # None: a sum
+        held_after_F=stated["held_after_F"],
+        held_after_B=stated["held_after_B"],
+        backward=backward,
+        held_in_backward=stated["held_in_backward"],
+        offload=offload,
+    )
