@@ -30,10 +30,14 @@ def writable(path: Path | None) -> Path | None:
 OutputFile: TypeAlias = Annotated[
     Path,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="File to write.", show_default=False,
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File to write.",
+        show_default=False,
         callback=writable,
     ),
-]  # fmt: skip
+]
 OutputFolder: TypeAlias = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for all results.")
 ]
@@ -55,8 +59,9 @@ def seconds(option: typer.CallbackParam, value: float | None) -> float | None:
     if value is not None and not 0 < value <= MOST_SECONDS:
         raise BadInput(
             f"expected a positive number of seconds, at most {MOST_SECONDS}",
-            where=option.opts[0], value=value,
-        )  # fmt: skip
+            where=option.opts[0],
+            value=value,
+        )
     return value
 
 
@@ -71,21 +76,27 @@ Timeout: TypeAlias = Annotated[
 Workers: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        "--workers", metavar="N", min=1, max=1024, show_default="cores it may use",
+        "--workers",
+        metavar="N",
+        min=1,
+        max=1024,
+        show_default="cores it may use",
         help="Threads of the search.",
     ),
-]  # fmt: skip
+]
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
 ]
 LayersPerStage: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--layers", metavar="N[,N...]", show_default="unknown",
+        "--layers",
+        metavar="N[,N...]",
+        show_default="unknown",
         help="With --placements: you state that every stage is N equal layers, or one number per "
         "stage; a loop and a V cut between them.",
     ),
-]  # fmt: skip
+]
 Deterministic: TypeAlias = Annotated[
     bool,
     typer.Option(

@@ -10,6 +10,7 @@ import typer
 
 from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile
 from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.core.claims import plural
 
 if TYPE_CHECKING:
     from pipesat.core.checker import Violation
@@ -43,7 +44,7 @@ def check(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
         typer.echo(f"valid: {ops} ops, makespan {timed.makespan}, span {timed.span}")
     else:
         print_violations(violations)
-        typer.echo(f"not valid: {len(violations)} violation{'s' * (len(violations) > 1)}")
+        typer.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
     raise typer.Exit(0 if valid else CHECK_FAILED)
 
 

@@ -101,8 +101,8 @@ def compare(
         with keeping(output):
             print_comparison(comparisons, rows, stated)
         if output is not None and any(c.result.schedule for c in comparisons):
-            picture = output / ("*/gantt.png" if placements else "gantt.png")
-            typer.echo(f"\npicture{'s' * placements}: {one_line(str(picture))}")
+            said = output / "*" / "gantt.png" if placements else output / "gantt.png"
+            typer.echo(f"\n{'pictures' if placements else 'picture'}: {one_line(str(said))}")
     end_of_solve([c.result for c in comparisons], interrupts.exit_code, output)
 
 

@@ -11,6 +11,7 @@ import typer
 from pipesat.cli.arguments import MOST_AMOUNT, SplitName
 from pipesat.cli.exits import one_line
 from pipesat.cli.problem import Chunks, Devices, Microbatches, Output, app
+from pipesat.core.claims import plural
 from pipesat.placement.geometry import OneRoutePlacement
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _print_summary(derived: Derived) -> None:
     typer.echo("", err=True)
     for reason in dict.fromkeys(filter(None, derived.fused)):
         stages = [str(number) for number, why in enumerate(derived.fused) if why == reason]
-        of = f"stage{'s' if len(stages) > 1 else ''} {', '.join(stages)}"
+        of = f"{plural(len(stages), 'stage')} {', '.join(stages)}"
         typer.echo(one_line(f"fused backward of {of}: {reason}"), err=True)
     for line in derived.remarks:
         typer.echo(one_line(line), err=True)

@@ -12,7 +12,7 @@ import typer
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table, wrapped
-from pipesat.core.claims import as_given, excess, percent
+from pipesat.core.claims import as_given, excess, percent, plural
 from pipesat.workflows.rows import units_of
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _answers(found: Sufficient, within: Fraction) -> Iterator[tuple[str, str]]:
         below = "no smaller cap is proven to be too little"
         if cap.too_little is not None:
             below = f"{cap.too_little} is proven to be too little"
-        many = f"{cap.undecided} cap{'s' * (cap.undecided > 1)}"
+        many = f"{cap.undecided} {plural(cap.undecided, 'cap')}"
         yield "not decided", f"{below}; {many} between them might do"
     if sums is not None:
         proof = "proven smallest" if sums.standing.proven else f"bound {sums.bound}"

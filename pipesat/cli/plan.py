@@ -180,8 +180,9 @@ def _require_choice(layers: Layers, recompute: RecomputeName, source: str) -> No
         raise BadInput(
             f"no layer has costs with recomputation, which --recompute {recompute.value} needs: "
             'give some layers the key "recompute"',
-            source=source, where="layers",
-        )  # fmt: skip
+            source=source,
+            where="layers",
+        )
 
 
 def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
@@ -204,8 +205,9 @@ def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
             "expected whole numbers, parted by commas, in the file's unit"
             + (f" ({unit})" if unit else "")
             + ", or amounts as 40GiB if that is one of bytes",
-            where="--memory", value=text,
-        ) from None  # fmt: skip
+            where="--memory",
+            value=text,
+        ) from None
     return values[0] if len(values) == 1 else values
 
 
@@ -219,8 +221,9 @@ def _delay(latency: int, bandwidth: str | None, layers: Layers) -> Delay:
     if longest > MOST_AMOUNT:
         raise BadInput(
             f"a transfer would take {longest} time units, expected at most 10^12",
-            where="--latency" if bandwidth is None else "--bandwidth", value=bandwidth,
-        )  # fmt: skip
+            where="--latency" if bandwidth is None else "--bandwidth",
+            value=bandwidth,
+        )
     return delay
 
 
@@ -242,9 +245,12 @@ def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
     else:
         roles = [layer.role for layer in layers.layers]
         found = parse_layout(
-            text, blocks=roles.count("block"), mtp=roles.count("mtp"), devices=devices,
+            text,
+            blocks=roles.count("block"),
+            mtp=roles.count("mtp"),
+            devices=devices,
             source=source,
-        )  # fmt: skip
+        )
     _require_multiple(len(found.stages), devices, source, text)
     chunks = len(found.stages) // devices
     shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
@@ -259,5 +265,6 @@ def _require_multiple(stages: int, devices: int, source: str, text: str) -> None
     if stages % devices:
         raise BadInput(
             f"{stages} stages, expected a multiple of {devices}, the devices",
-            source=source, value=text,
-        )  # fmt: skip
+            source=source,
+            value=text,
+        )

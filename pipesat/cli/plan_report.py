@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,35 +52,42 @@ def _stages(plan: Plan) -> tuple[list[Column], list[list[str]]]:
     several = len(stages) > len(devices)
     columns = [
         Column("stage"),
-        *([Column("device")] * several),
+        Column("device"),
         Column("layers", number=False),
-        *([Column("recom-\npute", number=False)] * some_again),
-        Column("F"), Column("B"), Column("W"),
+        Column("recom-\npute", number=False),
+        Column("F"),
+        Column("B"),
+        Column("W"),
         Column("load", spare=2),
-        Column("static", spare=3), Column("activa-\ntions", spare=4), Column("peak"),
-        Column("cap", spare=1), Column("of cap", spare=1),
-    ]  # fmt: skip
+        Column("static", spare=3),
+        Column("activa-\ntions", spare=4),
+        Column("peak"),
+        Column("cap", spare=1),
+        Column("of cap", spare=1),
+    ]
     shown: set[int] = set()
     rows = []
     for stage in stages:
         device = devices[stage["device"]]
-        cells = [str(stage["stage"]), *([str(stage["device"])] * several), _layers_text(stage)]
-        cells += ["yes" if stage["recompute"] else ""] * some_again
-        cells += [str(stage[kind]) for kind in ("F", "B", "W")]
+        cells = [str(stage["stage"]), str(stage["device"]), _layers_text(stage)]
+        cells += ["yes" if stage["recompute"] else "", *(str(stage[kind]) for kind in "FBW")]
         again = stage["device"] in shown
         shown.add(stage["device"])
         rows.append([*cells, *([""] * 6 if again else _of_device(device, most))])
-    return columns, rows
+    needed = [True, several, True, some_again] + [True] * (len(columns) - 4)
+    return [*compress(columns, needed)], [[*compress(row, needed)] for row in rows]
 
 
 def _of_device(device: dict[str, Any], most: int) -> list[str]:
     cap = device["memory"]
     return [
         percent(device["load"] / most if most else 0.0, 0),
-        str(device["static"]), str(device["activations"]), str(device["peak"]),
+        str(device["static"]),
+        str(device["activations"]),
+        str(device["peak"]),
         "-" if cap is None else str(cap),
         "-" if not cap else percent(device["peak"] / cap, 0),
-    ]  # fmt: skip
+    ]
 
 
 def _layers_text(stage: dict[str, Any]) -> str:

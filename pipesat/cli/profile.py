@@ -9,6 +9,7 @@ import typer
 
 from pipesat.cli.arguments import AsJson, DeviceName, OutputFile, SplitName, Timeout
 from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.core.claims import plural
 
 if TYPE_CHECKING:
     from pipesat.profile.file import MeasuredCostsModel, Profile
@@ -144,19 +145,30 @@ def profile(
             context, ["config", "sequences"], "this is of the built-in decoder, not of --model"
         )
     sizes = {
-        "style": style and style.value, "layers": layers, "width": width, "heads": heads,
-        "kv_heads": kv_heads, "feed_forward": feed_forward, "vocabulary": vocabulary,
-    }  # fmt: skip
+        "style": style and style.value,
+        "layers": layers,
+        "width": width,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "feed_forward": feed_forward,
+        "vocabulary": vocabulary,
+    }
     request = Request(
         model=_model(model, config, sizes, length, sequences, dtype.value if dtype else ""),
         options=MeasureOptions(
-            name=name or (model or config), device=device.value, samples=samples, warmup=warmup,
-            threads=threads, stages=_counts(stages), splits=[split.value],
-            checkpoint=checkpoint, compile=compile_,
+            name=name or (model or config),
+            device=device.value,
+            samples=samples,
+            warmup=warmup,
+            threads=threads,
+            stages=_counts(stages),
+            splits=[split.value],
+            checkpoint=checkpoint,
+            compile=compile_,
         ),
         dtype=dtype.value if dtype else "",
         links=links,
-    )  # fmt: skip
+    )
     with Interrupts() as interrupts:
         try:
             measured = measure_profile(request, timeout=timeout, stop=interrupts.stop)
@@ -241,8 +253,9 @@ def _print_table(measured: Profile) -> None:
     e = measured.environment
     typer.echo(
         one_line(
-            f"{e.device_name}, {e.dtype}, torch {e.torch}, {e.threads} thread"
-            f"{'s' * (e.threads > 1)}; medians in us, spread from the 10th to the 90th percentile"
+            f"{e.device_name}, {e.dtype}, torch {e.torch}, "
+            f"{e.threads} {plural(e.threads, 'thread')}; "
+            "medians in us, spread from the 10th to the 90th percentile"
         )
     )
     print_table(columns, rows)

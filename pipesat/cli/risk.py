@@ -84,9 +84,14 @@ def risk(
     orders = {OURS: ours} | best_orders(data, objective.value, baselines)
     link_rows = links_risk(data, orders, objective.value)
     noise_rows = noise_risk(
-        data, orders, variation,
-        samples=samples, seed=seed, objective=objective.value, links=links.value,
-    )  # fmt: skip
+        data,
+        orders,
+        variation,
+        samples=samples,
+        seed=seed,
+        objective=objective.value,
+        links=links.value,
+    )
     if as_json:
         settings = {"noise": drawn, "skew": skew, "samples": samples, "seed": seed}
         print_json(

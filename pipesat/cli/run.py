@@ -103,15 +103,24 @@ def run(
     if device == DeviceName.cuda and not under_torchrun():
         raise BadInput(
             "local ranks run on the CPU: start it with torchrun, one GPU per rank",
-            where="--device", value=device.value,
-        )  # fmt: skip
+            where="--device",
+            value=device.value,
+        )
     if model.endswith(".json"):
         read_profile(model)  # every rank reads it again; what is wrong with it is known now
     with naming(problem):
         job = _job(
-            data, checked, steps=steps, warm_up=warm_up, check=check, module=model,
-            split=split.value, shape=shape, device=device.value, scale=scale if virtual else None,
-        )  # fmt: skip
+            data,
+            checked,
+            steps=steps,
+            warm_up=warm_up,
+            check=check,
+            module=model,
+            split=split.value,
+            shape=shape,
+            device=device.value,
+            scale=scale if virtual else None,
+        )
     measured = _run_here(data, job, scale if virtual else 1.0, timeout)
     if measured is not None:
         _report(data, measured, output, as_json=as_json)

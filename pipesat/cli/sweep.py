@@ -44,7 +44,10 @@ def sweep(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="DIR", show_default="SPEC's name with .sweep",
+            "-o",
+            "--output",
+            metavar="DIR",
+            show_default="SPEC's name with .sweep",
             help="Folder of the rows; what has a row there is not run again.",
         ),
     ] = None,
@@ -57,14 +60,18 @@ def sweep(
     ray: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", show_default="this machine alone",
+            metavar="ADDRESS",
+            show_default="this machine alone",
             help="Run on the Ray cluster with its head at HOST:PORT; auto: this machine's.",
         ),
     ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            "--time-limit", metavar="S", callback=seconds, show_default="what SPEC says",
+            "--time-limit",
+            metavar="S",
+            callback=seconds,
+            show_default="what SPEC says",
             help="Seconds per case.",
         ),
     ] = None,
@@ -85,7 +92,7 @@ def sweep(
         typer.Option(metavar="FILE", help="Write the rows as a table.", callback=writable),
     ] = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     r"""Solve a grid of problems, each a row in DIR/rows.jsonl, and compare them.
 
     Started again, it goes on where it was ended, whatever ended it.
@@ -181,10 +188,15 @@ def _run(
             SweepProgress(stderr(), cases, todo, room) as progress,
         ):
             run_sweep(
-                spec, cases, rows, pool,
-                memory_limit=memory_limit, keep_schedules=keep_schedules,
-                stop=interrupts.stop, listener=progress,
-            )  # fmt: skip
+                spec,
+                cases,
+                rows,
+                pool,
+                memory_limit=memory_limit,
+                keep_schedules=keep_schedules,
+                stop=interrupts.stop,
+                listener=progress,
+            )
     except RunFailed as error:
         print_failure(error)
         return CHECK_FAILED

@@ -31,10 +31,14 @@ class SweepProgress:
         self.total = len(todo)
         self.ended = self.failed = 0
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TimeRemainingColumn(), TextColumn("{task.fields[last]}"),
-            console=console, transient=True,
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[last]}"),
+            console=console,
+            transient=True,
+        )
         self.task = self.bar.add_task("cases", total=self.total, last="")
         self._say(_plan(len(cases), todo, room))
 

@@ -28,8 +28,15 @@ _CHOICES: Final = ("placement", "chunks", "split", "backward", "seed", "time_lim
 
 _LONGEST_WHY: Final = 90
 _RESULT: Final = (
-    "value", "makespan", "span", "lower_bound", "lower_bound_source", "gap", "seed", "workers",
-)  # fmt: skip
+    "value",
+    "makespan",
+    "span",
+    "lower_bound",
+    "lower_bound_source",
+    "gap",
+    "seed",
+    "workers",
+)
 
 
 def varying(axes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -111,7 +118,7 @@ def report(cases: Sequence[Case], rows: Sequence[SweepRow], path: Path, *, as_js
     if len(shown) > _MOST_LINES:
         typer.echo(f"... and {len(shown) - _MOST_LINES} more")
     ends = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"
-    missing = f"; {len(cases) - len(rows)} have no row yet" * (len(rows) < len(cases))
+    missing = f"; {len(cases) - len(rows)} have no row yet" if len(rows) < len(cases) else ""
     typer.echo(f"{len(cases)} cases: {ends}{missing}")
     typer.echo(one_line(f"rows in {path}"))
 

@@ -179,6 +179,11 @@ def change(value: int, reference: int, digits: int = 2) -> str:
     return f"{percent(abs(value - reference) / reference, digits)} {word}"
 
 
+def plural(count: int, word: str, ending: str = "s") -> str:
+    """Return the word for so many things."""
+    return word if count == 1 else word + ending
+
+
 def as_given(share: Fraction) -> str:
     """Show a share that a user gave as a percentage."""
     return f"{float(100 * share):g} %"

@@ -38,8 +38,11 @@ def self_check_lines() -> Iterator[Line]:
     Nothing is left behind: files go into a temporary folder.
     """
     steps: dict[str, Callable[[Problem, Schedule, Path], str]] = {
-        "check": _check, "file": _file, "torch-csv": _torch_csv, "trace": _trace,
-    }  # fmt: skip
+        "check": _check,
+        "file": _file,
+        "torch-csv": _torch_csv,
+        "trace": _trace,
+    }
     name = "solve"
     try:
         problem, schedule, found = _solve()

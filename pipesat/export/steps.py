@@ -37,11 +37,20 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Schedule
 
 StepKind: TypeAlias = Literal[
-    "RecvActivations", "Forward", "SendActivations", "RecvGradient", "Backward", "Weight",
+    "RecvActivations",
+    "Forward",
+    "SendActivations",
+    "RecvGradient",
+    "Backward",
+    "Weight",
     "SendGradient",
-    "ForwardAndForward", "ForwardAndBackward", "ForwardAndWeight",
-    "BackwardAndBackward", "BackwardAndWeight", "WeightAndWeight",
-]  # fmt: skip
+    "ForwardAndForward",
+    "ForwardAndBackward",
+    "ForwardAndWeight",
+    "BackwardAndBackward",
+    "BackwardAndWeight",
+    "WeightAndWeight",
+]
 
 _GAPS = 16  # of the receiver before the consumer, that are searched for a free instant
 
@@ -66,8 +75,11 @@ Steps: TypeAlias = tuple[tuple[RankStep, ...], ...]
 """Per rank (device), its steps in order."""
 
 COMPUTE: Final[dict[str, StepKind]] = {
-    "F": "Forward", "B": "Backward", "BW": "Backward", "W": "Weight",
-}  # fmt: skip
+    "F": "Forward",
+    "B": "Backward",
+    "BW": "Backward",
+    "W": "Weight",
+}
 
 
 def steps_of(problem: Problem, schedule: Schedule) -> Steps:

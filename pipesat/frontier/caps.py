@@ -231,7 +231,8 @@ def readable_caps(problem: Problem, texts: Sequence[int | Fraction], where: str)
             raise BadInput(
                 f"expected at least {lowest}, the smallest cap with which a schedule exists, "
                 "and at most 10^12",
-                where=where, value=cap,
-            )  # fmt: skip
+                where=where,
+                value=cap,
+            )
         caps.append(cap)
     return sorted(set(caps))

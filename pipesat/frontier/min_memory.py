@@ -141,9 +141,14 @@ def _reference(study: Study, reference: Reference, seconds: float) -> Best:
         return Best(reference, curve.value(None), curve.bound(None), curve.status(None))
     fitting = [known for known in curve.fitting(None) if _fits(curve.problem, known)]
     result = study.decide(
-        curve.problem, seconds,
-        starts="all", known=fitting, bound=curve.bound(None), target=None, name="own capacities",
-    )  # fmt: skip
+        curve.problem,
+        seconds,
+        starts="all",
+        known=fitting,
+        bound=curve.bound(None),
+        target=None,
+        name="own capacities",
+    )
     if result.status == "infeasible":
         raise Infeasible(result.explanation)
     return Best(reference, result.value, result.lower_bound, result.status)

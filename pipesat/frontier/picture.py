@@ -157,10 +157,15 @@ def _draw(axes: Axes, curve: Staircase, position: int, right: int) -> None:
     axes.plot(*_columns(marks), marker, color=colour, markersize=5.5)
     published = [(peak, value) for _, peak, value in curve.published]
     axes.plot(
-        *_columns(published), marker,
-        markersize=7, markerfacecolor="white", markeredgecolor=colour, markeredgewidth=1.5,
-        linestyle="none", label=f"{name}hand-written",
-    )  # fmt: skip
+        *_columns(published),
+        marker,
+        markersize=7,
+        markerfacecolor="white",
+        markeredgecolor=colour,
+        markeredgewidth=1.5,
+        linestyle="none",
+        label=f"{name}hand-written",
+    )
 
 
 def _columns(points: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -239,9 +244,14 @@ def _label_points(figure: Figure, axes: Axes, curves: Sequence[Staircase]) -> No
         text = ", ".join(named[peak, value, position])
         colour = _COLOURS[position % len(_COLOURS)]
         label = axes.annotate(
-            text, (peak, value), xytext=(0, 0), textcoords="offset pixels", fontsize=9,
-            color=INK, arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7},
-        )  # fmt: skip
+            text,
+            (peak, value),
+            xytext=(0, 0),
+            textcoords="offset pixels",
+            fontsize=9,
+            color=INK,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7},
+        )
         label.set_parse_math(False)
         size = label.get_window_extent(renderer)
         x, y = transform((peak, value))
@@ -270,9 +280,7 @@ def _places_around(x: float, y: float, width: float, height: float) -> list[tupl
 
     places = []
     for distance in (13.0, 32.0, 55.0, 90.0):
-        for across, up in (
-            (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (1, -1), (0, -1), (-1, -1),
-        ):  # fmt: skip
+        for across, up in ((1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (1, -1), (0, -1), (-1, -1)):
             left = x + across * distance - (width if across < 0 else width / 2 if not across else 0)
             low = y + up * distance - (height if up < 0 else height / 2 if not up else 0)
             places.append((distance, Bbox.from_bounds(left, low, width, height)))

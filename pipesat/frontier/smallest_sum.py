@@ -177,10 +177,14 @@ class Squeeze:
             return False
         self.asked += 1
         result = self.study.decide(
-            with_capacities(self.problem, caps, "squeezed"), seconds,
-            starts="greedy", known=fitting, bound=curve.bound(self.cap), target=target,
+            with_capacities(self.problem, caps, "squeezed"),
+            seconds,
+            starts="greedy",
+            known=fitting,
+            bound=curve.bound(self.cap),
+            target=target,
             name=f"peaks of {sum(caps)} in sum",
-        )  # fmt: skip
+        )
         if result.value is not None and result.value <= target:
             return True
         if result.lower_bound is not None and result.lower_bound.value > target:

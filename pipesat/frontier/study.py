@@ -46,11 +46,14 @@ class Study:
             starts, seconds = "all", seconds + extra
             self.complete.add(cap)
         result = self.decide(
-            at_cap(self.curve.problem, cap), seconds,
-            starts=starts, known=self.curve.fitting(cap), bound=self.curve.bound(cap),
+            at_cap(self.curve.problem, cap),
+            seconds,
+            starts=starts,
+            known=self.curve.fitting(cap),
+            bound=self.curve.bound(cap),
             target=target,
             name="unlimited memory" if cap is None else f"cap {cap}",
-        )  # fmt: skip
+        )
         self.spent[cap] = self.spent.get(cap, 0.0) + result.wall_s
         if result.lower_bound is not None:
             self.curve.prove(cap, result.lower_bound)

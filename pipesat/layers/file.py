@@ -110,15 +110,23 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
             if layer.name in entry_of:
                 raise BadInput(
                     f"expected another name, layers[{entry_of[layer.name]}] has this one",
-                    source=source, where=f"layers[{number}].name", value=layer.name,
-                )  # fmt: skip
+                    source=source,
+                    where=f"layers[{number}].name",
+                    value=layer.name,
+                )
             entry_of[layer.name] = number
             found.append(layer)
     _check_ties(model, entry_of, source)
     layers = Layers(
-        tuple(found), model.name, model.time_unit, model.memory_unit, model.size_unit,
-        model.reserve, _recipe(model, source), model.estimate,
-    )  # fmt: skip
+        tuple(found),
+        model.name,
+        model.time_unit,
+        model.memory_unit,
+        model.size_unit,
+        model.reserve,
+        _recipe(model, source),
+        model.estimate,
+    )
     _check_flags(layers, entry_of, source)
     return layers
 
@@ -211,13 +219,17 @@ def _check_ties(model: LayersModel, entry_of: dict[str, int], source: str) -> No
         if entry_of.get(entry.tied_to) in (None, number):
             raise BadInput(
                 "expected the name of another layer",
-                source=source, where=f"{where}.tied_to", value=entry.tied_to,
-            )  # fmt: skip
+                source=source,
+                where=f"{where}.tied_to",
+                value=entry.tied_to,
+            )
         if entry.tied_weights is not None and entry.tied_weights > entry.weights:
             raise BadInput(
                 f"expected at most the layer's weights, {entry.weights}",
-                source=source, where=f"{where}.tied_weights", value=entry.tied_weights,
-            )  # fmt: skip
+                source=source,
+                where=f"{where}.tied_weights",
+                value=entry.tied_weights,
+            )
 
 
 def _check_flags(layers: Layers, entry_of: dict[str, int], source: str) -> None:
@@ -227,8 +239,9 @@ def _check_flags(layers: Layers, entry_of: dict[str, int], source: str) -> None:
         which = "the same layer" if first == last else f"{layers.label(last)}, before it,"
         raise BadInput(
             f"{layers.label(first)} must be on the first stage but {which} on the last",
-            source=source, where=f"layers[{entry_of[layers.layers[first].name]}].first",
-        )  # fmt: skip
+            source=source,
+            where=f"layers[{entry_of[layers.layers[first].name]}].first",
+        )
     if layers.layers[-1].with_next:
         where = f"layers[{entry_of[layers.layers[-1].name]}].with_next"
         raise BadInput("the last layer has no next one", source=source, where=where)
@@ -241,9 +254,7 @@ def _entry(layer: Layer) -> dict[str, Any]:
         if (value := getattr(layer, key)) != defaults[key].default:
             entry[key] = value
     if layer.tied_to:
-        entry |= {
-            "tied_to": layer.tied_to, "tie": layer.tie, "tied_weights": layer.tied_weights,
-        }  # fmt: skip
+        entry |= {"tied_to": layer.tied_to, "tie": layer.tie, "tied_weights": layer.tied_weights}
     if layer.recomputed is not None:
         entry["recompute"] = _costs_entry(layer.recomputed)
     return entry

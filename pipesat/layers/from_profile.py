@@ -70,9 +70,12 @@ def layers_of_profile(
     )
     return Layers(
         tuple(layer(k, part, labels[k]) for k, part in enumerate(parts)),
-        name=profile.name, time_unit=time_unit, memory_unit=memory_unit, size_unit="B",
+        name=profile.name,
+        time_unit=time_unit,
+        memory_unit=memory_unit,
+        size_unit="B",
         reserve=ceil((transient + run.reserve) / unit),
-    )  # fmt: skip
+    )
 
 
 def measured_delay(links: LinksModel, per_us: int = 1) -> Delay:

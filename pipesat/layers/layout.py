@@ -58,15 +58,17 @@ def partition_of_layout(
             raise BadInput(
                 f"{has} {symbol} ({WORDS[symbol]}), the model has {wanted}: "
                 f"{abs(has - wanted)} {fate}",
-                source=source, value=layout.text,
-            )  # fmt: skip
+                source=source,
+                value=layout.text,
+            )
     for number, (symbol, role) in enumerate(zip(flat, roles, strict=True)):
         if symbol != role:
             raise BadInput(
                 f"its layer {number} is {symbol} ({WORDS[symbol]}), the model's "
                 f"{layers.label(number)} is {role} ({WORDS[role]})",
-                source=source, value=layout.text,
-            )  # fmt: skip
+                source=source,
+                value=layout.text,
+            )
     parts, begin = [], 0
     for stage in given:
         parts.append(range(begin, begin + len(stage)))

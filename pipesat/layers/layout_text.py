@@ -58,8 +58,9 @@ def parse_layout(
     if devices is not None and len(stages) % devices:
         raise BadInput(
             f"{len(stages)} stages, expected a multiple of {devices}, the ranks",
-            source=source, value=text,
-        )  # fmt: skip
+            source=source,
+            value=text,
+        )
     _check_mtp(stages, devices, text, source)
     return MegatronLayout(tuple("".join(symbol.text for symbol in stage) for stage in stages))
 
@@ -200,7 +201,8 @@ def _check_mtp(
         raise _at(text, place, f"MTP layers on stages {which}, expected all on one", source)
     if devices is not None and having[0] < len(stages) - devices:
         raise _at(
-            text, place,
+            text,
+            place,
             f"an MTP layer on stage {having[0]}, expected one of the last {devices} stages",
             source,
-        )  # fmt: skip
+        )

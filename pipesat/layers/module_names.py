@@ -33,8 +33,9 @@ def layout_of_module_names(document: object, source: str = "module names") -> Me
     stages, seen, ends = [], 0, {"E": "", "L": ""}
     for number, names in enumerate(document):
         if not isinstance(names, list):
-            raise BadInput("expected a list of names", source=source, where=f"[{number}]",
-                           value=names)  # fmt: skip
+            raise BadInput(
+                "expected a list of names", source=source, where=f"[{number}]", value=names
+            )
         stage = ""
         for place, name in enumerate(names):
             where = f"[{number}][{place}]"
@@ -47,8 +48,9 @@ def layout_of_module_names(document: object, source: str = "module names") -> Me
                 seen += 1
             elif symbol in ends:
                 if ends[symbol]:
-                    raise BadInput(f"{ends[symbol]} is one already", source=source, where=where,
-                                   value=name)  # fmt: skip
+                    raise BadInput(
+                        f"{ends[symbol]} is one already", source=source, where=where, value=name
+                    )
                 ends[symbol] = where
             stage += symbol
         stages.append(stage)

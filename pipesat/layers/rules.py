@@ -43,13 +43,15 @@ def check_partition(
             if not 0 <= layer < len(layers):
                 raise BadInput(
                     f"there is no layer {layer}, expected 0 to {len(layers) - 1}",
-                    source=source, where=f"stage {stage}",
-                )  # fmt: skip
+                    source=source,
+                    where=f"stage {stage}",
+                )
             if layer in stage_of:
                 raise BadInput(
                     f"{layers.label(layer)} is on stage {stage_of[layer]} too, expected once",
-                    source=source, where=f"stage {stage}",
-                )  # fmt: skip
+                    source=source,
+                    where=f"stage {stage}",
+                )
             stage_of[layer] = stage
     for layer in range(len(layers)):
         if layer not in stage_of:
@@ -59,7 +61,7 @@ def check_partition(
                 f"{layers.label(layer)} is on stage {stage_of[layer]}, {layers.label(layer - 1)} "
                 f"before it on stage {stage_of[layer - 1]}: expected layers in order",
                 source=source,
-            )  # fmt: skip
+            )
     for broken in _broken_flags(layers, [stage_of[k] for k in range(len(layers))], len(partition)):
         raise BadInput(broken, source=source)
     for tie in layers.ties:

@@ -90,10 +90,14 @@ def split_problem_of(
         )
     flying = one_in_flight(pipeline) if in_flight is None else tuple(in_flight)
     return SplitProblem(
-        layers, pipeline, lines(layers, pipeline, recompute),
-        memory_lines(layers, pipeline, recompute, flying), rooms(layers, pipeline),
-        flying, tuple(recompute),
-    )  # fmt: skip
+        layers,
+        pipeline,
+        lines(layers, pipeline, recompute),
+        memory_lines(layers, pipeline, recompute, flying),
+        rooms(layers, pipeline),
+        flying,
+        tuple(recompute),
+    )
 
 
 def _stacked(lines: Sequence[LinearCost]) -> tuple[Ints, Ints]:

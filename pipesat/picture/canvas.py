@@ -70,10 +70,16 @@ class Canvas:
         """Write one line whose capitals are centred on ``at``'s height."""
         # the baseline is placed here: centring each text's own box would make lines dance
         self.axes.text(
-            at[0], at[1] + 0.365 * size, text,
-            ha=align, va="baseline", color=colour, fontproperties=font(size, bold),
-            parse_math=False, usetex=False,
-        )  # fmt: skip
+            at[0],
+            at[1] + 0.365 * size,
+            text,
+            ha=align,
+            va="baseline",
+            color=colour,
+            fontproperties=font(size, bold),
+            parse_math=False,
+            usetex=False,
+        )
 
     def rectangle(self, at: Point, size: Point, fill: str, outline: str | None = None) -> None:
         """Draw a rectangle from its upper left corner."""
@@ -99,10 +105,16 @@ class Canvas:
         """Draw dots with a white rim."""
         xs, ys = zip(*points, strict=True) if points else ((), ())
         self.axes.plot(
-            xs, ys, "o",
-            markersize=size, markerfacecolor=colour, markeredgecolor="white", markeredgewidth=1,
-            scalex=False, scaley=False,
-        )  # fmt: skip
+            xs,
+            ys,
+            "o",
+            markersize=size,
+            markerfacecolor=colour,
+            markeredgecolor="white",
+            markeredgewidth=1,
+            scalex=False,
+            scaley=False,
+        )
 
     def image(self, pixels: NDArray[np.uint8], at: tuple[int, int]) -> None:
         """Put pixels (rows x columns x 3) one to one with a corner at ``at``, below all else."""
@@ -120,12 +132,16 @@ class Canvas:
             path = path.transformed(Affine2D().rotate_deg(90))
         self.axes.add_collection(
             PathCollection(
-                [path], facecolors=[colour], edgecolors="none", linewidths=0,
-                offsets=points, offset_transform=self.axes.transData,
+                [path],
+                facecolors=[colour],
+                edgecolors="none",
+                linewidths=0,
+                offsets=points,
+                offset_transform=self.axes.transData,
                 transform=IdentityTransform(),
             ),
             autolim=False,
-        )  # fmt: skip
+        )
 
     def png(self) -> bytes:
         """Return the sheet as a PNG file, marked as 144 dots per inch."""

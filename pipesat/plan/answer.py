@@ -284,8 +284,12 @@ def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any
         ]
         + [
             {
-                "shape": name, "lower_bound": None, "lower_bound_source": None, "partitions": 0,
-                "every_partition_accounted_for": True, "why_not": why,
+                "shape": name,
+                "lower_bound": None,
+                "lower_bound_source": None,
+                "partitions": 0,
+                "every_partition_accounted_for": True,
+                "why_not": why,
             }
             for name, why in plan.left_out
         ],
@@ -294,4 +298,4 @@ def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any
         "remarks": [*plan.remarks],
         "result": None if plan.result is None else plan.result.document(schedule_path),
         "wall_s": round(plan.seconds, 3),
-    }  # fmt: skip
+    }

@@ -73,9 +73,15 @@ def _draw_times(axes: Axes, stages: list[dict[str, Any]], devices: int, plan: Pl
         ]
         if any(heights):
             axes.bar(
-                places, heights, bottom=floor, color=FILL[kind], edgecolor=OUTLINE, linewidth=0.5,
-                label=MEANING[kind], width=0.8,
-            )  # fmt: skip
+                places,
+                heights,
+                bottom=floor,
+                color=FILL[kind],
+                edgecolor=OUTLINE,
+                linewidth=0.5,
+                label=MEANING[kind],
+                width=0.8,
+            )
         floor = [a + b for a, b in zip(floor, heights, strict=True)]
     again = [place for place in places if stages[place]["recompute"]]
     top = max([*floor, 1])
@@ -84,9 +90,15 @@ def _draw_times(axes: Axes, stages: list[dict[str, Any]], devices: int, plan: Pl
         text = f"{count}" + ("\nR" if place in again else "")
         if len(stages) <= _MOST_NAMED:
             axes.annotate(
-                text, (place, floor[place]), xytext=(0, 2), textcoords="offset points",
-                ha="center", va="bottom", fontsize=8, color=INK,
-            )  # fmt: skip
+                text,
+                (place, floor[place]),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=8,
+                color=INK,
+            )
     unit = plan.question.layers.time_unit
     axes.set_ylim(0, 1.16 * top)
     _finish(axes, f"time per microbatch{f' ({unit})' if unit else ''}")
@@ -105,20 +117,35 @@ def _draw_memory(axes: Axes, devices: list[dict[str, Any]], plan: Plan) -> None:
     places = range(len(devices))
     static = [device["static"] for device in devices]
     axes.bar(
-        places, static, color=STATIC, edgecolor=OUTLINE, linewidth=0.5, width=0.8,
+        places,
+        static,
+        color=STATIC,
+        edgecolor=OUTLINE,
+        linewidth=0.5,
+        width=0.8,
         label="static: weights, gradients, optimizer",
-    )  # fmt: skip
+    )
     axes.bar(
-        places, [device["activations"] for device in devices], bottom=static, color=HELD,
-        edgecolor=OUTLINE, linewidth=0.5, width=0.8, label="activations at the peak",
-    )  # fmt: skip
+        places,
+        [device["activations"] for device in devices],
+        bottom=static,
+        color=HELD,
+        edgecolor=OUTLINE,
+        linewidth=0.5,
+        width=0.8,
+        label="activations at the peak",
+    )
     caps = [(place, device["memory"]) for place, device in zip(places, devices, strict=True)]
     known = [(place, cap) for place, cap in caps if cap is not None]
     if known:
         axes.hlines(
-            [cap for _, cap in known], [place - 0.5 for place, _ in known],
-            [place + 0.5 for place, _ in known], color=CAPACITY, linewidth=1.6, label="capacity",
-        )  # fmt: skip
+            [cap for _, cap in known],
+            [place - 0.5 for place, _ in known],
+            [place + 0.5 for place, _ in known],
+            color=CAPACITY,
+            linewidth=1.6,
+            label="capacity",
+        )
     tallest = max([*(cap for _, cap in known), *(device["peak"] for device in devices), 1])
     axes.set_ylim(0, 1.08 * tallest)
     unit = plan.question.layers.memory_unit

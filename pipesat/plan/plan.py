@@ -65,9 +65,14 @@ def run_plan(
     if written is not None:
         rows.append(row_of_plan(search, written))
     return answer(
-        search.known, rows, left_out,
-        seconds=search.deadline.seconds, seed=seed, workers=workers, versions=versions or {},
-    )  # fmt: skip
+        search.known,
+        rows,
+        left_out,
+        seconds=search.deadline.seconds,
+        seed=seed,
+        workers=workers,
+        versions=versions or {},
+    )
 
 
 def _go_on(search: Search, reach: Reach) -> None:

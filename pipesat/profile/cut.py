@@ -61,9 +61,10 @@ def layers_of_stages(profile: Profile, stages: int, split: str = "even") -> tupl
     count = len(profile.layers)
     if stages > count:
         raise BadInput(
-            f"the profile has {count} layers, expected at most as many", where="stages",
+            f"the profile has {count} layers, expected at most as many",
+            where="stages",
             value=stages,
-        )  # fmt: skip
+        )
     if split == "even":
         return even(count, stages)
     costs = map(profile.costs_of, range(count))
@@ -137,6 +138,8 @@ def _summed(parts: list[StageCosts]) -> StageCosts:
 def _largest(transients: Iterable[TransientModel]) -> TransientModel:
     listed = list(transients)
     return TransientModel(
-        F=max(t.F for t in listed), B=max(t.B for t in listed),
-        W=max(t.W for t in listed), BW=max(t.BW for t in listed),
-    )  # fmt: skip
+        F=max(t.F for t in listed),
+        B=max(t.B for t in listed),
+        W=max(t.W for t in listed),
+        BW=max(t.BW for t in listed),
+    )

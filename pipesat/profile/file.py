@@ -222,22 +222,28 @@ def parse_profile(document: object, source: str = "profile") -> Profile:
         if layer.kind not in profile.kinds:
             raise BadInput(
                 f"expected a key of kinds: {', '.join(profile.kinds)}",
-                source=source, where=f"layers[{number}].kind", value=layer.kind,
-            )  # fmt: skip
+                source=source,
+                where=f"layers[{number}].kind",
+                value=layer.kind,
+            )
     most = len(profile.layers)
     for number, stage in enumerate(profile.stages):
         begin, end = stage.layers
         if not begin < end <= most:
             raise BadInput(
                 f"expected [begin, end] with begin < end <= {most}",
-                source=source, where=f"stages[{number}].layers", value=stage.layers,
-            )  # fmt: skip
+                source=source,
+                where=f"stages[{number}].layers",
+                value=stage.layers,
+            )
     for number, tied in enumerate(profile.tied):
         if max(tied.layers) >= most:
             raise BadInput(
                 f"expected layers from 0 to {most - 1}",
-                source=source, where=f"tied[{number}].layers", value=tied.layers,
-            )  # fmt: skip
+                source=source,
+                where=f"tied[{number}].layers",
+                value=tied.layers,
+            )
     return profile
 
 

@@ -45,16 +45,19 @@ class DecoderShape:
                 expected = "expected a whole number of at least 1"
                 raise BadInput(expected, where=field.name, value=value)
         if self.width % self.heads:
-            raise BadInput(f"expected a divisor of width {self.width}", where="heads",
-                           value=self.heads)  # fmt: skip
+            raise BadInput(
+                f"expected a divisor of width {self.width}", where="heads", value=self.heads
+            )
         if self.heads % self.kv_heads:
-            raise BadInput(f"expected a divisor of heads {self.heads}", where="kv_heads",
-                           value=self.kv_heads)  # fmt: skip
+            raise BadInput(
+                f"expected a divisor of heads {self.heads}", where="kv_heads", value=self.kv_heads
+            )
         if self.style == "llama" and self.width // self.heads % 2:
             raise BadInput(
                 "rotary positions need an even width per head",
-                where="width / heads", value=self.width // self.heads,
-            )  # fmt: skip
+                where="width / heads",
+                value=self.width // self.heads,
+            )
 
 
 @dataclass(frozen=True)
@@ -68,18 +71,28 @@ class NamedShape:
 
 def _gpt(layers: int, width: int, heads: int, vocabulary: int = 50257) -> DecoderShape:
     return DecoderShape(
-        style="gpt", layers=layers, width=width, heads=heads, kv_heads=heads,
-        feed_forward=4 * width, vocabulary=vocabulary,
-    )  # fmt: skip
+        style="gpt",
+        layers=layers,
+        width=width,
+        heads=heads,
+        kv_heads=heads,
+        feed_forward=4 * width,
+        vocabulary=vocabulary,
+    )
 
 
 def _llama(
     layers: int, width: int, heads: int, feed_forward: int, vocabulary: int, kv_heads: int = 0
 ) -> DecoderShape:
     return DecoderShape(
-        style="llama", layers=layers, width=width, heads=heads, kv_heads=kv_heads or heads,
-        feed_forward=feed_forward, vocabulary=vocabulary,
-    )  # fmt: skip
+        style="llama",
+        layers=layers,
+        width=width,
+        heads=heads,
+        kv_heads=kv_heads or heads,
+        feed_forward=feed_forward,
+        vocabulary=vocabulary,
+    )
 
 
 _GPT2 = "Radford et al. 2019, table 2; vocabulary 50257, section 2.3"

@@ -29,8 +29,13 @@ OPTIMIZER_STATES: Final = {
 """Numbers that an optimizer keeps per parameter (torch.optim's states; Lion: Chen et al. 2023)."""
 
 BYTES_OF: Final = {
-    "float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int8": 1,
-}  # fmt: skip
+    "float64": 8,
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "float8_e4m3fn": 1,
+    "int8": 1,
+}
 """Bytes of one number, by torch's name of its type."""
 
 Receive: TypeAlias = Literal["torch", "held"]
@@ -70,8 +75,9 @@ class Training:
             if value is not None and value not in BYTES_OF:
                 raise BadInput(
                     f"expected one of {', '.join(BYTES_OF)}",
-                    where="--" + field.replace("_", "-"), value=value,
-                )  # fmt: skip
+                    where="--" + field.replace("_", "-"),
+                    value=value,
+                )
 
 
 @dataclass(frozen=True)

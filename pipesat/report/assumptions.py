@@ -42,7 +42,7 @@ def _modelled(problem: Problem) -> Iterator[str]:
     if problem.overlap is not None and problem.overlap.times:
         count = len(problem.overlap.times)
         yield (
-            f"{count} combination{'s' if count > 1 else ''} of two kinds of ops of a rank may run "
+            f"{counted(count, 'combination')} of two kinds of ops of a rank may run "
             "as one, in the time that the problem states for each; a pair sends both results at "
             "its end."
         )
@@ -116,11 +116,19 @@ def reproduce(result: Result, folder: str) -> Markup:
     place = shlex.quote(folder)
     inside = shlex.quote(f"{folder.rstrip('/')}/problem.json")
     words = [
-        "pipesat solve", inside, "-o", "again",
-        "--objective", result.objective,
-        "--time-limit", str(max(1, math.ceil(result.wall_s))),
-        "--workers", str(result.workers), "--seed", str(result.seed),
-    ]  # fmt: skip
+        "pipesat solve",
+        inside,
+        "-o",
+        "again",
+        "--objective",
+        result.objective,
+        "--time-limit",
+        str(max(1, math.ceil(result.wall_s))),
+        "--workers",
+        str(result.workers),
+        "--seed",
+        str(result.seed),
+    ]
     if result.target is not None:
         words += ["--for", shlex.quote(result.target)]
     lines = [" ".join(words)]
@@ -133,12 +141,15 @@ def reproduce(result: Result, folder: str) -> Markup:
     return joined(
         [
             Markup(f"<pre tabindex='0'><code>{_lines(text)}</code></pre>"),
-            element("p", f"Found in {result.wall_s:.1f} s with {versions or 'unknown versions'}. "
-                    "The search is limited by time, so another machine may stop with another "
-                    "schedule; pipesat check verifies this one without the solver. "
-                    f"Problem's digest: {result.problem.sha256}."),
+            element(
+                "p",
+                f"Found in {result.wall_s:.1f} s with {versions or 'unknown versions'}. "
+                "The search is limited by time, so another machine may stop with another "
+                "schedule; pipesat check verifies this one without the solver. "
+                f"Problem's digest: {result.problem.sha256}.",
+            ),
         ]
-    )  # fmt: skip
+    )
 
 
 def _lines(text: str) -> Markup:

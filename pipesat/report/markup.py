@@ -84,5 +84,6 @@ def table(caption: object, head: Sequence[str], rows: Iterable[Sequence[object]]
         element("tbody", body),
     ]
     scroller = element("table", parts)
-    return element("div", [scroller], class_="scroller", tabindex="0", role="region",
-                   aria_label=caption)  # fmt: skip
+    return element(
+        "div", [scroller], class_="scroller", tabindex="0", role="region", aria_label=caption
+    )

@@ -22,9 +22,16 @@ from pipesat.report.markup import Markup, element, escaped, joined, plain, scrip
 from pipesat.report.shown import ReportedCase
 
 SCRIPTS = (
-    "schedule.js", "words.js", "paint.js", "timeline.js", "panel.js", "marks.js",
-    "pointing.js", "figures.js", "main.js",
-)  # fmt: skip
+    "schedule.js",
+    "words.js",
+    "paint.js",
+    "timeline.js",
+    "panel.js",
+    "marks.js",
+    "pointing.js",
+    "figures.js",
+    "main.js",
+)
 
 
 def page(cases: Sequence[ReportedCase], folder: str) -> bytes:
@@ -105,9 +112,15 @@ def _overview(cases: Sequence[ReportedCase]) -> Markup:
         bound = None if result.lower_bound is None else result.lower_bound.value
         link = element("a", case.name, href=f"#case-{number}")
         rows.append(
-            [link, result.standing.verdict, tables.number(result.value), tables.number(bound),
-             tables.percent(bubble), tables.number(max(row.peak_memory or [], default=None))]
-        )  # fmt: skip
+            [
+                link,
+                result.standing.verdict,
+                tables.number(result.value),
+                tables.number(bound),
+                tables.percent(bubble),
+                tables.number(max(row.peak_memory or [], default=None)),
+            ]
+        )
     head = ["placement", "status", f"#{objective}", "#bound", "#bubble", "#largest peak"]
     return table("The same layers in each placement", head, rows)
 

@@ -76,8 +76,10 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         theirs = "there is no schedule.json" if value is None else f"schedule.json has {value}"
         raise BadInput(
             f"expected the schedule's {model.objective}: {theirs}",
-            source=source, where="value", value=model.value,
-        )  # fmt: skip
+            source=source,
+            where="value",
+            value=model.value,
+        )
     bound = model.lower_bound
     if value is not None and bound is not None and bound > value:
         raise BadInput(

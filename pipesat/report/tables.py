@@ -25,7 +25,7 @@ def number(value: int | None, unit: str = "") -> str:
 
 def counted(count: int, word: str, ending: str = "s") -> str:
     """Show a number of things: ``1 rank``, ``2 ranks``."""
-    return f"{count:,} {word}{'' if count == 1 else ending}"
+    return f"{count:,} {claims.plural(count, word, ending)}"
 
 
 percent = partial(claims.percent, unknown="unknown")
@@ -58,8 +58,11 @@ def _facts(case: ReportedCase) -> Iterator[Markup]:
         yield _fact("peak memory", *_peak(result.problem, row.peak_memory))
     best = next((s for s in case.shown[1:] if s.row.valid), None)
     if best is not None:
-        yield _fact("best baseline that fits", number(best.row.value(result.objective), time),
-                    _saved(best, result))  # fmt: skip
+        yield _fact(
+            "best baseline that fits",
+            number(best.row.value(result.objective), time),
+            _saved(best, result),
+        )
     elif len(case.shown) > 1:
         yield _fact("best baseline that fits", "none", "see the table below")
 
@@ -98,9 +101,17 @@ def baselines(case: ReportedCase, identifier: str, drawn: Sequence[str]) -> Mark
     lines = [s for s in case.shown if s.schedule is not None]
     rows = [_line(s, problem, identifier, drawn, objective) for s in lines]
     head = [
-        "schedule", "fits", "#makespan", "#bubble", "#span", "#bubble of span",
-        "#peak memory", "#to best", "#to bound", "timeline",
-    ]  # fmt: skip
+        "schedule",
+        "fits",
+        "#makespan",
+        "#bubble",
+        "#span",
+        "#bubble of span",
+        "#peak memory",
+        "#to best",
+        "#to bound",
+        "timeline",
+    ]
     caption = "; ".join(
         ["All schedules of this problem", *units_of(problem), f"ratios by {objective}"]
     )
@@ -130,26 +141,48 @@ def _line(
     elif over:
         everywhere = len(over) == len(problem.devices)
         ranks = "all ranks" if everywhere else counted(len(over), "rank")
-        fits = element("span", f"over the cap: {ranks}", class_="badge bad",
-                       title=plain(row.why_not or ""))  # fmt: skip
+        fits = element(
+            "span", f"over the cap: {ranks}", class_="badge bad", title=plain(row.why_not or "")
+        )
     else:
         fits = element("span", "not valid", class_="badge bad", title=plain(row.why_not or ""))
     best = element("strong", number(row.value(objective)))
     return [
-        name, fits,
-        best if objective == "makespan" else number(row.makespan), percent(bubble.get("makespan")),
-        best if objective == "span" else number(row.span), percent(bubble.get("span")),
-        peak, claims.times(row.ratio_to_best, "–"), claims.times(row.ratio_to_bound, "–"),
+        name,
+        fits,
+        best if objective == "makespan" else number(row.makespan),
+        percent(bubble.get("makespan")),
+        best if objective == "span" else number(row.span),
+        percent(bubble.get("span")),
+        peak,
+        claims.times(row.ratio_to_best, "–"),
+        claims.times(row.ratio_to_bound, "–"),
         _buttons(shown.name, identifier) if shown.name in drawn else "left out, to keep this small",
-    ]  # fmt: skip
+    ]
 
 
 def _buttons(name: str, identifier: str) -> Markup:
-    buttons = [element("button", "show", type="button", data_show=name, data_case=identifier,
-                       aria_label=f"show {name} in the timeline")]  # fmt: skip
+    buttons = [
+        element(
+            "button",
+            "show",
+            type="button",
+            data_show=name,
+            data_case=identifier,
+            aria_label=f"show {name} in the timeline",
+        )
+    ]
     if name != SOLVER_ROW:
-        buttons.append(element("button", "beside", type="button", data_beside=name,
-                               data_case=identifier, aria_label=f"show {name} beside"))  # fmt: skip
+        buttons.append(
+            element(
+                "button",
+                "beside",
+                type="button",
+                data_beside=name,
+                data_case=identifier,
+                aria_label=f"show {name} beside",
+            )
+        )
     return element("span", buttons, class_="buttons")
 
 

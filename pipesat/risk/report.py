@@ -77,9 +77,14 @@ def noise_risk(
         As :func:`pipesat.risk.robustness.sample_orders`.
     """
     values = sample_orders(
-        problem, list(orders.values()), noise,
-        samples=samples, seed=seed, objective=objective, links=links,
-    )  # fmt: skip
+        problem,
+        list(orders.values()),
+        noise,
+        samples=samples,
+        seed=seed,
+        objective=objective,
+        links=links,
+    )
     nominal = [
         value_without_noise(network_of(problem, order, links), objective)
         for order in orders.values()

@@ -102,8 +102,9 @@ def own_model(
     if not isinstance(layers, nn.ModuleList | nn.Sequential | list | tuple) or not len(layers):
         raise BadInput(
             "expected a list of torch.nn.Module with at least one entry",
-            where="layers", value=type(layers).__name__,
-        )  # fmt: skip
+            where="layers",
+            value=type(layers).__name__,
+        )
     for number, layer in enumerate(layers):
         if not isinstance(layer, nn.Module):
             raise BadInput(
@@ -118,9 +119,10 @@ def own_model(
         pair = microbatch(number)
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise BadInput(
-                "expected a tuple of input and target", where=f"microbatch({number})",
+                "expected a tuple of input and target",
+                where=f"microbatch({number})",
                 value=type(pair).__name__,
-            )  # fmt: skip
+            )
         return _moved(pair[0], device, dtype), _moved(pair[1], device, dtype)
 
     return LayeredModel(
@@ -179,8 +181,9 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
         got = sorted(map(str, returned)) if isinstance(returned, dict) else type(returned).__name__
         raise BadInput(
             f"it returned {got}, expected a dict with the keys {', '.join(_KEYS)}",
-            where="--model", value=path,
-        )  # fmt: skip
+            where="--model",
+            value=path,
+        )
     return own_model(returned["layers"], returned["microbatch"], returned["loss"], device, dtype)
 
 
@@ -207,8 +210,11 @@ def model_of_profile(profile: str | Path | Profile, split: str = "even") -> Laye
     if model.source == "decoder":
         built = decoder_model(
             DecoderShape(**model.shape),  # type: ignore[arg-type]
-            model.sequences, model.length, getattr(torch, data.environment.dtype), device,
-        )  # fmt: skip
+            model.sequences,
+            model.length,
+            getattr(torch, data.environment.dtype),
+            device,
+        )
     elif model.source == "import":
         built = imported_model(
             model.path, str(folder), device, getattr(torch, model.dtype) if model.dtype else None

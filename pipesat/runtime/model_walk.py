@@ -91,9 +91,10 @@ def _input(model: LayeredModel, microbatch: int) -> Any:
         raise BadInput(f"microbatch({microbatch}) failed: {_reason(error)}") from error
     if not isinstance(value, torch.Tensor):
         raise BadInput(
-            "expected one tensor as input", where=f"microbatch({microbatch})",
+            "expected one tensor as input",
+            where=f"microbatch({microbatch})",
             value=type(value).__name__,
-        )  # fmt: skip
+        )
     return value
 
 
@@ -136,9 +137,10 @@ def _check_loss(model: LayeredModel, output: Any) -> None:
         raise BadInput(f"the loss failed on {spec(output)}: {_reason(error)}") from error
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise BadInput(
-            "expected a tensor with one number", where="loss",
+            "expected a tensor with one number",
+            where="loss",
             value=tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__,
-        )  # fmt: skip
+        )
     if not bool(torch.isfinite(loss).all()):
         raise BadInput(
             f"the loss of microbatch 0 is {float(loss)}, expected a finite number; times of "

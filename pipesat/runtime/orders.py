@@ -45,8 +45,10 @@ def order_of_csv(text: str) -> TorchOrder:
     if not 1 <= len(rows) <= MOST_RANKS:
         raise BadInput(
             f"this starts one local process per rank, for 1 to {MOST_RANKS} ranks",
-            source=source, where="ranks", value=len(rows),
-        )  # fmt: skip
+            source=source,
+            where="ranks",
+            value=len(rows),
+        )
     for rank, row in enumerate(rows):
         if not row:
             raise BadInput(f"rank {rank} has no stage; torch needs one at least", source=source)
@@ -55,8 +57,10 @@ def order_of_csv(text: str) -> TorchOrder:
     if placed != list(range(len(placed))):
         raise BadInput(
             "expected every stage from 0 on one rank",
-            source=source, where="stages", value=stages_on,
-        )  # fmt: skip
+            source=source,
+            where="stages",
+            value=stages_on,
+        )
     return TorchOrder(
         tuple(tuple(map(str, row)) for row in rows),
         stages_on,

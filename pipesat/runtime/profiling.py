@@ -80,9 +80,13 @@ class Profiler:
 
         subject = Subject(self._name(layers), whole, first.x, first.input_gradient, loss_of)
         costs = measure(
-            subject, self.backward, self.clock, self.meter,
-            samples=self.options.samples, warmup=self.options.warmup,
-        )  # fmt: skip
+            subject,
+            self.backward,
+            self.clock,
+            self.meter,
+            samples=self.options.samples,
+            warmup=self.options.warmup,
+        )
         return costs | {
             "input": first.input,
             "output": last.output,
@@ -139,8 +143,10 @@ def profile_layers(
             "model": source,
             "environment": _environment(options, boundaries, kinds),
             "options": {
-                "checkpoint": options.checkpoint, "compile": options.compile,
-                "samples": options.samples, "warmup": options.warmup,
+                "checkpoint": options.checkpoint,
+                "compile": options.compile,
+                "samples": options.samples,
+                "warmup": options.warmup,
             },
             "microbatch": _microbatch(model),
             "layers": [
@@ -152,7 +158,7 @@ def profile_layers(
                 {"name": name, "layers": layers, "parameter": parameters_of([_holder(p)])[0]}
                 for name, layers, p in model.shared
             ],
-        }  # fmt: skip
+        }
         profile = parse_profile(document)
         stages = [
             {"layers": [layers.start, layers.stop], "costs": profiler.costs(layers)}
@@ -197,8 +203,9 @@ def require_device(device: str) -> None:
         built = "is built without CUDA" if torch.version.cuda is None else "finds no CUDA device"
         raise BadInput(
             f"torch {torch.__version__} {built}; take --device cpu, or run this on the GPU machine",
-            where="--device", value=device,
-        )  # fmt: skip
+            where="--device",
+            value=device,
+        )
 
 
 @contextmanager

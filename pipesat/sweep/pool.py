@@ -36,14 +36,16 @@ def processes_for(workers: int, cores: int, processes: int | None) -> int:
     most = cores // workers
     if most < 1:
         raise BadInput(
-            f"expected at most the {cores} cores that may be used", where="run.workers",
+            f"expected at most the {cores} cores that may be used",
+            where="run.workers",
             value=workers,
-        )  # fmt: skip
+        )
     if processes is not None and processes > most:
         raise BadInput(
             f"expected at most {most}: {cores} cores may be used, and a case has {workers} workers",
-            where="--processes", value=processes,
-        )  # fmt: skip
+            where="--processes",
+            value=processes,
+        )
     return processes or most
 
 

@@ -56,8 +56,9 @@ def ray_pool(address: str, workers: int, timeout: float = TIMEOUT) -> Iterator[t
         largest = int(max(nodes, default=0))
         raise BadInput(
             f"expected at most {largest}, the CPUs of the cluster's largest node",
-            where="run.workers", value=workers,
-        )  # fmt: skip
+            where="run.workers",
+            value=workers,
+        )
     try:
         ray.init(address=address, **_QUIET)
     except (OSError, RuntimeError, ValueError) as error:  # it answered a moment ago
@@ -115,9 +116,14 @@ def _nodes(address: str, timeout: float) -> list[float]:
     try:
         done = subprocess.run(  # noqa: S603  our own interpreter and module
             [sys.executable, "-P", "-c", _PROBE, address],
-            capture_output=True, text=True, timeout=timeout, check=False,
-            stdin=subprocess.DEVNULL, start_new_session=True, env=environment(),
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment(),
+        )
     except subprocess.TimeoutExpired:
         raise BadInput(no_answer, source=address) from None
     for line in done.stdout.splitlines():

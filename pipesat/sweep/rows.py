@@ -164,8 +164,10 @@ def _row(line: bytes, source: str) -> SweepRow:
     if row["format"] != FORMAT:
         raise BadInput(
             f'expected "{FORMAT}": rows of another version need a folder of their own',
-            source=source, where="format", value=row["format"],
-        )  # fmt: skip
+            source=source,
+            where="format",
+            value=row["format"],
+        )
     for name, kind in (("key", str), ("status", str), ("case", dict)):
         if not isinstance(row.get(name), kind):
             wanted = "a string" if kind is str else "an object"

@@ -215,9 +215,11 @@ def _check_grid_of_costs(model: GridModel, costs: list[str], where: str) -> None
     for number, name in enumerate(model.costs or []):
         if name not in costs:
             raise BadInput(
-                f"expected one of {', '.join(costs)}", source=where,
-                where=f"costs[{number}]", value=name,
-            )  # fmt: skip
+                f"expected one of {', '.join(costs)}",
+                source=where,
+                where=f"costs[{number}]",
+                value=name,
+            )
     for name in ("devices", "microbatches"):
         if getattr(model, name) is None:
             raise BadInput("this axis is required and missing", source=where, where=name)

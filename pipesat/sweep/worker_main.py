@@ -125,8 +125,10 @@ def resident(pid: int) -> int:
         pass  # no Linux
     done = subprocess.run(  # noqa: S603  a number
         ["ps", "-o", "rss=", "-p", str(pid)],  # noqa: S607
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return int(done.stdout.strip() or 0) << 10
 
 

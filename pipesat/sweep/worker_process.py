@@ -14,9 +14,7 @@ from pipesat.core.errors import RunFailed
 from pipesat.sweep.run_case import Answer, Job, answer
 from pipesat.sweep.worker_main import READY, killed_by
 
-_ONE_THREAD: Final = {
-    "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-}  # fmt: skip
+_ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _LOG_LINES: Final = 12
 
 

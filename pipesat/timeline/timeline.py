@@ -129,14 +129,16 @@ def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
     if len(first) != len(problem.devices):
         raise BadInput(
             f"{len(first)} devices, the problem has {len(problem.devices)}",
-            source=source, where="steps[0].devices",
-        )  # fmt: skip
+            source=source,
+            where="steps[0].devices",
+        )
     for number, step in enumerate(timeline.steps):
         if step.order != first:
             raise BadInput(
                 "another order than step 0, expected the same in all",
-                source=source, where=f"steps[{number}]",
-            )  # fmt: skip
+                source=source,
+                where=f"steps[{number}]",
+            )
     seen: set[Op] = set()
     for device, row in enumerate(first):
         for op in (op for item in row for op in members(item)):
@@ -165,8 +167,9 @@ def require_op(problem: Problem, op: Op, device: int, source: str, where: str) -
     if home != device:
         raise BadInput(
             f"{op} ran here, the problem has stage {op.stage} on {problem.device_name(home)}",
-            source=source, where=where,
-        )  # fmt: skip
+            source=source,
+            where=where,
+        )
 
 
 def _require_complete(problem: Problem, seen: set[Op], source: str) -> None:
@@ -177,5 +180,6 @@ def _require_complete(problem: Problem, seen: set[Op], source: str) -> None:
                 raise BadInput(
                     f"expected F and either BW or B and W of stage {stage}, microbatch "
                     f"{microbatch}; some are missing or too many",
-                    source=source, where="steps[0]",
-                )  # fmt: skip
+                    source=source,
+                    where="steps[0]",
+                )

@@ -113,8 +113,10 @@ def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> 
     elif any(number is not None for number in numbers):
         raise BadInput(
             f"the traces are of ranks {numbers}, expected 0 to {len(ranks) - 1}, each once",
-            source=ranks[0].source, where="distributedInfo.rank", value=numbers[0],
-        )  # fmt: skip
+            source=ranks[0].source,
+            where="distributedInfo.rank",
+            value=numbers[0],
+        )
     for device, found in enumerate(ranks):
         for item in found.ops:
             require_op(problem, item.op, device, found.source, f"PP ranges of rank {device}")
@@ -223,7 +225,7 @@ def _steps(
         raise BadInput(
             "the traces hold parts of steps, or different numbers of them; expected whole ones",
             source=source,
-        )  # fmt: skip
+        )
     number = number_and_rest[0]
     if skip >= number:
         raise BadInput(f"the traces have {number} steps", where="--skip", value=skip)
@@ -258,8 +260,9 @@ def _require_short(steps: Sequence[TrainingStep], source: str) -> None:
             raise BadInput(
                 f"a step of {step.makespan:g} us, expected at most {MOST_US:g}: are these the "
                 "traces of one run?",
-                source=source, where=f"steps[{number}]",
-            )  # fmt: skip
+                source=source,
+                where=f"steps[{number}]",
+            )
 
 
 def _with_waits(problem: Problem, step: TrainingStep) -> TrainingStep:

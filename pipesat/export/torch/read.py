@@ -148,5 +148,6 @@ def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> N
                     raise BadInput(
                         f"{action} runs on rank {r}, but the problem places stage "
                         f"{stages[action.stage]} on {problem.device_name(home)}",
-                        source=source, where=f"row {r + 1}, cell {c}",
-                    )  # fmt: skip
+                        source=source,
+                        where=f"row {r + 1}, cell {c}",
+                    )
