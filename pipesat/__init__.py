@@ -41,11 +41,13 @@ if TYPE_CHECKING:
     from pipesat.core.timing import time_order
     from pipesat.files.problem_file import parse_problem, read_problem
     from pipesat.files.schedule_file import read_schedule, write_schedule
+    from pipesat.parts.file import parse_parts, read_parts
     from pipesat.profile.file import read_profile
     from pipesat.runtime.profile_model import profile_model
     from pipesat.workflows.compare import compare
     from pipesat.workflows.exports import import_order
     from pipesat.workflows.hand_written import baseline
+    from pipesat.workflows.pair_times import pair_times
     from pipesat.workflows.solve import solve
 
 
@@ -75,11 +77,14 @@ _HOMES = {
     "import_order": "workflows.exports",
     "measure": "core.metrics",
     "memory_profiles": "core.memory",
+    "pair_times": "workflows.pair_times",
     "parse_item": "core.ops",
+    "parse_parts": "parts.file",
     "parse_problem": "files.problem_file",
     "peak_memory": "core.memory",
     "preflight": "bounds.feasibility",
     "profile_model": "runtime.profile_model",
+    "read_parts": "parts.file",
     "read_problem": "files.problem_file",
     "read_profile": "profile.file",
     "read_schedule": "files.schedule_file",
@@ -115,11 +120,14 @@ __all__ = [
     "import_order",
     "measure",
     "memory_profiles",
+    "pair_times",
     "parse_item",
+    "parse_parts",
     "parse_problem",
     "peak_memory",
     "preflight",
     "profile_model",
+    "read_parts",
     "read_problem",
     "read_profile",
     "read_schedule",

@@ -16,6 +16,7 @@ from pipesat.cli.frontier import frontier
 from pipesat.cli.import_ import import_
 from pipesat.cli.layers import app as layers_app
 from pipesat.cli.min_memory import min_memory
+from pipesat.cli.pairs import pairs
 from pipesat.cli.parity import parity
 from pipesat.cli.plan import plan
 from pipesat.cli.profile import profile
@@ -62,6 +63,7 @@ app.command()(sweep)
 app.command()(frontier)
 app.command()(plan)
 app.command("min-memory")(min_memory)
+app.command()(pairs)
 app.command()(doctor)
 app.command()(report)
 app.command("import")(import_)

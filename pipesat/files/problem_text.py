@@ -1,4 +1,4 @@
-"""Writing problem files: one line per key, device, stage and route."""
+"""Writing problem files: one line per key, device, stage, route, link and pair."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from pipesat.files.atomic import write_file
 
 def problem_text(document: Mapping[str, Any]) -> str:
     """Return a problem document's text, ASCII."""
-    entries = []
-    for key, value in document.items():
-        if isinstance(value, list):
-            rows = ",\n  ".join(json.dumps(entry) for entry in value)
-            entries.append(f" {json.dumps(key)}: [\n  {rows}\n ]")
-        else:
-            entries.append(f" {json.dumps(key)}: {json.dumps(value)}")
+    entries = [f" {json.dumps(key)}: {_value(value)}" for key, value in document.items()]
     return "".join(["{\n", ",\n".join(entries), "\n}\n"])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        rows = ",\n  ".join(json.dumps(entry) for entry in value)
+        return f"[\n  {rows}\n ]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_value(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value)
 
 
 def write_problem(path: str | Path, problem: Problem) -> None:

@@ -76,6 +76,7 @@ core
 files bounds
 placement
 picture
+parts
 heuristics solver
 profile
 layers risk

@@ -1,0 +1,148 @@
+"""Times of ops and pairs that follow from parts, as a problem file has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pipesat.core.claims import Bound, Standing
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Kind
+from pipesat.files.values import MOST
+from pipesat.parts.parts import Parts
+from pipesat.parts.shop import Plan, Shop
+
+KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
+
+
+class ChunkOp(NamedTuple):
+    """An op of every stage that is such a chunk."""
+
+    chunk: int
+    kind: Kind
+
+
+Two: TypeAlias = tuple[ChunkOp, ChunkOp]
+"""Ops in the order of their kinds, then of their chunks."""
+
+
+@dataclass(frozen=True)
+class LeastTime:
+    """The shortest plan found of a shop, checked, and what none is shorter than."""
+
+    shop: Shop
+    plan: Plan
+    bound: Bound
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the plan's length."""
+        return Standing(self.plan.length, self.bound.value, of="the time of parts")
+
+
+@dataclass(frozen=True)
+class PairTimes:
+    """How long the ops of all chunks take alone, and together where stages share a device."""
+
+    parts: Parts
+    alone: Mapping[ChunkOp, LeastTime]
+    together: Mapping[Two, LeastTime]
+
+    def name(self, ops: Sequence[ChunkOp]) -> str:
+        """Return ops as text: ``moe F + moe BW``."""
+        return " + ".join(f"{self.parts.chunks[op.chunk].name} {op.kind}" for op in ops)
+
+    def in_turn(self, two: Two) -> int:
+        """Time of two ops, one after the other."""
+        return sum(self.alone[op].plan.length for op in two)
+
+    def saves(self, two: Two) -> bool:
+        """Whether two ops take less time together than in turn."""
+        return self.together[two].plan.length < self.in_turn(two)
+
+    @property
+    def unproven(self) -> list[str]:
+        """Names of ops and pairs whose times are not proven to be the least."""
+        every = [((op,), found) for op, found in self.alone.items()]
+        pairs = [(two, found) for two, found in self.together.items()]
+        return [self.name(ops) for ops, found in [*every, *pairs] if not found.standing.proven]
+
+    def document(self) -> dict[str, Any]:
+        """Return ``stages`` and ``overlap`` of a problem file.
+
+        Raises
+        ------
+        BadInput
+            If a time is more than a problem file may have.
+        """
+        stages = [
+            {"device": device} | {kind: self._time(ChunkOp(chunk, kind)) for kind in KINDS}
+            for chunk, device in zip(self.parts.stages, self.parts.devices, strict=True)
+        ]
+        return {"stages": stages, "overlap": {"pairs": list(self._pairs())}}
+
+    def claims(self) -> list[dict[str, Any]]:
+        """Return what is proven of each time, alone and together."""
+        every: list[tuple[Sequence[ChunkOp], LeastTime]] = [
+            *(((op,), found) for op, found in self.alone.items()),
+            *self.together.items(),
+        ]
+        return [
+            {
+                "ops": [{"chunk": self.parts.chunks[op.chunk].name, "kind": op.kind} for op in ops],
+                "time": found.plan.length,
+                "lower_bound": found.bound.value,
+                "lower_bound_source": found.bound.source,
+                "status": found.standing.status,
+            }
+            for ops, found in every
+        ]
+
+    def _time(self, op: ChunkOp) -> int:
+        return self._within_range(self.alone[op].plan.length, op)
+
+    def _within_range(self, time: int, *ops: ChunkOp) -> int:
+        if time > MOST:
+            raise BadInput(
+                f"{self.name(ops)} takes {time}, expected at most 10^12: use a larger time unit",
+                source=self.parts.source,
+                where=f"chunks[{ops[0].chunk}]",
+            )
+        return time
+
+    def _pairs(self) -> Iterator[dict[str, Any]]:
+        for stages in stages_by_device(self.parts):
+            ops = [(kind, stage) for kind in KINDS for stage in stages]
+            for place, (kind, stage) in enumerate(ops):
+                for other, partner in ops[place:]:
+                    chunks = self.parts.stages[stage], self.parts.stages[partner]
+                    two = in_order(ChunkOp(chunks[0], kind), ChunkOp(chunks[1], other))
+                    if self.saves(two):
+                        time = self._within_range(self.together[two].plan.length, *two)
+                        yield {"ops": [f"{stage}{kind}", f"{partner}{other}"], "time": time}
+
+
+def in_order(one: ChunkOp, other: ChunkOp) -> Two:
+    """Return two ops in the order of their kinds, then of their chunks."""
+    if (KINDS.index(one.kind), one.chunk) <= (KINDS.index(other.kind), other.chunk):
+        return one, other
+    return other, one
+
+
+def stages_by_device(parts: Parts) -> list[list[int]]:
+    """Return the stages of every device that has any."""
+    found: dict[int, list[int]] = {}
+    for stage, device in enumerate(parts.devices):
+        found.setdefault(device, []).append(stage)
+    return [found[device] for device in sorted(found)]
+
+
+def twos_to_time(parts: Parts) -> list[Two]:
+    """Return the combinations of two kinds of chunks that some device has, each once."""
+    found: dict[Two, None] = {}
+    for stages in stages_by_device(parts):
+        chunks = sorted({parts.stages[stage] for stage in stages})
+        ops = [ChunkOp(chunk, kind) for kind in KINDS for chunk in chunks]
+        found |= {(a, b): None for place, a in enumerate(ops) for b in ops[place:]}
+    return list(found)

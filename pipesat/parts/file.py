@@ -1,0 +1,187 @@
+"""Parts files, ``pipesat.parts/1``: every value checked, every complaint with its path."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from pipesat.core.errors import BadInput
+from pipesat.files.complaint import validated
+from pipesat.files.problem_file import MOST_DEVICES, MOST_STAGES
+from pipesat.files.strict_json import read_json
+from pipesat.files.strict_model import StrictModel
+from pipesat.files.values import Amount, Count
+from pipesat.parts.parts import PART_KINDS, Chunk, Part, PartKind, Parts
+
+FORMAT: Final = "pipesat.parts/1"
+LARGEST_FILE: Final = 64 << 20
+MOST_PARTS: Final = 5000
+"""Of all layers of a chunk together."""
+
+Name = Annotated[str, Field(min_length=1)]
+
+
+class PartModel(StrictModel):
+    """One entry of ``F`` or ``B``."""
+
+    name: Name
+    stream: str
+    time: Amount
+
+
+class WeightPartModel(PartModel):
+    """One entry of ``W``: it follows the part of B that it names."""
+
+    after: str
+
+
+class ChunkModel(StrictModel):
+    """One entry of ``chunks``."""
+
+    name: Name
+    repeat: Count = 1
+    F: list[PartModel]
+    B: list[PartModel]
+    W: list[WeightPartModel] = []
+
+
+class PartsModel(StrictModel):
+    """The whole document."""
+
+    format: Literal["pipesat.parts/1"]
+    time_unit: str = ""
+    streams: Annotated[list[Name], Field(min_length=1)]
+    chunks: Annotated[list[ChunkModel], Field(min_length=1)]
+    stages: Annotated[list[str], Field(min_length=1, max_length=MOST_STAGES)]
+    devices: Annotated[list[Amount], Field(max_length=MOST_STAGES)] = []
+
+
+def read_parts(path: str | Path) -> Parts:
+    """Read and validate a parts file.
+
+    Raises
+    ------
+    BadInput
+        With the file, the path of the value, the value and what would be right.
+    """
+    return parse_parts(read_json(Path(path), LARGEST_FILE), str(path))
+
+
+def parse_parts(document: object, source: str = "parts") -> Parts:
+    """Validate a parts document (what ``json.loads`` returns).
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_parts`.
+    """
+    model = validated(document, PartsModel, source, _wanted)
+    names = [chunk.name for chunk in model.chunks]
+    _refuse_repeated(model.streams, ((f"streams[{i}]") for i in range(len(model.streams))), source)
+    _refuse_repeated(names, (f"chunks[{i}].name" for i in range(len(names))), source)
+    chunks = tuple(
+        _chunk(chunk, f"chunks[{number}]", model.streams, source)
+        for number, chunk in enumerate(model.chunks)
+    )
+    stages = tuple(
+        _place(name, names, "a chunk", source, f"stages[{number}]")
+        for number, name in enumerate(model.stages)
+    )
+    return Parts(
+        model.time_unit, tuple(model.streams), chunks, stages, _devices(model, source), source
+    )
+
+
+def _chunk(model: ChunkModel, where: str, streams: Sequence[str], source: str) -> Chunk:
+    number = model.repeat * sum(len(getattr(model, kind)) for kind in PART_KINDS)
+    if number > MOST_PARTS:
+        raise BadInput(
+            f"{number} parts in all layers, expected at most {MOST_PARTS}",
+            source=source,
+            where=f"{where}.repeat",
+            value=model.repeat,
+        )
+    parts: dict[PartKind, tuple[Part, ...]] = {}
+    before = [part.name for part in model.B]
+    for kind in PART_KINDS:
+        row: list[PartModel] = getattr(model, kind)
+        parts[kind] = tuple(
+            _part(part, f"{where}.{kind}[{place}]", streams, before, source)
+            for place, part in enumerate(row)
+        )
+    return Chunk(model.name, model.repeat, parts["F"], parts["B"], parts["W"])
+
+
+def _part(
+    model: PartModel, where: str, streams: Sequence[str], before: Sequence[str], source: str
+) -> Part:
+    stream = _place(model.stream, streams, "a stream", source, f"{where}.stream")
+    if not isinstance(model, WeightPartModel):
+        return Part(model.name, stream, model.time)
+    after = _place(model.after, before, "a part of B", source, f"{where}.after")
+    if before.count(model.after) > 1:
+        raise BadInput(
+            "several parts of B have this name, expected one",
+            source=source,
+            where=f"{where}.after",
+            value=model.after,
+        )
+    return Part(model.name, stream, model.time, after)
+
+
+def _devices(model: PartsModel, source: str) -> tuple[int, ...]:
+    if "devices" not in model.model_fields_set:
+        if len(model.stages) > MOST_DEVICES:
+            raise BadInput(
+                f"{len(model.stages)} stages on devices of their own, expected at most "
+                f"{MOST_DEVICES} devices",
+                source=source,
+                where="stages",
+            )
+        return tuple(range(len(model.stages)))
+    if len(model.devices) != len(model.stages):
+        raise BadInput(
+            f"{len(model.devices)} entries, expected {len(model.stages)}, one per stage",
+            source=source,
+            where="devices",
+        )
+    for number, device in enumerate(model.devices):
+        if device >= MOST_DEVICES:
+            raise BadInput(
+                f"expected a device from 0 to {MOST_DEVICES - 1}",
+                source=source,
+                where=f"devices[{number}]",
+                value=device,
+            )
+    return tuple(model.devices)
+
+
+def _place(name: str, known: Sequence[str], what: str, source: str, where: str) -> int:
+    """Place of a name among those that are known."""
+    if name in known:
+        return known.index(name)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    hint = f"; the nearest is {near[0]}" if near else "; there is none"
+    raise BadInput(f"expected the name of {what}{hint}", source=source, where=where, value=name)
+
+
+def _refuse_repeated(names: Sequence[str], places: Iterator[str], source: str) -> None:
+    seen: set[str] = set()
+    for name, where in zip(names, places, strict=True):
+        if name in seen:
+            raise BadInput("this name appears twice", source=source, where=where, value=name)
+        seen.add(name)
+
+
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    """What would be right, where this format can say more than any other."""
+    del context
+    if path == ("format",):
+        return f'"{FORMAT}"'
+    if kind.startswith(("int", "greater", "less")):
+        return f"an integer from {1 if path[-1] == 'repeat' else 0} to 10^12"
+    return "a name, not empty" if kind == "string_too_short" else None

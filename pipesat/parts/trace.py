@@ -1,0 +1,313 @@
+"""Parts from a trace of torch's profiler: annotated ranges of a GPU's kernels.
+
+A kernel belongs to the annotation in which it was launched: the launch has the kernel's correlation
+number, and the innermost annotation of the launching thread around it that the mapping names is the
+one. What a kernel takes includes its waiting for other devices, and for other kernels of the GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, Field
+
+from pipesat.core.errors import BadInput
+from pipesat.files.complaint import validated, validated_at
+from pipesat.files.strict_json import read_json
+from pipesat.files.strict_model import StrictModel
+from pipesat.parts.file import FORMAT, parse_parts
+from pipesat.parts.parts import PART_KINDS, PartKind
+
+MAP_FORMAT: Final = "pipesat.parts-map/1"
+LARGEST_MAP: Final = 1 << 20
+LARGEST_TRACE: Final = 1 << 30
+_MOST_US: Final = 1e12
+_ON_GPU: Final = {"kernel", "gpu_memcpy", "gpu_memset"}
+_LAUNCH: Final = {"cuda_runtime", "cuda_driver"}
+_ANNOTATION: Final = "user_annotation"
+
+Name = Annotated[str, Field(min_length=1)]
+StreamNumber = Annotated[int, Field(ge=-(10**12), le=10**12)]
+
+
+class PartRule(StrictModel):
+    """One entry of ``parts``: which kernels are a part of a layer.
+
+    Attributes
+    ----------
+    annotation
+        ``None``: the kernels that were launched in none of the mapping's annotations.
+    time
+        ``busy``: the kernels' own time; ``wall``: from the first one's start to the last one's end.
+    """
+
+    kind: PartKind
+    name: Name
+    annotation: str | None
+    stream: str
+    after: str = ""
+    time: Literal["busy", "wall"] = "busy"
+
+
+class PartsMap(StrictModel):
+    """The whole document; ``source`` is its file.
+
+    Attributes
+    ----------
+    layers
+        Layers that the trace has; ``repeat`` of the chunk if absent.
+    streams
+        The trace's numbers of each stream; without numbers, a part's stream is the one on which its
+        annotation is busiest.
+    """
+
+    format: Literal["pipesat.parts-map/1"]
+    chunk: Name
+    repeat: Annotated[int, Field(ge=1, le=10**12)] = 1
+    layers: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    streams: dict[str, list[StreamNumber]]
+    parts: Annotated[list[PartRule], Field(min_length=1)]
+    stages: list[str] | None = None
+    devices: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class PartsOfTrace:
+    """A parts file, and what the reader should know of it."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+class _Event(BaseModel):
+    """One event that counts; the rest of a trace may be anything."""
+
+    name: Annotated[str, Field(strict=True)]
+    ts: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e16, le=1e16)]
+    dur: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=_MOST_US)] = 0.0
+    pid: int | str = 0
+    tid: int | str = 0
+    args: dict[str, Any] = {}
+
+
+class _Kernel(NamedTuple):
+    annotation: str | None
+    instance: int
+    stream: int
+    start: float
+    end: float
+
+
+def read_mapping(path: Path) -> PartsMap:
+    """Read and validate a mapping file, ``pipesat.parts-map/1``.
+
+    Raises
+    ------
+    BadInput
+        With the file, the path of the value, the value and what would be right.
+    """
+    source = str(path)
+    mapping = validated(read_json(path, LARGEST_MAP), PartsMap, source, _wanted)
+    for number, rule in enumerate(mapping.parts):
+        where = f"parts[{number}]"
+        if rule.stream not in mapping.streams:
+            raise BadInput(
+                f"expected a key of streams: {', '.join(mapping.streams)}",
+                source=source,
+                where=f"{where}.stream",
+                value=rule.stream,
+            )
+        if (rule.kind == "W") != bool(rule.after):
+            raise BadInput(
+                "expected the part of B that it follows" if rule.kind == "W" else "only W has it",
+                source=source,
+                where=f"{where}.after",
+                value=rule.after,
+            )
+        if rule.annotation is None and rule.time == "wall":
+            raise BadInput(
+                "expected busy: without an annotation there is no first and last kernel",
+                source=source,
+                where=f"{where}.time",
+                value=rule.time,
+            )
+    return mapping
+
+
+def parts_of_trace(path: Path, mapping: PartsMap) -> PartsOfTrace:
+    """Return the parts file that a trace (``.json`` or ``.json.gz``) gives.
+
+    A part's time is its kernels' in the whole trace, divided by the trace's layers, in
+    microseconds, rounded.
+
+    Raises
+    ------
+    BadInput
+        If the trace is none, or has no kernels of a part, or the parts are no parts file.
+    """
+    source = str(path)
+    named = {rule.annotation for rule in mapping.parts if rule.annotation is not None}
+    kernels, unlaunched = _kernels(path, named)
+    for number, rule in enumerate(mapping.parts):
+        if not any(kernel.annotation == rule.annotation for kernel in kernels):
+            raise BadInput(
+                f"no kernel was launched in it, see parts[{number}] of the mapping",
+                source=source,
+                where="traceEvents",
+                value=rule.annotation,
+            )
+    numbers = _stream_numbers(mapping, kernels, source)
+    layers = mapping.layers or mapping.repeat
+    rows: dict[PartKind, list[dict[str, Any]]] = {kind: [] for kind in PART_KINDS}
+    for rule in mapping.parts:
+        own = [k for k in kernels if k.annotation == rule.annotation]
+        own = [k for k in own if k.stream in numbers[rule.stream]]
+        time = int(_time(own, rule.time) / layers + 0.5)
+        after = {"after": rule.after} if rule.kind == "W" else {}
+        rows[rule.kind].append({"name": rule.name, "stream": rule.stream, "time": time} | after)
+    chunk = {"name": mapping.chunk, "repeat": mapping.repeat} | rows
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "time_unit": "us",
+        "streams": list(mapping.streams),
+        "chunks": [chunk],
+        "stages": [mapping.chunk] if mapping.stages is None else mapping.stages,
+    }
+    if mapping.devices is not None:
+        document["devices"] = mapping.devices
+    parse_parts(document, f"{source}: made into parts")
+    notes = tuple(_notes(mapping, kernels, numbers, unlaunched))
+    return PartsOfTrace(_text(document), notes)
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _kernels(path: Path, named: set[str]) -> tuple[list[_Kernel], int]:
+    """Read the kernels with their annotations; and how many have no launch in the trace."""
+    source = str(path)
+    document = read_json(path, LARGEST_TRACE, lenient=True)
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(events, list):
+        raise BadInput("expected a list of events", source=source, where="traceEvents")
+    launches: dict[int, _Event] = {}
+    running: list[tuple[int, _Event]] = []
+    threads: dict[tuple[int | str, int | str], list[_Event]] = {}
+    for number, event in enumerate(events):
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        category, where = event.get("cat"), ("traceEvents", number)
+        if category == _ANNOTATION and event.get("name") in named:
+            found = validated_at(event, _Event, source, where, _wanted)
+            threads.setdefault((found.pid, found.tid), []).append(found)
+        elif category in _ON_GPU or category in _LAUNCH:
+            found = validated_at(event, _Event, source, where, _wanted)
+            if category in _ON_GPU:
+                running.append((number, found))
+            elif isinstance(correlation := found.args.get("correlation"), int):
+                launches[correlation] = found
+    kernels = []
+    for number, event in running:
+        correlation, stream = event.args.get("correlation"), event.args.get("stream")
+        if not isinstance(stream, int):
+            raise BadInput(
+                "expected the number of a stream",
+                source=source,
+                where=f"traceEvents[{number}].args.stream",
+                value=stream,
+            )
+        if isinstance(correlation, int) and correlation in launches:
+            launch = launches[correlation]
+            around = _innermost(threads.get((launch.pid, launch.tid), ()), launch.ts)
+            name, at = (None, -1) if around is None else around
+            kernels.append(_Kernel(name, at, stream, event.ts, event.ts + event.dur))
+    return kernels, len(running) - len(kernels)
+
+
+def _innermost(annotations: Sequence[_Event], time: float) -> tuple[str, int] | None:
+    """Name and number of the shortest annotation of a thread around an instant."""
+    around = [(a.dur, n) for n, a in enumerate(annotations) if a.ts <= time <= a.ts + a.dur]
+    if not around:
+        return None
+    _, number = min(around)
+    return annotations[number].name, number
+
+
+def _stream_numbers(
+    mapping: PartsMap, kernels: Sequence[_Kernel], source: str
+) -> dict[str, set[int]]:
+    """The trace's numbers of every stream: those given, or where its parts are busiest."""
+    numbers: dict[str, set[int]] = {}
+    for name, given in mapping.streams.items():
+        numbers[name] = {*given}
+        for rule in mapping.parts if not given else ():
+            if rule.stream == name:
+                own = [k for k in kernels if k.annotation == rule.annotation]
+                streams = {k.stream for k in own}
+                numbers[name].add(
+                    max(streams, key=lambda s: _busy([k for k in own if k.stream == s]))
+                )
+    for name, own_numbers in numbers.items():
+        for other, theirs in numbers.items():
+            if name < other and own_numbers & theirs:
+                raise BadInput(
+                    f"stream {min(own_numbers & theirs)} of the trace would be both {name} and "
+                    f"{other}: give the mapping's streams their numbers",
+                    source=source,
+                    where="traceEvents",
+                )
+    return numbers
+
+
+def _time(kernels: Sequence[_Kernel], how: Literal["busy", "wall"]) -> float:
+    if how == "busy":
+        return _busy(kernels)
+    instances: dict[int, list[_Kernel]] = {}
+    for kernel in kernels:
+        instances.setdefault(kernel.instance, []).append(kernel)
+    return sum(max(k.end for k in some) - min(k.start for k in some) for some in instances.values())
+
+
+def _busy(kernels: Iterable[_Kernel]) -> float:
+    """Time in which at least one of the kernels runs."""
+    total, until = 0.0, float("-inf")
+    for kernel in sorted(kernels, key=lambda k: k.start):
+        total += max(0.0, kernel.end - max(until, kernel.start))
+        until = max(until, kernel.end)
+    return total
+
+
+def _notes(
+    mapping: PartsMap,
+    kernels: Sequence[_Kernel],
+    numbers: Mapping[str, set[int]],
+    unlaunched: int,
+) -> Iterator[str]:
+    """Yield what the trace has and the parts have not."""
+    taken = {(r.annotation, n) for r in mapping.parts for n in numbers[r.stream]}
+    left: dict[tuple[str | None, int], list[_Kernel]] = {}
+    for kernel in kernels:
+        if (kernel.annotation, kernel.stream) not in taken:
+            left.setdefault((kernel.annotation, kernel.stream), []).append(kernel)
+    for (annotation, stream), some in left.items():
+        name = "no annotation of the mapping" if annotation is None else annotation
+        yield f"left out: {_busy(some):,.0f} us of {name} on stream {stream}"
+    if unlaunched:
+        yield f"left out: {unlaunched} kernels whose launch is not in the trace"
+    if any(rule.time == "wall" for rule in mapping.parts):
+        yield "wall times include gaps between kernels: a calibration, not what the kernels take"
+
+
+def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> str | None:
+    """What would be right, where these formats can say more than any other."""
+    del context
+    if path == ("format",):
+        return f'"{MAP_FORMAT}"'
+    if path[-1] in ("ts", "dur"):
+        return f"a number of microseconds{' from 0 to 10^12' if path[-1] == 'dur' else ''}"
+    return "a name, not empty" if kind == "string_too_short" else None

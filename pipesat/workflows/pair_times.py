@@ -1,0 +1,83 @@
+"""Times of ops and pairs from their parts, each proven as far as the time allows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes
+    from pipesat.parts.parts import Parts
+    from pipesat.parts.shop import Plan
+
+
+def pair_times(
+    parts: Parts,
+    *,
+    time_limit: float = 60.0,
+    workers: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    stop: threading.Event | None = None,
+) -> PairTimes:
+    """Find how long every op, and every two ops of stages on one device, take at least.
+
+    Parameters
+    ----------
+    time_limit
+        Seconds for all of them. A time that is not proven by then has a bound below it, and is the
+        length of a plan that exists.
+    workers
+        Threads of the search; all cores by default.
+    deterministic
+        One result for one seed, whatever the load: one thread, limits in solver time.
+
+    Raises
+    ------
+    Contradiction
+        If a proof contradicts a checked plan.
+    """
+    from pipesat.core.machine import usable_cores
+    from pipesat.parts.answer import KINDS, ChunkOp, PairTimes, twos_to_time
+    from pipesat.solver.parts.search import least_time
+    from pipesat.solver.run.clock import Clock
+
+    ended = stop or threading.Event()
+    clock = Clock(time_limit, deterministic, ended.is_set)
+    threads = 1 if deterministic else workers or usable_cores()
+    streams = len(parts.streams)
+    single = [ChunkOp(chunk, kind) for chunk in sorted({*parts.stages}) for kind in KINDS]
+    twos = twos_to_time(parts)
+    left = len(single) + len(twos)
+
+    def search(ops: Sequence[ChunkOp], members: Sequence[LeastTime]) -> LeastTime:
+        nonlocal left
+        chunks = [(parts.chunks[op.chunk], op.kind) for op in ops]
+        share, left = clock.part(clock.left / left, ended.is_set), left - 1
+        return least_time(
+            streams,
+            chunks,
+            [_in_turn(streams, members)] if members else [],
+            max((m.bound for m in members), key=lambda b: b.value, default=None),
+            clock=share,
+            workers=threads,
+            seed=seed,
+        )
+
+    alone = {op: search([op], []) for op in single}
+    together = {two: search(two, [alone[op] for op in two]) for two in twos}
+    return PairTimes(parts, alone, together)
+
+
+def _in_turn(streams: int, members: Sequence[LeastTime]) -> Plan:
+    """The plan of two ops that run one after the other."""
+    from pipesat.parts.shop import Plan
+
+    one, other = members
+    jobs, length = len(one.shop.jobs), one.plan.length
+    rows = tuple(
+        one.plan.rows[s] + tuple(jobs + n for n in other.plan.rows[s]) for s in range(streams)
+    )
+    starts = (*one.plan.starts, *(length + start for start in other.plan.starts))
+    return Plan(rows, starts, length + other.plan.length)

@@ -1,0 +1,1 @@
+"""The least time of a job shop of parts, with its proof."""

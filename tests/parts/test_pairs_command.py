@@ -1,0 +1,107 @@
+"""``pipesat pairs``: what it writes, prints and refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipesat.files.problem_file import read_problem
+from tests.support.parts import BY_HAND
+
+PROBLEM = {
+    "format": "pipesat.problem/1",
+    "microbatches": 2,
+    "devices": [{}],
+    "stages": [{"device": 0, "F": 1, "B": 1, "W": 1}] * 2,
+    "overlap": {"FB": [1, 2]},
+}
+
+
+def test_the_file_has_stages_and_pairs(cli, save, tmp_path) -> None:
+    outcome = cli("pairs", save(BY_HAND, "parts.json"), "-o", tmp_path / "pairs.json")
+    assert outcome.code == 0
+    text = " ".join(outcome.out.split())
+    assert "moe F + moe BW 12 20 40.00 % shorter proven optimal" in text
+    document = json.loads((tmp_path / "pairs.json").read_text())
+    assert [*document] == ["stages", "overlap"]
+    assert document["stages"][0] == {"device": 0, "F": 8, "B": 11, "W": 2, "BW": 12}
+    assert {"ops": ["0F", "1BW"], "time": 12} in document["overlap"]["pairs"]
+
+
+def test_json_says_what_is_proven(cli, save, tmp_path) -> None:
+    parts = save(BY_HAND, "parts.json")
+    printed = cli("pairs", parts, "-o", tmp_path / "pairs.json", "--json").json
+    written = json.loads((tmp_path / "pairs.json").read_text())
+    assert {key: printed[key] for key in written} == written
+    claim = printed["times"][-1]
+    assert claim["ops"] == [{"chunk": "moe", "kind": "BW"}] * 2
+    assert (claim["status"], claim["lower_bound"]) == ("optimal", claim["time"])
+
+
+def test_a_problem_comes_out_ready_to_solve(cli, save, tmp_path) -> None:
+    parts, problem, new = save(BY_HAND, "parts.json"), save(PROBLEM), tmp_path / "new.json"
+    outcome = cli("pairs", parts, "--into", problem, "-o", new)
+    assert outcome.code == 0
+    assert f"the overlap that {problem} had is replaced" in outcome.out
+    assert read_problem(new).stages[0].BW == 12
+    assert cli("baseline", "list-scheduling", new, "-o", tmp_path / "schedule.json").code == 0
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_picture_of_the_streams(cli, save, tmp_path, suffix) -> None:
+    parts, picture = save(BY_HAND, "parts.json"), tmp_path / f"streams.{suffix}"
+    options = ("-o", tmp_path / "pairs.json", "--picture", picture, "--draw", "0F+1BW")
+    assert cli("pairs", parts, *options).code == 0
+    begins = {"png": b"\x89PNG", "svg": b"<?xml"}[suffix]
+    assert picture.read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--draw", "0F"), "--draw: got ['0F'], expected --picture FILE with it"),
+        (("--map", "x"), "--map: got "),
+        (("--picture", "x.jpg"), "--picture: got 'x.jpg', expected a name that ends in .png or"),
+        (("--picture", "x.png", "--draw", "2F"), "--draw: got '2F', expected an op kind as 0BW"),
+        (("--picture", "x.png", "--draw", "0F+x"), "--draw: got '0F+x', expected an op kind"),
+        (("--from-trace", "x", "--map", "x"), "--from-trace writes a parts file and nothing"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(
+    cli, save, tmp_path, monkeypatch, options, message
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = cli("pairs", save(BY_HAND, "parts.json"), "-o", "pairs.json", *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["parts.json"]
+
+
+def test_another_problem_is_refused_before_the_search(cli, save, tmp_path) -> None:
+    problem = save(PROBLEM | {"time_unit": "ms"})
+    parts = save(BY_HAND, "parts.json")
+    outcome = cli("pairs", parts, "--into", problem, "-o", tmp_path / "new.json")
+    assert outcome.code == 2
+    assert f"{problem}: time_unit: got 'ms', expected \"us\", as {parts} has" in outcome.err
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_from_a_trace_to_parts(cli, save, tmp_path) -> None:
+    events = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "launch", "ts": 1, "args": {"correlation": 1}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5, "dur": 8.0}
+        | {"args": {"correlation": 1, "stream": 7}},
+    ]
+    rules = [
+        {"kind": kind, "name": "all", "annotation": None, "stream": "main"} for kind in ("F", "B")
+    ]
+    mapping = {"format": "pipesat.parts-map/1", "chunk": "moe", "streams": {"main": []}}
+    given = save({"traceEvents": events}, "trace.json"), save(mapping | {"parts": rules}, "m.json")
+    parts = tmp_path / "parts.json"
+    outcome = cli("pairs", "--from-trace", given[0], "--map", given[1], "-o", parts)
+    assert outcome.code == 0, outcome.err
+    assert cli("pairs", parts, "-o", tmp_path / "pairs.json").code == 0
+    outcome = cli("pairs", "--from-trace", given[0], "-o", parts)
+    assert (outcome.code, "--map: --from-trace needs it" in outcome.err) == (2, True)
