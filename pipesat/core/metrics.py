@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-from pipesat.core.memory import peak_memory
-from pipesat.core.ops import KINDS, Event, Item, Op, Pair, members
+from pipesat.core.memory import Profile, memory_profiles
+from pipesat.core.ops import KINDS, Copy, Event, Item, Op, Pair, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, memory_change
+from pipesat.core.rules import awaited, duration, kept, memory_change
 from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.stage import KEEP
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,11 @@ def bubbles(problem: Problem, schedule: Schedule) -> tuple[float | None, float |
     """Bubble of the makespan and of the span.
 
     Of the makespan: ``1 - total compute time / (devices * makespan)``. Of the span, as in the Zero
-    Bubble paper (Qi et al., ICLR 2024): ``1 - largest device load / span``.
+    Bubble paper (Qi et al., ICLR 2024): ``1 - largest device load / span``. Where modes make an
+    item longer, as recomputing does, it counts with its time in the mode keep; a pair counts once,
+    copies do not.
     """
-    loads = [sum(t.end - t.start for t in row) for row in schedule.devices]
+    loads = [sum(_useful(problem, timed) for timed in row) for row in schedule.devices]
     makespan, span = schedule.makespan, schedule.span
     of_makespan = 1 - sum(loads) / (len(problem.devices) * makespan) if makespan else None
     return of_makespan, 1 - max(loads) / span if span else None
@@ -64,42 +70,87 @@ def pair_counts(schedule: Schedule) -> dict[str, int]:
     return {f"{KINDS[a]}+{KINDS[b]}": found[a, b] for a, b in sorted(found)}
 
 
+def mode_counts(problem: Problem, schedule: Schedule) -> dict[str, int]:
+    """How many (stage, microbatch) run in which mode, as in ``{"keep": 30, "offload": 2}``."""
+    names = dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes)
+    counts = dict.fromkeys([KEEP, *names], 0)
+    counts[KEEP] = sum(problem.microbatches)
+    if names:
+        for (stage, _), mode in schedule.modes.items():
+            counts[problem.stages[stage].modes[mode - 1].name] += 1
+            counts[KEEP] -= 1
+    return counts
+
+
+def _useful(problem: Problem, timed: Timed) -> int:
+    """Time of an item, at most what it takes in the mode keep."""
+    length = timed.end - timed.start
+    item = timed.item
+    if isinstance(item, Op) and not item.mode:
+        return length
+    return min(length, duration(problem, kept(item)))  # type: ignore[arg-type]
+
+
 def measure(problem: Problem, schedule: Schedule) -> Metrics:
     """Return all metrics of a valid schedule. O(n log n)."""
     of_makespan, of_span = bubbles(problem, schedule)
     makespan = schedule.makespan
-    ends = {op.event: timed.end for _, timed in schedule for op in members(timed.item)}  # type: ignore[arg-type]
+    ends: dict[Event | Copy, int] = {
+        op.event: timed.end
+        for _, timed in schedule
+        for op in members(timed.item)  # type: ignore[arg-type]
+    }
+    ends |= {copy: end for row in schedule.copies for copy, _, end in row}  # type: ignore[misc]
+    profiles = memory_profiles(problem, schedule)
     return Metrics(
         makespan=makespan,
         span=schedule.span,
         bubble_of_makespan=of_makespan,
         bubble_of_span=of_span,
-        peak_memory=tuple(peak_memory(problem, schedule)),
+        peak_memory=tuple(int(profile.held.max()) for profile in profiles),
         devices=tuple(
-            _device_time(problem, device, row, ends, makespan)
+            _device_time(
+                problem,
+                device,
+                row,
+                ends,
+                makespan,
+                profiles[device] if schedule.copies_of(device) else None,
+            )
             for device, row in enumerate(schedule.devices)
         ),
     )
 
 
 def _device_time(
-    problem: Problem, device: int, row: tuple[Timed, ...], ends: dict[Event, int], makespan: int
+    problem: Problem,
+    device: int,
+    row: tuple[Timed, ...],
+    ends: dict[Event | Copy, int],
+    makespan: int,
+    profile: Profile | None,
 ) -> DeviceTime:
+    """Where a device's time goes; with copies, what it holds changes within gaps: ``profile``."""
     if not row:
         return DeviceTime(0, makespan, 0, 0, 0, 0)
-    room = problem.devices[device].room
+    room, static = problem.devices[device].room, problem.devices[device].static
     forwards = _Forwards(problem, row, ends)
     parts = {"input": 0, "memory": 0, "unforced": 0}
     held, free_at = 0, row[0].start
     for timed in row:
         gap_start, gap_end = free_at, timed.start
         if gap_end > gap_start:
-            arrived = min(max(_arrival(problem, timed.item, ends), gap_start), gap_end)  # type: ignore[arg-type]
-            blocked = gap_end if room is None else forwards.blocked_since(held, room, gap_end)
-            blocked = min(max(blocked, gap_start), gap_end)
-            parts["memory"] += gap_end - blocked
-            parts["input"] += max(0, min(arrived, blocked) - gap_start)
-            parts["unforced"] += max(0, blocked - max(arrived, gap_start))
+            arrival = _arrival(problem, timed.item, ends)  # type: ignore[arg-type]
+            needs = memory_change(problem, timed.item).at_start  # type: ignore[arg-type]
+            for begin, end, in_use in _pieces(profile, static, gap_start, gap_end, held):
+                arrived = min(max(arrival, begin), end)
+                blocked = end if room is None else forwards.blocked_since(in_use, room, end)
+                if room is not None and profile is not None and in_use + needs > room:
+                    blocked = min(blocked, arrived)  # it waits for a copy out
+                blocked = min(max(blocked, begin), end)
+                parts["memory"] += end - blocked
+                parts["input"] += max(0, min(arrived, blocked) - begin)
+                parts["unforced"] += max(0, blocked - max(arrived, begin))
         for op in members(timed.item):  # type: ignore[arg-type]
             held += memory_change(problem, op).net
             if op.kind == "F":
@@ -113,10 +164,25 @@ def _device_time(
     )
 
 
+def _pieces(
+    profile: Profile | None, static: int, begin: int, end: int, held: int
+) -> Iterator[tuple[int, int, int]]:
+    """Parts of a gap in which the same is held: ``(begin, end, held)``, without the static part."""
+    if profile is None:
+        yield begin, end, held
+        return
+    first, last = bisect_right(profile.times, begin), bisect_left(profile.times, end)
+    cuts = [begin, *map(int, profile.times[first:last]), end]
+    for at, (since, until) in enumerate(pairwise(cuts), first - 1):
+        yield since, until, int(profile.held[at]) - static
+
+
 class _Forwards:
     """The next forward of each stage of a device that has not run yet, and when it was ready."""
 
-    def __init__(self, problem: Problem, row: tuple[Timed, ...], ends: dict[Event, int]) -> None:
+    def __init__(
+        self, problem: Problem, row: tuple[Timed, ...], ends: dict[Event | Copy, int]
+    ) -> None:
         self.problem, self.ends = problem, ends
         self.waiting: dict[int, list[Op]] = {}  # per stage, last one first
         for timed in reversed(row):
@@ -134,11 +200,13 @@ class _Forwards:
         return min([until, *ready])
 
 
-def _arrival(problem: Problem, item: Item, ends: dict[Event, int]) -> int:
+def _arrival(problem: Problem, item: Item, ends: dict[Event | Copy, int]) -> int:
     """When the inputs of an item are all there."""
     arrival = 0
     for op in members(item):
         need = awaited(problem, op)
         if need is not None and (end := ends.get(need.event)) is not None:
             arrival = max(arrival, end + need.delay)
+        if op.mode and op.kind != "F":
+            arrival = max(arrival, ends.get(Copy(op.stage, "L", op.microbatch), 0))
     return arrival

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from pipesat.core.above import above
 from pipesat.core.claims import Bound, Standing, Status, change, percent, require_best
 from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import bubbles, pair_counts
+from pipesat.core.metrics import bubbles, mode_counts, pair_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.showing import Facts, Shown
@@ -165,6 +165,7 @@ class Result(Shown):
                 None if self.schedule is None else peak_memory(self.problem, self.schedule)
             ),
             "pairs": None if self.schedule is None else pair_counts(self.schedule),
+            "modes": None if self.schedule is None else mode_counts(self.problem, self.schedule),
             "baseline": None if self.baseline is None else self.baseline._asdict(),
             "schedule": schedule_path,
             "wall_s": round(self.wall_s, 3),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase
 from pipesat.core.problem import Problem
+from pipesat.core.stage import Offload
 
 
 def duration(problem: Problem, item: Item) -> int:
@@ -157,6 +158,28 @@ def memory_change(problem: Problem, item: Item) -> MemoryChange:
         return _answers(problem, item).memory
     one, other = (memory_change(problem, op) for op in item)
     return MemoryChange(one.at_start + other.at_start, one.at_end + other.at_end)
+
+
+def offload_of(problem: Problem, op: Op) -> Offload | None:
+    """Times and amount of an op's copies; ``None`` where its microbatch is not offloaded.
+
+    While it is copied out, held_after_F is held, and again from the start of the copy back; in
+    between only ``held``.
+    """
+    return problem.amounts(op.stage, op.microbatch, op.mode).offload if op.mode else None
+
+
+def copied_amount(problem: Problem, op: Op) -> int:
+    """Memory that an op's copy out sets free at its end and the copy back takes at its start."""
+    amounts = problem.amounts(op.stage, op.microbatch, op.mode)
+    return 0 if amounts.offload is None else amounts.held_after_F - amounts.offload.held
+
+
+def kept(item: Item) -> Item:
+    """Return the same item in the mode keep."""
+    if isinstance(item, Pair):
+        return Pair(*(op._replace(mode=0) for op in item))
+    return item._replace(mode=0) if item.mode else item
 
 
 def one_of_each(problem: Problem) -> Iterator[Op]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from pipesat.core.ops import Copy, Item, Unreadable
+from pipesat.core.ops import Copy, Item, Unreadable, members
 
 Objective: TypeAlias = Literal["makespan", "span"]
 
@@ -74,6 +74,26 @@ class Schedule:
             (max(t.end for t in row) - min(t.start for t in row) for row in self.devices if row),
             default=0,
         )
+
+    @property
+    def modes(self) -> dict[tuple[int, int], int]:
+        """Mode of every (stage, microbatch) that is not kept, sorted.
+
+        Raises
+        ------
+        ValueError
+            If its ops run in several modes, or an item is unreadable.
+        """
+        found: dict[tuple[int, int], int] = {}
+        for row in self.order:
+            for item in row:
+                for op in members(item):
+                    mode = found.setdefault((op.stage, op.microbatch), op.mode)
+                    if mode != op.mode:
+                        raise ValueError(
+                            f"microbatch {op.microbatch} runs in several modes on stage {op.stage}"
+                        )
+        return {key: mode for key, mode in sorted(found.items()) if mode}
 
     def value(self, objective: Objective) -> int:
         """Makespan or span."""

@@ -7,34 +7,27 @@ An order is first put into one sequence in which every item stands after everyth
 last input has arrived (end + delay), whichever is later. Items that memory makes end together
 (:mod:`pipesat.core.instants`) wait for each other.
 
-*Minimum span*: let ``L[d, e]`` be the longest path from the start of device d's first item to the
-end of device e's last one. First starts ``x`` with span T exist if and only if
-``x[e] >= x[d] + L[d, e] - T`` for all d, e, so the least T is the largest mean of a cycle of L,
-rounded up (all times are integers); the least such x gives the earliest schedule of that span.
+Minimum span: :mod:`pipesat.core.minimum_span`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pipesat.core.copies import offloads_anything, with_copies
+from pipesat.core.copies_as_they_are import as_copied
 from pipesat.core.deadlock import explain_deadlock
 from pipesat.core.instants import keep_together
 from pipesat.core.linear_order import LinearOrder
+from pipesat.core.minimum_span import of_minimum_span
 from pipesat.core.ops import Event, members
 from pipesat.core.rules import awaited, duration, one_of_each
-from pipesat.core.schedule import Objective, Order, Schedule, Timed
+from pipesat.core.schedule import Objective, Order, Schedule, Timed, TimedCopy
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from pipesat.core.problem import Problem
-
-    Matrix = NDArray[np.int64]
-
-_EXACT_IN_INT64 = 1 << 60  # sums of longer paths are added up as Python integers
 
 
 def time_order(
@@ -50,13 +43,61 @@ def time_order(
         If the order names a stage, device or pair that the problem does not have.
     """
     sequence = linearize(problem, order)
+    if offloads_anything(problem, sequence):
+        sequence = _with_best_copies(problem, sequence)
     ends = earliest_ends(sequence, releases(sequence, len(problem.devices), objective))
     return schedule_of(sequence, len(problem.devices), ends, source)
 
 
+def retime(
+    problem: Problem, schedule: Schedule, objective: Objective = "makespan", source: str = ""
+) -> Schedule:
+    """Time a valid schedule's order again, with the copies that it has.
+
+    Memory with copies depends on times. So its copies stay in sequence on their channels, every O
+    that had ended when an item or L that takes memory started still ends by then, and every L stays
+    behind the start and the end of the items of its device that had started and ended when it did:
+    the earliest such timing, or the one of least span. Without copies it is :func:`time_order`.
+
+    Raises
+    ------
+    Deadlock, ValueError
+        As :func:`time_order`.
+    """
+    order = schedule.order
+    if not any(schedule.copies):
+        return time_order(problem, order, objective, source)
+    sequence = as_copied(problem, linearize(problem, order), schedule)
+    if sequence is None:  # copies and items of length zero wait for each other at one instant
+        return replace(schedule, source=source)
+    ends = earliest_ends(sequence, releases(sequence, len(problem.devices), objective))
+    return schedule_of(sequence, len(problem.devices), ends, source)
+
+
+_ROUNDS = 3  # of guessing when items end and placing copies by that
+
+
+def _with_best_copies(problem: Problem, sequence: LinearOrder) -> LinearOrder:
+    """Add the copies with which the earliest timing is shortest, of a few ways to place them."""
+    devices = len(problem.devices)
+    alone = earliest_ends(sequence, [0] * devices)
+    best, value = sequence, -1
+    for lead in (0, 1) if any(d.copy_channels == 1 for d in problem.devices) else (0,):
+        guess = alone
+        for _ in range(_ROUNDS):
+            copied, place = with_copies(problem, sequence, guess, lead)
+            ends = earliest_ends(copied, [0] * devices)
+            guess = [ends[number] for number in place]
+            if value < 0 or max(guess) < value:
+                best, value = copied, max(guess)
+            if value == max(alone):  # as if copies took no time
+                return best
+    return best
+
+
 def releases(sequence: LinearOrder, devices: int, objective: Objective) -> list[int]:
     """Start of each device's first item: 0 for the makespan, that of least span for the span."""
-    return [0] * devices if objective == "makespan" else _of_minimum_span(sequence, devices)
+    return [0] * devices if objective == "makespan" else of_minimum_span(sequence, devices)
 
 
 def schedule_of(
@@ -64,11 +105,18 @@ def schedule_of(
 ) -> Schedule:
     """Put a sequence and the ends of its items together."""
     rows: list[list[Timed]] = [[] for _ in range(devices)]
-    for device, item, length, end in zip(
-        sequence.device, sequence.item, sequence.duration, ends, strict=True
+    copies: list[list[TimedCopy]] = [[] for _ in range(devices)] if sequence.copies else []
+    for number, (device, item, length, end) in enumerate(
+        zip(sequence.device, sequence.item, sequence.duration, ends, strict=True)
     ):
-        rows[device].append(Timed(item, end - length, end))
-    return Schedule(tuple(map(tuple, rows)), source)
+        if device < devices:
+            rows[device].append(Timed(item, end - length, end))
+        else:
+            copy = sequence.copies[number]
+            copies[(device - devices) // 2].append(TimedCopy(copy, end - length, end))
+    for row in copies:
+        row.sort(key=lambda timed: timed[1:])  # at one instant they stay in sequence
+    return Schedule(tuple(map(tuple, rows)), source, tuple(map(tuple, copies)))
 
 
 def linearize(problem: Problem, order: Order) -> LinearOrder:
@@ -125,17 +173,20 @@ def linearize(problem: Problem, order: Order) -> LinearOrder:
             break
     if len(result.item) < sum(map(len, order)):
         raise explain_deadlock(problem, order, position)
+    if offloads_anything(problem, result):
+        return result  # what is held between two items depends on copies
     return keep_together(problem, result)
 
 
 def earliest_ends(sequence: LinearOrder, release: Sequence[int]) -> list[int]:
     """Earliest end of every item if device d may not start before ``release[d]``."""
     ends: list[int] = []
+    devices = len(release)
     groups = sequence.group_ending_with
     for number, (device, length, before, inputs) in enumerate(
         zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
     ):
-        start = release[device] if before < 0 else ends[before]
+        start = ends[before] if before >= 0 else release[device] if device < devices else 0
         for source, delay in inputs:
             start = max(start, ends[source] + delay)
         ends.append(start + length)
@@ -154,106 +205,3 @@ def _check_names(problem: Problem, order: Order) -> None:
             for op in members(item):
                 if op.stage >= len(problem.stages):
                     raise ValueError(f"{op}: there is no stage {op.stage}")
-
-
-def _of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
-    """Earliest starts of the devices' first items among all timings of least span."""
-    paths = _longest_paths(sequence, devices)
-    target = max(0, *(int(paths[d, d]) for d in range(devices)))
-    while True:
-        first, cycle_mean = _potentials(paths, target)
-        if cycle_mean is None:
-            return [int(x) for x in first]
-        target = cycle_mean
-
-
-def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
-    """``L[d, e]``: start of d's first item to the end of e's last; hugely negative if no path."""
-    import numpy as np
-
-    longest = sum(sequence.duration) + sum(d for inputs in sequence.inputs for _, d in inputs)
-    # no sum of paths through all devices, less a span each, is larger than this
-    furthest = (devices + 2) * longest
-    exact = furthest < _EXACT_IN_INT64
-    dtype = np.int64 if exact else object
-    unreachable = -(1 << 62) if exact else -4 * furthest
-    row_end: dict[int, Matrix] = {}
-    uses = _uses(sequence)
-    kept: dict[int, Matrix] = {}  # ends of items that some later item still waits for
-    groups = sequence.group_ending_with
-    for number, (device, length, before, inputs) in enumerate(
-        zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
-    ):
-        if before < 0:
-            start = np.full(devices, unreachable, dtype=dtype)
-            start[device] = 0
-        else:
-            start = row_end[device]
-        for source, delay in inputs:
-            start = np.maximum(start, kept[source] + delay)
-            uses[source] -= 1
-            if not uses[source]:
-                del kept[source]
-        row_end[device] = end = start + length
-        if uses[number]:
-            kept[number] = end
-        for member in (group := groups.get(number, range(0))):
-            end = np.maximum(end, kept[member])
-        for member in group:
-            row_end[sequence.device[member]] = kept[member] = end
-    paths = np.full((devices, devices), unreachable, dtype=dtype)
-    for device, end in row_end.items():
-        paths[:, device] = end
-    return paths
-
-
-def _uses(sequence: LinearOrder) -> list[int]:
-    """How often an item's end is still needed: by those that wait for it, and by its group."""
-    uses = [0] * len(sequence.item)
-    for inputs in sequence.inputs:
-        for source, _ in inputs:
-            uses[source] += 1
-    for member in chain.from_iterable(sequence.groups):
-        uses[member] += 1
-    return uses
-
-
-def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:
-    """Least x >= 0 with ``x[e] >= x[d] + L[d, e] - target``, or the mean of a violating cycle.
-
-    Bellman-Ford; the mean, rounded up, is a better lower bound on the span than ``target`` was.
-    """
-    import numpy as np
-
-    count = len(paths)
-    x = np.zeros(count, dtype=paths.dtype)
-    parent = np.full(count, -1)
-    for _ in range(count + 1):
-        candidates = x[:, None] + paths - target
-        best = candidates.argmax(axis=0)
-        value = candidates[best, np.arange(count)]
-        improved = value > x
-        if not improved.any():
-            return x, None
-        x = np.where(improved, value, x)
-        parent = np.where(improved, best, parent)
-        if cycle := _parent_cycle(parent):
-            total = sum(int(paths[d, e]) for d, e in zip(cycle, cycle[1:] + cycle[:1], strict=True))
-            return x, -(-total // len(cycle))
-    raise AssertionError("Bellman-Ford neither settled nor closed a cycle")
-
-
-def _parent_cycle(parent: Matrix) -> list[int]:
-    """A cycle of the parent pointers, in forward direction; empty if there is none."""
-    seen = [0] * len(parent)
-    for root in range(len(parent)):
-        node, mark = root, root + 1
-        while node >= 0 and not seen[node]:
-            seen[node] = mark
-            node = int(parent[node])
-        if node >= 0 and seen[node] == mark:
-            cycle = [node]
-            while (step := int(parent[cycle[-1]])) != node:
-                cycle.append(step)
-            return cycle[::-1]
-    return []

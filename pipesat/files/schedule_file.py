@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Item, Pair, Unreadable, parse_item
+from pipesat.core.ops import Copy, Item, Pair, Unreadable, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.schedule import Schedule, Timed, TimedCopy
+from pipesat.core.stage import KEEP
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
@@ -32,6 +34,8 @@ class ScheduleModel(BaseModel):
     problem_sha256: StrictStr
     source: StrictStr = ""
     devices: list[list[tuple[StrictStr, Time, Time]]]
+    modes: list[tuple[StrictInt, StrictInt, StrictStr]] = []
+    copies: list[list[tuple[StrictStr, Time, Time]]] = []
 
 
 def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
@@ -46,7 +50,30 @@ def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
         for row in schedule.devices
     )
     body = ",\n".join(rows)
-    return f'{json.dumps(head)[:-1]}, "devices": [\n{body}\n]}}\n'.encode()
+    more = _modes_text(problem, schedule) + _copies_text(schedule)
+    return f'{json.dumps(head)[:-1]}, "devices": [\n{body}\n]{more}}}\n'.encode()
+
+
+def _modes_text(problem: Problem, schedule: Schedule) -> str:
+    """Those that are not kept; nothing if all are."""
+    if not any(stage.modes for stage in problem.stages):
+        return ""
+    modes = [
+        [stage, microbatch, problem.stages[stage].modes[mode - 1].name]
+        for (stage, microbatch), mode in schedule.modes.items()
+    ]
+    return f', "modes": {json.dumps(modes, separators=(",", ":"))}' if modes else ""
+
+
+def _copies_text(schedule: Schedule) -> str:
+    if not any(schedule.copies):
+        return ""
+    rows = (
+        json.dumps([[str(t.copy), t.start, t.end] for t in row], separators=(",", ":"))
+        for row in schedule.copies
+    )
+    body = ",\n".join(rows)
+    return f', "copies": [\n{body}\n]'
 
 
 def write_schedule(path: str | Path, problem: Problem, schedule: Schedule) -> None:
@@ -76,16 +103,69 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
             f"of {problem.name or 'the given problem'}",
             source=source, where="problem_sha256", value=model.problem_sha256,
         )  # fmt: skip
+    modes = _modes(model, problem, source)
     known: dict[str, Item | Unreadable] = {}
     rows = []
     for row in model.devices:
         timed = []
         for text, start, end in row:
             if text not in known:
-                known[text] = _parse(problem, text)
+                known[text] = _in_mode(_parse(problem, text), modes)
             timed.append(Timed(known[text], start, end))
         rows.append(tuple(timed))
-    return Schedule(tuple(rows), model.source)
+    copies = tuple(
+        tuple(TimedCopy(_parse_copy(text), start, end) for text, start, end in row)
+        for row in model.copies
+    )
+    return Schedule(tuple(rows), model.source, copies if any(copies) else ())
+
+
+def _modes(model: ScheduleModel, problem: Problem, source: str) -> dict[tuple[int, int], int]:
+    """Mode of every (stage, microbatch) that the file lists.
+
+    Raises
+    ------
+    BadInput
+        If an entry names what the problem does not have, ``keep``, or what is listed already.
+    """
+    modes: dict[tuple[int, int], int] = {}
+    for number, (stage, microbatch, name) in enumerate(model.modes):
+
+        def wrong(at: int, wanted: str, entry: int = number) -> BadInput:
+            where = f"modes[{entry}]" + (f"[{at}]" if at >= 0 else "")
+            value = model.modes[entry][at] if at >= 0 else list(model.modes[entry])
+            return BadInput(wanted, source=source, where=where, value=value)
+
+        if not 0 <= stage < len(problem.stages):
+            raise wrong(0, f"expected a stage from 0 to {len(problem.stages) - 1}")
+        if not 0 <= microbatch < problem.microbatches[stage]:
+            last = problem.microbatches[stage] - 1
+            raise wrong(1, f"expected a microbatch of stage {stage}, from 0 to {last}")
+        names = [mode.name for mode in problem.stages[stage].modes]
+        if name not in names:
+            kept = "; what is kept is not listed" if name == KEEP else ""
+            one_of = f"one of {', '.join(names)}" if names else "none: the stage has no modes"
+            raise wrong(2, f"expected a mode of stage {stage}, {one_of}{kept}")
+        if (stage, microbatch) in modes:
+            raise wrong(-1, "the mode of this stage and microbatch is given already")
+        modes[stage, microbatch] = 1 + names.index(name)
+    return modes
+
+
+def _in_mode(item: Item | Unreadable, modes: Mapping[tuple[int, int], int]) -> Item | Unreadable:
+    if isinstance(item, Unreadable) or not modes:
+        return item
+    if isinstance(item, Pair):
+        first, second = (op._replace(mode=modes.get((op.stage, op.microbatch), 0)) for op in item)
+        return Pair(first, second)
+    return item._replace(mode=modes.get((item.stage, item.microbatch), 0))
+
+
+def _parse_copy(text: str) -> Copy | Unreadable:
+    try:
+        return parse_copy(text)
+    except ValueError:
+        return Unreadable(text)
 
 
 def _text(problem: Problem, item: Item | Unreadable) -> str:
@@ -107,8 +187,12 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
         return f'"{FORMAT}"'
     if path[0] == "problem_sha256":
         return "the problem's digest, a string"
-    if path[0] == "devices":
+    if path[0] in ("devices", "copies"):
+        what = "op" if path[0] == "devices" else "copy"
         return (
-            "one list per device of [op, start, end], op a string, times integers of at most 10^18"
+            f"one list per device of [{what}, start, end], {what} a string, times integers of at "
+            "most 10^18"
         )
+    if path[0] == "modes":
+        return "a list of [stage, microbatch, mode], two integers and a mode's name"
     return None

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op, Pair, Unreadable
+from pipesat.core.ops import Copy, Op, Pair, Unreadable
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule, schedule_bytes, write_schedule
 from pipesat.heuristics.list_scheduling import list_scheduling
@@ -153,3 +153,85 @@ def test_a_schedule_of_another_problem(save: Save) -> None:
 def test_a_file_that_is_no_good_json(save: Save, content: bytes, expected: str) -> None:
     with pytest.raises(BadInput, match=expected):
         read_schedule(save(content), ALONE)
+
+
+WITH_MODES = parse_problem(
+    {
+        "format": "pipesat.problem/1",
+        "microbatches": 2,
+        "devices": [{}, {}],
+        "stages": [
+            {"device": 0, "F": 2, "B": 2, "W": 1, "held_after_F": 4, "backward": "fused"}
+            | {
+                "modes": [
+                    {"name": "recompute", "BW": 5, "held_after_F": 1},
+                    {"name": "offload", "offload": {"out": 2, "in": 2, "held": 1}},
+                ]
+            },
+            {"device": 1, "F": 2, "B": 2, "W": 1},
+        ],
+    }
+)
+
+
+def test_modes_and_copies_stand_beside_the_ops(tmp_path: Path) -> None:
+    row = (
+        Timed(Op(0, "F", 0, 2), 0, 2),
+        Timed(Op(0, "F", 1, 1), 2, 4),
+        Timed(Op(0, "BW", 0, 2), 6, 9),
+        Timed(Op(0, "BW", 1, 1), 9, 14),
+    )
+    copies = (TimedCopy(Copy(0, "O", 0), 2, 4), TimedCopy(Copy(0, "L", 0), 4, 6))
+    schedule = Schedule((row, ()), "by hand", (copies, ()))
+    write_schedule(tmp_path / "s.json", WITH_MODES, schedule)
+    assert json.loads((tmp_path / "s.json").read_bytes()) == {
+        "format": FORMAT,
+        "problem_sha256": WITH_MODES.sha256,
+        "source": "by hand",
+        "devices": [[["0F0", 0, 2], ["0F1", 2, 4], ["0BW0", 6, 9], ["0BW1", 9, 14]], []],
+        "modes": [[0, 0, "offload"], [0, 1, "recompute"]],
+        "copies": [[["0O0", 2, 4], ["0L0", 4, 6]], []],
+    }
+    assert read_schedule(tmp_path / "s.json", WITH_MODES) == schedule
+
+
+def test_a_text_that_is_no_copy_is_left_to_the_checker(save: Save) -> None:
+    copies = [[["0X0", 2, 4]], []]
+    path = save(document(WITH_MODES, devices=[[], []], copies=copies))
+    (timed,) = read_schedule(path, WITH_MODES).copies[0]
+    assert timed.copy == Unreadable("0X0")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ([2, 0, "offload"], r"modes\[0\]\[0\]: got 2, expected a stage from 0 to 1"),
+        (
+            [0, 2, "offload"],
+            r"modes\[0\]\[1\]: got 2, expected a microbatch of stage 0, from 0 to 1",
+        ),
+        ([0, 0, "ofload"], "expected a mode of stage 0, one of recompute, offload"),
+        ([0, 0, "keep"], "one of recompute, offload; what is kept is not listed"),
+        ([1, 0, "offload"], "expected a mode of stage 1, none: the stage has no modes"),
+        (
+            [0, "0", "offload"],
+            r"expected a list of \[stage, microbatch, mode\], two integers and a",
+        ),
+        ([0, 0], r"modes\[0\]\[2\]: this entry is required and missing"),
+    ],
+)
+def test_modes_that_are_wrong_are_refused(save: Save, entry: list[Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        read_schedule(save(document(WITH_MODES, devices=[[], []], modes=[entry])), WITH_MODES)
+
+
+def test_a_mode_is_given_once(save: Save) -> None:
+    modes = [[0, 0, "offload"], [0, 0, "recompute"]]
+    with pytest.raises(BadInput, match=r"modes\[1\]: .*is given already"):
+        read_schedule(save(document(WITH_MODES, devices=[[], []], modes=modes)), WITH_MODES)
+
+
+def test_copies_are_lists_of_three(save: Save) -> None:
+    path = save(document(WITH_MODES, devices=[[], []], copies=[[["0O0", 2.5, 4]], []]))
+    with pytest.raises(BadInput, match=r"one list per device of \[copy, start, end\]"):
+        read_schedule(path, WITH_MODES)

@@ -1,0 +1,174 @@
+"""Part of the checker: the ops of a schedule, each by itself, and their modes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from pipesat.core.ops import Op, Pair, Unreadable
+from pipesat.core.problem import Problem, Stage
+from pipesat.core.restated import Amounts, mode_of, restated
+from pipesat.core.schedule import Timed
+from pipesat.core.violation import Violation
+
+
+class Ops:
+    """Start and end of every op, the first time it appears in the schedule, and the modes.
+
+    ``times`` has the ops without their modes, ``modes`` the mode of every (stage, microbatch) that
+    is not kept: that of the first of its ops that is not.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.times: dict[Op, tuple[int, int]] = {}
+        self.modes: dict[tuple[int, int], int] = {}
+        self.seen: dict[tuple[int, int], dict[int, Op]] = defaultdict(dict)  # an op of each mode
+
+    def amounts(self, op: Op) -> Stage | Amounts:
+        """What an op's microbatch takes and holds in its mode."""
+        if self.modes:
+            op = op._replace(mode=self.modes.get((op.stage, op.microbatch), 0))
+        return restated(self.problem, op)
+
+    def backward(self, stage: int, microbatch: int) -> Op | None:
+        """The op that gives the input gradient: B or BW, whichever is there."""
+        for kind in ("B", "BW"):
+            op = Op(stage, kind, microbatch)
+            if op in self.times:
+                return op
+        return None
+
+    def add(self, device: int, timed: Timed) -> Iterator[Violation]:
+        """Take in one entry and complain about what is wrong with it alone."""
+        item, start, end = timed
+        home = self.problem.device_name(device)
+        if isinstance(item, Unreadable):
+            text = f"{item.text!r} on {home} is no op; write <stage><F|B|W|BW><microbatch>"
+            yield Violation("text", text, device, start)
+            return
+        if start < 0:
+            yield Violation("time", f"{item} starts at {start}, before time 0", device, start)
+        ops = [item.first, item.second] if isinstance(item, Pair) else [item]
+        known = True
+        for op in ops:
+            for complaint in self._add_op(op, device, start, end):
+                known = known and complaint.rule != "name"
+                yield complaint
+        if not known:
+            return
+        if isinstance(item, Pair):
+            yield from self._pair(item, device, start)
+        wanted = self._length(item)
+        if wanted is not None and end - start != wanted:
+            text = f"{item} on {home} lasts {end - start} ({start} to {end}), expected {wanted}"
+            yield Violation("length", text, device, start)
+
+    def _add_op(self, op: Op, device: int, start: int, end: int) -> Iterator[Violation]:
+        problem = self.problem
+        if op.stage >= len(problem.stages):
+            text = f"{op} names stage {op.stage}, the last one is {len(problem.stages) - 1}"
+            yield Violation("name", text, device, start)
+            return
+        if op.microbatch >= problem.microbatches[op.stage]:
+            last = problem.microbatches[op.stage] - 1
+            text = f"{op} names microbatch {op.microbatch}, the last one of its route is {last}"
+            yield Violation("name", text, device, start)
+            return
+        home = problem.stages[op.stage].device
+        if home != device:
+            text = (
+                f"{op} runs on {problem.device_name(device)}, "
+                f"but stage {op.stage} lies on {problem.device_name(home)}"
+            )
+            yield Violation("device", text, device, start)
+        if problem.stages[op.stage].modes or op.mode:
+            yield from self._note_mode(op, device, start)
+            op = op._replace(mode=0)
+        if op in self.times:
+            text = f"{op} stands twice, at {self.times[op][0]} and at {start}"
+            yield Violation("doubled", text, device, start)
+            return
+        self.times[op] = (start, end)
+
+    def _note_mode(self, op: Op, device: int, start: int) -> Iterator[Violation]:
+        count = len(self.problem.stages[op.stage].modes)
+        if op.mode > count:
+            text = f"{op} runs in mode {op.mode}, the last one of stage {op.stage} is {count}"
+            yield Violation("mode", text, device, start)
+            return
+        key = op.stage, op.microbatch
+        self.seen[key].setdefault(op.mode, op)
+        if op.mode:
+            self.modes.setdefault(key, op.mode)
+
+    def modes_differ(self) -> Iterator[Violation]:
+        """All ops of a (stage, microbatch), or of a whole stage, run in one mode."""
+        of_stage: dict[int, dict[int, Op]] = defaultdict(dict)
+        for (stage, _), seen in self.seen.items():
+            if len(seen) > 1:
+                yield self._two_modes(list(seen.values()), "the ops of one microbatch")
+            for mode, op in seen.items():
+                of_stage[stage].setdefault(mode, op)
+        if self.problem.mode_choice == "stage":
+            for seen in of_stage.values():
+                if len(seen) > 1:
+                    which = "with `mode_choice` stage, all microbatches of one"
+                    yield self._two_modes(list(seen.values()), which)
+
+    def _two_modes(self, differing: list[Op], which: str) -> Violation:
+        one, other = differing[:2]
+        modes = (mode_of(self.problem, op) for op in (one, other))
+        names = [mode.name if mode else "keep" for mode in modes]
+        text = f"{one} runs in mode {names[0]}, {other} in {names[1]}; {which} run in one mode"
+        return Violation("mode", text, self.problem.stages[one.stage].device)
+
+    def _pair(self, pair: Pair, device: int, start: int) -> Iterator[Violation]:
+        first, second = pair
+        if (first.stage, first.microbatch) == (second.stage, second.microbatch):
+            text = f"{pair}: a pair needs two different (stage, microbatch)"
+            yield Violation("kind", text, device, start)
+        elif self.problem.overlap is None:
+            text = f"{pair}: this problem has no `overlap`, so pairs are not allowed"
+            yield Violation("kind", text, device, start)
+        elif self._length(pair) is None:
+            kinds = f"{first.stage}{first.kind} and {second.stage}{second.kind}"
+            text = f"{pair}: `overlap` does not allow a pair of {kinds}"
+            yield Violation("kind", text, device, start)
+        elif self._listed(pair) is not None:
+            for op in pair:
+                mode = mode_of(self.problem, op)
+                if mode is not None and mode.offload is None:
+                    text = (
+                        f"{pair}: {op} runs in mode {mode.name}; members of pairs that `overlap` "
+                        "lists run in keep or an offload mode"
+                    )
+                    yield Violation("mode", text, device, start)
+
+    def _length(self, item: Op | Pair) -> int | None:
+        """How long an item lasts; ``None`` for a pair that is not allowed."""
+        if not isinstance(item, Pair):
+            stage = restated(self.problem, item)
+            return {"F": stage.F, "B": stage.B, "W": stage.W, "BW": stage.BW}[item.kind]
+        overlap = self.problem.overlap
+        if overlap is None:
+            return None
+        listed = self._listed(item)
+        if listed is not None:
+            return listed
+        for forward, backward in (item, item[::-1]):
+            if overlap.factor and (forward.kind, backward.kind) == ("F", "BW"):
+                num, den = overlap.factor
+                f = restated(self.problem, forward).F
+                bw = restated(self.problem, backward).BW
+                return max(f, bw, ((f + bw) * num + den - 1) // den)
+        return None
+
+    def _listed(self, pair: Pair) -> int | None:
+        """Time of a pair that `overlap` lists."""
+        overlap = self.problem.overlap
+        for op, other in (pair, pair[::-1]):
+            key = ((op.stage, op.kind), (other.stage, other.kind))
+            if overlap is not None and key in overlap.times:
+                return overlap.times[key]
+        return None

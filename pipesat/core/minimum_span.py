@@ -1,0 +1,127 @@
+"""The earliest timing of least span: when each device starts its first item.
+
+Let ``L[d, e]`` be the longest path from the start of device d's first item to the
+end of device e's last one. First starts ``x`` with span T exist if and only if
+``x[e] >= x[d] + L[d, e] - T`` for all d, e, so the least T is the largest mean of a cycle of L,
+rounded up (all times are integers); the least such x gives the earliest schedule of that span.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pipesat.core.linear_order import LinearOrder
+
+    Matrix = NDArray[np.int64]
+
+_EXACT_IN_INT64 = 1 << 60  # sums of longer paths are added up as Python integers
+
+
+def of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
+    """Earliest starts of the devices' first items among all timings of least span."""
+    paths = _longest_paths(sequence, devices)
+    target = max(0, *(int(paths[d, d]) for d in range(devices)))
+    while True:
+        first, cycle_mean = _potentials(paths, target)
+        if cycle_mean is None:
+            return [int(x) for x in first]
+        target = cycle_mean
+
+
+def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
+    """``L[d, e]``: start of d's first item to the end of e's last; hugely negative if no path."""
+    import numpy as np
+
+    longest = sum(sequence.duration) + sum(abs(d) for inputs in sequence.inputs for _, d in inputs)
+    # no sum of paths through all devices, less a span each, is larger than this
+    furthest = (devices + 2) * longest
+    exact = furthest < _EXACT_IN_INT64
+    dtype = np.int64 if exact else object
+    unreachable = -(1 << 62) if exact else -4 * furthest
+    row_end: dict[int, Matrix] = {}
+    uses = _uses(sequence)
+    kept: dict[int, Matrix] = {}  # ends of items that some later item still waits for
+    groups = sequence.group_ending_with
+    for number, (device, length, before, inputs) in enumerate(
+        zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
+    ):
+        if before < 0:
+            start = np.full(devices, unreachable, dtype=dtype)
+            if device < devices:
+                start[device] = 0
+        else:
+            start = row_end[device]
+        for source, delay in inputs:
+            start = np.maximum(start, kept[source] + delay)
+            uses[source] -= 1
+            if not uses[source]:
+                del kept[source]
+        row_end[device] = end = start + length
+        if uses[number]:
+            kept[number] = end
+        for member in (group := groups.get(number, range(0))):
+            end = np.maximum(end, kept[member])
+        for member in group:
+            row_end[sequence.device[member]] = kept[member] = end
+    paths = np.full((devices, devices), unreachable, dtype=dtype)
+    for device, end in row_end.items():
+        if device < devices:
+            paths[:, device] = end
+    return paths
+
+
+def _uses(sequence: LinearOrder) -> list[int]:
+    """How often an item's end is still needed: by those that wait for it, and by its group."""
+    uses = [0] * len(sequence.item)
+    for inputs in sequence.inputs:
+        for source, _ in inputs:
+            uses[source] += 1
+    for member in chain.from_iterable(sequence.groups):
+        uses[member] += 1
+    return uses
+
+
+def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:
+    """Least x >= 0 with ``x[e] >= x[d] + L[d, e] - target``, or the mean of a violating cycle.
+
+    Bellman-Ford; the mean, rounded up, is a better lower bound on the span than ``target`` was.
+    """
+    import numpy as np
+
+    count = len(paths)
+    x = np.zeros(count, dtype=paths.dtype)
+    parent = np.full(count, -1)
+    for _ in range(count + 1):
+        candidates = x[:, None] + paths - target
+        best = candidates.argmax(axis=0)
+        value = candidates[best, np.arange(count)]
+        improved = value > x
+        if not improved.any():
+            return x, None
+        x = np.where(improved, value, x)
+        parent = np.where(improved, best, parent)
+        if cycle := _parent_cycle(parent):
+            total = sum(int(paths[d, e]) for d, e in zip(cycle, cycle[1:] + cycle[:1], strict=True))
+            return x, -(-total // len(cycle))
+    raise AssertionError("Bellman-Ford neither settled nor closed a cycle")
+
+
+def _parent_cycle(parent: Matrix) -> list[int]:
+    """A cycle of the parent pointers, in forward direction; empty if there is none."""
+    seen = [0] * len(parent)
+    for root in range(len(parent)):
+        node, mark = root, root + 1
+        while node >= 0 and not seen[node]:
+            seen[node] = mark
+            node = int(parent[node])
+        if node >= 0 and seen[node] == mark:
+            cycle = [node]
+            while (step := int(parent[cycle[-1]])) != node:
+                cycle.append(step)
+            return cycle[::-1]
+    return []

@@ -1,0 +1,169 @@
+"""Placing the copies of an order, and timing a schedule again with those it has."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pipesat.core.checker import check
+from pipesat.core.ops import Copy, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
+from pipesat.core.timing import retime, time_order
+from pipesat.files.problem_file import FORMAT, parse_problem
+from tests.support.tiny_modes import tiny
+
+
+def offloading(memory: int | None, channels: int = 2, microbatches: int = 2) -> Problem:
+    """One stage: F 2, BW 3, holds 4; offloaded 2 out, 2 in, holds 1 in between."""
+    offload = {"name": "offload", "offload": {"out": 2, "in": 2, "held": 1}}
+    stage = {"F": 2, "B": 2, "W": 1, "held_after_F": 4, "backward": "fused", "modes": [offload]}
+    return parse_problem(
+        {
+            "format": FORMAT,
+            "microbatches": microbatches,
+            "devices": [{"memory": memory, "copy_channels": channels}],
+            "stages": [stage | {"device": 0}],
+        }
+    )
+
+
+def forwards_first(*modes: int) -> Order:
+    """All F's, then all BW's, of one stage."""
+    numbers = list(enumerate(modes))
+    return (
+        tuple([Op(0, "F", j, mode) for j, mode in numbers])
+        + tuple([Op(0, "BW", j, mode) for j, mode in numbers]),
+    )
+
+
+def times(schedule: Schedule) -> dict[str, tuple[int, int]]:
+    ops = {str(t.item): (t.start, t.end) for row in schedule.devices for t in row}
+    return ops | {str(t.copy): (t.start, t.end) for row in schedule.copies for t in row}
+
+
+def test_with_room_copies_are_as_early_and_as_late_as_they_may() -> None:
+    """Room for both: nothing but 0's own copies keeps its backward waiting."""
+    schedule = time_order(offloading(8), forwards_first(1, 1))
+    assert times(schedule) == {
+        "0F0": (0, 2), "0F1": (2, 4), "0O0": (2, 4), "0O1": (4, 6),
+        "0L0": (4, 6), "0BW0": (6, 9), "0L1": (6, 8), "0BW1": (9, 12),
+    }  # fmt: skip
+    assert check(offloading(8), schedule) == []
+
+
+def test_a_forward_waits_for_the_copy_out_that_makes_room() -> None:
+    """6 is room for 4 + 1: F1 waits for O0, L0 for O1, L1 for BW0."""
+    schedule = time_order(offloading(6), forwards_first(1, 1))
+    assert times(schedule) == {
+        "0F0": (0, 2), "0O0": (2, 4), "0F1": (4, 6), "0O1": (6, 8),
+        "0L0": (8, 10), "0BW0": (10, 13), "0L1": (13, 15), "0BW1": (15, 18),
+    }  # fmt: skip
+    assert check(offloading(6), schedule) == []
+
+
+def test_one_channel_runs_one_copy_at_a_time() -> None:
+    """Both ways: L0 before O1 gives 13, O1 before L0 gives 14."""
+    schedule = time_order(offloading(8, channels=1), forwards_first(1, 1))
+    assert times(schedule) == {
+        "0F0": (0, 2), "0F1": (2, 4), "0O0": (2, 4), "0L0": (4, 6),
+        "0O1": (6, 8), "0BW0": (6, 9), "0L1": (8, 10), "0BW1": (10, 13),
+    }  # fmt: skip
+    assert check(offloading(8, channels=1), schedule) == []
+
+
+def test_an_order_that_cannot_fit_is_timed_all_the_same() -> None:
+    """The checker says what is wrong, as for orders without copies."""
+    found = check(offloading(4), time_order(offloading(4), forwards_first(1, 1)))
+    assert {violation.rule for violation in found} == {"memory"}
+
+
+def test_retiming_moves_everything_to_its_earliest() -> None:
+    problem = offloading(6)
+    schedule = time_order(problem, forwards_first(1, 1))
+    later = Schedule(
+        tuple(tuple(Timed(x, a + 7, b + 7) for x, a, b in row) for row in schedule.devices),
+        "",
+        tuple(tuple(TimedCopy(x, a + 7, b + 7) for x, a, b in row) for row in schedule.copies),
+    )
+    assert check(problem, later) == []
+    assert retime(problem, later) == schedule
+
+
+def test_retiming_keeps_what_memory_relied_on() -> None:
+    """O0 had ended when F1 started, although there was room: it still ends by then.
+
+    L0 started after BW1 had: it still does, and nothing else moves it.
+    """
+    problem = offloading(None)
+    order: Order = ((Op(0, "F", 0, 1), Op(0, "F", 1), Op(0, "BW", 1), Op(0, "BW", 0, 1)),)
+    given = Schedule(
+        (tuple(map(Timed, order[0], (0, 5, 7, 12), (2, 7, 10, 15))),),
+        "",
+        ((TimedCopy(Copy(0, "O", 0), 2, 4), TimedCopy(Copy(0, "L", 0), 8, 10)),),
+    )
+    assert check(problem, given) == []
+    # F1 from 4, BW1 from 6 to 9, L0 from 6 to 8, BW0 from 9
+    assert times(retime(problem, given)) == {
+        "0F0": (0, 2), "0O0": (2, 4), "0F1": (4, 6), "0BW1": (6, 9), "0L0": (6, 8), "0BW0": (9, 12),
+    }  # fmt: skip
+
+
+def test_the_minimum_span_counts_ops_alone() -> None:
+    """Two devices: starting the second later shortens its row; copies do not count."""
+    document = dict(offloading(None, microbatches=1).document)
+    stage = document["stages"][0]
+    problem = parse_problem(
+        document | {"devices": [{}, {}], "stages": [stage, stage | {"device": 1}]}
+    )
+    order: Order = (
+        (Op(0, "F", 0, 1), Op(0, "BW", 0, 1)),
+        (Op(1, "F", 0, 1), Op(1, "BW", 0, 1)),
+    )
+    schedule = time_order(problem, order, "span")
+    # device 1: F 2, O 2, L 2, BW 3 in a row: 9; device 0: F 2, 9 of device 1, BW 3
+    assert (schedule.span, schedule.makespan) == (14, 14)
+    assert check(problem, schedule) == []
+    assert retime(problem, schedule, "span").span == 14
+
+
+def random_order(problem: Problem, chance: Random) -> Order:
+    """Modes and kinds at random, ops in an order that respects what waits for what."""
+    modes = {}
+    for stage in range(len(problem.stages)):
+        one = chance.choice(problem.modes_of(stage))
+        for m in range(problem.microbatches[stage]):
+            other = chance.choice(problem.modes_of(stage))
+            modes[stage, m] = one if problem.mode_choice == "stage" else other
+    chains: list[list[Op]] = []
+    for m in range(problem.microbatches[0]):
+        forwards = [Op(s, "F", m, modes[s, m]) for s in range(len(problem.stages))]
+        chain = list(forwards)
+        for op in reversed(forwards):
+            data = problem.amounts(op.stage, m, op.mode)
+            fused = chance.random() < 0.5 if data.may_split and data.may_fuse else data.may_fuse
+            chain += [op._replace(kind=k) for k in (["BW"] if fused else ["B", "W"])]  # type: ignore[arg-type]
+        chains.append(chain)
+    rows: list[list[Op]] = [[] for _ in problem.devices]
+    while any(chains):
+        op = chance.choice([chain for chain in chains if chain]).pop(0)
+        rows[problem.stages[op.stage].device].append(op)
+    return tuple(map(tuple, rows))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_copies_of_random_orders_keep_every_rule_but_perhaps_memory(seed: int) -> None:
+    """Where everything fits, everything fits again after timing anew, no later than before."""
+    chance = Random(seed)
+    problem = parse_problem(tiny(chance))
+    order = random_order(problem, chance)
+    for objective in ("makespan", "span"):
+        schedule = time_order(problem, order, objective)  # type: ignore[arg-type]
+        found = {violation.rule for violation in check(problem, schedule)}
+        assert found <= {"memory"}
+        if found:
+            continue
+        again = retime(problem, schedule, objective)  # type: ignore[arg-type]
+        assert check(problem, again) == []
+        assert again.value(objective) <= schedule.value(objective)  # type: ignore[arg-type]
