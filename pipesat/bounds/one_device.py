@@ -23,9 +23,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from pipesat.bounds.area import area_over_room
 from pipesat.bounds.chain_warm_up import least_warm_ups
 from pipesat.bounds.feasibility import certain_holdings
-from pipesat.bounds.pair_times import least_work, with_least_times
+from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.claims import Bound
@@ -46,9 +47,11 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
     Where microbatches differ or have modes, that of the least amounts of any
     (:func:`pipesat.core.least.least_problem`).
     """
-    problem = with_least_times(least_problem(problem))
+    problem = least_problem(problem)
     bounds = [Bound(0, "closed form: nothing takes less than no time")]
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
+    if problem.overlap is not None:
+        return [*bounds, *paired_bounds(problem, objective)]
     absolute = {device: _Device(problem, device, absolute=True) for device in devices}
     own = absolute
     if objective == "span":
@@ -58,7 +61,7 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
         if objective == "makespan" or len(problem.routes) == 1:
             # a single route's window lies within that of the device with its first stage
             bounds += absolute[device].route_bounds()
-    if problem.one_stage_per_device and problem.overlap is None:
+    if problem.one_stage_per_device:
         line = [problem.stages[s].device for s in problem.routes[0].stages]
         without_head = [
             max(own[device].without_head, absolute[device].route_without_head) for device in line
@@ -79,10 +82,10 @@ class _Device:
 
     def window_bounds(self) -> list[Bound]:
         """Bounds on the time until the device's last op ends."""
-        values = {"load": self.start + self.load, "pass": self.way, "area": self.area}
-        if self.problem.overlap is None:
-            values["head + load"] = self.head + self.load
-            values |= self._around_load("tail", self.tail, self.head_before_tail)
+        values = {"load": self.start + self.load, "pass": self.way}
+        values["area"] = self.start + area_over_room(self.problem, self.device)
+        values["head + load"] = self.head + self.load
+        values |= self._around_load("tail", self.tail, self.head_before_tail)
         return self._named(values)
 
     def route_bounds(self) -> list[Bound]:
@@ -98,9 +101,8 @@ class _Device:
                 for s in top
             )
         }
-        if problem.overlap is None:
-            values |= self._around_load("end", self.end, True)
-            values |= self._around_load("route's tail", self.route_tail, self.head_before_tail)
+        values |= self._around_load("end", self.end, True)
+        values |= self._around_load("route's tail", self.route_tail, self.head_before_tail)
         return self._named(values)
 
     @property
@@ -159,15 +161,10 @@ class _Device:
 
     @cached_property
     def load(self) -> int:
-        """Least compute time; an overlapped pair may hide one of its members, or a part of both."""
+        """Least compute time."""
         forward = sum(stage.F * m for _, stage, m in self.stages)
         backward = sum(stage.least_backward_work * m for _, stage, m in self.stages)
-        if self.problem.overlap is None:
-            return forward + backward
-        if self.problem.overlap.times or self.problem.overlap.factor is None:
-            return -(-sum(m * least_work(self.problem, s) for s, _, m in self.stages) // 2)
-        num, den = self.problem.overlap.factor
-        return max(forward, backward, (forward + backward) * min(num, den) // den)
+        return forward + backward
 
     def _until_backward(self, chunks: tuple[int, ...]) -> int:
         """Earliest start of the first backward of a route, that of the device's last chunk."""
@@ -287,20 +284,3 @@ class _Device:
             )
             options.append(way - pending)
         return min(options)
-
-    @cached_property
-    def area(self) -> int:
-        """Sum over microbatches of memory times least residence, over the room there is."""
-        if not self.room:
-            return 0
-        total = 0
-        for s, stage, m in self.stages:
-            a, w = self.activation[s], stage.held_after_B
-            stay = stage.F + round_trip(self.problem, s)
-            ways = []
-            if stage.may_split:
-                ways.append(a * stay + max(a, w) * stage.B + w * stage.W)
-            if stage.may_fuse:
-                ways.append(a * (stay + stage.BW))
-            total += m * min(ways)
-        return self.start - (-total // self.room)

@@ -1,50 +1,62 @@
-"""What pairs of ops leave certain: the least times of ops, and the least work of a microbatch."""
+"""The least times that ops can last, alone or in pairs: what arguments about ways count with."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
-from pipesat.core.ops import KINDS, OpKind
+from pipesat.core.ops import PHASE_OF, Kind, OpKind
 from pipesat.core.problem import Problem
 from pipesat.core.rules import pair_time_of_kinds
 
+_MayPair: TypeAlias = Callable[[Kind, Kind], bool]
+
 
 def with_least_times(problem: Problem) -> Problem:
-    """Return the problem with the least time that every op can last, alone or in a listed pair.
+    """Return the problem with the least time that every op can last, alone or in a pair.
 
     A relaxation for arguments that add up times of single ops: in any valid schedule an op lasts at
-    least this long. A pair by factor is never shorter than a member.
+    least this long.
     """
-    if problem.overlap is None or not problem.overlap.times:
+    return _with_times(problem, lambda *_: True)
+
+
+def until_first_backward(problem: Problem) -> Problem:
+    """As :func:`with_least_times`, for the way to and of a stage's first backward.
+
+    The forwards on this way run before any backward of the route, so none is in a pair with one.
+    """
+    return _with_times(problem, lambda op, partner: op != "F" or partner == "F")
+
+
+def after_last_forward(problem: Problem) -> Problem:
+    """As :func:`with_least_times`, for the way of the last backwards of the stages.
+
+    When a stage's last backward starts, all forwards of the route have ended.
+    """
+    return _with_times(problem, lambda op, partner: op == "F" or partner != "F")
+
+
+def _with_times(problem: Problem, may_pair: _MayPair) -> Problem:
+    if problem.overlap is None:
         return problem
     stages = []
-    for number, stage in enumerate(problem.stages):
-        least = {
-            kind: min([getattr(stage, kind), *_pair_times(problem, (number, kind))])
-            for kind in KINDS
-        }
-        stages.append(replace(stage, **least))
+    for stage, data in enumerate(problem.stages):
+        f, b, w, bw = (_least(problem, (stage, kind), may_pair) for kind in ("F", "B", "W", "BW"))
+        stages.append(replace(data, F=f, B=b, W=w, BW=bw))
     return replace(problem, stages=tuple(stages))
 
 
-def least_work(problem: Problem, stage: int) -> int:
-    """Twice the least compute time that a microbatch's ops on a stage can take.
-
-    An op takes its time alone, or shares that of a pair: at least half the time of its shortest
-    pair, so any schedule's busy time is at least the sum of these over its ops.
-    """
+def _least(problem: Problem, op: OpKind, may_pair: _MayPair) -> int:
+    """Least time of an op; ``may_pair`` says which kinds of the same route count as partners."""
+    stage, kind = op
     data = problem.stages[stage]
-    f, b, w, bw = (
-        min([2 * getattr(data, kind), *_pair_times(problem, (stage, kind))]) for kind in KINDS
-    )
-    ways = ([b + w] if data.may_split else []) + ([bw] if data.may_fuse else [])
-    least: int = f + min(ways)
-    return least
-
-
-def _pair_times(problem: Problem, op: OpKind) -> list[int]:
-    """Times of all pairs of which an op of this kind can be a member."""
-    device = problem.stages[op[0]].device
-    partners: list[OpKind] = [(s, kind) for s in problem.stages_on[device] for kind in KINDS]
-    times = (pair_time_of_kinds(problem, op, partner) for partner in partners)
-    return [time for time in times if time is not None]
+    times = [int(getattr(data, kind))]
+    for other in problem.stages_on[data.device]:
+        apart = problem.route_of[other] != problem.route_of[stage]
+        for partner in PHASE_OF:
+            time = pair_time_of_kinds(problem, op, (other, partner))
+            if time is not None and (apart or may_pair(kind, partner)):
+                times.append(time)
+    return min(times)

@@ -114,8 +114,8 @@ def test_overlapped_pairs_loosen_the_load() -> None:
     plain = chain(1, 4, F=4, B=3, W=3, BW=6)
     paired = parse_problem(document(plain, overlap={"FB": [3, 4]}))
     assert closed_form_bound(plain, "makespan").value == 40
-    # no pair is shorter than 3/4 of its members' sum: 4 (4 + 6) 3/4
-    assert closed_form_bound(paired, "makespan").value == 30
+    # a pair takes 3/4 of 10, rounded up; the first F and the last backward run alone: 4 + 3 x 8 + 6
+    assert closed_form_bound(paired, "makespan").value == 34
 
 
 def test_most_work_is_a_knapsack() -> None:

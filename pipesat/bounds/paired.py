@@ -1,0 +1,102 @@
+"""Closed-form bounds of problems in which ops may run in pairs, device by device.
+
+The ways of microbatches are those of plain problems, with the least times that ops can last on
+them; what a device does meanwhile is counted (:mod:`pipesat.bounds.paired_device`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipesat.bounds.area import area_over_room
+from pipesat.bounds.pair_times import after_last_forward, until_first_backward, with_least_times
+from pipesat.bounds.paired_device import PairedDevice, Ways
+from pipesat.bounds.ways import time_from_backward, time_until_forward
+from pipesat.core.claims import Bound
+from pipesat.core.problem import Problem
+from pipesat.core.rules import round_trip
+from pipesat.core.schedule import Objective
+
+
+def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
+    """Yield the bounds of every device: a microbatch's pass, and the least length by counts.
+
+    As for plain problems (:mod:`pipesat.bounds.one_device`), a single route's window bounds the
+    span, too: that of the device with the first stage. Another device's own may end as much later
+    as it starts, so its last weight gradients may.
+    """
+    ways, least = _RouteWays(problem), with_least_times(problem)
+    for device, stages in enumerate(problem.stages_on):
+        if not stages:
+            continue
+        name, counts = problem.device_name(device), PairedDevice(problem, device)
+        routes = list(problem.chunks_on[device].values())
+        whole = objective == "makespan" or len(problem.routes) == 1
+        origins = [0 if whole else ways.begin(chunks[0]) for chunks in routes]
+        yield Bound(max(map(ways.own_pass, origins, routes)), f"closed form: pass of {name}")
+        if whole:
+            way = max(map(ways.route_pass, routes))
+            yield Bound(way, f"closed form: route's pass of {name}")
+        start = min(ways.begin(chunks[0]) for chunks in routes) if whole else 0
+        origin = 0 if objective == "span" else start
+        yield Bound(origin + area_over_room(least, device), f"closed form: area of {name}")
+        around = Ways(
+            min(map(ways.until_backward, origins, routes)) - start,
+            min(map(ways.after_forward, routes)),
+            min(map(ways.after_backward, routes)) if whole else 0,
+            0 if objective == "makespan" else start,
+        )
+        value = start + counts.least_length(around)
+        yield Bound(value, f"closed form: load with pairs of {name}")
+
+
+@dataclass(frozen=True)
+class _RouteWays:
+    """Least times of the first and the last microbatches on their ways along the routes."""
+
+    problem: Problem
+
+    @cached_property
+    def first(self) -> Problem:
+        """With the times until a stage's first backward."""
+        return until_first_backward(self.problem)
+
+    @cached_property
+    def last(self) -> Problem:
+        """With the times of the last backwards."""
+        return after_last_forward(self.problem)
+
+    def begin(self, low: int) -> int:
+        """Earliest start of a stage's first F."""
+        return time_until_forward(self.first, low)
+
+    def until_backward(self, origin: int, chunks: tuple[int, ...]) -> int:
+        """From an origin to the earliest start of the first backward of a device's chunks."""
+        top = chunks[-1]
+        way = time_until_forward(self.first, top) + self.first.stages[top].F
+        return way + round_trip(self.first, top) - origin
+
+    def own_pass(self, origin: int, chunks: tuple[int, ...]) -> int:
+        """From an origin through a device's chunks to the end of all work on the first of them."""
+        back = time_from_backward(self.last, chunks[-1], chunks[0])
+        return self.until_backward(origin, chunks) + back
+
+    def route_pass(self, chunks: tuple[int, ...]) -> int:
+        """From time 0 through a device's last chunk to the end of all work on the first stage."""
+        return self.until_backward(0, chunks) + time_from_backward(self.last, chunks[-1], None)
+
+    def after_forward(self, chunks: tuple[int, ...]) -> int:
+        """From the end of the last F of a device's chunks to that of their last backward."""
+        low, top = chunks[0], chunks[-1]
+        data = self.last.stages[low]
+        way = round_trip(self.last, top) + time_from_backward(self.last, top, low)
+        return way - data.least_backward_work + data.shortest_backward
+
+    def after_backward(self, chunks: tuple[int, ...]) -> int:
+        """From there until the last gradient has travelled to the route's first stage."""
+        low = chunks[0]
+        if self.problem.previous[low] is None:
+            return 0
+        return time_from_backward(self.last, low, None) - self.last.stages[low].shortest_backward

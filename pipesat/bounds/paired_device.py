@@ -1,0 +1,234 @@
+"""What a device needs at least where its ops may run in pairs, by counting them.
+
+A device's items, alone or pairs, fall into phases: *before* the first item with a backward in it
+there are forwards only; *after* the last item with a forward there is none any more, and once the
+last backward has run, only weight gradients are *pending*; what lies *between* may be anything. How
+many of each kind of item run in each phase is not known, but every op runs once, memory limits the
+first and the last phases, and each of these lasts at least as long as a microbatch's way to the
+route's ends and back. The least length over all such counts is a bound: a programme in whole
+numbers (:mod:`pipesat.bounds.counting`). docs/bounds.md has the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement, product
+from typing import NamedTuple, TypeAlias
+
+from pipesat.bounds.counting import Programme
+from pipesat.core.ops import PHASE_OF, Kind
+from pipesat.core.problem import Problem, Stage
+from pipesat.core.rules import pair_time_of_kinds
+
+
+class Ways(NamedTuple):
+    """What lies around a device's work, in time units.
+
+    ``until_backward``: from its first op, or time 0, to its first backward. ``after_forward``: from
+    the end of its last forward to that of its last backward. ``after_backward``: from there to the
+    end that counts, which weight gradients that are still pending may overrun by ``beyond``.
+    """
+
+    until_backward: int
+    after_forward: int
+    after_backward: int
+    beyond: int
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Stages of one route and device that are alike, pairs included; ``stage`` is one of them."""
+
+    stage: int
+    size: int
+    route: int
+    ops: int
+
+
+_Member: TypeAlias = tuple[_Group, Kind]
+_Item: TypeAlias = tuple[_Member, ...]
+_Phase: TypeAlias = Mapping[_Item, int]
+
+
+@dataclass(frozen=True)
+class PairedDevice:
+    """The kinds of items of one device of a problem with pairs."""
+
+    problem: Problem
+    device: int
+
+    def least_length(self, ways: Ways) -> int:
+        """Least time until the end that counts; 0 if there is no schedule at all.
+
+        Either some forward runs beside or after the first backward, or all run before it, and then
+        none in a pair with one.
+        """
+        least = min(self._least(ways, apart) for apart in (True, False))
+        return least if least <= sum(ways[:3]) + self._one_after_the_other else 0
+
+    def _least(self, ways: Ways, apart: bool) -> int:
+        # all forwards before all backwards: idling in both phases may be the same
+        known = ways if apart else ways._replace(after_forward=0)
+        return sum(known[:3]) + _Count(self, known, apart).programme.least_cost()
+
+    @cached_property
+    def _one_after_the_other(self) -> int:
+        stages = [(group.ops, self.problem.stages[group.stage]) for group in self.groups]
+        return sum(ops * (data.F + data.B + data.W + data.BW) for ops, data in stages)
+
+    @cached_property
+    def groups(self) -> list[_Group]:
+        """The device's stages, those together that are alike."""
+        problem = self.problem
+        alike: dict[tuple[int, Stage], list[int]] = {}
+        for stage in problem.stages_on[self.device]:
+            alike.setdefault((problem.route_of[stage], problem.stages[stage]), []).append(stage)
+        sets = list(alike.values())
+        if not all(self._pair_alike(one, other) for one, other in product(sets, sets)):
+            sets = [[stage] for stages in sets for stage in stages]
+        return [
+            _Group(s[0], len(s), problem.route_of[s[0]], len(s) * problem.microbatches[s[0]])
+            for s in sets
+        ]
+
+    def _pair_alike(self, one: Iterable[int], other: Iterable[int]) -> bool:
+        return all(
+            len({pair_time_of_kinds(self.problem, (s, k), (t, x)) for s, t in product(one, other)})
+            == 1
+            for k, x in product(PHASE_OF, PHASE_OF)
+        )
+
+    @cached_property
+    def items(self) -> dict[_Item, int]:
+        """Every item that may run, with its time: ops that the stages run, alone or in pairs."""
+        members = [(group, kind) for group in self.groups for kind in self._kinds(group)]
+        times: dict[_Item, int] = {}
+        for group, kind in members:
+            data = self.problem.stages[group.stage]
+            times[((group, kind),)] = getattr(data, kind)
+        for one, other in combinations_with_replacement(members, 2):
+            kinds = [(group.stage, kind) for group, kind in (one, other)]
+            time = pair_time_of_kinds(self.problem, *kinds)
+            if time is not None and (one != other or one[0].ops > 1):
+                times[one, other] = time
+        return times
+
+    def _kinds(self, group: _Group) -> Iterator[Kind]:
+        data = self.problem.stages[group.stage]
+        yield "F"
+        if data.may_split:
+            yield "B"
+            yield "W"
+        if data.may_fuse:
+            yield "BW"
+
+
+class _Count:
+    """How many of each item run in each phase; if not ``apart``, there is nothing between."""
+
+    def __init__(self, home: PairedDevice, ways: Ways, apart: bool) -> None:
+        self.home, self.problem = home, home.problem
+        self.programme = Programme()
+        items = home.items
+        forward = [i for i in items if all(kind == "F" for _, kind in i)]
+        backward = [i for i in items if all(kind != "F" for _, kind in i)]
+        weights = [i for i in items if all(kind == "W" for _, kind in i)]
+        self.before = self._phase(forward)
+        self.between = self._phase(items, busy=True) if apart else {}
+        self.after = self._phase(backward)
+        self.pending = self._phase(weights)
+        self._last(self.before, ways.until_backward)
+        self._last(self.after, ways.after_forward)
+        self._last(self.pending, ways.after_backward + ways.beyond)
+        self._run_every_op()
+        self._fit_into_memory()
+        self._pair_only_so_many()
+
+    def _phase(self, items: Iterable[_Item], *, busy: bool = False) -> dict[_Item, int]:
+        times = self.home.items
+        return {
+            item: self.programme.variable(times[item] if busy else 0, self._most(item))
+            for item in items
+        }
+
+    def _most(self, item: _Item) -> int:
+        most = min(group.ops for group, _ in item)
+        return most // 2 if len(item) == 2 and item[0] == item[1] else most
+
+    def _last(self, phase: _Phase, least: int) -> None:
+        """Let a phase last as long as its work if that is more than ``least``."""
+        times = {variable: self.home.items[item] for item, variable in phase.items()}
+        most = sum(self._most(item) * self.home.items[item] for item in phase)
+        extra = self.programme.variable(1, most)
+        self.programme.at_least({extra: 1} | {j: -time for j, time in times.items()}, -least)
+
+    def _count(self, *phases: _Phase, **weights: int) -> dict[_Group, dict[int, int]]:
+        """Per group, the sum of these kinds' weights over the items of some phases."""
+        result: dict[_Group, dict[int, int]] = {group: {} for group in self.home.groups}
+        for phase in phases:
+            for item, variable in phase.items():
+                for group, kind in item:
+                    row = result[group]
+                    row[variable] = row.get(variable, 0) + weights.get(kind, 0)
+        return result
+
+    def _run_every_op(self) -> None:
+        phases = self.before, self.between, self.after, self.pending
+        forwards = self._count(*phases, F=1)
+        backwards = self._count(*phases, B=1, BW=1)
+        left = self._count(*phases, B=1, W=-1)
+        for group in self.home.groups:
+            self.programme.equals(forwards[group], group.ops)
+            self.programme.equals(backwards[group], group.ops)
+            self.programme.equals(left[group], 0)
+
+    def _fit_into_memory(self) -> None:
+        room = self.problem.devices[self.home.device].room
+        if room is None:
+            return
+        groups = self.home.groups
+        data = {group: self.problem.stages[group.stage] for group in groups}
+        timed = {i: x for i, x in self.before.items() if self.home.items[i]}
+        held = self._count(timed, F=1)
+        self._hold([(data[g].held_after_F, held[g]) for g in groups], room)
+        timed = {i: x for i, x in self.pending.items() if self.home.items[i]}
+        held = self._count(timed, W=1)
+        self._hold([(data[g].held_after_B, held[g]) for g in groups], room)
+        if all(stage.F for stage in data.values()):
+            activations = self._count(self.after, B=1, BW=1)
+            weights = self._count(self.after, self.pending, W=1, B=-1)
+            rows = [(data[g].held_after_F, activations[g]) for g in groups]
+            self._hold(rows + [(data[g].held_after_B, weights[g]) for g in groups], room)
+
+    def _hold(self, rows: Iterable[tuple[int, Mapping[int, int]]], room: int) -> None:
+        total: dict[int, int] = {}
+        for amount, row in rows:
+            for variable, value in row.items():
+                total[variable] = total.get(variable, 0) + amount * value
+        self.programme.at_most(total, room)
+
+    def _pair_only_so_many(self) -> None:
+        """The first forwards and the last backwards of a route do not pair with each other's."""
+        if len({group.route for group in self.home.groups}) == 1:
+            first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
+            for group in self.home.groups:
+                self.programme.at_least(first[group], group.size)
+                self.programme.at_least(last[group], group.size)
+            return
+        pairs = [
+            (one, other, variable)
+            for item, variable in self.between.items()
+            if len(item) == 2
+            for one, other in (item, item[::-1])
+        ]
+        for group, kinds in product(self.home.groups, (("F",), ("B", "BW"), ("W",))):
+            others = ("B", "W", "BW") if kinds == ("F",) else ("F",)
+            row = {
+                variable: 1
+                for one, other, variable in pairs
+                if one[0] == group and one[1] in kinds
+                if other[0].route == group.route and other[1] in others
+            }
+            self.programme.at_most(row, group.ops - group.size)
