@@ -13,60 +13,17 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
-from pipesat.core.checker import check  # noqa: E402
-from pipesat.core.errors import PipesatError  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402
-from pipesat.files.problem_file import parse_problem  # noqa: E402
-from pipesat.workflows.solve import solve  # noqa: E402
-from tests.support.oracle_by_instants import optimum  # noqa: E402
+from tests.support.against_oracle import judged  # noqa: E402
 from tests.support.zero_lengths import random_document  # noqa: E402
 
 BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 SECONDS = 10.0
-
-
-def one_microbatch(document: dict[str, Any]) -> dict[str, Any]:
-    """The same problem with one microbatch on each route: feasible exactly if it is."""
-    if "routes" in document:
-        return document | {"routes": [r | {"microbatches": 1} for r in document["routes"]]}
-    return document | {"microbatches": 1}
-
-
-def judged(document: dict[str, Any], objective: Objective) -> tuple[str, list[str]]:
-    """Solve one problem; return the status and what is wrong."""
-    problem = parse_problem(document)
-    try:
-        result = solve(problem, objective=objective, time_limit=SECONDS, workers=1)
-    except PipesatError as error:
-        return "error", [str(error)]
-    if result.schedule is None:
-        feasible = optimum(one_microbatch(document), objective) is not None
-        wrong = ["a schedule exists"] if feasible else []
-        if result.status != "infeasible":
-            wrong.append("unknown")
-        return result.status, wrong
-    value = result.schedule.value(objective)
-    least = optimum(document, objective, at_most=value)
-    bound = 0 if result.lower_bound is None else result.lower_bound.value
-    wrong = [str(violation) for violation in check(problem, result.schedule)]
-    if least is None:
-        return result.status, [*wrong, f"value {value}, but no schedule exists"]
-    if result.status == "optimal" and value != least:
-        wrong.append(f"{value} called optimal, {least} is possible")
-    for name, claim in (
-        ("bound", bound),
-        ("closed form", closed_form_bound(problem, objective).value),
-    ):
-        if claim > least:
-            wrong.append(f"{name} {claim} above the optimum {least}")
-    return result.status, wrong
 
 
 def cases(count: int, first: int) -> Iterator[tuple[str, Objective, str, list[str]]]:
@@ -75,7 +32,7 @@ def cases(count: int, first: int) -> Iterator[tuple[str, Objective, str, list[st
         for zeros in (True, False):
             document = random_document(Random(seed), zeros=zeros)
             for objective in OBJECTIVES:
-                status, wrong = judged(document, objective)
+                status, wrong, _ = judged(document, objective, SECONDS)
                 for complaint in wrong:
                     print(f"seed {seed}, zeros {zeros}, {objective}: {complaint}", flush=True)
                 yield "with ops of length zero" if zeros else "without", objective, status, wrong

@@ -111,9 +111,20 @@ class PairedDevice:
         for one, other in combinations_with_replacement(members, 2):
             kinds = [(group.stage, kind) for group, kind in (one, other)]
             time = pair_time_of_kinds(self.problem, *kinds)
-            if time is not None and (one != other or one[0].ops > 1):
+            alone = one == other and one[0].ops == 1
+            if time is not None and not alone and self._fits(one, other):
                 times[one, other] = time
         return times
+
+    def _fits(self, *pair: _Member) -> bool:
+        """Whether there is room for what two ops hold while they run."""
+        held = 0
+        for group, kind in pair:
+            data = self.problem.stages[group.stage]
+            a, w = data.held_after_F, data.held_after_B
+            held += {"F": a, "B": max(a, w), "W": w, "BW": a}[kind]
+        room = self.problem.devices[self.device].room
+        return room is None or held <= room
 
     def _kinds(self, group: _Group) -> Iterator[Kind]:
         data = self.problem.stages[group.stage]

@@ -1,0 +1,91 @@
+"""Random problems with pairs of every kind against an exact oracle; the tables go into README.md.
+
+    python experiments/2026-11-22-pairs-oracle/01_small_problems.py bounds|solve [PROBLEMS] [FIRST]
+
+``bounds`` judges the closed forms alone, ``solve`` all that an answer claims, for both objectives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from pipesat.bounds.feasibility import preflight  # noqa: E402
+from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
+from pipesat.core.errors import Infeasible  # noqa: E402
+from pipesat.core.schedule import Objective  # noqa: E402
+from pipesat.files.problem_file import parse_problem  # noqa: E402
+from tests.support.against_oracle import Verdict, judged, least_value  # noqa: E402
+from tests.support.paired import random_paired_document  # noqa: E402
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
+SECONDS = 10.0
+EFFORT = 3.0
+
+
+def bounded(document: dict[str, Any], objective: Objective) -> Verdict:
+    """Judge the closed form; its status is whether it is met."""
+    problem = parse_problem(document)
+    try:
+        preflight(problem)
+    except Infeasible:
+        return Verdict("infeasible", [])
+    bound = closed_form_bound(problem, objective).value
+    least, decided = least_value(document, objective, bound, EFFORT)
+    wrong = (
+        [f"bound {bound} above {least}, which is possible"]
+        if least is not None and least < bound
+        else []
+    )
+    status = "met" if least is not None else "below" if decided else "unknown"
+    return Verdict(status, wrong, decided)
+
+
+def main() -> None:
+    what = sys.argv[1]
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 300
+    first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    found: Counter[tuple[str, str, str]] = Counter()
+    for seed in range(first, first + count):
+        zeros = seed % 2 == 0
+        kind = "with ops of length zero" if zeros else "without"
+        document = random_paired_document(Random(seed), zeros=zeros)
+        for objective in OBJECTIVES:
+            if what == "bounds":
+                verdict = bounded(document, objective)
+            else:
+                verdict = judged(document, objective, SECONDS, EFFORT)
+            for complaint in verdict.wrong:
+                print(f"seed {seed}, {objective}: {complaint}", flush=True)
+            found[kind, objective, verdict.status] += 1
+            found[kind, objective, "undecided by the oracle"] += not verdict.decided
+            found[kind, objective, "violations"] += len(verdict.wrong)
+    _write(what, found, f"Seeds {first} to {first + count - 1}.")
+    sys.exit(any(found[key] for key in found if key[2] == "violations"))
+
+
+def _write(what: str, found: Counter[tuple[str, str, str]], seeds: str) -> None:
+    answers = {
+        "bounds": ("met", "below", "infeasible"),
+        "solve": ("optimal", "feasible", "infeasible", "unknown", "error"),
+    }[what]
+    columns = (*answers, "undecided by the oracle", "violations")
+    lines = [["problems", "objective", *columns], ["---"] * (2 + len(columns))]
+    for kind, objective in sorted({key[:2] for key in found}):
+        lines.append([kind, objective, *(str(found[kind, objective, c]) for c in columns)])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    print(table)
+    readme = HERE / "README.md"
+    text, begin, end = readme.read_text(), f"<!-- begin {what} -->\n", f"<!-- end {what} -->"
+    head, tail = text.split(begin)[0], text.split(end)[1]
+    readme.write_text(f"{head}{begin}{seeds}\n\n{table}\n{end}{tail}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Bounds where ops may run in pairs: by hand, and never above the optimum by an oracle."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipesat.bounds.counting import Programme
+from pipesat.bounds.feasibility import preflight
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.errors import Infeasible
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
+from pipesat.files.problem_file import parse_problem, read_problem
+from tests.support.oracle_by_instants import Undecided, optimum
+from tests.support.paired import random_paired_document
+from tests.support.paths import ROOT
+from tests.support.problems import chain, document
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
+
+
+def bench(name: str) -> Problem:
+    return read_problem(ROOT / "experiments" / "bench-next" / "problems" / f"{name}.json")
+
+
+def paired(problem: Problem, *pairs: tuple[str, str, int]) -> Problem:
+    listed = [{"ops": [one, other], "time": time} for one, other, time in pairs]
+    return parse_problem(document(problem, overlap={"pairs": listed}))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_chain_with_fused_backwards(objective: Objective) -> None:
+    # p (F + BW) + (m - 1) P: the last device's load after the way there and before the way back
+    problem = bench("pair-unit-chain-fused-p4-m12")
+    assert closed_form_bound(problem, objective).value == 4 * (4 + 8) + 11 * 11
+
+
+def test_a_v_s_turn_fills_its_warm_up_with_forwards_that_miss_their_partners() -> None:
+    # it starts at 12; 5 F and 3 B later its first backward can start, 8 F fill that time, and the
+    # other 24 of 32 save 1 each: 12 + 32 x 12 - 24
+    bound = closed_form_bound(bench("pair-unit-vee-p4-m16"), "makespan")
+    assert (bound.value, bound.source) == (372, "closed form: load with pairs of device 3")
+
+
+def test_a_pair_shorter_than_its_backward_makes_idling_pay() -> None:
+    """DeepSeek's costs on a V of 4: 8 F run alone in the warm-up, which they do not fill.
+
+    Of the 20 BW 8 then run alone: their B's after the last F, at least as long as the way to the
+    last B, and their W's, which the last gradient's way outlasts.
+    """
+    F, B, W, pair, delay = 97391, 111611, 35067, 129012, 500
+    start = 3 * (F + delay)
+    until_backward = 5 * F + 3 * B + 6 * delay
+    after_forward = 8 * B
+    assert after_forward > 3 * F + 5 * B + 6 * delay
+    after_backward = 3 * (B + delay) + W
+    expected = start + until_backward + 12 * pair + after_forward + after_backward
+    assert closed_form_bound(bench("pair-dsv3-vee-p4-m10"), "makespan").value == expected
+
+
+def test_pairs_of_forwards_may_fill_the_warm_up() -> None:
+    # one device, no memory limit: 4 F in two pairs of 3, 4 B in two of 5, 4 W in two of 1
+    problem = chain(1, 4, F=2, B=4, W=3, backward="split")
+    problem = paired(problem, ("0F", "0F", 3), ("0B", "0B", 5), ("0W", "0W", 1))
+    for objective in OBJECTIVES:
+        assert closed_form_bound(problem, objective).value == 2 * (3 + 5 + 1)
+
+
+def test_pairs_that_do_not_fit_into_memory_do_not_count() -> None:
+    # room for one microbatch: F, BW four times over, though two F's together would take 1
+    problem = chain(1, 4, F=2, B=4, W=3, cap=1, backward="fused")
+    problem = paired(problem, ("0F", "0F", 1), ("0BW", "0BW", 1))
+    assert closed_form_bound(problem, "makespan").value == 4 * (2 + 7)
+
+
+def test_a_listed_pair_that_no_stage_runs_is_no_help() -> None:
+    problem = chain(1, 3, F=2, B=4, W=3, backward="split")
+    assert closed_form_bound(paired(problem, ("0F", "0BW", 1)), "makespan").value == 27
+
+
+@st.composite
+def programmes(draw: st.DrawFn) -> Programme:
+    programme = Programme()
+    numbers = range(draw(st.integers(1, 4)))
+    for number in numbers:
+        programme.variable(draw(st.integers(0, 9)), most := draw(st.integers(0, 4)))
+        programme.at_most({number: 1}, most)
+    for _ in range(draw(st.integers(0, 4))):
+        row = {number: draw(st.integers(-5, 5)) for number in numbers}
+        add = draw(st.sampled_from([programme.at_least, programme.at_most, programme.equals]))
+        add(row, draw(st.integers(-8, 8)))
+    return programme
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(programmes())
+def test_a_programme_s_bound_is_never_above_its_least_cost(programme: Programme) -> None:
+    costs = [
+        sum(cost * x for cost, x in zip(programme.costs, values, strict=True))
+        for values in product(*(range(most + 1) for most in programme.most))
+        if all(
+            sum(value * values[j] for j, value in row.coefficients.items()) >= row.least
+            for row in programme.rows
+        )
+    ]
+    if costs:
+        assert programme.least_cost() <= min(costs)
+
+
+def shorter(raw: dict[str, Any], objective: Objective, bound: int) -> int | None:
+    """Return the value of a schedule below a bound, if the oracle finds one with little effort."""
+    try:
+        return optimum(raw, objective, at_most=bound - 1, effort=0.3) if bound > 0 else None
+    except Undecided as undecided:
+        return undecided.found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zeros", [True, False])
+def test_no_schedule_is_shorter(zeros: bool) -> None:
+    for seed, objective in product(range(16), OBJECTIVES):
+        raw = random_paired_document(Random(seed), zeros=zeros)
+        problem = parse_problem(raw)
+        try:
+            preflight(problem)
+        except Infeasible:
+            continue
+        bound = closed_form_bound(problem, objective)
+        assert shorter(raw, objective, bound.value) is None, (seed, objective, bound)
+
+
+@pytest.mark.slow
+def test_two_ways_to_the_optimum_agree() -> None:
+    """The oracle itself against an enumeration by hand: one device, F and BW of 2 microbatches.
+
+    Alone 3 + 4, F with BW 5, F with F 4, BW with BW 6: (F0 + F1), (BW0 + BW1) takes 10, F0,
+    (F1 + BW0), BW1 takes 12, all alone 14; with room for one microbatch only the last is left.
+    """
+    stage = {"device": 0, "F": 3, "B": 2, "W": 2, "held_after_F": 1, "backward": "fused"}
+    entries = {("0F", "0BW"): 5, ("0F", "0F"): 4, ("0BW", "0BW"): 6}
+    for count in range(4):
+        for chosen in combinations(entries, count):
+            pairs = [{"ops": list(ops), "time": entries[ops]} for ops in chosen]
+            raw = {"microbatches": 2, "devices": [{}], "stages": [stage]}
+            raw |= {"overlap": {"pairs": pairs}}
+            forwards = 4 if ("0F", "0F") in chosen else 6
+            backwards = 6 if ("0BW", "0BW") in chosen else 8
+            mixed = 12 if ("0F", "0BW") in chosen else 14
+            assert optimum(raw) == min(forwards + backwards, mixed)
+            assert optimum(raw | {"devices": [{"memory": 1}]}) == 14
