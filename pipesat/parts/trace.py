@@ -26,8 +26,9 @@ MAP_FORMAT: Final = "pipesat.parts-map/1"
 LARGEST_MAP: Final = 1 << 20
 LARGEST_TRACE: Final = 1 << 30
 _MOST_US: Final = 1e12
-_ON_GPU: Final = {"kernel", "gpu_memcpy", "gpu_memset"}
-_LAUNCH: Final = {"cuda_runtime", "cuda_driver"}
+# tuples, not sets: in a trace anything may stand there, lists too
+_ON_GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
+_LAUNCH: Final = ("cuda_runtime", "cuda_driver")
 _ANNOTATION: Final = "user_annotation"
 
 Name = Annotated[str, Field(min_length=1)]
@@ -121,6 +122,14 @@ def read_mapping(path: Path) -> PartsMap:
                 where=f"{where}.stream",
                 value=rule.stream,
             )
+        same = [r for r in mapping.parts[:number] if _source(r) == _source(rule)]
+        if same:
+            raise BadInput(
+                f"{same[0].kind} {same[0].name} takes the same kernels, expected each once",
+                source=source,
+                where=f"{where}.annotation",
+                value=rule.annotation,
+            )
         if (rule.kind == "W") != bool(rule.after):
             raise BadInput(
                 "expected the part of B that it follows" if rule.kind == "W" else "only W has it",
@@ -138,6 +147,10 @@ def read_mapping(path: Path) -> PartsMap:
     return mapping
 
 
+def _source(rule: PartRule) -> tuple[str | None, str]:
+    return rule.annotation, rule.stream
+
+
 def parts_of_trace(path: Path, mapping: PartsMap) -> PartsOfTrace:
     """Return the parts file that a trace (``.json`` or ``.json.gz``) gives.
 
@@ -150,7 +163,7 @@ def parts_of_trace(path: Path, mapping: PartsMap) -> PartsOfTrace:
         If the trace is none, or has no kernels of a part, or the parts are no parts file.
     """
     source = str(path)
-    named = {rule.annotation for rule in mapping.parts if rule.annotation is not None}
+    named = [rule.annotation for rule in mapping.parts if rule.annotation is not None]
     kernels, unlaunched = _kernels(path, named)
     for number, rule in enumerate(mapping.parts):
         if not any(kernel.annotation == rule.annotation for kernel in kernels):
@@ -188,7 +201,7 @@ def _text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _kernels(path: Path, named: set[str]) -> tuple[list[_Kernel], int]:
+def _kernels(path: Path, named: Sequence[str]) -> tuple[list[_Kernel], int]:
     """Read the kernels with their annotations; and how many have no launch in the trace."""
     source = str(path)
     document = read_json(path, LARGEST_TRACE, lenient=True)

@@ -30,9 +30,11 @@ from pipesat.cli.app import app
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import parse_layers
+from pipesat.parts.file import parse_parts
 from pipesat.timeline.file import write_timeline
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from tests.conftest import Run
+from tests.support.annotated_trace import write_annotated_trace
 from tests.support.paths import ROOT
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -56,6 +58,8 @@ STANDS_FOR = {
     "SCHEDULE": "given/schedule.json",
     "NAME": "1f1b",
     "FILE": "made.json",
+    "TRACE": "given/trace.json",
+    "MAPPING": "examples/parts-map-deepseek.json",
 }
 
 # The problem.json of a reader who has one: four stages with the costs of a 6.2B model.
@@ -208,6 +212,8 @@ def accepts(words: list[str]) -> bool:
 
 
 def faster(words: list[str]) -> list[str]:
+    if "--from-trace" in words:  # reads a trace and searches nothing
+        return words
     known = options_of(command_of(words)[0])
     extra = [
         text for option, value in FASTER.items() if option in known for text in (option, value)
@@ -301,6 +307,8 @@ class Reader:
             ScheduleModel.model_validate_json(block.text)
         elif kind == "pipesat.layers":
             parse_layers(document)
+        elif kind == "pipesat.parts":
+            parse_parts(document)
         else:
             parse_problem(document)
 
@@ -336,6 +344,7 @@ def reader(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     (tmp_path / "profile.json").write_bytes(PROFILE.read_bytes())
     (tmp_path / "problem.json").write_text(json.dumps(OWN_PROBLEM))
     (tmp_path / "given").mkdir()
+    write_annotated_trace(tmp_path / "given" / "trace.json")
     monkeypatch.chdir(tmp_path)
     return lambda page: Reader(page, cli)
 

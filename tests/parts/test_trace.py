@@ -11,6 +11,8 @@ import pytest
 from pipesat.core.errors import BadInput
 from pipesat.parts.file import parse_parts, read_parts
 from pipesat.parts.trace import parts_of_trace, read_mapping
+from tests.support.annotated_trace import MAPPING as SHIPPED
+from tests.support.annotated_trace import annotation, kernel, write_annotated_trace
 from tests.support.paths import ROOT
 
 MAPPING = {
@@ -31,43 +33,6 @@ MAPPING = {
         },
     ],
 }
-
-
-def annotation(name, start, length, thread=1):
-    return {
-        "ph": "X",
-        "cat": "user_annotation",
-        "name": name,
-        "pid": 1,
-        "tid": thread,
-        "ts": start,
-        "dur": length,
-    }
-
-
-def kernel(number, launched, stream, start, length, thread=1):
-    """A launch on a thread, and the kernel that it started."""
-    launch = {
-        "ph": "X",
-        "cat": "cuda_runtime",
-        "name": "cudaLaunchKernel",
-        "pid": 1,
-        "tid": thread,
-        "ts": launched,
-        "dur": 0.5,
-        "args": {"correlation": number},
-    }
-    ran = {
-        "ph": "X",
-        "cat": "kernel",
-        "name": "gemm",
-        "pid": 0,
-        "tid": stream,
-        "ts": start,
-        "dur": length,
-        "args": {"correlation": number, "stream": stream},
-    }
-    return [launch, ran]
 
 
 EVENTS = [
@@ -156,6 +121,10 @@ def test_a_packed_trace_and_more_layers_than_the_chunk_has(tmp_path) -> None:
             {"parts": rules(annotation=None, time="wall")},
             "map.json: parts[0].time: got 'wall', expected busy",
         ),
+        (
+            {"parts": [*MAPPING["parts"], MAPPING["parts"][0] | {"name": "again"}]},
+            "map.json: parts[4].annotation: got 'attn(F)', F attn takes the same kernels",
+        ),
         ({"parts": rules(colour=1)}, "map.json: parts[0].colour: unknown key"),
         (
             {"parts": rules(annotation="attn")},
@@ -193,19 +162,9 @@ def test_what_is_wrong_with_a_trace_is_said(tmp_path, event, message) -> None:
 
 def test_the_shipped_mapping_gives_the_shipped_parts(tmp_path) -> None:
     """A trace made of the published totals, a kernel per part: the example's parts come back."""
-    rule_list = json.loads((ROOT / "examples" / "parts-map-deepseek.json").read_text())["parts"]
-    totals = [17479, 26761, 18415, 34736, 23077, 21224, 29947, 37363, 14158, 9554]
-    events = []
-    for number, (rule, total) in enumerate(zip(rule_list, totals, strict=True)):
-        at, thread = 100 * number, 1 if rule["annotation"] else 2
-        if rule["annotation"]:
-            events.append(annotation(rule["annotation"], at, 50))
-        stream = {"main": 7, "comm": 20}[rule["stream"]]
-        events += kernel(number, at + 1, stream, 10**6 * number, total, thread)
-    events += kernel(99, 801, 24, 0, 11355)  # mlp(W)'s, on the side stream
     trace = tmp_path / "trace.json"
-    trace.write_text(json.dumps(events))
-    found = parts_of_trace(trace, read_mapping(ROOT / "examples" / "parts-map-deepseek.json"))
+    write_annotated_trace(trace)
+    found = parts_of_trace(trace, read_mapping(SHIPPED))
     (tmp_path / "parts.json").write_text(found.text)
     example = read_parts(ROOT / "examples" / "parts-deepseek-like.json")
     made = read_parts(tmp_path / "parts.json")

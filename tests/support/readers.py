@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from pipesat.cli import main
+from tests.support.annotated_trace import MAPPING, write_annotated_trace
+from tests.support.parts import BY_HAND
 
 Path_ = tuple[str | int, ...]
 
@@ -95,6 +97,9 @@ def _commands() -> Iterator[Command]:
         "plan {layers.json} --devices 2 --microbatches 4 --layout {modules.json}",
         "sweep {sweep.toml} --dry-run",
         "sweep {sweep.toml} --dry-run --json",
+        "pairs {parts.json} -o {new}",
+        "pairs {parts.json} --into {vee.json} -o {new}",
+        "pairs --from-trace {trace-parts.json} --map {parts-map.json} -o {new}",
         "report {result} -o {new}",
         "report {result} -o {new} --no-baselines",
     ]
@@ -137,6 +142,7 @@ def _done(*_: object, **__: object) -> None:
 
 _LONG_WORK = (
     "pipesat.workflows.solve.solve",
+    "pipesat.workflows.pair_times.pair_times",
     "pipesat.workflows.studies.frontiers",
     "pipesat.workflows.studies.best_plan",
     "pipesat.workflows.studies.least_memory",
@@ -206,6 +212,9 @@ def make_world(folder: Path) -> None:
     modules = [["tok_embeddings", "layers.0", "layers.1"], ["layers.2", "norm", "output"]]
     _dump(folder / "modules.json", modules)
     _write_traces(folder)
+    _dump(folder / "parts.json", BY_HAND | {"stages": ["moe"] * 4, "devices": [0, 1, 1, 0]})
+    write_annotated_trace(folder / "trace-parts.json")
+    shutil.copy(MAPPING, folder / "parts-map.json")
     (folder / "sweep.toml").write_text(_SWEEP)
     made = [
         f"baseline 1f1b {folder}/problem.json -o {folder}/schedule.json",
