@@ -11,6 +11,7 @@ from campaign.commands import (
     compare,
     files,
     memory,
+    pairs,
     placements,
     plan,
     readers,
@@ -35,6 +36,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "round-trip": (files.round_trip, FEW),
     "report": (files.report, FEW),
     "sweep": (files.sweep, FEW),
+    "pairs": (pairs.case, ("",)),
     "readers": (readers.case, ("",)),
 }
 """Command -> what a case of it does, and the families of problems that it takes."""
