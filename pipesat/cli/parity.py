@@ -31,21 +31,19 @@ def parity(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.core.errors import RunFailed
     from pipesat.export.torch.adapt import adapt
-    from pipesat.export.torch.write import torch_csv
     from pipesat.files.problem_file import read_problem
-    from pipesat.runtime.parity import check_parity
+    from pipesat.workflows.torch_runs import parity as run
     from pipesat.workflows.valid import valid_schedule
 
     data = read_problem(problem)
     checked = valid_schedule(data, schedule)
     with naming(problem):
-        adapted = adapt(data, checked)
-    for change in adapted.changes:
+        changes = adapt(data, checked).changes
+    for change in changes:
         typer.echo(one_line(f"changed for torch: {change}"), err=True)
-    order = torch_csv(data, adapted.schedule)
     with Interrupts() as interrupts:
         try:
-            (report,) = check_parity([order], timeout=timeout, stop=interrupts.stop)
+            report = run(data, checked, timeout=timeout, stop=interrupts.stop)
         except RunFailed as error:
             print_failure(error)
             raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -135,8 +135,7 @@ def profile(
     from pipesat.cli.options import refuse_given
     from pipesat.core.errors import RunFailed
     from pipesat.profile.file import write_document
-    from pipesat.profile.options import MeasureOptions
-    from pipesat.runtime.profile_model import Request, measure_profile
+    from pipesat.workflows.torch_runs import profile as measure
 
     if not stages:
         refuse_given(context, ["split"], "only cuts of --stages are made in some way")
@@ -153,25 +152,28 @@ def profile(
         "feed_forward": feed_forward,
         "vocabulary": vocabulary,
     }
-    request = Request(
-        model=_model(model, config, sizes, length, sequences, dtype.value if dtype else ""),
-        options=MeasureOptions(
-            name=name or (model or config),
-            device=device.value,
-            samples=samples,
-            warmup=warmup,
-            threads=threads,
-            stages=_counts(stages),
-            splits=[split.value],
-            checkpoint=checkpoint,
-            compile=compile_,
-        ),
-        dtype=dtype.value if dtype else "",
-        links=links,
-    )
     with Interrupts() as interrupts:
         try:
-            measured = measure_profile(request, timeout=timeout, stop=interrupts.stop)
+            measured = measure(
+                config,
+                model=model,
+                sizes=sizes,
+                length=length,
+                sequences=sequences,
+                dtype=dtype.value if dtype else None,
+                links=links,
+                timeout=timeout,
+                stop=interrupts.stop,
+                name=name or (model or config),
+                device=device.value,
+                samples=samples,
+                warmup=warmup,
+                threads=threads,
+                stages=_counts(stages),
+                splits=[split.value],
+                checkpoint=checkpoint,
+                compile=compile_,
+            )
         except RunFailed as error:
             typer.echo(f"pipesat: error: {one_line(str(error))}", err=True)
             for line in error.log:
@@ -183,38 +185,6 @@ def profile(
     else:
         _print_table(measured)
         typer.echo(one_line(f"written to {output}"))
-
-
-def _model(
-    path: str | None,
-    config: str,
-    sizes: dict[str, Any],
-    length: int | None,
-    sequences: int,
-    dtype: str,
-) -> dict[str, Any]:
-    """What the profile file's ``model`` is to be."""
-    from pipesat.core.errors import BadInput
-    from pipesat.profile.shapes import DecoderShape, named_shape, shape_document
-
-    given = {key: value for key, value in sizes.items() if value is not None}
-    if path is not None:
-        if given or length is not None:
-            option = "--" + next(iter(given), "length").replace("_", "-")
-            raise BadInput("sizes are for the built-in decoder, not for --model", where=option)
-        return {"source": "import", "path": path, "dtype": dtype}
-    base = named_shape(config)
-    fields = shape_document(base.shape) | given
-    if "heads" in given and "kv_heads" not in given:
-        fields["kv_heads"] = fields["heads"]
-    if "width" in given and "feed_forward" not in given:
-        fields["feed_forward"] = base.shape.feed_forward * fields["width"] // base.shape.width or 1
-    return {
-        "source": "decoder",
-        "shape": shape_document(DecoderShape(**fields)),
-        "length": length or base.length,
-        "sequences": sequences,
-    }
 
 
 def _counts(text: str) -> list[int]:

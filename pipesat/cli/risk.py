@@ -16,11 +16,8 @@ from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.core.ops import Phase
-    from pipesat.core.problem import Problem
     from pipesat.risk.report import LinksRow
-    from pipesat.risk.robustness import Noise
 
-OURS = "schedule"
 NOISE = "5%"
 
 
@@ -73,25 +70,23 @@ def risk(
     """
     from pipesat.cli.console import print_json
     from pipesat.files.problem_file import read_problem
-    from pipesat.risk.report import links_risk, noise_risk
-    from pipesat.workflows.hand_written import best_orders
-    from pipesat.workflows.valid import valid_schedule
+    from pipesat.workflows.risk import risk as run
 
     data = read_problem(problem)
-    variation = _noise(data, noise, profile, skew)
     drawn = str(profile) if profile else noise or NOISE
-    ours = valid_schedule(data, schedule).order
-    orders = {OURS: ours} | best_orders(data, objective.value, baselines)
-    link_rows = links_risk(data, orders, objective.value)
-    noise_rows = noise_risk(
+    found = run(
         data,
-        orders,
-        variation,
+        schedule,
+        noise=_noise(noise),
+        profile=profile,
+        skew=_share("--skew", skew),
+        links=links.value,
         samples=samples,
         seed=seed,
+        baselines=baselines,
         objective=objective.value,
-        links=links.value,
     )
+    link_rows, noise_rows = found.links, found.noise
     if as_json:
         settings = {"noise": drawn, "skew": skew, "samples": samples, "seed": seed}
         print_json(
@@ -108,40 +103,25 @@ def risk(
     print_links(data, link_rows)
     typer.echo("")
     drawn = f"noise {drawn}, skew {skew}, links {links.value}, {samples} samples, seed {seed}"
-    typer.echo(one_line(f"{drawn}; gain: what {OURS} saves of a baseline's time"))
+    typer.echo(one_line(f"{drawn}; gain: what schedule saves of a baseline's time"))
     print_noise(noise_rows)
 
 
-def _noise(problem: Problem, given: str | None, profile: Path | None, skew: str) -> Noise:
-    from pipesat.risk.robustness import Noise
-
-    if profile is not None:
-        from pipesat.profile.file import read_profile
-        from pipesat.risk.measured_noise import noise_of_profile
-
-        if given is not None:
-            raise BadInput("expected it, or --profile, not both", where="--noise", value=given)
-        measured = read_profile(profile)
-        return noise_of_profile(problem, measured, _share("--skew", skew), str(profile))
-    noise = NOISE if given is None else given
-    if "=" not in noise:
-        return Noise(_share("--noise", noise), _share("--skew", skew))
+def _noise(given: str | None) -> float | dict[Phase, float] | None:
+    """Read ``5%`` or ``F=3%,B=5%,W=4%``."""
+    if given is None or "=" not in given:
+        return None if given is None else _share("--noise", given)
     phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}
     by_phase: dict[Phase, float] = {}
-    for part in noise.split(","):
+    for part in given.split(","):
         name, _, text = part.strip().partition("=")
         phase = phases.get(name)
         if phase is None or phase in by_phase:
             raise BadInput(
-                "expected a share, or one each of F, B and W", where="--noise", value=noise
+                "expected a share, or one each of F, B and W", where="--noise", value=given
             )
         by_phase[phase] = _share("--noise", text)
-    by_op = {
-        (stage, phase): share
-        for stage in range(len(problem.stages))
-        for phase, share in by_phase.items()
-    }
-    return Noise(0.0, _share("--skew", skew), by_op)
+    return by_phase
 
 
 def _share(option: str, text: str) -> float:

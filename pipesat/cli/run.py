@@ -21,8 +21,7 @@ from pipesat.cli.parity import print_failure
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Schedule
-    from pipesat.runtime.job import Job, Shape
+    from pipesat.runtime.job import Job
     from pipesat.runtime.run import Check, Measured
 
 
@@ -90,9 +89,9 @@ def run(
     from pipesat.cli.checked_schedule import naming
     from pipesat.core.errors import BadInput
     from pipesat.files.problem_file import read_problem
-    from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Shape
     from pipesat.runtime.torchrun import under_torchrun
+    from pipesat.workflows.torch_runs import job_of
     from pipesat.workflows.valid import valid_schedule
 
     _refuse_unused(context, virtual=virtual, model=model)
@@ -106,10 +105,8 @@ def run(
             where="--device",
             value=device.value,
         )
-    if model.endswith(".json"):
-        read_profile(model)  # every rank reads it again; what is wrong with it is known now
     with naming(problem):
-        job = _job(
+        job, notes = job_of(
             data,
             checked,
             steps=steps,
@@ -121,6 +118,8 @@ def run(
             device=device.value,
             scale=scale if virtual else None,
         )
+    for note in notes:
+        typer.echo(one_line(note), err=True)
     measured = _run_here(data, job, scale if virtual else 1.0, timeout)
     if measured is not None:
         _report(data, measured, output, as_json=as_json)
@@ -149,44 +148,6 @@ def _blocks(text: str) -> tuple[int, ...]:
     if sum(blocks) == 0:
         raise BadInput("expected a block at least", where="--blocks", value=text)
     return blocks
-
-
-def _job(
-    problem: Problem,
-    schedule: Schedule,
-    *,
-    steps: int,
-    warm_up: int,
-    check: bool,
-    module: str,
-    split: str,
-    shape: Shape,
-    device: str,
-    scale: float | None,
-) -> Job:
-    from pipesat.core.ops import Pair
-    from pipesat.export.torch.adapt import adapt
-    from pipesat.export.torch.write import torch_csv
-    from pipesat.runtime.job import Job
-    from pipesat.runtime.run import virtual_times
-
-    adapted = adapt(problem, schedule)
-    for change in adapted.changes:
-        typer.echo(one_line(f"changed for torch: {change}"), err=True)
-    if any(isinstance(item, Pair) for row in adapted.schedule.order for item in row):
-        typer.echo("torch runs the members of overlapped pairs one after the other", err=True)
-    return Job(
-        csv=torch_csv(problem, adapted.schedule),
-        steps=steps,
-        warm_up=warm_up,
-        shape=shape,
-        virtual=None if scale is None else virtual_times(problem, scale),
-        module=module,
-        folder=str(Path.cwd()),
-        split=split,
-        check=check,
-        device=device,
-    )
 
 
 def _run_here(problem: Problem, job: Job, scale: float, timeout: float) -> Measured | None:

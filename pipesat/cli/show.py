@@ -10,8 +10,7 @@ from pipesat.cli.arguments import ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
-    from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Schedule
+    from pipesat.workflows.schedules import ShownSchedule
 
 
 def show(
@@ -24,24 +23,21 @@ def show(
     """Show a schedule as a text grid, and where each device's time goes."""
     from pipesat.cli.console import stdout
     from pipesat.files.problem_file import read_problem
-    from pipesat.picture.grid import text_grid
-    from pipesat.workflows.valid import valid_schedule
+    from pipesat.workflows.schedules import show as run
 
-    data = read_problem(problem)
-    timed = valid_schedule(data, schedule)
-    typer.echo(text_grid(data, timed, stdout().width))
+    shown = run(read_problem(problem), schedule, width=stdout().width)
+    typer.echo(str(shown))
     typer.echo("")
-    _print_times(data, timed)
+    _print_times(shown)
     if critical_path:
-        _print_critical_path(data, timed)
+        _print_critical_path(shown)
 
 
-def _print_times(problem: Problem, schedule: Schedule) -> None:
+def _print_times(shown: ShownSchedule) -> None:
     from pipesat.cli.table import Column, print_table
     from pipesat.core.claims import percent
-    from pipesat.core.metrics import measure
 
-    metrics = measure(problem, schedule)
+    problem, metrics = shown.problem, shown.metrics
     heads = ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down", "peak mem.")
     rows = []
     for device, (times, peak) in enumerate(zip(metrics.devices, metrics.peak_memory, strict=True)):
@@ -54,12 +50,11 @@ def _print_times(problem: Problem, schedule: Schedule) -> None:
     )
 
 
-def _print_critical_path(problem: Problem, schedule: Schedule) -> None:
-    from pipesat.core.critical_path import critical_path
-
+def _print_critical_path(shown: ShownSchedule) -> None:
+    problem = shown.problem
     typer.echo("\ncritical path:")
     reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
-    path = critical_path(problem, schedule)
+    path = shown.critical_path
     widest = max([8, *(len(str(step.timed.item)) for step in path)])  # pairs have long texts
     for device, timed, through in path:
         typer.echo(

@@ -20,18 +20,14 @@ def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
     Sends and receives may block until the other side is there.
     """
     from pipesat.cli.console import print_json, stdout
-    from pipesat.core.errors import Fault
-    from pipesat.export.step_check import step_faults
-    from pipesat.export.steps import steps_of
     from pipesat.files.problem_file import read_problem
     from pipesat.picture.grid import text_grid
+    from pipesat.workflows.schedules import steps as run
     from pipesat.workflows.valid import valid_schedule
 
     data = read_problem(problem)
     timed = valid_schedule(data, schedule)
-    lists = steps_of(data, timed)
-    if faults := step_faults(data, timed.order, lists):
-        raise Fault(f"the steps cannot run: {faults[0]}")
+    lists = run(data, timed)
     if as_json:
         print_json([_rank_document(data, rank, row) for rank, row in enumerate(lists)])
         return

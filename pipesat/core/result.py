@@ -12,7 +12,7 @@ from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles, mode_counts, pair_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.showing import Facts, Shown
+from pipesat.core.showing import Displayed, Facts
 from pipesat.core.summary import memory_text, records_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Improvement(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Result(Shown):
+class Result(Displayed):
     """The outcome of a solve. Unknown quantities are ``None``, never 0.
 
     ``print`` it, ``plot()`` it, ``save(folder)`` it, ``export(format)`` its order; ``schedule`` has

@@ -14,7 +14,7 @@ Facts: TypeAlias = Sequence[tuple[str, str]]
 """What a few lines say: a label and a text each."""
 
 
-class Shown:
+class Displayed:
     """An answer: ``print`` or ``plot`` it, make a table of it, or end a notebook's cell with it."""
 
     __slots__ = ()

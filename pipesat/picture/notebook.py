@@ -14,7 +14,7 @@ from pipesat.core.errors import BadInput
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pipesat.core.showing import Shown
+    from pipesat.core.showing import Displayed
 
 _MOST_ROWS: Final = 60  # of a table without a picture
 _LEFT: Final = 'style="text-align:left"'
@@ -38,7 +38,7 @@ def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
     return pandas.DataFrame([*records])
 
 
-def png_of(shown: Shown) -> bytes | None:
+def png_of(shown: Displayed) -> bytes | None:
     """Return an answer's picture as a PNG file, ``None`` where there is nothing to draw."""
     figure = shown.plot()
     return None if figure is None else png_of_figure(figure)
@@ -51,7 +51,7 @@ def png_of_figure(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
-def html_of(shown: Shown) -> str:
+def html_of(shown: Displayed) -> str:
     """Return an answer as HTML: what is known of it, and its picture, or else its table."""
     facts = "".join(
         f"<tr><th {_LEFT}>{html.escape(label)}</th><td {_LEFT}>{html.escape(text)}</td></tr>"

@@ -1,0 +1,287 @@
+"""Schedules that torch runs: measured, compared with one process, or waiting instead."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Pair
+from pipesat.workflows.valid import valid_schedule
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Result
+    from pipesat.core.schedule import Schedule
+    from pipesat.profile.file import Profile
+    from pipesat.runtime.job import Job, Shape
+    from pipesat.runtime.parity import ParityReport
+    from pipesat.runtime.run import Measured
+
+
+def run(
+    problem: Problem,
+    schedule: Schedule | Result | str | Path,
+    *,
+    model: str | None = None,
+    shape: Shape | None = None,
+    virtual: bool = False,
+    scale: float = 1.0,
+    steps: int = 5,
+    warm_up: int = 2,
+    check: bool = False,
+    split: Literal["even", "balanced"] = "even",
+    timeout: float = 600.0,
+    stop: threading.Event | None = None,
+) -> Measured:
+    """Run a schedule in torch's pipeline runtime, and return when every op really ran.
+
+    Starts one local gloo process per rank, on the CPU; needs ``pipesat[torch]``. In a script, call
+    it under ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    problem
+        The problem that it is a schedule of.
+    schedule
+        A schedule, the result that has it, or the path of a schedule file.
+    model
+        A profile (.json), ``package.module:function``, or a module or .py file with
+        ``build_stage``, ``whole_batch`` and ``loss_of``; a transformer if not given.
+    shape
+        Sizes of that transformer, a :class:`pipesat.runtime.job.Shape`.
+    virtual
+        Waits of the problem's times instead of compute.
+    scale
+        Stretches these times.
+    steps, warm_up
+        Training steps that are measured, and that are run before them.
+    check
+        Compare losses and gradients with one process.
+    split
+        How a profile's layers are cut into stages.
+    timeout
+        Seconds for everything; then all processes are ended.
+    stop
+        Ends everything when set.
+
+    Returns
+    -------
+    Measured
+        ``timeline`` (write it with :func:`pipesat.write_timeline`), and ``check`` if asked for.
+
+    Raises
+    ------
+    NotValid
+        If the checker refuses the schedule.
+    NotApplicable
+        If torch cannot run it.
+    RunFailed
+        If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
+    """
+    from pipesat.runtime.run import run_order
+
+    if virtual and model is not None:
+        raise BadInput("expected virtual or a model, not both", where="model", value=model)
+    job, _ = job_of(
+        problem,
+        valid_schedule(problem, schedule),
+        steps=steps,
+        warm_up=warm_up,
+        check=check,
+        module=model or "",
+        split=split,
+        shape=shape,
+        scale=scale if virtual else None,
+    )
+    return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
+
+
+def job_of(
+    problem: Problem,
+    schedule: Schedule,
+    *,
+    steps: int,
+    warm_up: int,
+    check: bool,
+    module: str,
+    split: str,
+    shape: Shape | None,
+    device: str = "cpu",
+    scale: float | None = None,
+) -> tuple[Job, list[str]]:
+    """Return what ranks are asked to run, and how the order was changed for torch.
+
+    ``scale`` stretches the problem's times, for waits instead of compute; ``None``: compute.
+
+    Raises
+    ------
+    NotApplicable
+        If torch cannot run it.
+    BadInput
+        If the shape does not do, or a profile cannot be read.
+    """
+    from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.write import torch_csv
+    from pipesat.profile.file import read_profile
+    from pipesat.runtime.job import Job, Shape
+    from pipesat.runtime.run import virtual_times
+
+    shape = shape or Shape()
+    shape.require(len(problem.stages))
+    if module.endswith(".json"):
+        read_profile(module)  # every rank reads it again; what is wrong with it is known now
+    adapted = adapt(problem, schedule)
+    notes = [f"changed for torch: {change}" for change in adapted.changes]
+    if any(isinstance(item, Pair) for row in adapted.schedule.order for item in row):
+        notes.append("torch runs the members of overlapped pairs one after the other")
+    job = Job(
+        csv=torch_csv(problem, adapted.schedule),
+        steps=steps,
+        warm_up=warm_up,
+        shape=shape,
+        virtual=None if scale is None else virtual_times(problem, scale),
+        module=module,
+        folder=str(Path.cwd()),
+        split=split,
+        check=check,
+        device=device,
+    )
+    return job, notes
+
+
+def parity(
+    problem: Problem,
+    schedule: Schedule | Result | str | Path,
+    *,
+    timeout: float = 120.0,
+    stop: threading.Event | None = None,
+) -> ParityReport:
+    """Run a schedule in torch and compare with one process: losses and every gradient.
+
+    Starts one local process per rank on the CPU, with a small transformer cut into the problem's
+    stages; needs ``pipesat[torch]``. In a script, call it under ``if __name__ == "__main__":``.
+
+    Parameters
+    ----------
+    problem
+        The problem that it is a schedule of.
+    schedule
+        A schedule, the result that has it, or the path of a schedule file.
+    timeout
+        Seconds for everything; then all processes are ended.
+    stop
+        Ends everything when set.
+
+    Raises
+    ------
+    NotValid
+        If the checker refuses the schedule.
+    NotApplicable
+        If torch cannot run it.
+    RunFailed
+        If a process fails, dies or hangs, or ``stop`` was set.
+    """
+    from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.write import torch_csv
+    from pipesat.runtime.parity import check_parity
+
+    order = torch_csv(problem, adapt(problem, valid_schedule(problem, schedule)).schedule)
+    (report,) = check_parity([order], timeout=timeout, stop=stop)
+    return report
+
+
+def profile(
+    config: str = "tiny",
+    *,
+    model: str | None = None,
+    sizes: dict[str, Any] | None = None,
+    length: int | None = None,
+    sequences: int = 1,
+    dtype: str | None = None,
+    links: bool = False,
+    timeout: float = 600.0,
+    stop: threading.Event | None = None,
+    **options: Any,
+) -> Profile:
+    """Measure F, B, W, BW and memory of a model's layers, in a process of its own.
+
+    Needs ``pipesat[torch]``. To measure layers that you have in hand, in this process, use
+    :func:`pipesat.profile_model`.
+
+    Parameters
+    ----------
+    config
+        Built-in decoder of a published model's shape; ``pipesat profile --list-configs`` lists
+        them.
+    model
+        Your own, ``package.module:function``: it returns layers, microbatch and loss in a dict.
+    sizes
+        Sizes of the built-in decoder that differ: ``style``, ``layers``, ``width``, ``heads``,
+        ``kv_heads``, ``feed_forward``, ``vocabulary``.
+    length
+        Tokens per sequence of the built-in decoder.
+    sequences
+        Its sequences per microbatch.
+    dtype
+        torch's name of a type; ``None``: the model's own, or float32.
+    links
+        Measure delays between two local gloo ranks too.
+    timeout
+        Seconds for all processes.
+    stop
+        Ends everything when set.
+    options
+        Fields of :class:`pipesat.profile.options.MeasureOptions`: ``samples=20``,
+        ``stages=[2, 4]``, ``device="cuda"``, ...
+
+    Raises
+    ------
+    BadInput
+        If torch, the device or the model is not there, or the model is unfit for a pipeline.
+    RunFailed
+        If a process fails, the time is over, or ``stop`` was set.
+    """
+    from pipesat.profile.options import MeasureOptions
+    from pipesat.runtime.profile_model import Request, measure_profile
+
+    given = {key: value for key, value in (sizes or {}).items() if value is not None}
+    options = {"name": model or config} | options
+    request = Request(
+        model=_model(model, config, given, length, sequences, dtype or ""),
+        options=MeasureOptions(**options),
+        dtype=dtype or "",
+        links=links,
+    )
+    return measure_profile(request, timeout=timeout, stop=stop)
+
+
+def _model(
+    path: str | None,
+    config: str,
+    given: dict[str, Any],
+    length: int | None,
+    sequences: int,
+    dtype: str,
+) -> dict[str, Any]:
+    """What the profile file's ``model`` is to be."""
+    from pipesat.profile.shapes import DecoderShape, named_shape, shape_document
+
+    if path is not None:
+        if given or length is not None:
+            option = "--" + next(iter(given), "length").replace("_", "-")
+            raise BadInput("sizes are for the built-in decoder, not for --model", where=option)
+        return {"source": "import", "path": path, "dtype": dtype}
+    base = named_shape(config)
+    fields = shape_document(base.shape) | given
+    if "heads" in given and "kv_heads" not in given:
+        fields["kv_heads"] = fields["heads"]
+    if "width" in given and "feed_forward" not in given:
+        fields["feed_forward"] = base.shape.feed_forward * fields["width"] // base.shape.width or 1
+    return {
+        "source": "decoder",
+        "shape": shape_document(DecoderShape(**fields)),
+        "length": length or base.length,
+        "sequences": sequences,
+    }
