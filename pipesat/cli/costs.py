@@ -11,6 +11,7 @@ from pipesat.core.errors import BadInput
 from pipesat.placement.documents import Costs
 from pipesat.placement.from_numbers import costs_of as from_numbers
 from pipesat.placement.from_numbers import share_of_1f1b
+from pipesat.placement.geometry import PLACEMENTS, Placement
 
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
@@ -94,6 +95,23 @@ def caps_of(option: str, text: str) -> list[int | Fraction]:
         caps.append(int(word) if share is None else share)
     refuse_repeated(option, [word.strip() for word in text.split(",")], text)
     return caps
+
+
+def names_of(option: str, text: str) -> list[Placement]:
+    """Read ``chain,vee``: names of placements.
+
+    Raises
+    ------
+    BadInput
+        If a word is none, or one appears twice.
+    """
+    words = [word.strip() for word in text.split(",")]
+    found = [name for word in words for name in PLACEMENTS if name == word]
+    if len(found) < len(words):
+        expected = f"expected some of {', '.join(PLACEMENTS)}, parted by commas"
+        raise BadInput(expected, where=option, value=text)
+    refuse_repeated(option, words, text)
+    return found
 
 
 def share(option: str, text: str, most: int = 1) -> Fraction:

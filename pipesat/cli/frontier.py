@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +17,6 @@ from pipesat.cli.arguments import (
     Workers,
 )
 from pipesat.cli.exits import keeping, refuse_contradictions
-
-if TYPE_CHECKING:
-    from pipesat.core.problem import Problem
 
 
 def frontier(
@@ -65,7 +61,7 @@ def frontier(
     """
     from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import caps_of, layers_per_stage
+    from pipesat.cli.costs import caps_of, layers_per_stage, names_of
     from pipesat.cli.frontier_report import print_frontier
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_given
@@ -74,9 +70,7 @@ def frontier(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.frontier.caps import readable_caps
-        from pipesat.frontier.files import document, write_frontier
-        from pipesat.workflows.studies import frontiers, versions
+        from pipesat.workflows.memory import frontier as run
 
         if caps is not None:
             refuse_given(
@@ -84,20 +78,16 @@ def frontier(
             )
         data = read_problem(problem)
         stated = layers_per_stage(layers, placements)
-        with naming(problem):
-            placed = _placed(data, placements, stated)
         given = None if caps is None else caps_of("--caps", caps)
-        chosen = {
-            name: None if given is None else readable_caps(one, given, "--caps")
-            for name, one in placed.items()
-        }
         if output is not None:
             prepare_folder(output)
-        with Progress(stderr()) as progress:
-            curves = frontiers(
-                placed,
-                caps=chosen,
+        with Progress(stderr()) as progress, naming(problem):
+            found = run(
+                data,
+                caps=given,
                 count=count,
+                placements=None if placements is None else names_of("--placements", placements),
+                layers=stated,
                 objective=objective.value,
                 time_limit=time_limit,
                 workers=workers,
@@ -105,44 +95,15 @@ def frontier(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        about = {"seed": seed, "workers": workers, "versions": versions()}
-        basis: dict[str, list[int]] = {"layers": stated} if stated else {}
         if output is not None:
-            write_frontier(output, curves, **about, **basis)
+            found.save(output)
+    curves = found.curves
     with keeping(output):
         if as_json:
-            print_json(document(curves, output, **about, **basis))
+            print_json(found.document(output))
         else:
             print_frontier(curves, output, stated)
     refuse_contradictions(
         [text for f in curves.values() for text in f.curve.contradictions], output
     )
     raise typer.Exit(interrupts.exit_code)
-
-
-def _placed(
-    problem: Problem, names: str | None, layers: Sequence[int]
-) -> dict[str | None, Problem]:
-    """The problem, or its layers in the placements asked for."""
-    from pipesat.cli.options import refuse_repeated
-    from pipesat.core.errors import BadInput
-    from pipesat.placement.elsewhere import same_layers_elsewhere
-    from pipesat.placement.geometry import PLACEMENTS, Geometry
-
-    if names is None:
-        return {None: problem}
-    words = [word.strip() for word in names.split(",")]
-    wanted = [name for word in words for name in PLACEMENTS if name == word]
-    if len(wanted) < len(words):
-        expected = f"expected some of {', '.join(PLACEMENTS)}, parted by commas"
-        raise BadInput(expected, where="--placements", value=names)
-    refuse_repeated("--placements", words, names)
-    found = same_layers_elsewhere(problem, layers, wanted)
-    placed: dict[str | None, Problem] = {}
-    for name in wanted:
-        label = Geometry(name, len(problem.devices)).label
-        if label not in found:
-            impossible = f"{name} is not possible with these devices and microbatches"
-            raise BadInput(impossible, where="--placements", value=names)
-        placed[label] = found[label]
-    return placed

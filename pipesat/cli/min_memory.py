@@ -59,16 +59,14 @@ def min_memory(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.frontier.files import write_sufficient
-        from pipesat.frontier.min_memory import sufficient_document
-        from pipesat.workflows.studies import least_memory, versions
+        from pipesat.workflows.memory import min_memory as run
 
         data = read_problem(problem)
         accepted = share("--within", within, 10_000)
         if output is not None:
             prepare_folder(output)
         with Progress(stderr()) as progress:
-            found = least_memory(
+            answer = run(
                 data,
                 within=accepted,
                 reference=reference.value,
@@ -79,10 +77,10 @@ def min_memory(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        about = {"seed": seed, "workers": workers, "versions": versions()}
         if output is not None:
-            write_sufficient(output, found, accepted, **about)
-        document = sufficient_document(found, accepted, output, **about)
+            answer.save(output)
+        document = answer.document(output)
+    found = answer.found
     if as_json:
         print_json(document)
     else:

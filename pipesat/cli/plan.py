@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,9 +23,6 @@ from pipesat.placement.geometry import PlacementChoice
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
-    from pipesat.layers.pipeline import Delay
-    from pipesat.plan.plan import Hand
-    from pipesat.plan.shapes import Shapes
 
 
 class RecomputeName(StrEnum):
@@ -115,6 +111,7 @@ def plan(
     """
     from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.costs import rate
     from pipesat.cli.exits import refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_repeated
@@ -124,37 +121,32 @@ def plan(
         from pipesat.files.atomic import prepare_folder
         from pipesat.layers.file import read_layers
         from pipesat.plan.answer import plan_document
-        from pipesat.plan.shapes import shapes_to_try
-        from pipesat.workflows.studies import best_plan
+        from pipesat.workflows.plans import plan as run
 
         refuse_repeated("--chunks", chunks or (), chunks)
         refuse_repeated("--layout", layout or (), layout)
         data = read_layers(layers)
-        _require_choice(data, recompute, str(layers))
-        with naming(layers):
-            shapes = shapes_to_try(
-                data,
-                devices=devices,
-                microbatches=microbatches,
-                placement=placement,
-                chunks=chunks or (),
-                memory=_memory(memory, data),
-                delay=_delay(latency, bandwidth, data),
-            )
-        hand = [_hand(text, data, shapes) for text in layout or ()]
+        capacity = _memory(memory, data)
+        carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
         if output is not None:
             prepare_folder(output)
-        with Progress(stderr()) as progress:
-            found = best_plan(
+        with Progress(stderr()) as progress, naming(layers):
+            found = run(
                 data,
-                shapes,
-                hand,
+                devices,
+                microbatches,
+                memory=capacity,
+                placement=placement,
+                chunks=chunks or (),
+                latency=latency,
+                bandwidth=carried,
+                recompute=recompute.value,
+                layouts=layout or (),
                 compare=compare,
                 objective=objective.value,
+                time_limit=time_limit,
                 workers=workers,
                 seed=seed,
-                recompute=recompute.value,
-                time_limit=time_limit,
                 listener=progress,
                 stop=interrupts.stop,
             )
@@ -171,18 +163,6 @@ def plan(
         print_plan(found, output)
     refuse_contradictions(found.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
-
-
-def _require_choice(layers: Layers, recompute: RecomputeName, source: str) -> None:
-    from pipesat.core.errors import BadInput
-
-    if recompute is not RecomputeName.never and not layers.recomputable:
-        raise BadInput(
-            f"no layer has costs with recomputation, which --recompute {recompute.value} needs: "
-            'give some layers the key "recompute"',
-            source=source,
-            where="layers",
-        )
 
 
 def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
@@ -209,62 +189,3 @@ def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
             value=text,
         ) from None
     return values[0] if len(values) == 1 else values
-
-
-def _delay(latency: int, bandwidth: str | None, layers: Layers) -> Delay:
-    from pipesat.cli.costs import rate
-    from pipesat.core.errors import BadInput
-    from pipesat.layers.pipeline import link_delay
-
-    delay = link_delay(latency, None if bandwidth is None else rate("--bandwidth", bandwidth))
-    longest = max(delay(layer.output) for layer in layers.layers)
-    if longest > MOST_AMOUNT:
-        raise BadInput(
-            f"a transfer would take {longest} time units, expected at most 10^12",
-            where="--latency" if bandwidth is None else "--bandwidth",
-            value=bandwidth,
-        )
-    return delay
-
-
-def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
-    """A layout as a partition; its number of stages says in which shape."""
-    from dataclasses import replace
-
-    from pipesat.files.strict_json import read_json
-    from pipesat.layers.layout import partition_of_layout
-    from pipesat.layers.layout_text import parse_layout
-    from pipesat.layers.module_names import layout_of_module_names
-    from pipesat.layers.rules import check_partition
-
-    source, some = "--layout", shapes.pipelines[0]
-    devices = some.devices
-    if text.endswith(".json"):
-        source = text
-        found = layout_of_module_names(read_json(Path(text), 64 << 20), text)
-    else:
-        roles = [layer.role for layer in layers.layers]
-        found = parse_layout(
-            text,
-            blocks=roles.count("block"),
-            mtp=roles.count("mtp"),
-            devices=devices,
-            source=source,
-        )
-    _require_multiple(len(found.stages), devices, source, text)
-    chunks = len(found.stages) // devices
-    shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
-    partition = partition_of_layout(found, layers, source)
-    check_partition(layers, partition, shape.homes, source)
-    return f"layout {found.text}", shape, partition
-
-
-def _require_multiple(stages: int, devices: int, source: str, text: str) -> None:
-    from pipesat.core.errors import BadInput
-
-    if stages % devices:
-        raise BadInput(
-            f"{stages} stages, expected a multiple of {devices}, the devices",
-            source=source,
-            value=text,
-        )

@@ -77,7 +77,7 @@ def risk(
     found = run(
         data,
         schedule,
-        noise=_noise(noise),
+        noise=_noise(noise, profile),
         profile=profile,
         skew=_share("--skew", skew),
         links=links.value,
@@ -107,8 +107,10 @@ def risk(
     print_noise(noise_rows)
 
 
-def _noise(given: str | None) -> float | dict[Phase, float] | None:
+def _noise(given: str | None, profile: Path | None) -> float | dict[Phase, float] | None:
     """Read ``5%`` or ``F=3%,B=5%,W=4%``."""
+    if given is not None and profile is not None:
+        raise BadInput("expected it, or --profile, not both", where="--noise", value=given)
     if given is None or "=" not in given:
         return None if given is None else _share("--noise", given)
     phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}

@@ -15,6 +15,7 @@ ROOMS: Final = {
     "built": "pipesat.placement.building",
     "changed": "pipesat.placement.changing",
     "export_result": "pipesat.workflows.exports",
+    "figure_of_plan": "pipesat.plan.picture",
     "figure_of_result": "pipesat.picture.of_result",
     "frame_of": "pipesat.picture.notebook",
     "from_parts": "pipesat.placement.building",
@@ -22,6 +23,7 @@ ROOMS: Final = {
     "parse_problem": "pipesat.files.problem_file",
     "png_of": "pipesat.picture.notebook",
     "read_problem": "pipesat.files.problem_file",
+    "save_plan": "pipesat.plan.files",
     "save_result": "pipesat.workflows.exports",
     "write_problem": "pipesat.files.problem_text",
 }

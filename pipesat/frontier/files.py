@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -100,14 +100,21 @@ def csv_bytes(curves: Curves) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
+    writer.writerows(table_rows(curves))
+    return text.getvalue().encode()
+
+
+def table_rows(curves: Curves) -> Iterator[dict[str, Any]]:
+    """Yield a row per cap, then one per hand-written schedule, curve by curve."""
+    blank = dict.fromkeys(_COLUMNS)
     for placement, frontier in curves.items():
+        home = {"placement": placement or ""}
         for row in frontier.rows:
-            writer.writerow({"placement": placement or "", "kind": "cap"} | _cells(row))
+            yield blank | home | {"kind": "cap"} | _cells(row)
         for point in frontier.points:
             cells = {"name": point.name, "value": point.known.value}
             cells |= {"largest_peak": point.known.peak}
-            writer.writerow({"placement": placement or "", "kind": "published"} | cells)
-    return text.getvalue().encode()
+            yield blank | home | {"kind": "published"} | cells
 
 
 def _cells(row: CapRow) -> dict[str, Any]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from pipesat.core.above import above
 from pipesat.core.claims import Bound, Standing, Status, require_best, tenable
 from pipesat.core.errors import Contradiction
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
+from pipesat.core.showing import Displayed, Facts
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate
@@ -20,14 +23,17 @@ from pipesat.plan.findings import Findings
 from pipesat.plan.question import Question
 from pipesat.plan.shapes import shape_name
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FORMAT: Final = "pipesat.plan/1"
 KINDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Displayed):
     """What a search found.
 
     Attributes
@@ -84,6 +90,39 @@ class Plan:
     def complete(self) -> bool:
         """Whether every partition of every shape is accounted for."""
         return self.known.complete
+
+    def facts(self) -> Facts:
+        """Return what was found, and what is proven of it over all partitions."""
+        if self.chosen is None:
+            return [("plan", "none was found in time; none is proven impossible")]
+        shape, objective = self.chosen.shape, self.question.objective
+        facts = [
+            (objective, f"{self.value}, {self.standing.verdict}"),
+            ("placement", f"{shape_name(shape)} on {shape.devices} devices"),
+            ("order", self.chosen.schedules[0].source),
+            ("layout", layout_text(self) or ""),
+        ]
+        if self.bound is not None:
+            facts.insert(1, ("lower bound", f"{self.bound.value} ({self.bound.source})"))
+        return [*facts, ("time", f"{self.seconds:.1f} s")]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per stage: device, layers, costs."""
+        return stages_of(self)
+
+    def plot(self) -> Figure | None:
+        """Draw time and memory of every stage; return a matplotlib figure."""
+        return cast("Figure | None", above("figure_of_plan")(self))
+
+    def save(self, folder: str | Path) -> None:
+        """Write what ``pipesat plan -o`` writes.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        """
+        above("save_plan")(self, folder)
 
     @property
     def remarks(self) -> tuple[str, ...]:

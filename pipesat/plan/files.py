@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipesat.export.result_folder import write_result_folder
-from pipesat.files.atomic import write_with_claims
+from pipesat.files.atomic import prepare_folder, write_with_claims
 from pipesat.plan.answer import Plan, layout_text, module_names, plan_document
 from pipesat.plan.picture import plan_pictures
 
@@ -48,6 +48,18 @@ def write_plan(folder: Path, plan: Plan, log: Sequence[str]) -> str | None:
         for stale in {"plan.json", *_OF_A_PLAN} - kept:
             (folder / stale).unlink(missing_ok=True)  # of an earlier plan in the same folder
     return path
+
+
+def save_plan(plan: Plan, folder: str | Path) -> None:
+    """Write every file of a plan into a folder, which is made if it is not there.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    """
+    prepare_folder(Path(folder))
+    write_plan(Path(folder), plan, ())
 
 
 def _json_bytes(document: object) -> bytes:

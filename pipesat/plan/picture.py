@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.picture.both_formats import blank_figure, png_and_svg
+from pipesat.picture.both_formats import blank_figure, figure_of, png_and_svg
 from pipesat.picture.lettering import fitted
 from pipesat.picture.style import (
     CAPACITY,
@@ -31,6 +31,11 @@ _CHUNKS: Final = (STATIC, HELD)
 def plan_pictures(plan: Plan) -> dict[str, bytes]:
     """Draw the chosen partition; return its files: ``png``, and ``svg``."""
     return png_and_svg(lambda: plan_figure(plan))
+
+
+def figure_of_plan(plan: Plan) -> Figure | None:
+    """Draw a plan as a figure of its own, ``None`` if there is none."""
+    return None if plan.chosen is None else figure_of(lambda: plan_figure(plan))
 
 
 def plan_figure(plan: Plan) -> Figure:

@@ -141,7 +141,7 @@ def _noise(
         from pipesat.risk.measured_noise import noise_of_profile
 
         if given is not None:
-            raise BadInput("expected it, or --profile, not both", where="--noise", value=given)
+            raise BadInput("expected it, or a profile, not both", where="noise", value=given)
         source = "the profile"
         if isinstance(profile, str | Path):
             source, profile = str(profile), read_profile(profile)

@@ -1,0 +1,198 @@
+"""What memory buys, and how little of it is enough, from what a user says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from pipesat.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Objective
+    from pipesat.core.solving import Listener
+    from pipesat.frontier.answers import Frontiers, LeastMemory
+    from pipesat.frontier.min_memory import Reference
+    from pipesat.placement.geometry import Placement
+
+
+def frontier(
+    problem: Problem,
+    *,
+    caps: Sequence[int | Fraction | str] | None = None,
+    count: int = 12,
+    placements: Sequence[Placement] | None = None,
+    layers: int | Sequence[int] = (),
+    objective: Objective = "makespan",
+    time_limit: float = 600.0,
+    workers: int | None = None,
+    seed: int = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Frontiers:
+    """Show what memory buys: the best value, with its bound, at each capacity of the devices.
+
+    The problem's own capacities play no part: every device gets the same, from the smallest with
+    which a schedule exists to where more buys nothing.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    caps
+        Capacities of every device, static memory included; ``"1f1b*0.75"``: that share of 1F1B's
+        activations. ``None``: ``count`` of them, where steps are likely.
+    count
+        How many, if ``caps`` are not given.
+    placements
+        A curve each for the same layers as ``chain``, ``loop``, ``vee``, ``bidirectional``;
+        ``None``: as the problem is.
+    layers
+        With ``placements``: you state that every stage is so many equal layers, or one number per
+        stage; a loop and a V cut between them.
+    objective
+        ``makespan`` or ``span``.
+    time_limit
+        Seconds for all curves.
+    workers
+        Threads of the search; ``None``: the cores it may use.
+    seed
+        Seed of the search.
+    listener
+        Called with every improvement.
+    stop
+        Ends the search when set, with the curve so far.
+
+    Raises
+    ------
+    BadInput
+        If a cap is below the smallest with which a schedule exists, or a placement is not possible.
+    NotApplicable
+        If other placements are asked for, and devices do not hold exactly one stage of one route.
+    """
+    from pipesat.frontier.answers import Frontiers
+    from pipesat.frontier.caps import readable_caps
+    from pipesat.workflows.studies import frontiers, versions
+
+    stated = [layers] if isinstance(layers, int) else [*layers]
+    placed = _placed(problem, placements, stated)
+    given = None if caps is None else [_cap(cap) for cap in caps]
+    curves = frontiers(
+        placed,
+        caps={
+            name: None if given is None else readable_caps(one, given, "--caps")
+            for name, one in placed.items()
+        },
+        count=count,
+        objective=objective,
+        time_limit=time_limit,
+        workers=workers,
+        seed=seed,
+        listener=listener,
+        stop=stop,
+    )
+    about = {"seed": seed, "workers": workers, "versions": versions()}
+    return Frontiers(curves, about | ({"layers": stated} if stated else {}))
+
+
+def min_memory(
+    problem: Problem,
+    *,
+    within: float | Fraction = Fraction(1, 20),
+    reference: Reference = "unlimited",
+    objective: Objective = "makespan",
+    time_limit: float = 120.0,
+    workers: int | None = None,
+    seed: int = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> LeastMemory:
+    """Find the smallest capacity of every device that keeps the objective near the best.
+
+    Then, at that capacity, the smallest sum of the devices' peaks; both with what is proven.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    within
+        How much longer than the best is accepted: 0.05 is five percent.
+    reference
+        The best with ``unlimited`` memory, or with the problem's own capacities, ``file``.
+    objective
+        ``makespan`` or ``span``.
+    time_limit
+        Seconds for everything.
+    workers
+        Threads of the search; ``None``: the cores it may use.
+    seed
+        Seed of the search.
+    listener
+        Called with every improvement.
+    stop
+        Ends the search when set, with what was found so far.
+
+    Raises
+    ------
+    Infeasible
+        If nothing fits into the problem's own capacities and these are the reference.
+    """
+    from pipesat.frontier.answers import LeastMemory
+    from pipesat.workflows.studies import least_memory, versions
+
+    accepted = Fraction(str(within))
+    if not 0 <= accepted <= 10_000:
+        raise BadInput("expected a share from 0 to 10000", where="within", value=within)
+    found = least_memory(
+        problem,
+        within=accepted,
+        reference=reference,
+        objective=objective,
+        time_limit=time_limit,
+        workers=workers,
+        seed=seed,
+        listener=listener,
+        stop=stop,
+    )
+    about = {"seed": seed, "workers": workers, "versions": versions()}
+    return LeastMemory(found, accepted, about)
+
+
+def _cap(given: int | Fraction | str) -> int | Fraction:
+    from pipesat.placement.from_numbers import share_of_1f1b
+
+    if not isinstance(given, str):
+        return given
+    share = share_of_1f1b(given)
+    if share is None:
+        raise BadInput("expected numbers or shares such as 1f1b*0.75", where="caps", value=given)
+    return share
+
+
+def _placed(
+    problem: Problem, names: Sequence[Placement] | None, layers: Sequence[int]
+) -> dict[str | None, Problem]:
+    """The problem, or its layers in the placements asked for."""
+    from pipesat.placement.elsewhere import same_layers_elsewhere
+    from pipesat.placement.geometry import PLACEMENTS, Geometry
+
+    if names is None:
+        return {None: problem}
+    text = ",".join(names)
+    if not set(names) <= set(PLACEMENTS):
+        expected = f"expected some of {', '.join(PLACEMENTS)}, separated by commas"
+        raise BadInput(expected, where="--placements", value=text)
+    for name in names:
+        if list(names).count(name) > 1:
+            raise BadInput(f"{name} appears twice", where="--placements", value=text)
+    found = same_layers_elsewhere(problem, layers, names)
+    placed: dict[str | None, Problem] = {}
+    for name in names:
+        label = Geometry(name, len(problem.devices)).label
+        if label not in found:
+            impossible = f"{name} is not possible with these devices and microbatches"
+            raise BadInput(impossible, where="--placements", value=text)
+        placed[label] = found[label]
+    return placed

@@ -1,0 +1,181 @@
+"""Layers cut, placed and ordered together, from what a user says of the machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipesat.core.errors import BadInput
+from pipesat.layers.layer import Layers
+
+if TYPE_CHECKING:
+    from pipesat.core.schedule import Objective
+    from pipesat.core.solving import Listener
+    from pipesat.layers.pipeline import Delay
+    from pipesat.placement.geometry import PlacementChoice
+    from pipesat.plan.answer import Plan
+    from pipesat.plan.plan import Hand
+    from pipesat.plan.recompute import RecomputeChoice
+    from pipesat.plan.shapes import Shapes
+
+_MOST_AMOUNT: Final = 10**12
+
+
+def plan(
+    layers: Layers | str | Path,
+    devices: int,
+    microbatches: int,
+    *,
+    memory: int | Sequence[int] | None = None,
+    placement: PlacementChoice = "chain",
+    chunks: Sequence[int] = (),
+    latency: int = 0,
+    bandwidth: float | Fraction | None = None,
+    recompute: RecomputeChoice = "never",
+    layouts: Sequence[str] = (),
+    compare: bool = True,
+    objective: Objective = "makespan",
+    time_limit: float = 120.0,
+    workers: int | None = None,
+    seed: int = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Plan:
+    """Cut uneven layers into stages, place and order them: all three together, with a bound.
+
+    Parameters
+    ----------
+    layers
+        What :func:`pipesat.read_layers` returns, or the path of a layers file.
+    devices, microbatches
+        Pipeline ranks, and microbatches.
+    memory
+        Capacity of every device, static memory included, one for all or one each, in the layers'
+        memory unit; ``None``: unlimited.
+    placement
+        ``chain``, ``loop`` or ``vee``; ``any``: all three are tried.
+    chunks
+        Stages per device of a loop, as many shapes as values; 2 if not given.
+    latency
+        Delay of every link, in time units.
+    bandwidth
+        Size units per time unit that links carry; ``None``: unlimited.
+    recompute
+        ``never``, ``where-needed`` or ``choose``: which stages may compute activations again.
+    layouts
+        Splits to compare with: Megatron-LM's strings, or .json files of module names per stage.
+    compare
+        Whether to compare with the even and the balanced split.
+    objective
+        ``makespan`` or ``span``.
+    time_limit
+        Seconds for the search.
+    workers
+        Threads of the search; ``None``: the cores it may use.
+    seed
+        Seed of the search.
+    listener
+        Called with every improvement.
+    stop
+        Ends the search when set, with the best plan so far.
+
+    Raises
+    ------
+    Infeasible
+        If no partition of any shape fits into memory.
+    BadInput
+        If a value is wrong, or the layers cannot be cut so.
+    """
+    from pipesat.layers.file import read_layers
+    from pipesat.plan.shapes import shapes_to_try
+    from pipesat.workflows.studies import best_plan
+
+    source = "layers"
+    if not isinstance(layers, Layers):
+        source, layers = str(layers), read_layers(layers)
+    _require_choice(layers, recompute, source)
+    delay = _delay(latency, bandwidth, layers)
+    try:
+        shapes = shapes_to_try(
+            layers,
+            devices=devices,
+            microbatches=microbatches,
+            placement=placement,
+            chunks=chunks,
+            memory=memory,
+            delay=delay,
+        )
+    except BadInput as error:
+        raise error if error.source else error.of(source) from None
+    return best_plan(
+        layers,
+        shapes,
+        [_hand(text, layers, shapes) for text in layouts],
+        compare=compare,
+        recompute=recompute,
+        objective=objective,
+        time_limit=time_limit,
+        workers=workers,
+        seed=seed,
+        listener=listener,
+        stop=stop,
+    )
+
+
+def _require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:
+    if recompute != "never" and not layers.recomputable:
+        raise BadInput(
+            f"no layer has costs with recomputation, which --recompute {recompute} needs: "
+            'give some layers the key "recompute"',
+            source=source,
+            where="layers",
+        )
+
+
+def _delay(latency: int, bandwidth: float | Fraction | None, layers: Layers) -> Delay:
+    from pipesat.layers.pipeline import link_delay
+
+    delay = link_delay(latency, None if bandwidth is None else Fraction(str(bandwidth)))
+    longest = max(delay(layer.output) for layer in layers.layers)
+    if longest > _MOST_AMOUNT:
+        raise BadInput(
+            f"a transfer would take {longest} time units, expected at most 10^12",
+            where="--latency" if bandwidth is None else "--bandwidth",
+            value=latency if bandwidth is None else str(bandwidth),
+        )
+    return delay
+
+
+def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
+    """A layout as a partition; its number of stages says in which shape."""
+    from pipesat.files.strict_json import read_json
+    from pipesat.layers.layout import partition_of_layout
+    from pipesat.layers.layout_text import parse_layout
+    from pipesat.layers.module_names import layout_of_module_names
+    from pipesat.layers.rules import check_partition
+
+    source, some = "--layout", shapes.pipelines[0]
+    devices = some.devices
+    if text.endswith(".json"):
+        source = text
+        found = layout_of_module_names(read_json(Path(text), 64 << 20), text)
+    else:
+        roles = [layer.role for layer in layers.layers]
+        blocks, mtp = roles.count("block"), roles.count("mtp")
+        found = parse_layout(text, blocks=blocks, mtp=mtp, devices=devices, source=source)
+    stages = len(found.stages)
+    if stages % devices:
+        raise BadInput(
+            f"{stages} stages, expected a multiple of {devices}, the devices",
+            source=source,
+            value=text,
+        )
+    chunks = stages // devices
+    shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
+    partition = partition_of_layout(found, layers, source)
+    check_partition(layers, partition, shape.homes, source)
+    return f"layout {found.text}", shape, partition
