@@ -94,7 +94,7 @@ def plan(
     from pipesat.plan.shapes import shapes_to_try
     from pipesat.workflows.studies import best_plan
 
-    source = "layers"
+    source = ""
     if not isinstance(layers, Layers):
         source, layers = str(layers), read_layers(layers)
     _require_choice(layers, recompute, source)
@@ -110,7 +110,7 @@ def plan(
             delay=delay,
         )
     except BadInput as error:
-        raise error if error.source else error.of(source) from None
+        raise error.of(source) if source and not error.source else error from None
     return best_plan(
         layers,
         shapes,
