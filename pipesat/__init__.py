@@ -1,17 +1,21 @@
 """pipesat: pipeline-parallel training schedules with a proof of how close to optimal they are.
 
 >>> import pipesat
->>> problem = pipesat.read_problem("examples/zb-6.2B-cap0.75.json")
->>> result = pipesat.solve(problem, time_limit=20)
->>> result.status, result.value, result.lower_bound.value
->>> pipesat.write_schedule("schedule.json", problem, result.schedule)
+>>> problem = pipesat.Problem.chain(devices=4, microbatches=8, F=2, B=2, W=1)
+>>> result = pipesat.solve(problem, time_limit=5)
+>>> print(result)
+>>> result.plot().savefig("gantt.png")
+>>> result.export("torch-csv", "schedule.csv")
 
-Everything is imported when first used: ``import pipesat`` loads neither ortools nor matplotlib.
+One function for every command of the command line; ``help(pipesat.solve)`` explains its parameters,
+and docs/python.md lists all. Everything is imported when first used: ``import pipesat`` loads
+neither ortools nor matplotlib.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 
 TYPE_CHECKING = False  # so that not even typing is imported before a command hears signals
 if TYPE_CHECKING:
@@ -19,18 +23,21 @@ if TYPE_CHECKING:
 
     from pipesat.bounds.feasibility import preflight, smallest_capacities
     from pipesat.bounds.one_device import closed_form_bound
-    from pipesat.core.checker import Violation, check
+    from pipesat.core.checker import check
     from pipesat.core.claims import Bound
     from pipesat.core.critical_path import critical_path
     from pipesat.core.errors import (
         BadInput,
+        Contradiction,
         Deadlock,
         Fault,
         Infeasible,
         NotApplicable,
         NotValid,
         PipesatError,
+        RunFailed,
     )
+    from pipesat.core.exported import Exported
     from pipesat.core.memory import memory_profiles, peak_memory
     from pipesat.core.metrics import measure
     from pipesat.core.ops import Op, Pair, parse_item
@@ -39,23 +46,38 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Schedule, Timed
     from pipesat.core.stage import Stage
     from pipesat.core.timing import time_order
+    from pipesat.core.violation import Violation
+    from pipesat.doctor import doctor
     from pipesat.files.problem_file import parse_problem, read_problem
+    from pipesat.files.problem_text import write_problem
     from pipesat.files.schedule_file import read_schedule, write_schedule
-    from pipesat.parts.file import parse_parts, read_parts
-    from pipesat.profile.file import read_profile
+    from pipesat.layers.file import read_layers, write_layers
+    from pipesat.profile.file import read_profile, write_profile
+    from pipesat.report.study import report
     from pipesat.runtime.profile_model import profile_model
+    from pipesat.sweep.study import sweep
+    from pipesat.timeline.file import read_timeline, write_timeline
+    from pipesat.timeline.refit import refit
+    from pipesat.timeline.trace import import_traces
     from pipesat.workflows.compare import compare
-    from pipesat.workflows.exports import import_order
-    from pipesat.workflows.hand_written import baseline
-    from pipesat.workflows.pair_times import pair_times
+    from pipesat.workflows.exports import export, import_order
+    from pipesat.workflows.from_profile import layers_from_profile, problem_from_profile
+    from pipesat.workflows.hand_written import baseline, baselines
+    from pipesat.workflows.memory import frontier, min_memory
+    from pipesat.workflows.plans import plan
+    from pipesat.workflows.risk import risk
+    from pipesat.workflows.schedules import show, steps
     from pipesat.workflows.solve import solve
-
+    from pipesat.workflows.timelines import compare_timeline
+    from pipesat.workflows.torch_runs import parity, profile, run
 
 _HOMES = {
     "BadInput": "core.errors",
     "Bound": "core.claims",
+    "Contradiction": "core.errors",
     "Deadlock": "core.errors",
     "Device": "core.problem",
+    "Exported": "core.exported",
     "Fault": "core.errors",
     "Infeasible": "core.errors",
     "NotApplicable": "core.errors",
@@ -65,40 +87,65 @@ _HOMES = {
     "PipesatError": "core.errors",
     "Problem": "core.problem",
     "Result": "core.result",
+    "RunFailed": "core.errors",
     "Schedule": "core.schedule",
     "Stage": "core.stage",
     "Timed": "core.schedule",
-    "Violation": "core.checker",
+    "Violation": "core.violation",
     "baseline": "workflows.hand_written",
+    "baselines": "workflows.hand_written",
     "check": "core.checker",
     "closed_form_bound": "bounds.one_device",
     "compare": "workflows.compare",
+    "compare_timeline": "workflows.timelines",
     "critical_path": "core.critical_path",
+    "doctor": "doctor",
+    "export": "workflows.exports",
+    "frontier": "workflows.memory",
     "import_order": "workflows.exports",
+    "import_traces": "timeline.trace",
+    "layers_from_profile": "workflows.from_profile",
     "measure": "core.metrics",
     "memory_profiles": "core.memory",
-    "pair_times": "workflows.pair_times",
+    "min_memory": "workflows.memory",
+    "parity": "workflows.torch_runs",
     "parse_item": "core.ops",
-    "parse_parts": "parts.file",
     "parse_problem": "files.problem_file",
     "peak_memory": "core.memory",
+    "plan": "workflows.plans",
     "preflight": "bounds.feasibility",
+    "problem_from_profile": "workflows.from_profile",
+    "profile": "workflows.torch_runs",
     "profile_model": "runtime.profile_model",
-    "read_parts": "parts.file",
+    "read_layers": "layers.file",
     "read_problem": "files.problem_file",
     "read_profile": "profile.file",
     "read_schedule": "files.schedule_file",
+    "read_timeline": "timeline.file",
+    "refit": "timeline.refit",
+    "report": "report.study",
+    "risk": "workflows.risk",
+    "run": "workflows.torch_runs",
+    "show": "workflows.schedules",
     "smallest_capacities": "bounds.feasibility",
     "solve": "workflows.solve",
+    "steps": "workflows.schedules",
+    "sweep": "sweep.study",
     "time_order": "core.timing",
+    "write_layers": "layers.file",
+    "write_problem": "files.problem_text",
+    "write_profile": "profile.file",
     "write_schedule": "files.schedule_file",
+    "write_timeline": "timeline.file",
 }
 
 __all__ = [
     "BadInput",
     "Bound",
+    "Contradiction",
     "Deadlock",
     "Device",
+    "Exported",
     "Fault",
     "Infeasible",
     "NotApplicable",
@@ -108,39 +155,84 @@ __all__ = [
     "PipesatError",
     "Problem",
     "Result",
+    "RunFailed",
     "Schedule",
     "Stage",
     "Timed",
     "Violation",
     "baseline",
+    "baselines",
     "check",
     "closed_form_bound",
     "compare",
+    "compare_timeline",
     "critical_path",
+    "doctor",
+    "export",
+    "frontier",
     "import_order",
+    "import_traces",
+    "layers_from_profile",
     "measure",
     "memory_profiles",
-    "pair_times",
+    "min_memory",
+    "parity",
     "parse_item",
-    "parse_parts",
     "parse_problem",
     "peak_memory",
+    "plan",
     "preflight",
+    "problem_from_profile",
+    "profile",
     "profile_model",
-    "read_parts",
+    "read_layers",
     "read_problem",
     "read_profile",
     "read_schedule",
+    "read_timeline",
+    "refit",
+    "report",
+    "risk",
+    "run",
+    "show",
     "smallest_capacities",
     "solve",
+    "steps",
+    "sweep",
     "time_order",
+    "write_layers",
+    "write_problem",
+    "write_profile",
     "write_schedule",
+    "write_timeline",
 ]
 
 
+class _Package(type(sys)):  # type: ignore[misc]
+    """Class of this package: a function keeps its name where a room has the same one.
+
+    ``pipesat.frontier`` is the function; its room is imported as ``from pipesat.frontier.caps``,
+    which looks into ``sys.modules``, and importing it would put the room in the function's place.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, type(sys))):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> typing.Any:
+    if name == "__version__":
+        metadata = importlib.import_module("importlib.metadata")
+        return metadata.version(__name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -20,14 +20,14 @@ def _list(wanted: bool) -> None:
     if not wanted:
         return
     from pipesat.cli.table import Column, print_table
-    from pipesat.heuristics import BASELINES
+    from pipesat.workflows.hand_written import baselines
 
     columns = [
         Column(head, number=False)
         for head in ("name", "placement", "splits\nB, W", "runs\npairs", "source")
     ]
     lines = [
-        (b.name, b.placement, _yes(b.splits), _yes(b.pairs), b.source) for b in BASELINES.values()
+        (b.name, b.placement, _yes(b.splits), _yes(b.pairs), b.source) for b in baselines().values()
     ]
     print_table(columns, lines, wrap_last=True)
     typer.echo(

@@ -57,8 +57,7 @@ def compare(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.files.problem_file import read_problem
-        from pipesat.workflows.compare import compare_placements, comparison_of
-        from pipesat.workflows.rows import against_best
+        from pipesat.workflows.compare import compare as run
         from pipesat.workflows.solve import solve
 
         data = read_problem(problem)
@@ -87,14 +86,17 @@ def compare(
 
         logs: dict[str | None, list[str]] = {}
         with keeping(output):
-            if placements:
-                with naming(problem):
-                    comparisons = list(compare_placements(data, solve_one, stated))
-            else:
-                comparisons = [comparison_of(solve_one(None, data))]
+            with naming(problem):
+                compared = run(
+                    data,
+                    placements=placements,
+                    layers=stated,
+                    objective=objective.value,
+                    solve_one=solve_one,
+                )
+            comparisons, rows = compared.comparisons, compared.rows
         for comparison in comparisons:  # baselines may have changed the answer
             _write(output, comparison.placement, comparison.result, logs[comparison.placement])
-    rows = against_best((row for c in comparisons for row in c.rows), objective.value)
     if as_json:
         print_json([asdict(row) for row in rows])
     else:

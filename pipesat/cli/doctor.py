@@ -20,7 +20,7 @@ def doctor(as_json: AsJson = False) -> None:
     code 1 if anything fails; an extra that is missing is no failure.
     """
     from pipesat.cli.console import print_json
-    from pipesat.doctor import examine
+    from pipesat.doctor import doctor as examine
 
     report = examine()
     if as_json:

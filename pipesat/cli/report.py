@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from pipesat.report.shown import ReportedCase
 
-MANY_OPS = 20_000  # from here on the hand-written schedules take more than a few seconds
-
 
 def report(
     folder: Annotated[
@@ -57,42 +55,24 @@ def report(
     It opens in any browser and loads nothing. Of compare --placements, all placements are in it.
     """
     from pipesat.files.atomic import write_file
-    from pipesat.report.page import page
     from pipesat.report.result_file import result_folders
+    from pipesat.report.study import report as run
 
-    places = list(result_folders(folder))
+    _ = list(result_folders(folder))  # refuses a folder without results
     output = folder / "report.html" if output is None else output
     writable(output)
     _refuse_inputs(folder, [path for path in (output, png, svg) if path is not None])
-    cases = [_case(place, name, baselines) for name, place in places]
-    refuse_contradictions([text for c in cases for text in c.result.contradictions], folder)
-    files = {output: page(cases, str(folder)), **_pictures(cases, png, svg)}
+    made = run(folder, baselines=baselines, note=lambda text: typer.echo(one_line(text), err=True))
+    refuse_contradictions(made.contradictions, folder)
+    files = {output: made.html, **_pictures(made.cases, png, svg)}
     for path, data in files.items():
         write_file(path, data)
         typer.echo(f"written: {one_line(str(path))} ({_size(len(data))})")
 
 
-def _case(folder: Path, name: str, baselines: bool) -> ReportedCase:
-    from pipesat.files.problem_file import read_problem
-    from pipesat.report.result_file import read_result
-    from pipesat.report.shown import baselines_of, case_of
-    from pipesat.workflows.valid import valid_schedule
-
-    problem = read_problem(folder / "problem.json")
-    path = folder / "schedule.json"
-    schedule = valid_schedule(problem, path) if path.exists() else None
-    result = read_result(folder / "result.json", problem, schedule)
-    if not baselines:
-        return case_of(name, result, [])
-    if problem.op_count > MANY_OPS:
-        typer.echo("pipesat: making the hand-written schedules, up to a minute", err=True)
-    case = case_of(name, result, baselines_of(result))
-    if case.result.value != result.value:
-        typer.echo(one_line(f"pipesat: {case.result.explanation}; {path} stays as it is"), err=True)
-    return case
-
-
-def _pictures(cases: list[ReportedCase], png: Path | None, svg: Path | None) -> dict[Path, bytes]:
+def _pictures(
+    cases: Sequence[ReportedCase], png: Path | None, svg: Path | None
+) -> dict[Path, bytes]:
     from pipesat.picture.gantt import gantt_png, gantt_svg
     from pipesat.picture.of_result import title_of
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -13,14 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipesat.cli.arguments import AsJson, seconds, writable
-from pipesat.cli.exits import CHECK_FAILED, keeping, refuse_contradictions
+from pipesat.cli.exits import CHECK_FAILED, refuse_contradictions
 from pipesat.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from pipesat.sweep.cases import Case
-    from pipesat.sweep.pool import Pool
-    from pipesat.sweep.rows import RowFile
-    from pipesat.sweep.spec import Spec
+    from pipesat.sweep.rows import SweepRow
 
 _MOST_CASES = 5000
 
@@ -100,121 +99,51 @@ def sweep(
     For --ray, install the extra: pip install 'pipesat\[ray]'.
     """
     from pipesat.cli import sweep_report
-    from pipesat.cli.checked_schedule import naming
+    from pipesat.cli.console import stderr
     from pipesat.cli.options import refuse_given
-    from pipesat.core.errors import BadInput
-    from pipesat.sweep.agreement import REFUTED, require_agreement
-    from pipesat.sweep.cases import cases_of
-    from pipesat.sweep.pool import share_of_memory
-    from pipesat.sweep.rows import NAME, RowFile, read_rows
-    from pipesat.sweep.spec import read_spec
+    from pipesat.cli.parity import print_failure
+    from pipesat.cli.sweep_progress import SweepProgress
+    from pipesat.core.errors import RunFailed
+    from pipesat.sweep.study import sweep as run
 
     if dry_run:
         refuse_given(
             context, ["retry", "schedules", "csv"], "--dry-run runs no case and writes nothing"
         )
-    data = read_spec(spec)
-    if time_limit is not None:
-        data = data.with_time_limit(time_limit)
-    if data.most_cases > max_cases:
-        raise BadInput(
-            f"up to {data.most_cases} cases, expected at most {max_cases}; if you mean it: "
-            f"--max-cases {data.most_cases}",
-            source=str(spec),
-        )
-    with naming(spec):
-        _refuse_too_many(data, processes, ray)
-    folder = output or Path(spec.with_suffix(".sweep").name)
-    cases = list(cases_of(data))
-    path = folder / NAME
-    known, _, _ = read_rows(path)
-    if dry_run:
-        sweep_report.list_cases(cases, known, as_json=as_json)
-        return
+    ask = partial(
+        run,
+        spec,
+        output,
+        processes=processes,
+        ray=ray,
+        time_limit=time_limit,
+        max_cases=max_cases,
+    )
     code = 0
-    if retry or any(case.key not in known for case in cases):
-        with _pool(data, processes, ray) as (pool, room), RowFile(folder) as rows:
-            if rows.cut_off:
-                typer.echo("pipesat: a row that a crash left unfinished was cut off", err=True)
-            if retry:
-                rows.forget_failures({case.key for case in cases})
-            limit = share_of_memory(room) if ray is None else None
-            code = _run(data, cases, rows, pool, room, limit, keep_schedules=schedules)
-            known = rows.by_key
-    found = [known[case.key] for case in cases if case.key in known]
-    with keeping(path):
-        require_agreement(found)
-    if csv is not None:
-        sweep_report.write_csv(csv, found)
-    sweep_report.report(cases, found, path, as_json=as_json)
-    whys = (row["why"] or "" for row in found)
-    refuse_contradictions([why for why in whys if why.startswith(REFUTED)], path)
-    raise typer.Exit(code)
+    if dry_run:
+        found = ask(run=False)
+        known = {row["key"]: row for row in found.rows}
+        sweep_report.list_cases(found.cases, known, as_json=as_json)
+        return
+    interrupts = _Interrupts()
 
+    @contextmanager
+    def watched(
+        cases: Sequence[Case], todo: Sequence[Case], room: int
+    ) -> Iterator[Callable[[SweepRow], None]]:
+        with interrupts, SweepProgress(stderr(), cases, todo, room) as progress:
+            yield progress
 
-def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None) -> None:
-    """Refuse more workers or processes than there are cores, whether anything is to run or not."""
-    from pipesat.core.errors import BadInput
-    from pipesat.core.machine import usable_cores
-    from pipesat.sweep.pool import processes_for
-
-    if ray is None:
-        processes_for(spec.workers_per_case, usable_cores(), processes)
-    elif processes is not None:
-        raise BadInput("Ray decides how many cases run at a time", where="--processes")
-
-
-def _run(
-    spec: Spec,
-    cases: Sequence[Case],
-    rows: RowFile,
-    pool: Pool,
-    room: int,
-    memory_limit: int | None,
-    *,
-    keep_schedules: bool,
-) -> int:
-    """Run what has no row yet; return the exit code."""
-    from pipesat.cli.console import stderr
-    from pipesat.cli.parity import print_failure
-    from pipesat.cli.sweep_progress import SweepProgress
-    from pipesat.core.errors import RunFailed
-    from pipesat.sweep.run import run_sweep
-
-    todo = [case for case in cases if case.key not in rows.by_key]
     try:
-        with (
-            _Interrupts() as interrupts,
-            SweepProgress(stderr(), cases, todo, room) as progress,
-        ):
-            run_sweep(
-                spec,
-                cases,
-                rows,
-                pool,
-                memory_limit=memory_limit,
-                keep_schedules=keep_schedules,
-                stop=interrupts.stop,
-                listener=progress,
-            )
+        found = ask(retry=retry, schedules=schedules, watch=watched, stop=interrupts.stop)
+        code = interrupts.exit_code
     except RunFailed as error:
         print_failure(error)
-        return CHECK_FAILED
-    return interrupts.exit_code
-
-
-@contextmanager
-def _pool(spec: Spec, processes: int | None, address: str | None) -> Iterator[tuple[Pool, int]]:
-    """Yield the pool and how many cases run at a time."""
-    workers = spec.workers_per_case
-    if address is None:
-        from pipesat.core.machine import usable_cores
-        from pipesat.sweep.pool import local_pool, processes_for
-
-        count = processes_for(workers, usable_cores(), processes)
-        yield local_pool(count), count
-        return
-    from pipesat.sweep.ray_pool import ray_pool
-
-    with ray_pool(address, workers) as found:
-        yield found
+        found, code = ask(run=False), CHECK_FAILED
+    if found.cut_off:
+        typer.echo("pipesat: a row that a crash left unfinished was cut off", err=True)
+    if csv is not None:
+        sweep_report.write_csv(csv, found.rows)
+    sweep_report.report(found.cases, found.rows, found.path, as_json=as_json)
+    refuse_contradictions(found.refuted, found.path)
+    raise typer.Exit(code)

@@ -47,12 +47,12 @@ def compare(
     from pipesat.cli.console import print_json
     from pipesat.cli.timeline_report import print_summary, print_tables
     from pipesat.files.atomic import write_file
-    from pipesat.timeline.compare import compare as compare_with
+    from pipesat.workflows.timelines import compare_timeline
 
     data, measured = _read(problem, timeline)
     if shortest:
         measured = measured.shortest
-    comparison = compare_with(data, measured)
+    comparison = compare_timeline(data, measured)
     if png is not None:
         from pipesat.timeline.picture import comparison_png
 

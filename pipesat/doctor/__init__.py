@@ -8,11 +8,13 @@ from pipesat.doctor.packages import package_lines
 from pipesat.doctor.report import Line, Report
 from pipesat.doctor.self_check import self_check_lines
 
-__all__ = ["Line", "Report", "examine"]
+__all__ = ["Line", "Report", "doctor"]
 
 
-def examine() -> Report:
-    """Look at everything and return what was found; nothing is raised and nothing is left behind.
+def doctor() -> Report:
+    """Look whether pipesat works here: versions, extras, cores, memory, and a self-check.
+
+    Nothing is raised and nothing is left behind.
 
     Packages are imported, because one that is installed may still not load.
     """

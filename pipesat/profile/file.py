@@ -270,6 +270,17 @@ def write_document(path: Path, model: BaseModel) -> None:
     write_file(path, (json.dumps(model.model_dump(), indent=1) + "\n").encode())
 
 
+def write_profile(path: str | Path, profile: Profile) -> None:
+    """Write a profile file, all or nothing.
+
+    Raises
+    ------
+    BadInput
+        If the file cannot be written.
+    """
+    write_document(Path(path), profile)
+
+
 def samples_document(times: Sequence[float]) -> dict[str, Any]:
     """Return median, 10th and 90th percentile (nearest rank) and all times, rounded to 1 ns."""
     rounded = [round(time, 3) for time in times]

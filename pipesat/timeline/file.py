@@ -94,7 +94,7 @@ def _tenths(time: float | None) -> float | None:
     return None if time is None else round(time, 1)
 
 
-def write_timeline(path: Path, timeline: Timeline) -> None:
+def write_timeline(path: str | Path, timeline: Timeline) -> None:
     """Write a timeline file, whole or not at all.
 
     Raises
@@ -102,10 +102,10 @@ def write_timeline(path: Path, timeline: Timeline) -> None:
     BadInput
         If it cannot be written.
     """
-    write_file(path, timeline_bytes(timeline))
+    write_file(Path(path), timeline_bytes(timeline))
 
 
-def read_timeline(path: Path, problem: Problem) -> Timeline:
+def read_timeline(path: str | Path, problem: Problem) -> Timeline:
     """Read a timeline of an order of ``problem``, or of a problem of the same shape.
 
     Raises
@@ -114,7 +114,7 @@ def read_timeline(path: Path, problem: Problem) -> Timeline:
         If the file is no timeline file, or its order is none of the problem's.
     """
     source = str(path)
-    model = validated(read_json(path, LARGEST_FILE), TimelineModel, source, _wanted)
+    model = validated(read_json(Path(path), LARGEST_FILE), TimelineModel, source, _wanted)
     timeline = Timeline(
         model.problem_sha256,
         tuple(_step(step, source, number) for number, step in enumerate(model.steps)),

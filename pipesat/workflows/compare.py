@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pipesat.core.claims import require_best
+from pipesat.core.claims import require_best, times
+from pipesat.core.showing import Displayed, Facts
 from pipesat.workflows.best_known import with_hand_written
 from pipesat.workflows.hand_written import hand_written
 from pipesat.workflows.rows import (
@@ -16,25 +19,175 @@ from pipesat.workflows.rows import (
     solver_row,
     with_ratios,
 )
+from pipesat.workflows.solve import solve
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Objective
+    from pipesat.core.solving import Listener
 
 
 def compare(
-    problem: Problem, result: Result | None = None, *, objective: Objective = "makespan"
-) -> Iterator[ScheduleRow]:
-    """Yield a row per baseline, and one for a solve's result if given.
+    problem: Problem,
+    result: Result | None = None,
+    *,
+    search: bool = True,
+    placements: bool = False,
+    layers: int | Sequence[int] = (),
+    objective: Objective = "makespan",
+    time_limit: float = 60.0,
+    workers: int | None = None,
+    seed: int = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+    solve_one: Callable[[str | None, Problem], Result] | None = None,
+) -> Comparisons:
+    """Compare every applicable baseline with the answer of a search: a table, best first.
 
-    The result says what the ratios are of; without one, they are of ``objective``. A baseline that
-    is better than the result is the answer: the solver's row has it too.
+    Parameters
+    ----------
+    problem
+        The problem.
+    result
+        The answer to compare with; ``None``: the problem is solved. A baseline that is better is
+        the answer: the solver's row has it too.
+    search
+        ``False``: the hand-written schedules alone, none is compared with a search.
+    placements
+        Compare with the same layers in a loop, a V and two ways; each is solved. The problem has
+        one stage per device.
+    layers
+        With ``placements``: you state that every stage is so many equal layers, or one number per
+        stage; a loop and a V cut between them.
+    objective
+        ``makespan`` or ``span``: of it are the ratios, unless a result says.
+    time_limit
+        Seconds for each search.
+    workers
+        Threads of the search; ``None``: the cores it may use.
+    seed
+        Seed of the search.
+    listener
+        Called with every improvement.
+    stop
+        Ends the search when set.
+    solve_one
+        Solves one placement's problem (its name is ``None`` without ``placements``), in place of
+        a plain solve with these options.
+
+    Raises
+    ------
+    NotApplicable
+        If other placements are asked for, and devices do not hold exactly one stage of one route.
+    BadInput
+        If nobody states that the stages divide, or they do not.
     """
-    if result is not None:
-        yield from comparison_of(result).rows
-    else:
-        yield from against_best([row for row, _ in hand_written(problem, objective)], objective)
+
+    def solved(placement: str | None, placed: Problem) -> Result:
+        if solve_one is not None:
+            return solve_one(placement, placed)
+        return solve(
+            placed,
+            objective=objective,
+            time_limit=time_limit,
+            workers=workers,
+            seed=seed,
+            listener=listener,
+            stop=stop,
+        )
+
+    if placements:
+        stated = [layers] if isinstance(layers, int) else layers
+        several = tuple(compare_placements(problem, solved, stated))
+        rows = against_best((row for one in several for row in one.rows), objective)
+        return Comparisons(problem, objective, tuple(rows), several)
+    if result is None and not search:
+        rows = against_best([row for row, _ in hand_written(problem, objective)], objective)
+        return Comparisons(problem, objective, tuple(rows))
+    one = comparison_of(solved(None, problem) if result is None else result)
+    return Comparisons(problem, one.result.objective, one.rows, (one,))
+
+
+@dataclass(frozen=True, repr=False)
+class Comparisons(Displayed):
+    """A table of schedules: iterate over its rows, ``print`` it, or call ``to_frame()``.
+
+    ``comparisons`` has each placement's rows with the answer to its problem; without a search there
+    are none.
+    """
+
+    problem: Problem
+    objective: Objective
+    rows: tuple[ScheduleRow, ...]
+    comparisons: tuple[Comparison, ...] = ()
+
+    def __iter__(self) -> Iterator[ScheduleRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str) -> ScheduleRow:
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def best(self) -> ScheduleRow | None:
+        """The best valid row; the solver's where it is as good as a hand-written one."""
+        return next((row for row in self._sorted() if row.valid), None)
+
+    @property
+    def result(self) -> Result | None:
+        """The answer to the problem as it is, ``None`` without a search."""
+        return self.comparisons[0].result if self.comparisons else None
+
+    def _sorted(self) -> list[ScheduleRow]:
+        def rank(row: ScheduleRow) -> tuple[bool, float, bool]:
+            value = row.value(self.objective)
+            return not row.valid, math.inf if value is None else value, row.name != SOLVER_ROW
+
+        return sorted(self.rows, key=rank)
+
+    def facts(self) -> Facts:
+        """Return the best row, and how many there are."""
+        valid = sum(row.valid for row in self.rows)
+        best = self.best
+        if best is None:
+            return [("schedules", "none fits")]
+        value = f"{best.name}: {self.objective} {best.value(self.objective)}"
+        return [("best", value), ("schedules", f"{valid} fit, {len(self.rows) - valid} do not")]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per schedule, the best valid one first."""
+        return [_record(row) for row in self._sorted()]
+
+    def __repr__(self) -> str:
+        lines = [
+            f"  {row.value(self.objective):>12}  {times(row.ratio_to_best):>7}  {row.name}"
+            + (f", {row.placement}" if row.placement else "")
+            for row in self._sorted()
+            if row.valid
+        ]
+        head = f"  {self.objective:>12}  {'to best':>7}  schedule"
+        left = len(self.rows) - len(lines)
+        return "\n".join(["Comparisons", head, *lines, f"  {left} do not fit or apply"])
+
+
+def _record(row: ScheduleRow) -> dict[str, Any]:
+    bubble = row.bubble or {"makespan": None, "span": None}
+    return {
+        "name": row.name,
+        "placement": row.placement,
+        "makespan": row.makespan,
+        "span": row.span,
+        "bubble_of_makespan": bubble["makespan"],
+        "bubble_of_span": bubble["span"],
+        "peak_memory": None if row.peak_memory is None else max(row.peak_memory),
+        "to_best": row.ratio_to_best,
+        "to_bound": row.ratio_to_bound,
+        "valid": row.valid,
+        "why_not": row.why_not,
+    }
 
 
 @dataclass(frozen=True)
@@ -73,7 +226,7 @@ def comparison_of(result: Result, placement: str | None = None) -> Comparison:
 
 
 def compare_placements(
-    problem: Problem, solve_one: Callable[[str, Problem], Result], layers: Sequence[int] = ()
+    problem: Problem, solve_one: Callable[[str | None, Problem], Result], layers: Sequence[int] = ()
 ) -> Iterator[Comparison]:
     """Yield the comparison of a chain, then of its layers in each other placement.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput, NotApplicable
@@ -12,6 +12,7 @@ from pipesat.workflows.rows import ScheduleRow, row_of
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Objective, Order, Schedule
+    from pipesat.heuristics.registry import Published
 
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
 
@@ -31,6 +32,16 @@ def baseline(name: str, problem: Problem) -> Schedule:
     if name not in BASELINES:
         raise BadInput(f"expected one of {', '.join(BASELINES)}", where="baseline", value=name)
     return BASELINES[name](problem)
+
+
+def baselines() -> Mapping[str, Published]:
+    """Return all hand-written schedules by name, with their placements and sources.
+
+    Call one with a problem to build it; :func:`pipesat.compare` builds all that apply.
+    """
+    from pipesat.heuristics import BASELINES
+
+    return BASELINES
 
 
 def hand_written(

@@ -5,6 +5,7 @@ The search is one that takes the first schedule that it is given: no test here d
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier.trace import Frontier
+from pipesat.plan import answer, question
 from pipesat.sweep.agreement import REFUTED, require_agreement
 from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME
@@ -222,7 +224,7 @@ def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_caps(
     cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, module: str
 ) -> None:
-    monkeypatch.setattr(f"{module}.closed_form_bound", lambda *_: WRONG)
+    monkeypatch.setattr(importlib.import_module(module), "closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
     outcome = cli(command, save(PROBLEM), "-o", out, "--time-limit", 2)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
@@ -255,7 +257,7 @@ PLAN = ("--devices", 3, "--microbatches", 5, "--time-limit", 1)
 
 @pytest.mark.slow
 def test_plan(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipesat.plan.question.closed_form_bound", lambda *_: WRONG)
+    monkeypatch.setattr(question, "closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
     outcome = cli("plan", save(LAYERS), *PLAN, "-o", out)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
@@ -275,7 +277,7 @@ def test_a_plan_that_contradicts_itself_keeps_its_schedule(
     out = tmp_path / "out"
     assert cli("plan", save(LAYERS), *PLAN, "-o", out).code == 0
     assert (out / "plan.json").exists()
-    monkeypatch.setattr("pipesat.plan.answer.require_consistent", refuse)
+    monkeypatch.setattr(answer, "require_consistent", refuse)
     told(cli("plan", save(LAYERS), *PLAN, "-o", out), out, "another has 8")
     assert not {"plan.json", "plan.png", "plan.svg"} & {path.name for path in out.iterdir()}
     assert cli("check", out / "problem.json", out / "schedule.json").code == 0

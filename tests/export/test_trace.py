@@ -6,6 +6,7 @@ from pipesat.core.memory import memory_profiles
 from pipesat.core.ops import Op, parse_item
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.export import EXPORTERS
+from pipesat.export import trace as trace_room
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 
@@ -126,7 +127,7 @@ def test_what_a_trace_cannot_show_is_said(monkeypatch):
     assert EXPORTERS["trace"](problem(), schedule).notes == ()
     (unit,) = EXPORTERS["trace"](problem(time_unit="ticks"), schedule).notes
     assert unit.startswith("1 ticks is shown as 1 us")
-    monkeypatch.setattr("pipesat.export.trace._MOST_ITEMS_WITH_FLOWS", 5)
+    monkeypatch.setattr(trace_room, "_MOST_ITEMS_WITH_FLOWS", 5)
     exported = EXPORTERS["trace"](problem(), schedule)
     assert exported.notes == ("without arrows: they are left out of more than 5 ops",)
     assert not any(event["ph"] == "s" for event in json.loads(exported.data)["traceEvents"])

@@ -20,6 +20,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES
 from pipesat.profile.file import parse_profile
+from pipesat.risk import robustness
 from pipesat.risk.links import network_of, time_with_links
 from pipesat.risk.measured_noise import noise_of_profile
 from pipesat.risk.robustness import Noise, gain_of, sample_orders, spread_of
@@ -133,7 +134,7 @@ def test_chunks_of_samples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     problem = chain(3, 4, F=5, B=5, W=5)
     order = BASELINES["1f1b"](problem).order
     (whole,) = sample_orders(problem, [order], Noise(0.1, 0.1), samples=9, objective="span")
-    monkeypatch.setattr("pipesat.risk.robustness._MOST_NUMBERS", 80)  # 2 samples at a time
+    monkeypatch.setattr(robustness, "_MOST_NUMBERS", 80)  # 2 samples at a time
     (parts,) = sample_orders(problem, [order], Noise(0.1, 0.1), samples=9, objective="span")
     assert whole.tolist() == parts.tolist()
 

@@ -19,6 +19,7 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
+from pipesat.sweep import ray_pool
 from pipesat.sweep import rows as rows_module
 from pipesat.sweep.cases import cases_of, document_of
 from pipesat.sweep.pool import processes_for
@@ -621,7 +622,7 @@ def test_a_machine_with_another_version_runs_nothing() -> None:
 def test_an_address_where_nothing_listens(
     cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipesat.sweep.ray_pool._load_ray", threading.Event)  # it is not reached
+    monkeypatch.setattr(ray_pool, "_load_ray", threading.Event)  # it is not reached
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", "127.0.0.1:1")
     one_bad_line(outcome, "127.0.0.1:1", "no Ray cluster is there")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pipesat.sweep.cases import cases_of
+from pipesat.sweep.ray_pool import ray_pool
 from pipesat.sweep.spec import read_spec
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
@@ -143,7 +144,7 @@ def test_an_address_that_accepts_but_does_not_answer(
 ) -> None:
     import socket
 
-    monkeypatch.setattr("pipesat.sweep.ray_pool.ray_pool.__wrapped__.__defaults__", (3.0,))
+    monkeypatch.setattr(ray_pool.__wrapped__, "__defaults__", (3.0,))
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

@@ -74,7 +74,7 @@ def test_optimal_means_optimal_and_no_baseline_is_better(problem: Problem) -> No
     assert check(problem, result.schedule) == []
     assert result.status == "optimal"
     assert result.value == result.lower_bound.value == plain_model_optimum(problem)
-    for row in compare(problem):
+    for row in compare(problem, search=False):
         assert not row.valid or (row.makespan is not None and result.value <= row.makespan)
 
 

@@ -1,0 +1,109 @@
+"""A report of results: read from folders or in hand, one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipesat.core.result import Result
+from pipesat.report.page import page
+from pipesat.report.result_file import read_result, result_folders
+from pipesat.report.shown import ReportedCase, baselines_of, case_of
+
+MANY_OPS: Final = 20_000  # from here on the hand-written schedules take more than a few seconds
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """One HTML file that opens in any browser and loads nothing; ``cases`` are what it shows."""
+
+    html: bytes
+    cases: tuple[ReportedCase, ...]
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Proofs that a checked schedule has refuted: faults of pipesat."""
+        return [text for case in self.cases for text in case.result.contradictions]
+
+    def __repr__(self) -> str:
+        schedules = sum(len(case.shown) for case in self.cases)
+        return f"<Report: {schedules} schedules, {len(self.html)} bytes of HTML>"
+
+
+def report(
+    source: Result | str | Path,
+    path: str | Path | None = None,
+    *,
+    baselines: bool = True,
+    note: Callable[[str], None] | None = None,
+) -> Report:
+    """Make one HTML file of a result: timeline, memory, baselines, idle time, assumptions.
+
+    Parameters
+    ----------
+    source
+        A result, or the folder that ``result.save`` or ``pipesat solve -o`` wrote; of ``compare
+        --placements``, all placements are in it.
+    path
+        The HTML file to write; ``None``: none is written.
+    baselines
+        With the hand-written schedules of the same problem.
+    note
+        Called with what is to be said meanwhile: that it may take a minute, that a baseline is
+        better than the result.
+
+    Raises
+    ------
+    BadInput
+        If the folder has no result, or the file cannot be written.
+    NotValid
+        If the checker refuses its schedule.
+    """
+    from pipesat.files.atomic import write_file
+
+    say = note or _silent
+    if isinstance(source, Result):
+        cases, home = [_case("", source, baselines, say)], "DIR"  # of result.save(DIR)
+    else:
+        home = str(source)
+        cases = [
+            _case(name, _read(place), baselines, say, place / "schedule.json")
+            for name, place in result_folders(Path(source))
+        ]
+    made = Report(page(cases, home), tuple(cases))
+    if path is not None:
+        write_file(Path(path), made.html)
+    return made
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+def _read(folder: Path) -> Result:
+    from pipesat.files.problem_file import read_problem
+    from pipesat.workflows.valid import valid_schedule
+
+    problem = read_problem(folder / "problem.json")
+    path = folder / "schedule.json"
+    schedule = valid_schedule(problem, path) if path.exists() else None
+    return read_result(folder / "result.json", problem, schedule)
+
+
+def _case(
+    name: str,
+    result: Result,
+    baselines: bool,
+    say: Callable[[str], None],
+    path: Path | None = None,
+) -> ReportedCase:
+    if not baselines:
+        return case_of(name, result, [])
+    if result.problem.op_count > MANY_OPS:
+        say("pipesat: making the hand-written schedules, up to a minute")
+    case = case_of(name, result, baselines_of(result))
+    if case.result.value != result.value and path is not None:
+        say(f"pipesat: {case.result.explanation}; {path} stays as it is")
+    return case

@@ -1,0 +1,189 @@
+"""A sweep from beginning to end: its cases, the pool that runs them, and the rows there are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from pipesat.core.errors import BadInput, Contradiction
+from pipesat.core.machine import usable_cores
+from pipesat.core.showing import Displayed, Facts
+from pipesat.sweep.agreement import REFUTED, require_agreement
+from pipesat.sweep.cases import Case, cases_of
+from pipesat.sweep.pool import Pool, local_pool, processes_for, share_of_memory
+from pipesat.sweep.rows import NAME, RowFile, SweepRow, read_rows
+from pipesat.sweep.run import run_sweep
+from pipesat.sweep.spec import Spec, read_spec
+
+MOST_CASES: Final = 5000
+
+Heard: TypeAlias = Callable[[SweepRow], None]
+Watch: TypeAlias = Callable[[Sequence[Case], Sequence[Case], int], AbstractContextManager[Heard]]
+"""Called with all cases, those to run, and how many run at a time; its context hears every row."""
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(Displayed):
+    """The cases of a sweep, and the rows there are; ``path`` is the file that has them."""
+
+    cases: tuple[Case, ...]
+    rows: tuple[SweepRow, ...]
+    path: Path
+    cut_off: bool = False
+
+    @property
+    def refuted(self) -> list[str]:
+        """Proofs that a checked schedule has refuted: faults of pipesat."""
+        whys = (row["why"] or "" for row in self.rows)
+        return [why for why in whys if why.startswith(REFUTED)]
+
+    def facts(self) -> Facts:
+        """Return how the cases ended."""
+        ends = [str(row["status"]) for row in self.rows]
+        counts = [(end, f"{ends.count(end)}") for end in dict.fromkeys(ends)]
+        left = len(self.cases) - len(self.rows)
+        return [("cases", f"{len(self.cases)}, {left} to run"), *counts, ("rows", str(self.path))]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per case that has one: its axes, then its result."""
+        names = list(dict.fromkeys(name for row in self.rows for name in row["case"]))
+        return [
+            {name: row["case"].get(name) for name in names}
+            | {"status": row["status"], "why": row["why"]}
+            | {
+                key: (row["result"] or {}).get(key)
+                for key in ("value", "makespan", "span", "lower_bound", "gap")
+            }
+            for row in self.rows
+        ]
+
+
+def sweep(
+    spec: Spec | str | Path,
+    folder: str | Path | None = None,
+    *,
+    processes: int | None = None,
+    ray: str | None = None,
+    time_limit: float | None = None,
+    max_cases: int = MOST_CASES,
+    retry: bool = False,
+    schedules: bool = False,
+    run: bool = True,
+    watch: Watch | None = None,
+    stop: threading.Event | None = None,
+) -> Sweep:
+    """Solve a grid of problems, each a row in ``folder/rows.jsonl``.
+
+    Started again, it goes on where it was ended. A case that fails or exceeds its time or memory is
+    a row that says so. Cases run in processes of their own.
+
+    Parameters
+    ----------
+    spec
+        A sweep file (TOML), or what was read from it.
+    folder
+        Where rows are; ``None``: the sweep file's name with .sweep, in the current folder.
+    processes
+        Cases at a time; ``None``: cores / workers.
+    ray
+        ``HOST:PORT`` of a Ray cluster's head, ``auto``: this machine's; ``None``: no Ray.
+    time_limit
+        Seconds per case; ``None``: what the file says.
+    max_cases
+        Refuse a larger sweep.
+    retry
+        Run cases again that failed.
+    schedules
+        Keep every case's problem and schedule.
+    run
+        ``False``: run nothing, return the rows there are.
+    watch
+        For progress: see :data:`Watch`.
+    stop
+        Ends the sweep when set, with the rows there are.
+
+    Raises
+    ------
+    BadInput
+        If the file is wrong, there are too many cases, or rows cannot be written.
+    RunFailed
+        If the processes for cases cannot be started.
+    Contradiction
+        If rows do not agree with each other.
+    """
+    source = "" if isinstance(spec, Spec) else str(spec)
+    data = spec if isinstance(spec, Spec) else read_spec(Path(spec))
+    if time_limit is not None:
+        data = data.with_time_limit(time_limit)
+    if data.most_cases > max_cases:
+        raise BadInput(
+            f"up to {data.most_cases} cases, expected at most {max_cases}; if you mean it: "
+            f"--max-cases {data.most_cases}",
+            source=source,
+        )
+    _refuse_too_many(data, processes, ray, source)
+    home = Path(Path(source or data.name or "sweep").with_suffix(".sweep").name)
+    home = home if folder is None else Path(folder)
+    cases = tuple(cases_of(data))
+    known, _, _ = read_rows(home / NAME)
+    cut_off = False
+    if run and (retry or any(case.key not in known for case in cases)):
+        with _pool(data, processes, ray) as (pool, room), RowFile(home) as rows:
+            cut_off = bool(rows.cut_off)
+            if retry:
+                rows.forget_failures({case.key for case in cases})
+            todo = [case for case in cases if case.key not in rows.by_key]
+            heard = nullcontext(_silent) if watch is None else watch(cases, todo, room)
+            with heard as listener:
+                run_sweep(
+                    data,
+                    cases,
+                    rows,
+                    pool,
+                    memory_limit=share_of_memory(room) if ray is None else None,
+                    keep_schedules=schedules,
+                    stop=stop,
+                    listener=listener,
+                )
+            known = rows.by_key
+    found = tuple(known[case.key] for case in cases if case.key in known)
+    try:
+        require_agreement(found)
+    except Contradiction as error:
+        error.kept = error.kept or str(home / NAME)
+        raise
+    return Sweep(cases, found, home / NAME, cut_off)
+
+
+def _silent(row: SweepRow) -> None:
+    del row
+
+
+def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None, source: str) -> None:
+    """Refuse more workers or processes than there are cores, whether anything is to run or not."""
+    try:
+        if ray is None:
+            processes_for(spec.workers_per_case, usable_cores(), processes)
+        elif processes is not None:
+            raise BadInput("Ray decides how many cases run at a time", where="--processes")
+    except BadInput as error:
+        named = error.source or error.where.startswith("-") or not source
+        raise error if named else error.of(source) from None
+
+
+@contextmanager
+def _pool(spec: Spec, processes: int | None, address: str | None) -> Iterator[tuple[Pool, int]]:
+    """Yield the pool and how many cases run at a time."""
+    workers = spec.workers_per_case
+    if address is None:
+        count = processes_for(workers, usable_cores(), processes)
+        yield local_pool(count), count
+        return
+    from pipesat.sweep.ray_pool import ray_pool
+
+    with ray_pool(address, workers) as found:
+        yield found
