@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ortools.sat.python import cp_model
+
 from pipesat.solver.model.lags import lag_before
 from pipesat.solver.model.order_literals import add_memory_by_order
 from pipesat.solver.model.staircase import add_memory_by_staircase, staircase_applies
-from pipesat.solver.model.variables import Variables
+from pipesat.solver.model.variables import Task, Variables
 
 
 def add_constraints(v: Variables, *, staircase: bool = True) -> None:
@@ -32,7 +34,7 @@ def add_dataflow(v: Variables) -> None:
         for stage, tasks in enumerate(stages):
             if not tasks:
                 continue
-            lag = lag_before(v.problem, v.kept, stage, phase)
+            lag = lag_before(v.least, v.kept, stage, phase)
             delay = lag.delay // v.times.unit
             if lag.stage is None:
                 v.cp.add(tasks[0].start >= delay)
@@ -49,12 +51,22 @@ def add_microbatch_order(v: Variables) -> None:
     for tasks in (*v.tasks["F"], *v.tasks["B"], *v.tasks["W"]):
         if all(task.present is True for task in tasks):
             for before, after in pairwise(tasks):
-                v.cp.add(after.start >= before.end)
+                _add_order(v, before, after, before.end)
             continue
         for before, after in pairwise(tasks):  # an absent W is placed, too, but takes no time
             length = v.times.duration["W"][before.stage]
-            v.cp.add(after.start >= before.start + length * before.present)
+            pairs = v.pairs.partners(before)
+            end = before.end if pairs else before.start + length * before.present
+            _add_order(v, before, after, end)
             v.cp.add(after.start >= before.start)
+
+
+def _add_order(v: Variables, before: Task, after: Task, end: cp_model.LinearExprT) -> None:
+    """One after the other, unless they run as a pair."""
+    order = v.cp.add(after.start >= end)
+    if together := v.pairs.together(before, after):
+        order.only_enforce_if([~pair for pair in together])
+        v.cp.add(after.start >= before.start)
 
 
 def add_memory(v: Variables, *, staircase: bool = True) -> None:

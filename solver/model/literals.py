@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ortools.sat.python import cp_model
 
-from pipesat.solver.model.variables import Literal
+Literal: TypeAlias = cp_model.IntVar | bool
+"""A Boolean variable (or its negation), or a known truth value."""
 
 _LEAST = -(1 << 62)
 

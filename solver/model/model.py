@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order
 from pipesat.solver.model.constraints import add_constraints
+from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.objective import add_objective
+from pipesat.solver.model.pair_choices import joined
 from pipesat.solver.model.times import latest_end, model_times
-from pipesat.solver.model.variables import Literal, Task, Variables, add_variables
+from pipesat.solver.model.variables import Task, Variables, add_variables
 
 
 @dataclass(frozen=True)
@@ -50,22 +53,29 @@ class Model:
         def truth(literal: Literal) -> bool:
             return literal if isinstance(literal, bool) else bool(value(literal))
 
+        partner: dict[Event, Event] = {}
+        for choice in v.pairs.all:
+            if value(choice.literal):
+                one, other = (task.name for task in choice.both)
+                partner |= {one: other, other: one}
         rows = []
         for device in range(len(v.problem.devices)):
-            items: list[tuple[tuple[int, ...], Item]] = []
+            items: list[tuple[tuple[int, ...], Op]] = []
             for task in v.on_device(device):
                 if not truth(task.present):
                     continue
                 kind = _kind(task, truth(v.split[task.stage][task.microbatch]))
-                length = v.times.duration[kind][task.stage]
-                start = value(task.start)
                 place = position[task.stage]
                 # ops of length zero that share an instant: earlier microbatches first, so that
                 # what they free is free, and each microbatch in the order of the data flow
                 flow = ("FBW".index(task.phase), place if task.phase == "F" else -place)
-                key = (start, start + length, task.microbatch, *flow)
+                start = value(task.start)
+                end = start + v.times.duration[kind][task.stage]
+                if v.pairs.partners(task):
+                    end = value(cast(cp_model.IntVar, task.end))
+                key = (start, end, task.microbatch, *flow)
                 items.append((key, Op(task.stage, kind, task.microbatch)))
-            rows.append(tuple(item for _, item in sorted(items)))
+            rows.append(joined(v.problem, [op for _, op in sorted(items)], partner))
         return tuple(rows)
 
 
@@ -95,9 +105,9 @@ def build_model(
     return Model(variables, value, objective, times.bound(most + 1, objective))
 
 
-def model_is_exact(problem: Problem) -> bool:
-    """Whether the model's bound holds for the problem: it does not model overlapped pairs."""
-    return problem.overlap is None
+def model_is_exact(problem: Problem) -> bool:  # noqa: ARG001
+    """Whether the model's bound holds for the problem."""
+    return True
 
 
 def _kind(task: Task, split: bool) -> Kind:

@@ -40,7 +40,7 @@ def _add_what_is_left_out(
     For the span only with a single route: what goes on from its first F to its end there lies
     within the window of the device that holds its first stage.
     """
-    tail = tail_after(v.problem, v.kept, stage) // v.times.unit
+    tail = tail_after(v.least, v.kept, stage) // v.times.unit
     if not tail:
         return
     end = v.tasks["B"][stage][-1].end + tail
@@ -49,13 +49,13 @@ def _add_what_is_left_out(
     elif len(v.problem.routes) == 1 and not _reaches_kept(v, stage):
         lowest = min(v.problem.routes[0].stages.index(s) for s in v.kept)
         first = v.problem.routes[0].stages[lowest]
-        head = lag_before(v.problem, v.kept, first, "F").delay // v.times.unit
+        head = lag_before(v.least, v.kept, first, "F").delay // v.times.unit
         v.cp.add(end - (v.tasks["F"][first][0].start - head) <= value)
 
 
 def _reaches_kept(v: Variables, stage: int) -> bool:
     """Whether a kept stage lies before this one on its route."""
-    return lag_before(v.problem, v.kept, stage, "F").stage is not None
+    return lag_before(v.least, v.kept, stage, "F").stage is not None
 
 
 def _first_start(v: Variables, device: int) -> cp_model.IntVar:

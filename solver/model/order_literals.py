@@ -12,21 +12,23 @@ then counts as before, whichever waits for the other: the inequality is that of 
 
 from __future__ import annotations
 
-from typing import cast
+from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import memory_change
-from pipesat.solver.model.literals import Sum, conjunction
+from pipesat.solver.model.before import Before
+from pipesat.solver.model.literals import Literal, Sum, conjunction
+from pipesat.solver.model.order_facts import precedes
 from pipesat.solver.model.times import KINDS
-from pipesat.solver.model.variables import Literal, Task, Variables
+from pipesat.solver.model.variables import Task, Variables
 
 
 def add_memory_by_order(v: Variables, device: int) -> None:
     """Bound memory at every event of the device."""
     if _always_fits(v.problem, device):
         return
-    literals = _Before(v, device)
+    literals = _Before(v)
     for stage in v.problem.stages_on[device]:
         data = v.problem.stages[stage]
         if data.held_after_F:
@@ -56,6 +58,8 @@ def _bound_at(
     if room is None:
         return
     held = Sum(taken)
+    for choice, partner, kind in v.pairs.partners(event):
+        held.add(memory_change(v.problem, Op(partner.stage, kind, 0)).at_start, choice.literal)
     for stage in v.problem.stages_on[device]:
         changes = {kind: memory_change(v.problem, Op(stage, kind, 0)).net for kind in KINDS}
         for m, split in enumerate(v.split[stage]):
@@ -75,39 +79,24 @@ def _bound_at(
     held.at_most(v.cp, room, condition)
 
 
-class _Before:
-    """``before(x, event)``: x ends by the start of the event, or else x ends after it.
+class _Before(Before[Task]):
+    """The literals of one device's tasks."""
 
-    Ops on one device do not overlap, so in the second case x starts by the end of the event or
-    later, unless both have length zero.
-    """
-
-    def __init__(self, v: Variables, device: int) -> None:
+    def __init__(self, v: Variables) -> None:
+        super().__init__(v.cp, v.pairs)
         self.v = v
-        self.known: dict[tuple[int, int], Literal] = {}
-        self.position = {s: i for i, s in enumerate(v.problem.stages_on[device])}
 
-    def __call__(self, x: Task, event: Task) -> Literal:
-        if x is event:
-            return True
-        key = (id(x), id(event))
-        if key not in self.known:
-            fixed = self._fixed(x, event)
-            answer: Literal = self._literal(x, event) if fixed is None else fixed
-            self.known[key] = answer
-            if x.present is True and not (isinstance(answer, bool) or self._share(x, event)):
-                self.known[id(event), id(x)] = cast(Literal, ~answer)
-        return self.known[key]
-
-    def _fixed(self, x: Task, event: Task) -> bool | None:
+    def fixed(self, x: Task, event: Task) -> bool | None:
         """What microbatch order and data flow say."""
-        if self._precedes(x, event):
-            return True if x.present is True else None
-        return False if self._precedes(event, x) and not self._share(x, event) else None
+        if precedes(self.v.problem, x.name, event.name):
+            sure = x.present is True and not self.choices.together(x, event)
+            return True if sure else None
+        turned = precedes(self.v.problem, event.name, x.name)
+        return False if turned and not self.share(x, event) else None
 
-    def _share(self, x: Task, y: Task) -> bool:
+    def share(self, x: Task, event: Task) -> bool:
         """Whether both may have length zero, and so run in one instant."""
-        return self._may_take_no_time(x) and self._may_take_no_time(y)
+        return self._may_take_no_time(x) and self._may_take_no_time(event)
 
     def _may_take_no_time(self, x: Task) -> bool:
         duration = self.v.times.duration
@@ -117,42 +106,21 @@ class _Before:
         may_run_b = split is not False and not duration["B"][x.stage]
         return may_run_b or (split is not True and not duration["BW"][x.stage])
 
-    def _precedes(self, x: Task, y: Task) -> bool:
-        """Whether x is before y in every schedule (if both exist)."""
-        route = self.v.problem.route_of
-        if route[x.stage] != route[y.stage] or x.microbatch > y.microbatch:
-            return False
-        if x.phase == y.phase:
-            if x.stage == y.stage:
-                return x.microbatch < y.microbatch
-            if x.phase == "W":
-                return False
-            return (self.position[x.stage] < self.position[y.stage]) == (x.phase == "F")
-        if x.phase == "F":
-            return True
-        return (
-            x.phase == "B" and y.phase == "W" and self.position[x.stage] >= self.position[y.stage]
-        )
-
-    def _literal(self, x: Task, event: Task) -> Literal:
+    def link(self, x: Task, event: Task, literal: cp_model.IntVar) -> None:
+        """What is before x is before the event too; x is before what comes after the event."""
         v = self.v
-        before = v.cp.new_bool_var("")
-        v.cp.add(x.end <= event.start).only_enforce_if(before)
-        if x.present is True:
-            after = event.start < x.end if self._share(x, event) else event.end <= x.start
-            v.cp.add(after).only_enforce_if(~before)
-        else:
-            v.cp.add_implication(before, x.present)
         if x.microbatch and x.present is True:
             earlier = self(v.tasks[x.phase][x.stage][x.microbatch - 1], event)
             if earlier is False:
-                v.cp.add_bool_or([~before])
+                v.cp.add_bool_or([~literal])
             elif earlier is not True:
-                v.cp.add_implication(before, earlier)
+                v.cp.add_implication(literal, earlier)
         if event.microbatch:
-            sooner = self(x, v.tasks[event.phase][event.stage][event.microbatch - 1])
+            before_event = v.tasks[event.phase][event.stage][event.microbatch - 1]
+            if x is before_event:  # they may run as a pair
+                return
+            sooner = self(x, before_event)
             if sooner is True:
-                v.cp.add_bool_or([before])
+                v.cp.add_bool_or([literal])
             elif sooner is not False:
-                v.cp.add_implication(sooner, before)
-        return before
+                v.cp.add_implication(sooner, literal)

@@ -18,6 +18,7 @@ from ortools.sat.python.cp_model import IntVar
 
 from pipesat.bounds.feasibility import passes_in_an_instant
 from pipesat.core.problem import Problem
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.variables import Variables, splits
 
 
@@ -27,7 +28,7 @@ def staircase_applies(problem: Problem, device: int) -> bool:
     if len(stages) != 1 or passes_in_an_instant(problem, stages[0]):
         return False
     stage = problem.stages[stages[0]]
-    mode = splits(stage)
+    mode = splits(problem, stages[0], gains(problem))
     return mode is False or (mode is True and stage.held_after_B <= stage.held_after_F)
 
 

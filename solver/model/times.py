@@ -16,6 +16,7 @@ from pipesat.core.ops import Kind, Op, Phase
 from pipesat.core.problem import Link, Problem
 from pipesat.core.rules import duration, link_delay
 from pipesat.core.schedule import Objective
+from pipesat.solver.model.pairing import gains
 
 _DIRECTIONS: tuple[Phase, ...] = ("F", "B")
 KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
@@ -58,7 +59,9 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
     stages = range(len(problem.stages))
     durations = {k: [duration(problem, Op(s, k, 0)) for s in stages] for k in KINDS}
     delays = [link_delay(problem, s, d) for s in stages for d in _DIRECTIONS]
-    common = math.gcd(*delays, *(t for times in durations.values() for t in times))
+    common = math.gcd(
+        *delays, *(t for times in durations.values() for t in times), *gains(problem).values()
+    )
     if objective == "makespan" and unit <= common:
         unit, exact = common, True
     return Times(

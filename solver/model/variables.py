@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cached_property
+from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Op, Phase
-from pipesat.core.problem import Problem, Stage
+from pipesat.bounds.pair_times import with_least_times
+from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
+from pipesat.core.problem import Problem
+from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.order_facts import Name, may_coincide
+from pipesat.solver.model.pair_choices import Candidate, Form, PairChoices, add_pair_choices
+from pipesat.solver.model.pairing import Gains, fusing_may_pay, gains
 from pipesat.solver.model.times import Times
-
-Literal: TypeAlias = cp_model.IntVar | bool
-"""A Boolean variable (or its negation), or a known truth value."""
 
 
 @dataclass
@@ -31,6 +34,11 @@ class Task:
     intervals: list[cp_model.IntervalVar]
     present: Literal = True
 
+    @property
+    def name(self) -> Name:
+        """What it is, without its variables."""
+        return Name(self.stage, self.phase, self.microbatch)
+
 
 @dataclass
 class Variables:
@@ -39,7 +47,8 @@ class Variables:
     ``kept`` are the stages that are modelled: all, or those of some devices (a relaxation); the
     others have no tasks.
 
-    ``split[stage][microbatch]`` says whether the backward is split.
+    ``split[stage][microbatch]`` says whether the backward is split, ``pairs`` which tasks run as
+    one.
     """
 
     cp: cp_model.CpModel
@@ -49,6 +58,12 @@ class Variables:
     kept: frozenset[int]
     tasks: dict[Phase, list[list[Task]]] = field(default_factory=dict)
     split: list[list[Literal]] = field(default_factory=list)
+    pairs: PairChoices[Task] = field(default_factory=PairChoices)
+
+    @cached_property
+    def least(self) -> Problem:
+        """The problem as what is left out counts: each op at its least, alone or in a pair."""
+        return with_least_times(self.problem)
 
     def on_device(self, device: int) -> list[Task]:
         """All tasks of a device."""
@@ -60,15 +75,15 @@ class Variables:
         ]
 
 
-def splits(stage: Stage) -> bool | None:
+def splits(problem: Problem, stage: int, known: Gains) -> bool | None:
     """Whether a stage's backwards are split; ``None``: the model chooses per microbatch.
 
-    Where fusing never pays (see :attr:`pipesat.core.problem.Stage.fusing_may_pay`), splitting
+    Where fusing never pays (see :func:`pipesat.solver.model.pairing.fusing_may_pay`), splitting
     dominates and the choice is not modelled.
     """
-    if not stage.may_split:
+    if not problem.stages[stage].may_split:
         return False
-    return None if stage.fusing_may_pay else True
+    return None if fusing_may_pay(problem, known, stage) else True
 
 
 def add_variables(
@@ -86,14 +101,15 @@ def add_variables(
     kept = frozenset(s for device in chosen for s in problem.stages_on[device])
     v = Variables(cp, problem, times, horizon, kept)
     v.tasks = {"F": [], "B": [], "W": []}
-    for number, stage in enumerate(problem.stages):
+    known = gains(problem)
+    for number in range(len(problem.stages)):
         if number not in kept:
             v.split.append([True] * problem.microbatches[number])
             for phase in v.tasks.values():
                 phase.append([])
             continue
         microbatches = range(problem.microbatches[number])
-        choice = splits(stage)
+        choice = splits(problem, number, known)
         v.split.append(
             [
                 cp.new_bool_var(f"split {number} {m}") if choice is None else choice
@@ -105,6 +121,7 @@ def add_variables(
         v.tasks["W"].append(
             [] if choice is False else [_fixed(v, number, "W", m) for m in microbatches]
         )
+    add_pairs(v, known)
     return v
 
 
@@ -113,8 +130,10 @@ def _fixed(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
     present: Literal = True
     if phase == "W":
         present = v.split[stage][microbatch]
-    # one that is absent may have to stand where the last one that is present ends
-    latest = v.horizon - length if present is True else v.horizon
+    # one that is absent may have to stand where the last one that is present ends, and a pair may
+    # be shorter than its members
+    alone = present is True and v.problem.overlap is None
+    latest = v.horizon - length if alone else v.horizon
     start = v.cp.new_int_var(0, latest, str(Op(stage, phase, microbatch)))
     if present is True:
         interval = v.cp.new_fixed_size_interval_var(start, length, "")
@@ -137,3 +156,44 @@ def _backward(v: Variables, stage: int, microbatch: int) -> Task:
     ]
     end = start + lengths["BW"] + (lengths["B"] - lengths["BW"]) * split
     return Task(stage, "B", microbatch, start, end, intervals)
+
+
+def add_pairs(v: Variables, known: Gains) -> None:
+    """Create a literal for every pair that gains something and may be in some schedule."""
+    if not known:
+        return
+    tasks = [task for stages in v.tasks.values() for row in stages for task in row]
+    v.pairs = add_pair_choices(
+        v.cp, _candidates(v, known), [(task, _forms(v, task)) for task in tasks], v.horizon
+    )
+
+
+def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
+    for (one, other), time in known.items():
+        if one > other or one[0] not in v.kept:
+            continue
+        firsts, seconds = _tasks_of(v, one), _tasks_of(v, other)
+        for x in firsts:
+            for y in seconds:
+                turned = one == other and x.microbatch >= y.microbatch
+                if not turned and may_coincide(v.problem, x.name, y.name):
+                    yield Candidate((x, y), (one[1], other[1]), time // v.times.unit)
+
+
+def _tasks_of(v: Variables, kind: OpKind) -> list[Task]:
+    """Tasks that may run as a kind."""
+    stage, name = kind
+    never = name == "BW"
+    tasks = v.tasks[PHASE_OF[name]][stage]
+    return [x for x in tasks if name == "F" or v.split[stage][x.microbatch] is not never]
+
+
+def _forms(v: Variables, task: Task) -> list[Form]:
+    duration = {kind: times[task.stage] for kind, times in v.times.duration.items()}
+    if task.phase != "B":
+        return [Form(task.phase, duration[task.phase], task.present)]
+    split = v.split[task.stage][task.microbatch]
+    if isinstance(split, bool):
+        kind: Kind = "B" if split else "BW"
+        return [Form(kind, duration[kind], True)]
+    return [Form("B", duration["B"], split), Form("BW", duration["BW"], cast(Literal, ~split))]

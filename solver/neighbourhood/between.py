@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
+from pipesat.core.ops import Event, Item, Op, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited
 from pipesat.solver.neighbourhood.graph import Graph
 
 
@@ -27,15 +30,27 @@ def between(graph: Graph, free: Collection[int]) -> set[int]:
     return (leads & follows) - set(free)
 
 
-def following(graph: Graph, modelled: Collection[int]) -> dict[int, int]:
-    """Longest path from the end of a modelled item through its receivers that are not modelled."""
+def following(problem: Problem, graph: Graph, modelled: Collection[int]) -> dict[Event, int]:
+    """Longest path from an event of a modelled item through its receivers not modelled."""
     sequence = graph.sequence
-    result: dict[int, int] = {}
+    result: dict[Event, int] = {}
     for item in range(min(modelled), len(sequence.item)):
         if item in modelled:
             continue
         for source, delay in sequence.inputs[item]:
             if source in modelled:
                 path = delay + sequence.duration[item] + graph.tail[item]
-                result[source] = max(path, result.get(source, path))
+                for event in _awaited_of(problem, sequence.item[item], sequence.item[source]):
+                    result[event] = max(path, result.get(event, path))
     return result
+
+
+def _awaited_of(problem: Problem, item: Item, source: Item) -> Iterator[Event]:
+    """Events of one item that another one waits for."""
+    if isinstance(source, Op):
+        yield source.event
+        return
+    events = {op.event for op in source}
+    for op in members(item):
+        if (need := awaited(problem, op)) is not None and need.event in events:
+            yield need.event

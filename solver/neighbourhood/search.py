@@ -9,6 +9,7 @@ from ortools.sat.python import cp_model
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
 from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
@@ -39,6 +40,7 @@ class WindowSearch:
         self.problem, self.incumbent, self.runner = problem, incumbent, runner
         longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
         self.rounded = rounded(problem, unit_for(longest))
+        self.gains = gains(self.rounded)
         self.rng = random.Random(seed)  # noqa: S311
         self.chooser = Chooser(self.rng, kinds_for(len(problem.devices)))
         self.graph: Graph | None = None
@@ -67,7 +69,7 @@ class WindowSearch:
         if segments:
             self.windows += 1
             free_splits = self.rng.random() < _FREE_SPLITS
-            window = Window(self.rounded, graph, segments, free_splits)
+            window = Window(self.rounded, graph, segments, free_splits, self.gains)
             seed, spent = self.rng.randrange(1 << 30), self.runner.spent
             limit = min(_LIMIT, self.incumbent.clock.left)
             solver, status = self.runner.solve(window.cp, limit=limit, seed=seed)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Op, Phase, members
+from pipesat.core.ops import Kind, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import MemoryChange, memory_change
-from pipesat.solver.model.literals import Sum, conjunction
-from pipesat.solver.model.variables import Literal
+from pipesat.solver.model.before import Before
+from pipesat.solver.model.literals import Literal, Sum, conjunction
+from pipesat.solver.model.pair_choices import PairChoices
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.slots import Slot, chains_of
 
@@ -31,6 +31,7 @@ def add_memory(
     earlier: Sequence[int],
     slots: Sequence[Slot],
     device: int,
+    pairs: PairChoices[Slot],
 ) -> None:
     """Keep a device's memory within its room at every event of its segment."""
     room = problem.devices[device].room
@@ -39,10 +40,12 @@ def add_memory(
     held = sum(memory_change(problem, graph.sequence.item[item]).net for item in earlier)
     if held + sum(_most_taken(problem, slot) for slot in slots) <= room:
         return
-    before = _Before(problem, cp, slots)
+    before = _Before(problem, cp, slots, pairs)
     for event in slots:
         for taken, condition in _events(problem, event):
             total = Sum(held + taken)
+            for choice, partner, kind in pairs.partners(event):
+                total.add(_memory(problem, partner, kind).at_start, choice.literal)
             for slot in slots:
                 if slot is not event:
                     for change, literal in _changes(problem, before, slot, event):
@@ -50,34 +53,25 @@ def add_memory(
             total.at_most(cp, room, condition)
 
 
-def _as(kind: str, slot: Slot) -> Op:
-    (op,) = members(slot.op)
-    return Op(op.stage, kind, op.microbatch)  # type: ignore[arg-type]
-
-
-def _memory(problem: Problem, slot: Slot, kind: str | None = None) -> MemoryChange:
-    return memory_change(problem, slot.op if kind is None else _as(kind, slot))
-
-
-def _is_choice(slot: Slot) -> bool:
-    return slot.phase == "B" and not isinstance(slot.split, bool)
+def _memory(problem: Problem, slot: Slot, kind: Kind | None = None) -> MemoryChange:
+    return memory_change(problem, slot.op if kind is None else slot.op._replace(kind=kind))
 
 
 def _most_taken(problem: Problem, slot: Slot) -> int:
-    return _memory(problem, slot, "B" if _is_choice(slot) else None).at_start
+    return _memory(problem, slot, "B" if slot.is_choice else None).at_start
 
 
 def _events(problem: Problem, slot: Slot) -> list[tuple[int, Literal]]:
     """(memory taken at the start, on which condition) of an item, if it takes any."""
     taken = _most_taken(problem, slot)
-    return [(taken, slot.split if _is_choice(slot) else True)] if taken > 0 else []
+    return [(taken, slot.split if slot.is_choice else True)] if taken > 0 else []
 
 
 def _changes(
     problem: Problem, before: _Before, slot: Slot, event: Slot
 ) -> list[tuple[int, Literal]]:
     """What a slot changes in sum if it is before the event."""
-    if not _is_choice(slot):
+    if not slot.is_choice:
         change = _memory(problem, slot).net
         return [(change, before(slot, event))] if change else []
     fused, split = _memory(problem, slot, "BW").net, _memory(problem, slot, "B").net
@@ -85,12 +79,17 @@ def _changes(
     return [(fused, literal), (split - fused, conjunction(before.cp, literal, slot.split))]
 
 
-class _Before:
-    """Literals "x ends before the event starts" among the slots of one segment."""
+class _Before(Before[Slot]):
+    """The literals of one segment's slots."""
 
-    def __init__(self, problem: Problem, cp: cp_model.CpModel, slots: Sequence[Slot]) -> None:
-        self.cp = cp
-        self.known: dict[tuple[int, int], Literal] = {}
+    def __init__(
+        self,
+        problem: Problem,
+        cp: cp_model.CpModel,
+        slots: Sequence[Slot],
+        pairs: PairChoices[Slot],
+    ) -> None:
+        super().__init__(cp, pairs)
         self.position = {id(slot): n for n, slot in enumerate(slots)}
         self.previous = {
             id(after): before
@@ -98,29 +97,24 @@ class _Before:
             for before, after in pairwise(chain)
             if before.present is True and after.present is True
         }
-        self.earlier = _closure(problem, slots, self.previous, self.position)
+        self.earlier = _closure(problem, slots, self.previous, self.position, pairs)
 
-    def __call__(self, x: Slot, event: Slot) -> Literal:
+    def fixed(self, x: Slot, event: Slot) -> bool | None:
+        """What the order of stage and phase and each microbatch's way say."""
         if self.earlier[id(event)] >> self.position[id(x)] & 1:
             return True
         if self.earlier[id(x)] >> self.position[id(event)] & 1:
             return False
-        key = (id(x), id(event))
-        if key not in self.known:
-            self._create(x, event)
-        return self.known[key]
+        return None
 
-    def _create(self, x: Slot, event: Slot) -> None:
-        cp = self.cp
-        literal = cp.new_bool_var("")
-        self.known[id(x), id(event)] = literal
-        cp.add(x.end <= event.start).only_enforce_if(literal)
+    def link(self, x: Slot, event: Slot, literal: cp_model.IntVar) -> None:
+        """What is before x is before the event too; x is before what comes after the event."""
         if x.present is not True:  # an optional W only frees memory: one direction is enough
-            cp.add_implication(literal, x.present)
             return
-        self.known[id(event), id(x)] = cast(Literal, ~literal)
-        cp.add(event.end <= x.start).only_enforce_if(~literal)
-        cp.add_hint(literal, self.position[id(x)] < self.position[id(event)])
+        cp = self.cp
+        apart = x.item is None or x.item != event.item
+        first = self.position[id(x)] < self.position[id(event)]
+        cp.add_hint(literal, first and apart)
         if (earlier := self.previous.get(id(x))) is not None and earlier is not event:
             other = self(earlier, event)
             if not isinstance(other, bool):
@@ -132,7 +126,11 @@ class _Before:
 
 
 def _closure(
-    problem: Problem, slots: Sequence[Slot], previous: dict[int, Slot], position: dict[int, int]
+    problem: Problem,
+    slots: Sequence[Slot],
+    previous: dict[int, Slot],
+    position: dict[int, int],
+    pairs: PairChoices[Slot],
 ) -> dict[int, int]:
     """Per slot, the bit set of positions that must come before it, where it and they exist.
 
@@ -141,15 +139,19 @@ def _closure(
     last: dict[tuple[int, str, int], Slot] = {}
     earlier: dict[int, int] = {}
     for slot in slots:  # the present order is one of those allowed: sources come first
-        sources = [previous[id(slot)]] if id(slot) in previous else []
-        for op in members(slot.op):
-            phase, route = PHASE_OF[op.kind], problem.route_of[op.stage]
-            needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
-            if phase == "W":
-                needed = [(-1 - op.stage, "B", op.microbatch)]
-            sources += [last[key] for key in needed if key in last]
-            last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = slot
         bits = 0
+        sources = []
+        if (before := previous.get(id(slot))) is not None:
+            if pairs.together(before, slot):
+                bits = earlier[id(before)]  # not after it, or together with it
+                before = previous.get(id(before))
+            sources = [] if before is None else [before]
+        op, phase, route = slot.op, slot.phase, problem.route_of[slot.op.stage]
+        needed = [(route, x, op.microbatch) for x in _NEEDS[phase]]
+        if phase == "W":
+            needed = [(-1 - op.stage, "B", op.microbatch)]
+        sources += [last[key] for key in needed if key in last]
+        last[route, phase, op.microbatch] = last[-1 - op.stage, phase, op.microbatch] = slot
         for source in sources:
             bits |= earlier[id(source)] | 1 << position[id(source)]
         earlier[id(slot)] = bits

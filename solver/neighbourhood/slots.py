@@ -4,38 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Item, Op, Pair, Phase, members
+from pipesat.core.ops import PHASE_OF, Kind, Op, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.solver.model.variables import Literal
+from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.pair_choices import Form
+from pipesat.solver.model.pairing import Gains, fusing_may_pay
 from pipesat.solver.neighbourhood.graph import Graph
 
 
 @dataclass
 class Slot:
-    """One free item, or a W that comes into being if a fused backward is split.
+    """One free op, or a W that comes into being if a fused backward is split.
 
-    ``item`` is its number in the graph (``None``: not there at present), ``backward`` the slot of
-    its B if it is the W of a backward whose split is free. ``split`` says of a backward whether it
-    is one; ``present`` of a W whether it exists.
+    ``item`` is the number in the graph of the op, or of the pair that it is in (``None``: not there
+    at present), ``backward`` the slot of its B if it is the W of a backward whose split is free.
+    ``split`` says of a backward whether it is one; ``present`` of a W whether it exists.
     """
 
-    op: Item
+    op: Op
     item: int | None
     start: cp_model.IntVar
-    end: cp_model.LinearExprT
+    end: cp_model.LinearExpr
     intervals: list[cp_model.IntervalVar]
     present: Literal = True
     split: Literal = False
     backward: Slot | None = None
 
     @property
-    def phase(self) -> Phase | None:
-        """Its phase; ``None`` for a pair."""
-        return None if isinstance(self.op, Pair) else PHASE_OF[self.op.kind]
+    def phase(self) -> Phase:
+        """Its phase."""
+        return PHASE_OF[self.op.kind]
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it is a backward whose split is free."""
+        return self.phase == "B" and not isinstance(self.split, bool)
+
+    def forms(self, problem: Problem) -> list[Form]:
+        """What it may run as, alone."""
+        if not self.is_choice:
+            return [Form(self.op.kind, duration(problem, self.op), self.present)]
+        literal = cast(cp_model.IntVar, self.split)
+        split: tuple[tuple[Kind, Literal], ...] = (("B", literal), ("BW", cast(Literal, ~literal)))
+        return [Form(k, duration(problem, self.op._replace(kind=k)), x) for k, x in split]
 
 
 def slots_of(
@@ -45,26 +61,26 @@ def slots_of(
     row: Sequence[int],
     latest: int,
     *,
+    known: Gains,
     free_splits: bool,
 ) -> list[Slot]:
     """Return the slots of a segment in its present order; starts range over ``[0, latest]``."""
-    items = {graph.sequence.item[number]: number for number in row}
+    items = {op: number for number in row for op in members(graph.sequence.item[number])}
     backwards: dict[tuple[int, int], Slot] = {}
     slots: list[Slot] = []
-    for item, number in items.items():
+    for op, number in items.items():
         start = cp.new_int_var(graph.release[graph.sequence.device[number]], latest, "")
         cp.add_hint(start, graph.start[number])
-        if not (free_splits and isinstance(item, Op) and _is_free(problem, item, items)):
-            length = graph.sequence.duration[number]
+        if not (free_splits and _is_free(problem, known, op, items)):
+            length = duration(problem, op)
             interval = cp.new_fixed_size_interval_var(start, length, "")
-            split = isinstance(item, Op) and item.kind == "B"
-            slots.append(Slot(item, number, start, start + length, [interval], split=split))
-        elif item.kind != "W":
-            slot = _free_backward(problem, cp, item, number, start)
-            backwards[item.stage, item.microbatch] = slot
+            slots.append(Slot(op, number, start, start + length, [interval], split=op.kind == "B"))
+        elif op.kind != "W":
+            slot = _free_backward(problem, cp, op, number, start)
+            backwards[op.stage, op.microbatch] = slot
             slots.append(slot)
         else:
-            slots.append(_free_weight(problem, cp, item, number, start, backwards))
+            slots.append(_free_weight(problem, cp, op, number, start, backwards))
     for stage, microbatch in backwards:
         weight = Op(stage, "W", microbatch)
         if weight not in items:
@@ -77,15 +93,14 @@ def chains_of(slots: Sequence[Slot]) -> dict[tuple[int, Phase], list[Slot]]:
     """Slots by stage and phase; each list keeps its order."""
     chains: dict[tuple[int, Phase], list[Slot]] = {}
     for slot in slots:
-        for op in members(slot.op):
-            chains.setdefault((op.stage, PHASE_OF[op.kind]), []).append(slot)
+        chains.setdefault((slot.op.stage, slot.phase), []).append(slot)
     return chains
 
 
-def _is_free(problem: Problem, op: Op, items: dict[Item, int]) -> bool:
+def _is_free(problem: Problem, known: Gains, op: Op, items: dict[Op, int]) -> bool:
     """Whether an op belongs to a backward whose split is free, with all of it in the segment."""
-    stage = problem.stages[op.stage]
-    if op.kind == "F" or not (stage.backward == "either" and stage.fusing_may_pay):
+    either = problem.stages[op.stage].backward == "either"
+    if op.kind == "F" or not (either and fusing_may_pay(problem, known, op.stage)):
         return False
     other = Op(op.stage, "W" if op.kind == "B" else "B", op.microbatch)
     return op.kind == "BW" or other in items

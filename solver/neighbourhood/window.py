@@ -16,12 +16,16 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Item, Op, members
+from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited
 from pipesat.core.schedule import Order
-from pipesat.solver.model.variables import Literal
+from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.pair_choices import PairChoices, joined
+from pipesat.solver.model.pairing import NO_GAINS, Gains
 from pipesat.solver.neighbourhood.between import between, following
 from pipesat.solver.neighbourhood.graph import Graph
+from pipesat.solver.neighbourhood.pairs import pairs_of
 from pipesat.solver.neighbourhood.segment_memory import add_memory
 from pipesat.solver.neighbourhood.slots import Slot, chains_of, slots_of
 
@@ -43,23 +47,31 @@ class Window:
     graph: Graph
     segments: Segments
     free_splits: bool = True
+    known: Gains = field(default_factory=lambda: NO_GAINS)
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
     slots: dict[int, list[Slot]] = field(default_factory=dict)
+    pairs: dict[int, PairChoices[Slot]] = field(default_factory=dict)
     fixed: dict[int, cp_model.IntVar] = field(default_factory=dict)
-    ends: dict[int, cp_model.LinearExprT] = field(default_factory=dict)
+    ends: dict[Event, cp_model.LinearExprT] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.graph
         latest = graph.value + max(graph.release)
         for device, (low, high) in self.segments.items():
             row = graph.rows[device][low:high]
-            self.slots[device] = slots_of(
-                self.problem, graph, self.cp, row, latest, free_splits=self.free_splits
+            slots = slots_of(
+                self.problem,
+                graph,
+                self.cp,
+                row,
+                latest,
+                known=self.known,
+                free_splits=self.free_splits,
             )
-            for slot in self.slots[device]:
-                if slot.item is not None:
-                    self.ends[slot.item] = slot.end
-        for item in between(graph, self.ends.keys()):
+            self.slots[device] = slots
+            self.pairs[device] = pairs_of(self.problem, self.known, self.cp, slots, latest)
+            self.ends |= {slot.op.event: slot.end for slot in slots if slot.item is not None}
+        for item in between(graph, self._free_items()):
             self._add_fixed(item)
         for device in self.segments:
             self._add_segment(device)
@@ -67,50 +79,69 @@ class Window:
             self._add_place(item)
         self._add_objective()
 
+    def _free_items(self) -> set[int]:
+        slots = (slot for slots in self.slots.values() for slot in slots)
+        return {slot.item for slot in slots if slot.item is not None}
+
     def _add_fixed(self, item: int) -> None:
         graph = self.graph
         duration = graph.sequence.duration[item]
         start = self.cp.new_int_var(0, graph.value - duration - graph.tail[item], "")
         self.cp.add_hint(start, graph.start[item])
-        self.fixed[item], self.ends[item] = start, start + duration
+        self.fixed[item] = start
+        for op in members(graph.sequence.item[item]):
+            self.ends[op.event] = start + duration
 
     def _add_segment(self, device: int) -> None:
         """Free items do not overlap, keep the order of stage and phase, and fit into memory."""
-        slots, (low, _) = self.slots[device], self.segments[device]
+        slots, pairs, (low, _) = self.slots[device], self.pairs[device], self.segments[device]
         row = self.graph.rows[device]
         self.cp.add_no_overlap([i for slot in slots for i in slot.intervals])
         for slot in slots:
             if low:
-                self._after(slot.start, row[low - 1], 0)
-            self._add_inputs(slot.start, slot.item)
+                self.cp.add(slot.start >= self._end(row[low - 1]))
+            self._add_inputs(slot.start, slot.op, slot.item)
             if slot.backward is not None:
                 self.cp.add(slot.start >= slot.backward.end).only_enforce_if(slot.present)
         for chain in chains_of(slots).values():
             for before, after in pairwise(chain):
                 if before.present is True and after.present is True:
-                    self.cp.add(after.start >= before.end)
-        add_memory(self.problem, self.graph, self.cp, row[:low], slots, device)
+                    order = self.cp.add(after.start >= before.end)
+                    if together := pairs.together(before, after):
+                        order.only_enforce_if([~pair for pair in together])
+                        self.cp.add(after.start >= before.start)
+        add_memory(self.problem, self.graph, self.cp, row[:low], slots, device, pairs)
 
     def _add_place(self, item: int) -> None:
         """An item outside starts after the one before it on its device and after its inputs."""
         sequence = self.graph.sequence
         before = sequence.before[item]
         device = sequence.device[item]
-        self._add_inputs(self.fixed[item], item)
+        for op in members(sequence.item[item]):
+            self._add_inputs(self.fixed[item], op, item)
         low, high = self.segments.get(device, (0, 0))
         if before >= 0 and low <= self.graph.place[before] < high:
             for slot in self.slots[device]:
                 self.cp.add(self.fixed[item] >= slot.end).only_enforce_if(slot.present)
         elif before >= 0:
-            self._after(self.fixed[item], before, 0)
+            self.cp.add(self.fixed[item] >= self._end(before))
 
-    def _add_inputs(self, start: cp_model.IntVar, item: int | None) -> None:
-        for source, delay in () if item is None else self.graph.sequence.inputs[item]:
-            self._after(start, source, delay)
+    def _add_inputs(self, start: cp_model.IntVar, op: Op, item: int | None) -> None:
+        """An op starts after what it waits for, be that modelled or have fixed times."""
+        need = None if item is None else awaited(self.problem, op)
+        if item is None or need is None:
+            return
+        for source, delay in self.graph.sequence.inputs[item]:
+            if any(
+                other.event == need.event for other in members(self.graph.sequence.item[source])
+            ):
+                self.cp.add(start >= self.ends.get(need.event, self.graph.end(source)) + delay)
+                return
 
-    def _after(self, start: cp_model.IntVar, source: int, delay: int) -> None:
-        """Start >= end of another item + delay, whether that one is modelled or has fixed times."""
-        self.cp.add(start >= self.ends.get(source, self.graph.end(source)) + delay)
+    def _end(self, item: int) -> cp_model.LinearExprT:
+        """End of an item that keeps its place."""
+        start = self.fixed.get(item, self.graph.start[item])
+        return start + self.graph.sequence.duration[item]
 
     def _add_objective(self) -> None:
         """Minimise the objective, and with less weight the longest path through each device.
@@ -122,8 +153,8 @@ class Window:
         self.value = self.cp.new_int_var(least, graph.value, "")
         self.cp.add_hint(self.value, graph.value)
         for item in self.fixed:
-            self.cp.add(self.ends[item] + graph.tail[item] <= self.value)
-        onward = following(graph, self.ends.keys())
+            self.cp.add(self._end(item) + graph.tail[item] <= self.value)
+        onward = following(self.problem, graph, self._free_items() | self.fixed.keys())
         through = []
         for device, (_, high) in self.segments.items():
             row = graph.rows[device]
@@ -132,7 +163,7 @@ class Window:
                 rest = sequence.duration[row[high]] + graph.tail[row[high]]
             longest = self.cp.new_int_var(least, graph.value, "")
             for slot in self.slots[device]:
-                tail = rest if slot.item is None else max(rest, onward.get(slot.item, rest))
+                tail = max(rest, onward.get(slot.op.event, rest))
                 self.cp.add(slot.end + tail <= longest).only_enforce_if(slot.present)
             self.cp.add(longest <= self.value)
             through.append(longest)
@@ -146,8 +177,14 @@ class Window:
             for place, slot in enumerate(slots):
                 if _holds(solver, slot.present):
                     begin, end = solver.value(slot.start), solver.value(slot.end)
-                    keys.append((begin, end, place, _item(solver, slot)))
-            result[device] = [item for *_, item in sorted(keys, key=lambda key: key[:3])]
+                    keys.append((begin, end, place, _op(solver, slot)))
+            row = [op for *_, op in sorted(keys, key=lambda key: key[:3])]
+            partner: dict[Event, Event] = {}
+            for choice in self.pairs[device].all:
+                if solver.value(choice.literal):
+                    one, other = (slot.op.event for slot in choice.both)
+                    partner |= {one: other, other: one}
+            result[device] = list(joined(self.problem, row, partner))
         return result
 
 
@@ -159,12 +196,11 @@ def replaced(order: Order, segments: Segments, new: dict[int, list[Item]]) -> Or
     return tuple(map(tuple, rows))
 
 
-def _item(solver: cp_model.CpSolver, slot: Slot) -> Item:
+def _op(solver: cp_model.CpSolver, slot: Slot) -> Op:
     """The op that a slot has become."""
-    if slot.phase != "B" or isinstance(slot.split, bool):
+    if not slot.is_choice:
         return slot.op
-    (op,) = members(slot.op)
-    return Op(op.stage, "B" if _holds(solver, slot.split) else "BW", op.microbatch)
+    return slot.op._replace(kind="B" if _holds(solver, slot.split) else "BW")
 
 
 def _holds(solver: cp_model.CpSolver, literal: Literal) -> bool:

@@ -6,6 +6,7 @@ import threading
 
 from pipesat.core.problem import Problem
 from pipesat.solver.model.model import model_is_exact
+from pipesat.solver.model.times import latest_end, unit_for
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs.search import ShortRuns, is_long
 from pipesat.solver.run.incumbent import Incumbent
@@ -37,6 +38,8 @@ class ProofSearch:
         self.one_short_run = threading.Lock()
         if not model_is_exact(problem):
             self.relaxations.queue.end("the model is stricter than the problem: no proof tried")
+        elif not _proofs_apply(problem, incumbent):
+            self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif parts.short_runs and incumbent.objective == "makespan" and is_long(problem):
             self.short_runs = ShortRuns(problem, incumbent, seed=seed, staircase=parts.staircase)
 
@@ -70,3 +73,9 @@ class ProofSearch:
                 return
         if not exhausted:
             self.relaxations.step(runner)
+
+
+def _proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
+    """Whether no times are rounded, or none of them are of pairs (docs/model.md, Pairs)."""
+    longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+    return problem.overlap is None or unit_for(longest) == 1

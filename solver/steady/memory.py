@@ -17,7 +17,7 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.solver.model.variables import Literal
+from pipesat.solver.model.literals import Literal
 from pipesat.solver.steady.variables import PHASES, Cycle, Linear, PeriodOp
 
 

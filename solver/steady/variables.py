@@ -10,8 +10,10 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay
+from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.pairing import NO_GAINS
 from pipesat.solver.model.times import Times
-from pipesat.solver.model.variables import Literal, splits
+from pipesat.solver.model.variables import splits
 
 Linear: TypeAlias = cp_model.LinearExpr | int
 """What is linear in the variables, or a number."""
@@ -120,7 +122,7 @@ def _add_tasks(
 ) -> None:
     """Create F, B and W of one stage and microbatch."""
     cp, duration = v.cp, {kind: times[stage] for kind, times in v.times.duration.items()}
-    choice = splits(v.problem.stages[stage])
+    choice = splits(v.problem, stage, NO_GAINS)
     split: Literal = cp.new_bool_var("") if choice is None else choice
     v.split[stage, j] = split
     lengths: dict[Phase, Linear] = {

@@ -1,0 +1,84 @@
+"""Literals "this is before that": what memory is counted by, in whole models and in windows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, Protocol, TypeVar, cast
+
+from ortools.sat.python import cp_model
+
+from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.pair_choices import PairChoices, Running
+
+
+class Counted(Running, Protocol):
+    """What runs, if it is ``present``."""
+
+    present: Literal
+
+
+C = TypeVar("C", bound=Counted)
+
+
+class Before(ABC, Generic[C]):
+    """``before(x, event)``: x ends by the start of the event, or else x ends after it.
+
+    What runs on one device does not overlap, so in the second case x starts by the end of the event
+    or later, unless both take no time, or run as a pair: then neither is before the other.
+    """
+
+    def __init__(self, cp: cp_model.CpModel, choices: PairChoices[C]) -> None:
+        self.cp, self.choices = cp, choices
+        self.known: dict[tuple[int, int], Literal] = {}
+
+    def __call__(self, x: C, event: C) -> Literal:
+        """Return the literal, or what it is known to be."""
+        if x is event:
+            return True
+        key = (id(x), id(event))
+        if key not in self.known:
+            fixed = self.fixed(x, event)
+            if fixed is None:
+                self._create(x, event)
+            else:
+                self.known[key] = fixed
+        return self.known[key]
+
+    @abstractmethod
+    def fixed(self, x: C, event: C) -> bool | None:
+        """What is known beforehand."""
+
+    @abstractmethod
+    def link(self, x: C, event: C, literal: cp_model.IntVar) -> None:
+        """Say what follows from other literals of the same chains."""
+
+    def share(self, x: C, event: C) -> bool:  # noqa: ARG002
+        """Whether both may take no time, and so run in one instant."""
+        return False
+
+    def _create(self, x: C, event: C) -> None:
+        cp, together = self.cp, self.choices.together(x, event)
+        literal = cp.new_bool_var("")
+        self.known[id(x), id(event)] = literal
+        cp.add(x.end <= event.start).only_enforce_if(literal)
+        for pair in together:
+            cp.add_implication(pair, ~literal)
+        if x.present is True:
+            share = self.share(x, event)
+            after = event.start < x.end if share else event.end <= x.start
+            cp.add(after).only_enforce_if(~literal, *(~pair for pair in together))
+            if not (share or together):
+                self.known[id(event), id(x)] = cast(Literal, ~literal)
+            elif not share:
+                self._one_of_three(x, event, literal, together)
+        else:  # an absent one frees nothing
+            cp.add_implication(literal, x.present)
+        self.link(x, event, literal)
+
+    def _one_of_three(
+        self, x: C, event: C, literal: cp_model.IntVar, together: list[cp_model.IntVar]
+    ) -> None:
+        """Either is before the other, or they run as a pair."""
+        turned = self.known.get((id(event), id(x)), self.fixed(event, x))
+        if turned is not None:
+            self.cp.add_exactly_one([literal, turned, *together])

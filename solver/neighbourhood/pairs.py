@@ -1,0 +1,56 @@
+"""Which free ops of a segment may run as pairs: windows make pairs, move them and open them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.problem import Problem
+from pipesat.core.rules import pair_time_of_kinds
+from pipesat.solver.model.order_facts import Name, may_coincide
+from pipesat.solver.model.pair_choices import Candidate, PairChoices, add_pair_choices
+from pipesat.solver.model.pairing import Gains
+from pipesat.solver.neighbourhood.slots import Slot
+
+
+def pairs_of(
+    problem: Problem, known: Gains, cp: cp_model.CpModel, slots: Sequence[Slot], latest: int
+) -> PairChoices[Slot]:
+    """Create a literal per pair that the slots of a segment may form, those that stand included."""
+    choices = add_pair_choices(
+        cp,
+        _candidates(problem, known, slots),
+        ((slot, slot.forms(problem)) for slot in slots),
+        latest,
+    )
+    for choice in choices.all:
+        one, other = choice.both
+        stands = _stand_as_pair(one, other) and choice.kinds == (one.op.kind, other.op.kind)
+        cp.add_hint(choice.literal, stands)
+    return choices
+
+
+def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterator[Candidate[Slot]]:
+    forms = {id(slot): slot.forms(problem) for slot in slots}
+    for one, other in combinations(slots, 2):
+        stand = _stand_as_pair(one, other)
+        for form, partner in product(forms[id(one)], forms[id(other)]):
+            kinds = (one.op.stage, form.kind), (other.op.stage, partner.kind)
+            if stand and (form.kind, partner.kind) == (one.op.kind, other.op.kind):
+                time = pair_time_of_kinds(problem, *kinds)
+            else:
+                time = known.get(kinds)
+                if time is not None and not may_coincide(problem, _name(one), _name(other)):
+                    continue
+            if time is not None:
+                yield Candidate((one, other), (form.kind, partner.kind), time)
+
+
+def _name(slot: Slot) -> Name:
+    return Name(slot.op.stage, slot.phase, slot.op.microbatch)
+
+
+def _stand_as_pair(one: Slot, other: Slot) -> bool:
+    return one.item is not None and one.item == other.item

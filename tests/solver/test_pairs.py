@@ -1,0 +1,119 @@
+"""Pairs that the search makes: the whole model, windows, and solves of hand-made problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.feasibility import sure_order
+from pipesat.core.checker import check
+from pipesat.core.ops import Op, Pair
+from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
+from pipesat.solver import solve
+from pipesat.solver.model.model import build_model
+from pipesat.solver.model.pairing import fusing_may_pay, gains
+from pipesat.solver.neighbourhood.graph import graph_of
+from pipesat.solver.neighbourhood.window import Window, replaced
+
+
+def one_stage(pairs: dict[tuple[str, str], int], m: int, **device: int) -> Problem:
+    """F 3, B 2, W 2 on a single device; each held microbatch takes 1."""
+    document: dict[str, Any] = {
+        "format": "pipesat.problem/1",
+        "microbatches": m,
+        "devices": [device],
+        "stages": [{"device": 0, "F": 3, "B": 2, "W": 2, "held_after_F": 1}],
+        "overlap": {"pairs": [{"ops": [*ops], "time": time} for ops, time in pairs.items()]},
+    }
+    return parse_problem(document)
+
+
+CASES = [
+    # F0, F1 with BW0, F2 with BW1, BW2: a pair may be as short as its BW
+    ({("0F", "0BW"): 4}, 3, {}, 3 + 4 + 4 + 4),
+    # memory for one microbatch only: F1 would have to be held beside microbatch 0
+    ({("0F", "0BW"): 4}, 3, {"memory": 1}, 3 * 7),
+    # a pair that takes as long as its members gains nothing
+    ({("0F", "0BW"): 7}, 2, {}, 2 * 7),
+    # both F in one pair, which is shorter than one of them, then both backwards
+    ({("0F", "0F"): 2}, 2, {}, 2 + 4 + 4),
+    ({("0F", "0F"): 2}, 2, {"memory": 1}, 2 * 7),
+    # F0, F1, B0, W0 with B1 in 1, W1; or W0 with F1
+    ({("0W", "0B"): 1}, 2, {}, 3 + 3 + 2 + 1 + 2),
+    # two W in one pair, and of three W only two
+    ({("0W", "0W"): 1}, 3, {}, 3 * 5 + 1 + 2),
+]
+
+
+@pytest.mark.parametrize(("pairs", "m", "device", "optimum"), CASES)
+def test_the_model_makes_pairs(
+    pairs: dict[tuple[str, str], int], m: int, device: dict[str, int], optimum: int
+) -> None:
+    problem = one_stage(pairs, m, **device)
+    model = build_model(problem, "makespan", 0, 100)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    schedule = time_order(problem, model.order(solver.value))
+    assert check(problem, schedule) == []
+    assert schedule.makespan == solver.objective_value * model.unit == optimum
+
+
+@pytest.mark.parametrize(("pairs", "m", "device", "optimum"), CASES)
+def test_a_window_over_everything_makes_pairs(
+    pairs: dict[tuple[str, str], int], m: int, device: dict[str, int], optimum: int
+) -> None:
+    problem = one_stage(pairs, m, **device)
+    graph = graph_of(problem, _split(sure_order(problem)), "makespan")
+    window = Window(problem, graph, {0: (0, 3 * m)}, True, gains(problem))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(window.cp) == cp_model.OPTIMAL
+    schedule = time_order(problem, replaced(graph.order, window.segments, window.order(solver)))
+    assert check(problem, schedule) == []
+    assert schedule.makespan == optimum
+
+
+def test_a_window_opens_a_pair_that_costs_time() -> None:
+    problem = one_stage({("0F", "0BW"): 9}, 2)
+    pair = Pair(Op(0, "F", 1), Op(0, "BW", 0))
+    order = ((Op(0, "F", 0), pair, Op(0, "BW", 1)),)
+    graph = graph_of(problem, order, "makespan")
+    assert graph.value == 3 + 9 + 4
+    window = Window(problem, graph, {0: (0, 3)}, True, gains(problem))
+    solver = cp_model.CpSolver()
+    assert solver.solve(window.cp) == cp_model.OPTIMAL
+    new = replaced(graph.order, window.segments, window.order(solver))
+    assert time_order(problem, new).makespan == 3 + 3 + 4 + 4
+
+
+def test_fusing_pays_only_where_a_pair_of_bw_gains() -> None:
+    for time, pays in ((6, True), (7, False)):
+        problem = one_stage({("0F", "0BW"): time}, 2)
+        assert fusing_may_pay(problem, gains(problem), 0) is pays
+
+
+@pytest.mark.parametrize(("pairs", "m", "device", "optimum"), CASES)
+def test_a_solve_proves_it(
+    pairs: dict[tuple[str, str], int], m: int, device: dict[str, int], optimum: int
+) -> None:
+    result = solve(one_stage(pairs, m, **device), deterministic=True, time_limit=5)
+    assert (result.status, result.value) == ("optimal", optimum)
+
+
+def _split(order: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
+    """Every backward split."""
+    return tuple(
+        tuple(
+            part
+            for op in row
+            for part in (
+                (op._replace(kind="B"), op._replace(kind="W")) if op.kind == "BW" else (op,)
+            )
+        )
+        for row in order
+    )
