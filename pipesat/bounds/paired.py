@@ -34,21 +34,22 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         name, counts = problem.device_name(device), PairedDevice(problem, device)
         routes = list(problem.chunks_on[device].values())
         whole = objective == "makespan" or len(problem.routes) == 1
-        origins = [0 if whole else ways.begin(chunks[0]) for chunks in routes]
+        origins = [0 if objective == "makespan" else ways.begin(chunks[0]) for chunks in routes]
         yield Bound(max(map(ways.own_pass, origins, routes)), f"closed form: pass of {name}")
         if whole:
             way = max(map(ways.route_pass, routes))
             yield Bound(way, f"closed form: route's pass of {name}")
-        start = min(ways.begin(chunks[0]) for chunks in routes) if whole else 0
-        origin = 0 if objective == "span" else start
-        yield Bound(origin + area_over_room(least, device), f"closed form: area of {name}")
+        start = min(ways.begin(chunks[0]) for chunks in routes)
+        own = start if objective == "makespan" else 0
+        yield Bound(own + area_over_room(least, device), f"closed form: area of {name}")
+        before = start if whole else 0
         around = Ways(
-            min(map(ways.until_backward, origins, routes)) - start,
+            min(map(ways.until_backward, origins, routes)) - own,
             min(map(ways.after_forward, routes)),
             min(map(ways.after_backward, routes)) if whole else 0,
-            0 if objective == "makespan" else start,
+            beyond=before - own,
         )
-        value = start + counts.least_length(around)
+        value = before + counts.least_length(around)
         yield Bound(value, f"closed form: load with pairs of {name}")
 
 

@@ -84,6 +84,15 @@ def test_a_listed_pair_that_no_stage_runs_is_no_help() -> None:
     assert closed_form_bound(paired(problem, ("0F", "0BW", 1)), "makespan").value == 27
 
 
+def test_the_span_of_another_device_begins_with_its_own_first_op() -> None:
+    # device 0: F, 1 + 1 away, B: 4. Device 1 from its F on: 1 + 1 + 5, or BW 6
+    stages = [{"device": d, "F": 1, "B": 1, "W": w} for d, w in enumerate((0, 5))]
+    problem = paired(parse_problem({**chain(2, 1).document, "stages": stages}), ("0F", "0F", 1))
+    assert closed_form_bound(problem, "span").value == 7
+    assert closed_form_bound(problem, "makespan").value == 8
+    assert optimum(problem.document, "span") == 7
+
+
 @st.composite
 def programmes(draw: st.DrawFn) -> Programme:
     programme = Programme()
