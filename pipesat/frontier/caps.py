@@ -71,7 +71,7 @@ class Scale1F1B:
     static: int
     activations: int
 
-    def share(self, cap: int) -> float:
+    def share(self, cap: float) -> float:
         """The x of a cap."""
         return (cap - self.static) / self.activations
 

@@ -7,12 +7,12 @@ left of it; the truth lies in the shaded area between them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.picture.both_formats import blank_figure, png_and_svg
-from pipesat.picture.lettering import fitted
+from pipesat.picture.both_formats import DPI, blank_figure, png_and_svg
+from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.style import FAINT_INK, GRID, INK
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = ("#1b6ca8", "#c1440e", "#187f5e", "#6a3d9a")
 _MARKERS: Final = ("o", "s", "D", "^")
+_SHARES: Final = (1, 2, 0.5, 4, 0.25, 8, 0.125, 16)  # of 1F1B's memory, the most telling first
 _ZOOM: Final = 1.45  # times the best value: as far up as the second panel shows
 
 
@@ -76,7 +77,7 @@ def frontier_figure(
     """Draw the curves into one figure; see :func:`frontier_pictures`."""
     figure = _figure(problem, objective, curves, scale)
     _entitle(figure, title or f"{problem.name or 'problem'}: what memory buys")
-    _label(figure, curves)
+    _label(figure, curves, scale)
     return figure
 
 
@@ -111,9 +112,12 @@ def _entitle(figure: Figure, title: str) -> None:
     figure.suptitle(fitted(title, 1100, 17), x=0.01, ha="left", weight="bold", parse_math=False)
 
 
-def _label(figure: Figure, curves: Sequence[Staircase]) -> None:
+def _label(figure: Figure, curves: Sequence[Staircase], scale: Scale1F1B | None) -> None:
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what was laid out stays where the labels find it
+    for axes in figure.axes:
+        if axes.get_xscale() == "log":
+            _set_memory_ticks(axes, scale)
     _label_points(figure, figure.axes[-1], curves)
 
 
@@ -140,6 +144,32 @@ def _set_x(axes: Axes, left: int, right: int, *, logarithmic: bool) -> None:
     else:
         margin = 0.04 * max(1, right - left)
         axes.set_xlim(left - margin, right + 2 * margin)
+
+
+def _set_memory_ticks(axes: Axes, scale: Scale1F1B | None) -> None:
+    """On a logarithmic axis: as many round amounts, and above it shares of 1F1B's, as have room."""
+    amounts = [digit * 10**power for digit in (1, 5, 2, 3, 7) for power in range(19)]
+    axes.set_xticks(_with_room(axes, {float(amount): f"{amount:,}" for amount in amounts}))
+    if scale is not None:
+        shares = {scale.static + x * scale.activations: f"{x:g}" for x in _SHARES}
+        (above,) = axes.child_axes
+        above.set_xticks([scale.share(cap) for cap in _with_room(axes, shares)])
+        above.minorticks_off()
+
+
+def _with_room(axes: Axes, texts: Mapping[float, str]) -> list[float]:
+    """The amounts within the axis whose texts do not touch those named before them."""
+    left, right = axes.get_xlim()
+    points = 72 / DPI
+    kept: dict[float, tuple[float, float]] = {}
+    for amount, text in texts.items():
+        if left <= amount <= right:
+            middle = axes.transData.transform((amount, 1))[0] * points
+            half = text_width(text, 10) / 2 + 4
+            begin, end = middle - half, middle + half
+            if all(end <= b or e <= begin for b, e in kept.values()):
+                kept[amount] = begin, end
+    return [*kept]
 
 
 def _draw(axes: Axes, curve: Staircase, position: int, right: int) -> None:
@@ -204,12 +234,8 @@ def _name_axes(
         )
         above.set_xlabel("activation memory, as multiples of 1F1B's", color=FAINT_INK)
         above.tick_params(colors=FAINT_INK)
-        if axes.get_xscale() == "log":
-            above.set_xticks([0.125, 0.25, 0.5, 1, 2, 4])
         above.xaxis.set_major_formatter("{x:g}")
         above.xaxis.set_minor_formatter("")
-    if axes.get_xscale() == "log":
-        axes.tick_params(axis="x", rotation=35)
     if best:
         beside = axes.secondary_yaxis(
             "right",
@@ -262,14 +288,15 @@ def _label_points(figure: Figure, axes: Axes, curves: Sequence[Staircase]) -> No
 
 
 def _along(curve: Staircase, axes: Axes) -> Iterator[tuple[float, float]]:
-    """Points on the staircase of values, in pixels, some ten apart."""
+    """Points on what is shown of the staircase of values, in pixels, some ten apart."""
     transform = axes.transData.transform
-    end = axes.get_xlim()[1]
+    first, last = axes.get_xlim()
     for number, (cap, value) in enumerate(zip(curve.caps, curve.values, strict=True)):
-        if value is None:
+        until = curve.caps[number + 1] if number + 1 < len(curve.caps) else last
+        if value is None or until < first or cap > last:
             continue
-        until = curve.caps[number + 1] if number + 1 < len(curve.caps) else end
-        (left, y), (right, _) = transform((cap, value)), transform((until, value))
+        left, y = transform((max(cap, first), value))
+        right, _ = transform((min(until, last), value))
         for step in range(1 + int((right - left) / 10)):
             yield left + 10 * step, y
 
