@@ -25,15 +25,17 @@ from itertools import count, islice
 from typing import Literal, TypeAlias
 
 from pipesat.bounds.feasibility import (
+    Holding,
     capacities_by_order,
     further_need,
+    holding_of,
     holdings,
     preflight,
     sure_order,
 )
 from pipesat.core.device_memory import DeviceMemory
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
-from pipesat.core.least import require_plain
+from pipesat.core.least import without_modes
 from pipesat.core.ops import Item, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change, round_trip
@@ -122,26 +124,24 @@ def list_schedules(
     still pass if ops of length zero share instants; the one schedule is then that of one microbatch
     after the other, or none if the problem is infeasible.
     """
-    if not problem.plain:
-        return
+    own, problem = problem, without_modes(problem)
     for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
         if device.memory is not None and need.capacity > device.memory:
             with contextlib.suppress(Infeasible):
-                yield time_order(problem, sure_order(problem), source=NAME)
+                yield time_order(own, sure_order(problem), source=NAME)
             return
     for policy in policies(problem) if chosen is None else chosen:
         order = _Simulation(problem, policy).run(give_up)
         if order is None:
             return
-        yield time_order(problem, order, source=NAME)
+        yield time_order(own, order, source=NAME)
 
 
 @published(NAME, placement="any", splits=True, source="pipesat")
 def list_scheduling(problem: Problem) -> Schedule:
     """Return the portfolio's schedule of least makespan; among equals that of least span."""
-    require_plain(problem, NAME)
     try:
-        preflight(problem)
+        preflight(without_modes(problem))
     except Infeasible as error:
         raise NotApplicable(f"no schedule fits into memory: {error}") from error
     return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
@@ -215,6 +215,8 @@ class _Simulation:
                 if not self.problem.stages[stage].may_fuse:
                     continue
                 op = op._replace(kind="BW")
+                if not self.memory[device].fits(op):
+                    continue
             candidate = (arrivals[number], number, op)
             best = candidate if best is None or candidate < best else best
         return None if best is None else best[2]
@@ -295,6 +297,11 @@ class _Simulation:
     def _activation(self, forward: Op) -> int:
         return memory_change(self.problem, forward).at_start
 
+    def _holding(self, stage: int, microbatch: int) -> Holding:
+        if self.problem.plain:
+            return self.held[stage]
+        return holding_of(self.problem.amounts(stage, microbatch))
+
     def _announce(self, op: Op, end: int) -> None:
         """Note when the input of an F or a backward will be there; the op that sends it ends."""
         need = awaited(self.problem, op)
@@ -324,7 +331,7 @@ class _Simulation:
         try:
             for number, route in self.launched[device]:
                 chunks = self.chunks[device][route]
-                held = [self.held[chunk] for chunk in chunks]
+                held = [self._holding(chunk, number) for chunk in chunks]
                 up = sum(self.started["F"][chunk] > number for chunk in chunks)
                 down = sum(self.started["B"][chunk] <= number for chunk in chunks)
                 if further_need(held, up, down) > free:

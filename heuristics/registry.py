@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pipesat.core.errors import NotApplicable
+from pipesat.core.least import typical_problem
+from pipesat.core.microbatch_order import Permutation, permuted, relabelled
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
 from pipesat.placement.geometry import Placement
 
 Where: TypeAlias = Literal[Placement, "any"]
@@ -58,6 +61,9 @@ class Published:
         The paper or program that it was published in.
     slow
         The function that can be told to give up, if it takes long enough to need that.
+    equal
+        Whether it needs equal microbatches: where they differ, its order is made for typical ones
+        (:func:`pipesat.core.least.typical_problem`).
     """
 
     name: str
@@ -67,14 +73,29 @@ class Published:
     pairs: bool
     source: str
     slow: SlowBuild | None = None
+    equal: bool = False
 
-    def __call__(self, problem: Problem, give_up: GiveUp = never) -> Schedule:
+    def __call__(
+        self, problem: Problem, give_up: GiveUp = never, permutation: Permutation | None = None
+    ) -> Schedule:
         """Build it, timed as early as possible, whether or not it fits into memory.
 
         Where it is slow, ``give_up`` is asked now and then; if it says yes, there is no schedule:
         :class:`pipesat.core.errors.NotApplicable` is raised.
+
+        ``permutation`` has each route's microbatches in the order in which they enter; by default
+        that of their numbers. Whether the problem's ``order`` allows it, the checker says.
         """
-        return self.build(problem) if self.slow is None else self.slow(problem, give_up)
+        entering = problem if permutation is None else permuted(problem, permutation)
+        built_for = typical_problem(entering) if self.equal else entering
+        slow = self.slow
+        schedule = self.build(built_for) if slow is None else slow(built_for, give_up)
+        if permutation is None and built_for is problem:
+            return schedule
+        order = schedule.order
+        if permutation is not None:
+            order = relabelled(problem, order, permutation)
+        return time_order(problem, order, source=schedule.source)
 
 
 def published(
@@ -107,6 +128,7 @@ def published_slow(name: str, *, placement: Where, source: str) -> Callable[[Slo
             pairs=False,
             source=source,
             slow=build,
+            equal=True,
         )
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry

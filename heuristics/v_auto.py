@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pipesat.core.device_memory import fits_in_order
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import require_plain
 from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
@@ -61,7 +60,6 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         Unless every device holds two stages in a V; if none of the orders fits into memory; or if
         told to give up.
     """
-    require_plain(problem, "v-auto")
     ranks = vee_of(problem)
     room = _room(problem, ranks)
     trial = _shortened(problem, 2 * len(ranks))

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.least import require_plain
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
@@ -145,7 +144,6 @@ def filled_orders(
     NotApplicable
         As zb-auto.
     """
-    require_plain(problem, "zb-auto")
     ranks = chain_of(problem)
     tried: list[_Tried] = []
     for switches in settings(problem, objective):

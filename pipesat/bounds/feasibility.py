@@ -50,7 +50,7 @@ class Need(NamedTuple):
 
 def holdings(problem: Problem) -> list[Holding]:
     """Holding of one microbatch on each stage; where they differ, of the largest."""
-    per_class = [[_holding(stage) for stage in one.stages] for one in of_each_class(problem)]
+    per_class = [[holding_of(stage) for stage in one.stages] for one in of_each_class(problem)]
     return (
         per_class[0]
         if len(per_class) == 1
@@ -58,7 +58,8 @@ def holdings(problem: Problem) -> list[Holding]:
     )
 
 
-def _holding(stage: Stage) -> Holding:
+def holding_of(stage: Stage) -> Holding:
+    """Holding of one microbatch on a stage of these amounts."""
     most = stage.held_in_backward
     if not stage.may_fuse:
         most = max(most, stage.held_after_B)

@@ -43,6 +43,14 @@ def baseline(
     ],
     problem: ProblemFile,
     output: OutputFile,
+    microbatches: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="Order in which microbatches that differ enter: given, descending, ascending, "
+            "both-ends.",
+        ),
+    ] = "given",
     listed: Annotated[
         bool,
         typer.Option("--list", callback=_list, is_eager=True, help="List all baselines and exit."),
@@ -58,7 +66,7 @@ def baseline(
 
     data = read_problem(problem)
     try:
-        schedule = build(name, data)
+        schedule = build(name, data, microbatches)
     except NotApplicable as error:
         raise NotApplicable(f"{name} does not apply to {problem}: {error}") from None
     if violations := check(data, schedule):

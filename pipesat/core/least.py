@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -59,6 +60,66 @@ def require_plain(problem: Problem, what: str) -> None:
     """
     if not problem.plain:
         raise NotApplicable(f"{what} cannot take {what_differs(problem)} into account yet")
+
+
+def without_modes(problem: Problem) -> Problem:
+    """Return the problem in which every microbatch keeps what its stage's own amounts say."""
+    if not any(stage.modes for stage in problem.stages):
+        return problem
+    return replace(problem, stages=tuple(replace(stage, modes=()) for stage in problem.stages))
+
+
+def typical_problem(problem: Problem) -> Problem:
+    """Return a plain problem for schedules that are made for equal microbatches.
+
+    Times and delays are the mean over a route's microbatches, rounded up; what is held is the most
+    of any, so that an order that keeps to memory there keeps to it in ``problem``. Modes are left
+    out.
+    """
+    if problem.plain:
+        return problem
+    return replace(
+        problem,
+        stages=tuple(_typical_stage(problem, stage) for stage in range(len(problem.stages))),
+        routes=tuple(_without_list(route) for route in problem.routes),
+        links={hop: _typical_link(problem, hop[0]) or link for hop, link in problem.links.items()},
+        order="free",
+        mode_choice="microbatch",
+    )
+
+
+def _counted(problem: Problem, stage: int) -> Counter[int]:
+    """How many microbatches of each class pass a stage."""
+    route = problem.routes[problem.route_of[stage]]
+    return Counter(route.classes) if route.classes else Counter({0: route.microbatches})
+
+
+def _mean(values: Iterable[tuple[int, int]]) -> int:
+    """Mean of (value, count), rounded up."""
+    pairs = list(values)
+    return -(-sum(value * n for value, n in pairs) // sum(n for _, n in pairs))
+
+
+def _typical_stage(problem: Problem, number: int) -> Stage:
+    found = [(problem.resulting(number, 0, c), n) for c, n in _counted(problem, number).items()]
+    return Stage(
+        device=problem.stages[number].device,
+        F=_mean((s.F, n) for s, n in found),
+        B=_mean((s.B, n) for s, n in found),
+        W=_mean((s.W, n) for s, n in found),
+        BW=_mean((s.BW, n) for s, n in found),
+        held_after_F=max(max(s.held_after_F, s.held_in_backward) for s, _ in found),
+        held_after_B=max(s.held_after_B for s, _ in found),
+        backward=problem.stages[number].backward,
+    )
+
+
+def _typical_link(problem: Problem, stage: int) -> Link | None:
+    counted = _counted(problem, stage).items()
+    links = [(link, n) for c, n in counted if (link := problem.link_of_class(stage, c))]
+    if not links:
+        return None
+    return Link(_mean((link.F, n) for link, n in links), _mean((link.B, n) for link, n in links))
 
 
 def of_each_class(problem: Problem) -> list[Problem]:

@@ -1,14 +1,20 @@
-"""In which order a schedule runs the microbatches of each route."""
+"""In which order a schedule runs the microbatches of each route, and how to change it.
+
+A *permutation* has, per route, the microbatches in the order in which they are to run.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Order, Schedule
+
+Permutation: TypeAlias = Sequence[Sequence[int]]
 
 
 def microbatch_order(problem: Problem, schedule: Schedule) -> list[list[int]]:
@@ -19,6 +25,32 @@ def microbatch_order(problem: Problem, schedule: Schedule) -> list[list[int]]:
         ops = _in_order(schedule, problem.stages[first].device)
         orders.append([op.microbatch for op in ops if op.kind == "F" and op.stage == first])
     return orders
+
+
+def permuted(problem: Problem, permutation: Permutation) -> Problem:
+    """Return the problem whose microbatches are these, in this order, without a rule about it.
+
+    Number j of route r is ``permutation[r][j]`` of the problem. Plain numbers stay as they are.
+    """
+    routes = tuple(
+        route
+        if route.classes is None
+        else replace(route, classes=tuple(route.classes[microbatch] for microbatch in own))
+        for route, own in zip(problem.routes, permutation, strict=True)
+    )
+    return replace(problem, routes=routes, order="free")
+
+
+def relabelled(problem: Problem, order: Order, permutation: Permutation) -> Order:
+    """Return an order of :func:`permuted` with the microbatches' own numbers."""
+
+    def own(op: Op) -> Op:
+        return op._replace(microbatch=permutation[problem.route_of[op.stage]][op.microbatch])
+
+    def named(item: Item) -> Item:
+        return Pair(*map(own, item)) if isinstance(item, Pair) else own(item)
+
+    return tuple(tuple(map(named, row)) for row in order)
 
 
 def in_number_order(schedule: Schedule) -> Schedule:

@@ -17,21 +17,32 @@ if TYPE_CHECKING:
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
 
 
-def baseline(name: str, problem: Problem) -> Schedule:
+def baseline(name: str, problem: Problem, microbatches: str = "given") -> Schedule:
     """Return one hand-written schedule, timed as early as possible; it may exceed memory.
+
+    Parameters
+    ----------
+    microbatches
+        The order in which microbatches that differ enter: ``given``, ``descending``, ``ascending``
+        or ``both-ends`` (small ones first and last).
 
     Raises
     ------
     BadInput
-        If there is no baseline of that name.
+        If there is no baseline or order of that name.
     NotApplicable
         If it does not fit the problem's placement.
     """
     from pipesat.heuristics import BASELINES
+    from pipesat.heuristics.microbatch_orders import RULES, entered_by, permutation_by
 
     if name not in BASELINES:
         raise BadInput(f"expected one of {', '.join(BASELINES)}", where="baseline", value=name)
-    return BASELINES[name](problem)
+    if microbatches not in RULES:
+        text = f"expected one of {', '.join(RULES)}"
+        raise BadInput(text, where="microbatches", value=microbatches)
+    permutation = permutation_by(problem, microbatches)
+    return entered_by(BASELINES[name], problem, microbatches, permutation)
 
 
 def baselines() -> Mapping[str, Published]:
@@ -47,19 +58,36 @@ def baselines() -> Mapping[str, Published]:
 def hand_written(
     problem: Problem, objective: Objective
 ) -> Iterator[tuple[ScheduleRow, Schedule | None]]:
-    """Yield a row per baseline, and its schedule timed for the objective, valid or not."""
-    from pipesat.heuristics import BASELINES
+    """Yield a row per baseline, and its schedule timed for the objective, valid or not.
 
+    Where microbatches differ, another row has the best order of microbatches by a rule, if that is
+    better than the order given.
+    """
+    from pipesat.heuristics import BASELINES
+    from pipesat.heuristics.microbatch_orders import GIVEN, entered_by, permutations
+
+    orders = permutations(problem)
     for name, function in BASELINES.items():
         try:
-            schedule = function(problem)
+            made = {
+                rule: entered_by(function, problem, rule, permutation)
+                for rule, permutation in orders.items()
+            }
         except NotApplicable as error:
             yield ScheduleRow(name, why_not=str(error)), None
-        else:
-            yield (
-                row_of(name, problem, schedule),
-                time_order(problem, schedule.order, objective, name),
-            )
+            continue
+        rows = {rule: row_of(_named(name, rule), problem, s) for rule, s in made.items()}
+        best = min(
+            rows,
+            key=lambda rule: (not rows[rule].valid, rows[rule].value(objective), rule != GIVEN),
+        )
+        for rule in dict.fromkeys((GIVEN, best)):
+            named = _named(name, rule)
+            yield rows[rule], time_order(problem, made[rule].order, objective, named)
+
+
+def _named(name: str, rule: str) -> str:
+    return name if rule == "given" else f"{name}, {rule}"
 
 
 def best_orders(problem: Problem, objective: Objective, most: int) -> dict[str, Order]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.least import least_problem, same_but_for_the_order
+from pipesat.core.microbatch_order import permuted, relabelled
+from pipesat.core.timing import time_order
 
 if TYPE_CHECKING:
     from pipesat.core.claims import Bound
+    from pipesat.core.microbatch_order import Permutation
     from pipesat.core.problem import Problem
     from pipesat.core.result import Improvement, Result
     from pipesat.core.schedule import Objective, Schedule
@@ -161,23 +164,38 @@ class _Starts:
     def __iter__(self) -> Iterator[Schedule]:
         from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
         from pipesat.heuristics.list_scheduling import list_schedules, policies
+        from pipesat.heuristics.microbatch_orders import GIVEN, permutations
         from pipesat.heuristics.registry import never
 
         problem = self.problem
+        orders = permutations(problem)
         named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
-        yield from self._made(entry for entry in named if entry.slow is None)
+        yield from self._made((entry for entry in named if entry.slow is None), orders)
         chosen = policies(problem)
         if not self.found():
             give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
             yield from list_schedules(problem, give_up, islice(chosen, 1))
-        yield from self._made(entry for entry in named if entry.slow is not None)
-        yield from list_schedules(problem, self.give_up, chosen)
+        yield from self._made((entry for entry in named if entry.slow is not None), orders)
+        others = {rule: own for rule, own in orders.items() if rule != GIVEN}
+        if not others:
+            yield from list_schedules(problem, self.give_up, chosen)
+        for policy in chosen:
+            yield from list_schedules(problem, self.give_up, [policy])
+            for rule, permutation in others.items():
+                entering = permuted(problem, permutation)
+                for made in list_schedules(entering, self.give_up, [policy]):
+                    order = relabelled(problem, made.order, permutation)
+                    yield time_order(problem, order, source=f"{made.source}, {rule}")
         self.all_made = not self.give_up()
 
-    def _made(self, entries: Iterable[Published]) -> Iterator[Schedule]:
-        """Yield the schedules that apply, until told to give up."""
-        for entry in entries:
+    def _made(
+        self, entries: Iterable[Published], orders: Mapping[str, Permutation]
+    ) -> Iterator[Schedule]:
+        """Yield the schedules that apply, in each order of microbatches, until told to give up."""
+        from pipesat.heuristics.microbatch_orders import entered_by
+
+        for entry, (rule, permutation) in product(entries, orders.items()):
             if self.give_up():
                 return
             with contextlib.suppress(NotApplicable):
-                yield entry(self.problem, self.give_up)
+                yield entered_by(entry, self.problem, rule, permutation, self.give_up)

@@ -1,0 +1,84 @@
+"""Rules of thumb for the order in which microbatches that differ enter a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pipesat.core.microbatch_order import Permutation
+from pipesat.core.problem import Problem, Route
+from pipesat.core.schedule import Schedule
+from pipesat.heuristics.registry import GiveUp, Published, never
+
+GIVEN: Final = "given"
+
+
+def _both_ends(descending: Sequence[int]) -> list[int]:
+    """Small ones first and last, as verl sorts them: every other one back, the others on."""
+    return [*descending[::2][::-1], *descending[1::2]]
+
+
+RULES: Final[dict[str, Callable[[Sequence[int]], Sequence[int]]]] = {
+    GIVEN: sorted,
+    "descending": lambda descending: descending,
+    "ascending": lambda descending: descending[::-1],
+    "both-ends": _both_ends,
+}
+"""From a route's microbatches, the longest first, to the order of each rule."""
+
+
+def permutation_by(problem: Problem, rule: str) -> Permutation:
+    """Return each route's microbatches in the order of a rule; plain numbers stay in order."""
+    return [
+        range(route.microbatches)
+        if route.classes is None
+        else list(RULES[rule](_longest_first(problem, route)))
+        for route in problem.routes
+    ]
+
+
+def permutations(problem: Problem) -> dict[str, Permutation]:
+    """Return the rules that may do, each with its order; of equal orders the first.
+
+    Where the problem's order is ``given``, or all microbatches of a route have equal amounts, that
+    of the numbers alone.
+    """
+    found: dict[str, Permutation] = {}
+    seen = set()
+    for rule in RULES if problem.order != "given" and not problem.alike else [GIVEN]:
+        permutation = permutation_by(problem, rule)
+        entering = tuple(
+            tuple(route.classes[microbatch] for microbatch in own) if route.classes else ()
+            for route, own in zip(problem.routes, permutation, strict=True)
+        )
+        if entering not in seen:
+            seen.add(entering)
+            found[rule] = permutation
+    return found
+
+
+def _longest_first(problem: Problem, route: Route) -> list[int]:
+    """A route's microbatches by the compute time of all its stages; equal ones by number."""
+    work = []
+    for kind in range(len(route.definitions)):
+        amounts = [problem.resulting(stage, 0, kind) for stage in route.stages]
+        work.append(sum(stage.F + stage.least_backward_work for stage in amounts))
+    classes = route.classes or ()
+    return sorted(range(route.microbatches), key=lambda microbatch: -work[classes[microbatch]])
+
+
+def entered_by(
+    entry: Published, problem: Problem, rule: str, permutation: Permutation, give_up: GiveUp = never
+) -> Schedule:
+    """Build a schedule whose microbatches enter by a rule; its source names both.
+
+    Raises
+    ------
+    NotApplicable
+        As the schedule's own function.
+    """
+    if rule == GIVEN:
+        return entry(problem, give_up)
+    schedule = entry(problem, give_up, permutation)
+    return replace(schedule, source=f"{schedule.source}, {rule}")

@@ -1,0 +1,282 @@
+"""Microbatches that differ: timing, checker, bounds and baselines against an oracle."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice, product
+from typing import Any
+
+import pytest
+
+import pipesat
+from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.core.checker import check
+from pipesat.core.errors import Infeasible, NotApplicable
+from pipesat.core.microbatch_order import in_number_order, microbatch_order, permuted, relabelled
+from pipesat.core.ops import Op
+from pipesat.core.problem import Problem
+from pipesat.core.rules import awaited, duration, memory_change
+from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.microbatch_orders import RULES, permutation_by, permutations
+from tests.support.class_oracle import Oracle
+
+
+def random_document(seed: int) -> dict[str, Any]:
+    """One route on one or two devices; two microbatches, or three that are fused."""
+    draw = random.Random(seed)
+    devices, stages = draw.choice([(1, 1), (2, 2), (2, 2)])
+    fused = draw.random() < 0.4
+    number = draw.randint
+
+    def factor() -> list[int]:
+        return [number(1, 5), number(1, 3)]
+
+    classes = []
+    for name in "abc"[: 3 if fused else 2]:
+        one: dict[str, Any] = {"name": name, "count": 1}
+        one |= {key: factor() for key in ("time", "held", "comm") if draw.random() < 0.7}
+        if draw.random() < 0.3:
+            one["stages"] = {str(draw.randrange(stages)): {"F": number(1, 9), "held_after_F": 1}}
+        classes.append(one)
+    document: dict[str, Any] = {
+        "format": "pipesat.problem/1",
+        "devices": [{} for _ in range(devices)],
+        "stages": [
+            {
+                "device": s % devices,
+                "F": number(1, 6),
+                "B": number(1, 6),
+                "W": number(1, 4),
+                "held_after_F": number(0, 4),
+                "held_after_B": number(0, 4),
+                "backward": "fused" if fused else draw.choice(["split", "either"]),
+            }
+            for s in range(stages)
+        ],
+        "microbatches": classes,
+        "order": draw.choice(["given", "same", "free"]),
+        "comm": {"default": number(0, 3)},
+    }
+    for stage in document["stages"]:
+        if draw.random() < 0.3:
+            stage["BW"] = number(1, 9)
+        if draw.random() < 0.3:
+            stage["held_in_backward"] = number(0, 8)
+    for device in document["devices"]:
+        if draw.random() < 0.6:
+            device["memory"] = number(4, 24)
+    return document
+
+
+SEEDS = range(40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_amounts_are_those_of_the_oracle(seed: int) -> None:
+    document = random_document(seed)
+    problem, oracle = parse_problem(document), Oracle(document)
+    for stage, m in product(range(oracle.stages), range(oracle.count)):
+        wanted = oracle.amounts(stage, m)
+        found = problem.amounts(stage, m)
+        assert {key: getattr(found, key) for key in wanted} == wanted
+        for kind in ("F", "B", "W", "BW"):
+            task = oracle.task[stage, kind, m]
+            op = Op(stage, kind, m)
+            assert duration(problem, op) == task.length
+            assert memory_change(problem, op) == (task.taken, task.kept - task.taken)
+            need = awaited(problem, op)
+            assert (0 if need is None else need.delay) == oracle.needs((stage, kind, m))[1]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_bounds_and_feasibility_agree_with_the_oracle(seed: int) -> None:
+    document = random_document(seed)
+    problem, oracle = parse_problem(document), Oracle(document)
+    orders = list(islice(oracle.orders(), 500))
+    all_of_them = len(orders) < 500
+    for objective in ("makespan", "span") if all_of_them else ("makespan",):
+        optimum = oracle.optimum(objective)
+        bound = pipesat.closed_form_bound(problem, objective)
+        if optimum is None:
+            assert not orders
+            continue
+        assert bound.value <= optimum
+        values = []
+        for rows in orders if all_of_them else orders[::20]:
+            order = tuple(tuple(Op(*name) for name in row) for row in rows)
+            schedule = time_order(problem, order, objective)
+            assert check(problem, schedule) == []
+            values.append(schedule.value(objective))
+            if objective == "span":
+                assert schedule.span == oracle.least_span(rows)
+        assert min(values) == optimum if all_of_them else min(values) >= optimum
+    if orders:
+        preflight(problem)
+        assert check(problem, time_order(problem, sure_order(problem))) == []
+    else:
+        with pytest.raises(Infeasible):
+            preflight(problem)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hand_written_schedules_in_every_order_are_no_better_than_the_optimum(seed: int) -> None:
+    document = random_document(seed)
+    problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
+    for rule, permutation in permutations(problem).items():
+        for entry in BASELINES.values():
+            try:
+                schedule = entry(problem, permutation=permutation)
+            except NotApplicable:
+                continue
+            broken = {violation.rule for violation in check(problem, schedule)}
+            assert broken <= {"memory", "sequence"}, (rule, entry.name)
+            if not broken:
+                assert optimum is not None
+                assert schedule.makespan >= optimum
+
+
+def example(order: str = "free", count: int = 1) -> Problem:
+    """Two devices; one microbatch of 3 times the size, then small ones."""
+    return parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "devices": [{}, {}],
+            "stages": [{"device": d, "F": 1, "B": 1, "W": 1, "backward": "fused"} for d in (0, 1)],
+            "microbatches": [
+                {"name": "long", "count": 1, "time": [3, 1]},
+                {"name": "short", "count": count},
+            ],
+            "order": order,
+        }
+    )
+
+
+def rows(*texts: str) -> Schedule:
+    """A schedule of the example by hand: ``op start end`` of each device."""
+    return Schedule(
+        tuple(
+            tuple(
+                Timed(pipesat.parse_item(words[0]), int(words[1]), int(words[2]))
+                for words in (entry.split() for entry in text.split(","))
+            )
+            for text in texts
+        )
+    )
+
+
+SWAPPED = rows(
+    "0F1 0 1,0F0 1 4,0BW1 4 6,0BW0 13 19",
+    "1F1 1 2,1BW1 2 4,1F0 4 7,1BW0 7 13",
+)
+CROSSED = rows(  # the second stage takes the backwards the other way round
+    "0F0 0 3,0F1 3 4,0BW1 9 11,0BW0 15 21",
+    "1F0 3 6,1F1 6 7,1BW1 7 9,1BW0 9 15",
+)
+
+
+@pytest.mark.parametrize(
+    ("order", "schedule", "complaint"),
+    [
+        ("free", SWAPPED, ""),
+        ("same", SWAPPED, ""),
+        ("given", SWAPPED, "stage 0 runs the forward of microbatch 1 before that of 0"),
+        ("free", CROSSED, ""),
+        ("given", CROSSED, "stage 0 runs the backward of microbatch 1 before that of 0"),
+        ("same", CROSSED, "against the order of stage 0's forwards"),
+    ],
+)
+def test_the_rule_about_the_order(order: str, schedule: Schedule, complaint: str) -> None:
+    found = check(example(order), schedule)
+    assert bool(found) == bool(complaint)
+    assert {violation.rule for violation in found} <= {"sequence"}
+    assert complaint in " ".join(map(str, found))
+
+
+def test_the_order_of_a_result_is_that_of_the_first_stage_s_forwards() -> None:
+    assert microbatch_order(example(), SWAPPED) == [[1, 0]]
+    assert microbatch_order(example(), CROSSED) == [[0, 1]]
+
+
+def test_zero_lengths_at_one_instant_are_in_the_order_of_the_list() -> None:
+    stage = {"device": 0, "F": 0, "B": 0, "W": 0, "backward": "fused"}
+    listed = [{"name": "a", "count": 2, "time": [2, 1]}]
+    document = {"format": "pipesat.problem/1", "devices": [{}], "stages": [stage]}
+    problem = parse_problem(document | {"microbatches": listed, "order": "given"})
+    there = rows("0F0 0 0,0F1 0 0,0BW0 0 0,0BW1 0 0")
+    assert check(problem, there) == []
+    (wrong,) = check(problem, rows("0F1 0 0,0F0 0 0,0BW0 0 0,0BW1 0 0"))
+    assert wrong.rule == "sequence"
+
+
+def test_rules_of_thumb() -> None:
+    # sizes by number: 3 long; of 5 microbatches 0 is the longest, the others are equal
+    problem = example(count=4)
+    assert permutation_by(problem, "given") == [[0, 1, 2, 3, 4]]
+    assert permutation_by(problem, "descending") == [[0, 1, 2, 3, 4]]
+    assert permutation_by(problem, "ascending") == [[4, 3, 2, 1, 0]]
+    # descending is 0 1 2 3 4: [4, 2, 0] + [1, 3], the longest in the middle
+    assert permutation_by(problem, "both-ends") == [[4, 2, 0, 1, 3]]
+    assert list(permutations(problem)) == ["given", "ascending", "both-ends"]
+    assert list(permutations(example("given", 4))) == ["given"]
+    assert set(permutations(problem)) <= set(RULES)
+
+
+def test_a_permuted_problem_s_order_gets_its_own_numbers_back() -> None:
+    problem = example()
+    other = permuted(problem, [[1, 0]])
+    assert [other.amounts(0, m).F for m in (0, 1)] == [1, 3]
+    order = ((Op(0, "F", 0), Op(0, "F", 1)), ())
+    assert relabelled(problem, order, [[1, 0]]) == ((Op(0, "F", 1), Op(0, "F", 0)), ())
+
+
+def test_equal_microbatches_may_run_in_the_order_of_their_numbers() -> None:
+    stage = {"device": 0, "F": 1, "B": 1, "W": 1}
+    document = {"format": "pipesat.problem/1", "devices": [{}], "stages": [stage]}
+    problem = parse_problem(
+        document | {"microbatches": [{"name": "a", "count": 2}], "order": "given"}
+    )
+    crossed = rows("0F1 0 1,0F0 1 2,0B0 2 3,0B1 3 4,0W1 4 5,0W0 5 6")
+    assert check(problem, crossed) != []
+    ordered = in_number_order(crossed)
+    assert check(problem, ordered) == []
+    # each W follows its own B: the first backward, now 0, has the last W
+    assert [str(timed.item) for timed in ordered.devices[0]] == [
+        "0F0", "0F1", "0B0", "0B1", "0W1", "0W0",
+    ]  # fmt: skip
+
+
+EQUAL = [
+    [{"name": "a", "count": 6}],
+    [{"name": "a", "count": 2}, {"name": "a", "count": 4}],
+    [{"name": "a", "count": 5}, {"name": "b", "count": 1, "time": [2, 2]}],
+]
+
+
+@pytest.mark.parametrize("order", ["given", "same", "free"])
+@pytest.mark.parametrize("listed", EQUAL)
+def test_equal_microbatches_give_the_plain_number_s_answer(
+    listed: list[dict[str, Any]], order: str
+) -> None:
+    document = {
+        "format": "pipesat.problem/1",
+        "devices": [{"memory": 3}] * 3,
+        "stages": [
+            {"device": d, "F": 2 + d, "B": 3, "W": 2, "held_after_F": 1, "held_after_B": 1}
+            for d in range(3)
+        ],
+        "comm": {"default": 1},
+    }
+    plain = pipesat.solve(
+        parse_problem(document | {"microbatches": 6}), deterministic=True, time_limit=5
+    )
+    problem = parse_problem(document | {"microbatches": listed, "order": order})
+    ours = pipesat.solve(problem, deterministic=True, time_limit=5)
+    assert (ours.status, ours.value, ours.lower_bound) == (
+        plain.status, plain.value, plain.lower_bound,
+    )  # fmt: skip
+    assert ours.status == "optimal"
+    assert ours.schedule is not None
+    assert check(problem, ours.schedule) == []
