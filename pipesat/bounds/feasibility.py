@@ -3,7 +3,9 @@
 What is left of a valid schedule without some of its microbatches is valid, and microbatches that
 pass alone can pass one after the other. So a problem is feasible exactly if one microbatch of each
 route passes alone; where microbatches differ, one of each class (:func:`of_each_class`). Where
-stages have memory modes, what is asked is less: that it passes with the least amounts of any mode.
+stages have memory modes, it is in the modes of least need (:mod:`pipesat.bounds.modes_alone`). That
+is exact where F and backward take time in every mode; where one may take none, less is asked: that
+a microbatch passes with the least of each amount over the modes.
 
 Where every op takes time, one on a device that holds the chunks s1 < s2 < ... of its route needs
 ``max over s of (sum of held_after_F up to s + excess of s)``, the excess being
@@ -13,10 +15,13 @@ zero it may need less (:mod:`pipesat.bounds.one_microbatch`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from pipesat.bounds.modes_alone import has_modes, modes_that_fit, need_of, takes_time
 from pipesat.bounds.one_microbatch import (
     Passage,
     Step,
@@ -113,7 +118,25 @@ def smallest_capacities(problem: Problem) -> list[Need]:
 
     These are sufficient together, too, unless ops of length zero on several devices share instants.
     """
-    return _most([_smallest_capacities(one) for one in of_each_class(problem)])
+    least = _most([_smallest_capacities(one) for one in of_each_class(problem)])
+    if not has_modes(problem):
+        return least
+    return [
+        by_modes if _exact(problem, by_modes.device) else relaxed
+        for relaxed, by_modes in zip(least, _capacities_by_modes(problem), strict=True)
+    ]
+
+
+def _exact(problem: Problem, device: int) -> bool:
+    """Whether counting op by op gives the smallest capacity of a device, with its modes."""
+    return takes_time(problem, problem.stages_on[device])
+
+
+def _capacities_by_modes(problem: Problem) -> list[Need]:
+    return [
+        _neediest(problem, device, {chunks: need_of(problem, chunks) for chunks in own.values()})
+        for device, own in enumerate(problem.chunks_on)
+    ]
 
 
 def _most(found: Sequence[Sequence[Need]]) -> list[Need]:
@@ -143,6 +166,8 @@ def capacities_by_order(problem: Problem) -> list[Need]:
     That is all it takes for those who count memory op by op: they are on the safe side where ops of
     length zero share an instant.
     """
+    if has_modes(problem):
+        return _capacities_by_modes(problem)
     return _most([_capacities_by_order(one) for one in of_each_class(problem)])
 
 
@@ -175,7 +200,10 @@ def _need(problem: Problem, steps: Sequence[Step], held: Sequence[Holding]) -> i
 
 
 def preflight(problem: Problem) -> None:
-    """Pass if a schedule exists; where stages have memory modes, unless it is clear that none does.
+    """Pass if a schedule exists.
+
+    Where memory modes and ops of length zero meet on one device, pass unless it is clear that none
+    does.
 
     Raises
     ------
@@ -194,7 +222,8 @@ def preflight(problem: Problem) -> None:
 def sure_order(problem: Problem) -> Order:
     """Return an order that is valid whenever any is: one microbatch after the other.
 
-    Of memory modes it uses none; where there are any, it may exceed a capacity.
+    Microbatches are kept wherever that fits. Where memory modes and ops of length zero meet on one
+    device, it may exceed a capacity.
 
     Raises
     ------
@@ -202,6 +231,8 @@ def sure_order(problem: Problem) -> Order:
         If there is none.
     """
     preflight(problem)
+    if has_modes(problem):
+        return _sure_order_in_modes(problem)
     rows: list[list[Item]] = [[] for _ in problem.devices]
     alone = of_each_class(problem)
     for number, route in enumerate(problem.routes):
@@ -209,6 +240,27 @@ def sure_order(problem: Problem) -> Order:
         for microbatch in range(route.microbatches):
             for stage, kind in ops[route.classes[microbatch] if route.classes else 0]:
                 rows[problem.stages[stage].device].append(Op(stage, kind, microbatch))
+    return tuple(map(tuple, rows))
+
+
+def _sure_order_in_modes(problem: Problem) -> Order:
+    if _lacking(problem, capacities_by_order(problem)):  # then only ops that share instants fit
+        kept = replace(problem, stages=tuple(replace(s, modes=()) for s in problem.stages))
+        with contextlib.suppress(Infeasible):
+            return sure_order(kept)
+    rows: list[list[Item]] = [[] for _ in problem.devices]
+    for number, route in enumerate(problem.routes):
+        chosen = modes_that_fit(problem, number)
+        for microbatch in range(route.microbatches):
+            modes = chosen[route.classes[microbatch] if route.classes else 0]
+            forwards = [Op(stage, "F", microbatch, modes[stage]) for stage in route.stages]
+            for op in forwards:
+                rows[problem.stages[op.stage].device].append(op)
+            for op in reversed(forwards):
+                fused = problem.amounts(op.stage, microbatch, op.mode).may_fuse
+                kinds: tuple[Kind, ...] = ("BW",) if fused else ("B", "W")
+                row = rows[problem.stages[op.stage].device]
+                row += [op._replace(kind=kind) for kind in kinds]
     return tuple(map(tuple, rows))
 
 
@@ -258,9 +310,13 @@ def _sentence(problem: Problem, need: Need) -> str:
     reason = f"its static {data.static}" + (
         f" and one microbatch's {capacity - data.static} on {which}" if stages else ""
     )
-    modes = any(stage.modes for stage in problem.stages)
+    if any(problem.stages[stage].modes for stage in stages):
+        reason += " in the modes of least need"
+    sure = not has_modes(problem) or _exact(problem, device)
+    most = f"; the smallest capacity that works is {capacity}"
     return (
         f"{problem.device_name(device)} has a capacity of {data.memory}{unit} but needs "
-        f"{'at least ' * modes}{capacity}{unit} ({reason}"
-        + (" in its least mode)" if modes else f"); the smallest capacity that works is {capacity}")
+        + ("" if sure else "at least ")
+        + f"{capacity}{unit} ({reason})"
+        + (most if sure else "")
     )

@@ -15,17 +15,14 @@ scales all of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice, product
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
 from pipesat.core.problem import Problem, Route, Stage
 
 Modes: TypeAlias = dict[int, int]
 """Mode of each stage, for one microbatch."""
-
-_MOST_COMBINATIONS = 4096
 
 
 class _Way(NamedTuple):
@@ -48,11 +45,9 @@ def classes_of(route: Route) -> range:
 
 def least_modes(problem: Problem, route: int) -> list[Modes]:
     """Modes of one microbatch of each class of a route with which every device needs least."""
-    kinds = list(classes_of(problem.routes[route]))
-    together = [kinds] if problem.mode_choice == "stage" else [[kind] for kind in kinds]
-    chosen: list[Modes] = [{} for _ in kinds]
+    chosen: list[Modes] = [{} for _ in classes_of(problem.routes[route])]
     for per_route in problem.chunks_on:
-        for group in together:
+        for group in _together(problem, route):
             stages = per_route.get(route, ())
             ways = [_ways(problem, stage, group) for stage in stages]
             modes = _modes_within(ways, _least_room(ways)) or ()
@@ -61,13 +56,34 @@ def least_modes(problem: Problem, route: int) -> list[Modes]:
     return chosen
 
 
+def modes_that_fit(problem: Problem, route: int) -> list[Modes]:
+    """Modes of one microbatch of each class that fit into every device: keep wherever possible.
+
+    Where nothing fits, those of the least need.
+    """
+    chosen = least_modes(problem, route)
+    for device, per_route in enumerate(problem.chunks_on):
+        room = problem.devices[device].room
+        stages = per_route.get(route, ())
+        for group in _together(problem, route):
+            ways = [_ways(problem, stage, group) for stage in stages]
+            if room is None:
+                modes: list[int] | None = [0 for _ in stages]
+            else:
+                modes = _kept_where_possible(ways, room)
+            for kind in group if modes is not None else ():
+                chosen[kind].update(zip(stages, modes or (), strict=True))
+    return chosen
+
+
 def need_of(problem: Problem, stages: Sequence[int]) -> int:
     """Least room of a device for one microbatch on its chunks of one route, whatever its class."""
     if not stages:
         return 0
-    kinds = list(classes_of(problem.routes[problem.route_of[stages[0]]]))
-    together = [kinds] if problem.mode_choice == "stage" else [[kind] for kind in kinds]
-    return max(_least_room([_ways(problem, s, group) for s in stages]) for group in together)
+    return max(
+        _least_room([_ways(problem, stage, group) for stage in stages])
+        for group in _together(problem, problem.route_of[stages[0]])
+    )
 
 
 def takes_time(problem: Problem, stages: Sequence[int]) -> bool:
@@ -81,41 +97,14 @@ def takes_time(problem: Problem, stages: Sequence[int]) -> bool:
     )
 
 
-def combinations(problem: Problem, route: int) -> Iterator[Modes]:
-    """Yield modes of a route's stages, all there are or the first few thousand."""
-    stages = problem.routes[route].stages
-    choices = product(*(problem.modes_of(stage) for stage in stages))
-    for modes in islice(choices, _MOST_COMBINATIONS):
-        yield dict(zip(stages, modes, strict=True))
-
-
-def all_combined(problem: Problem, route: int) -> bool:
-    """Whether :func:`combinations` yields all."""
-    count = 1
-    for stage in problem.routes[route].stages:
-        count *= len(problem.modes_of(stage))
-    return count <= _MOST_COMBINATIONS
-
-
-def in_modes(problem: Problem, modes: Mapping[int, int], kind: int) -> Problem:
-    """Return the problem of one class's microbatches in these modes, without lists and modes.
-
-    The stages of other routes are in the mode keep, and of their first class.
-    """
-    stages = []
-    for number in range(len(problem.stages)):
-        mine = kind if number in modes else 0
-        stages.append(problem.resulting(number, modes.get(number, 0), mine))
-    links = {
-        hop: problem.link_of_class(hop[0], kind if hop[0] in modes else 0) or link
-        for hop, link in problem.links.items()
-    }
-    routes = tuple(replace(r, classes=None, definitions=()) for r in problem.routes)
-    return replace(problem, stages=tuple(stages), routes=routes, links=links)
+def _together(problem: Problem, route: int) -> list[list[int]]:
+    """Classes whose microbatches share their modes."""
+    kinds = list(classes_of(problem.routes[route]))
+    return [kinds] if problem.mode_choice == "stage" else [[kind] for kind in kinds]
 
 
 def _ways(problem: Problem, stage: int, kinds: Sequence[int]) -> list[_Way]:
-    """A stage's modes, those with the least rest first; no copies where nothing is gained."""
+    """A stage's modes, those with the least rest first."""
     ways = []
     for mode in problem.modes_of(stage):
         per_class = [problem.resulting(stage, mode, kind) for kind in kinds]
@@ -134,17 +123,42 @@ def _least_room(ways: Sequence[Sequence[_Way]]) -> int:
     return bisect_left(range(enough), True, key=lambda room: _modes_within(ways, room) is not None)
 
 
-def _modes_within(ways: Sequence[Sequence[_Way]], room: int) -> list[int] | None:
-    """Per chunk the mode with the least rest that fits; ``None`` if there is none."""
+def _modes_within(
+    ways: Sequence[Sequence[_Way]], room: int, held: Sequence[int] = ()
+) -> list[int] | None:
+    """Per chunk the mode with the least rest that fits; ``None`` if there is none.
+
+    ``held`` is what chunks before these hold, per class.
+    """
     modes = []
-    held: list[int] | None = None
     for of_stage in ways:
-        held = held or [0] * len(of_stage[0].rest)
-        for way in of_stage:
-            if all(h + peak <= room for h, peak in zip(held, way.peak, strict=True)):
-                modes.append(way.mode)
-                held = [h + rest for h, rest in zip(held, way.rest, strict=True)]
+        way = next((way for way in of_stage if _fits(way, room, held)), None)
+        if way is None:
+            return None
+        modes.append(way.mode)
+        held = _with(way, held)
+    return modes
+
+
+def _kept_where_possible(ways: Sequence[Sequence[_Way]], room: int) -> list[int] | None:
+    """As :func:`_modes_within`, but per chunk the first mode with which all others still fit."""
+    modes: list[int] = []
+    held: Sequence[int] = ()
+    for at, of_stage in enumerate(ways):
+        for way in sorted(of_stage, key=lambda way: way.mode):
+            others = ways[at + 1 :]
+            if _fits(way, room, held) and _modes_within(others, room, _with(way, held)) is not None:
                 break
         else:
             return None
+        modes.append(way.mode)
+        held = _with(way, held)
     return modes
+
+
+def _fits(way: _Way, room: int, held: Sequence[int]) -> bool:
+    return all(h + peak <= room for h, peak in zip_longest(held, way.peak, fillvalue=0))
+
+
+def _with(way: _Way, held: Sequence[int]) -> list[int]:
+    return [h + rest for h, rest in zip_longest(held, way.rest, fillvalue=0)]
