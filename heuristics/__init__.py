@@ -14,6 +14,7 @@ from pipesat.heuristics.dualpipe import dualpipe, dualpipev
 from pipesat.heuristics.eager_1f1b import eager_1f1b
 from pipesat.heuristics.gis import gis, gis_h
 from pipesat.heuristics.gpipe import gpipe
+from pipesat.heuristics.greedy_pairs import greedy_pairs
 from pipesat.heuristics.interleaved import interleaved_1f1b
 from pipesat.heuristics.interleaved_overlapped import interleaved_overlapped
 from pipesat.heuristics.interleaved_zb import interleaved_zb
@@ -57,6 +58,7 @@ BASELINES: Final[dict[str, Published]] = {
         dualpipev,
         dualpipe,
         chimera,
+        greedy_pairs,
         list_scheduling,
     )
 }

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from pipesat.bounds.feasibility import (
@@ -36,7 +37,7 @@ from pipesat.bounds.feasibility import (
 from pipesat.core.device_memory import DeviceMemory
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
 from pipesat.core.least import without_modes
-from pipesat.core.ops import Item, Kind, Op
+from pipesat.core.ops import Item, Kind, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change, round_trip
 from pipesat.core.schedule import Order, Schedule
@@ -131,7 +132,7 @@ def list_schedules(
                 yield time_order(own, sure_order(problem), source=NAME)
             return
     for policy in policies(problem) if chosen is None else chosen:
-        order = _Simulation(problem, policy).run(give_up)
+        order = Simulation(problem, policy).run(give_up)
         if order is None:
             return
         yield time_order(own, order, source=NAME)
@@ -147,7 +148,7 @@ def list_scheduling(problem: Problem) -> Schedule:
     return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
 
 
-class _Simulation:
+class Simulation:
     """One run of one policy. Lists are indexed by stage or by device; queues are in FIFO order."""
 
     def __init__(self, problem: Problem, policy: Policy) -> None:
@@ -186,21 +187,21 @@ class _Simulation:
             now, device = heapq.heappop(self.events)
             while self.events and self.events[0] == (now, device):
                 heapq.heappop(self.events)
-            while self.busy_until[device] <= now and self._step(device, now):
+            while self.busy_until[device] <= now and self.step(device, now):
                 pass
         stuck = any(self.started["B"][s] < m for s, m in enumerate(self.problem.microbatches))
         if stuck:
             raise Fault(f"list scheduling ({self.policy}) stopped before the end")
         return tuple(map(tuple, self.order))
 
-    def _step(self, device: int, now: int) -> bool:
-        """Start one op on an idle device; False if it has to, or chooses to, wait."""
+    def step(self, device: int, now: int) -> bool:
+        """Start one item on an idle device; False if it has to, or chooses to, wait."""
         choice = self._backward(device, now) or self._forward(device, now)
         if choice is None:
             choice = self._weight(device, now)
         if choice is None:
             return False
-        self._start(choice, device, now)
+        self.start(choice, device, now)
         return True
 
     def _backward(self, device: int, now: int) -> Op | None:
@@ -242,7 +243,7 @@ class _Simulation:
             if limit is not None and number - self.started["B"][stage] >= limit:
                 continue
             op = Op(stage, "F", number)
-            if self._forward_is_safe(device, op):
+            if self.forward_is_safe(device, op):
                 return op
         return None
 
@@ -264,17 +265,23 @@ class _Simulation:
                 return None
         return op
 
-    def _start(self, op: Op, device: int, now: int) -> None:
-        stage, kind, microbatch, _ = op
-        problem = self.problem
-        end = now + duration(problem, op)
-        self.order[device].append(op)
+    def start(self, item: Item, device: int, now: int) -> None:
+        """Run an item, and note what comes of it."""
+        end = now + duration(self.problem, item)
+        self.order[device].append(item)
         self.busy_until[device] = end
         heapq.heappush(self.events, (end, device))
-        self.memory[device].run(op)
+        self.memory[device].run(item)
+        for op in sorted(members(item), key=attrgetter("microbatch")):
+            self._note(op, device, end)
+
+    def _note(self, op: Op, device: int, end: int) -> None:
+        """Note that an op has started and ends at ``end``."""
+        stage, kind, microbatch, _ = op
+        problem = self.problem
         if kind == "F":
             self.started["F"][stage] += 1
-            self.active[device] += self._activation(op)
+            self.active[device] += self.activation(op)
             self._launch(stage, microbatch)
             after = problem.next[stage]
             follower = Op(stage, "B", microbatch) if after is None else Op(after, "F", microbatch)
@@ -284,7 +291,7 @@ class _Simulation:
             self.pending[stage].popleft()
         else:
             self.started["B"][stage] += 1
-            self.active[device] -= self._activation(op._replace(kind="F"))
+            self.active[device] -= self.activation(op._replace(kind="F"))
             route = problem.route_of[stage]
             if stage == self.chunks[device][route][0]:
                 self.launched[device].remove((microbatch, route))
@@ -294,7 +301,8 @@ class _Simulation:
             if before is not None:
                 self._announce(Op(before, "B", microbatch), end)
 
-    def _activation(self, forward: Op) -> int:
+    def activation(self, forward: Op) -> int:
+        """What a forward takes."""
         return memory_change(self.problem, forward).at_start
 
     def _holding(self, stage: int, microbatch: int) -> Holding:
@@ -317,14 +325,14 @@ class _Simulation:
                 if route in chunks:
                     self.launched[device].append((microbatch, route))
 
-    def _forward_is_safe(self, device: int, op: Op) -> bool:
+    def forward_is_safe(self, device: int, op: Op) -> bool:
         """Whether a forward fits now and leaves every launched microbatch able to finish."""
         room = self.problem.devices[device].room
         if room is None:
             return True
         if not self.memory[device].fits(op):
             return False
-        free = room - self.active[device] - self._activation(op)
+        free = room - self.active[device] - self.activation(op)
         if free >= self.need[device]:
             return True
         self.started["F"][op.stage] += 1

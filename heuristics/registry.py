@@ -116,7 +116,9 @@ def published(
     return decorate
 
 
-def published_slow(name: str, *, placement: Where, source: str) -> Callable[[SlowBuild], Published]:
+def published_slow(
+    name: str, *, placement: Where, source: str, pairs: bool = False
+) -> Callable[[SlowBuild], Published]:
     """Decorate a function ``(Problem, give_up) -> Schedule`` that splits backwards; see above."""
 
     def decorate(build: SlowBuild) -> Published:
@@ -125,7 +127,7 @@ def published_slow(name: str, *, placement: Where, source: str) -> Callable[[Slo
             lambda problem: build(problem, never),
             placement,
             splits=True,
-            pairs=False,
+            pairs=pairs,
             source=source,
             slow=build,
             equal=True,
