@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from pipesat.cli.options import refuse_repeated
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import KINDS, Kind
 from pipesat.placement.documents import Costs
 from pipesat.placement.from_numbers import costs_of as from_numbers
 from pipesat.placement.from_numbers import share_of_1f1b
@@ -16,6 +17,7 @@ from pipesat.placement.geometry import PLACEMENTS, Placement
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
 _RATE = re.compile(r"[0-9]{1,13}(\.[0-9]{1,12})?|[0-9]{1,13}/[0-9]{1,13}")
+_PAIR_TIME = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})")
 _RATIO = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
 
 
@@ -48,6 +50,29 @@ def ratio(option: str, text: str) -> tuple[int, int]:
     if match is None:
         raise BadInput("expected NUM/DEN, as in 3/4", where=option, value=text)
     return int(match[1]), int(match[2])
+
+
+def pair_times(option: str, texts: Sequence[str]) -> dict[tuple[Kind, Kind], int]:
+    """Read ``F+BW=129``, or ``129`` for these two kinds, each two kinds at most once.
+
+    Raises
+    ------
+    BadInput
+        If one is neither, or kinds are named twice.
+    """
+    found: dict[tuple[Kind, Kind], int] = {}
+    for text in texts:
+        match = _PAIR_TIME.fullmatch(text)
+        if match is None:
+            expected = "expected KIND+KIND=TIME, kinds of F, B, W and BW, as in F+BW=129"
+            raise BadInput(expected, where=option, value=text)
+        named = [kind for kind in KINDS if kind in (match[1] or "F", match[2] or "BW")]
+        kinds = named[0], named[-1]
+        if kinds in found:
+            expected = f"expected each combination once; {kinds[0]}+{kinds[1]} is there already"
+            raise BadInput(expected, where=option, value=text)
+        found[kinds] = int(match[3])
+    return found
 
 
 def layers_per_stage(text: str | None, placements: object) -> list[int]:

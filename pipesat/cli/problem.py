@@ -89,6 +89,14 @@ Overlap: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="NUM/DEN", help="Allow pairs of F and BW.", show_default="none"),
 ]
+PairTime: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[KIND+KIND=]TIME",
+        help="Time of a pair of two kinds on one device, F+BW unless named; repeatable.",
+        show_default="none",
+    ),
+]
 Output: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -126,6 +134,7 @@ def new(
     static: Static = "0",
     backward: BackwardKind = BackwardName.either,
     overlap: Overlap = None,
+    pair_time: PairTime = None,
     name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
     time_unit: Annotated[str, typer.Option(help="Of all times.")] = "",
     memory_unit: Annotated[str, typer.Option(help="Of all memory amounts.")] = "",
@@ -136,7 +145,7 @@ def new(
     A cost is one number for every stage (with --layers: for every layer), or a list with one each.
     Lists that are longer than there are stages are of layers.
     """
-    from pipesat.cli.costs import costs_of, numbers, ratio
+    from pipesat.cli.costs import costs_of, numbers, pair_times, ratio
     from pipesat.placement.documents import Setting
     from pipesat.placement.from_numbers import document_from_numbers, stages_of
 
@@ -147,6 +156,7 @@ def new(
         static=numbers("--static", static),
         backward=backward.value,
         overlap=None if overlap is None else ratio("--overlap", overlap),
+        pair_times=pair_times("--pair-time", pair_time or []),
         name=name,
         time_unit=time_unit,
         memory_unit=memory_unit,

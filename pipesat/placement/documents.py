@@ -6,13 +6,16 @@ Costs are given per stage, or per layer; more layers than stages are cut into co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import Kind
 from pipesat.files.problem_file import FORMAT
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement
+from pipesat.placement.pair_entries import pair_entries
 from pipesat.placement.partition import balanced, even
 
 Document: TypeAlias = dict[str, Any]
@@ -45,7 +48,8 @@ class Setting:
     """What a problem has besides its stages; one value of memory or static stands for every device.
 
     ``memory`` is a device's capacity (``None``: unlimited), ``static`` the part that is always
-    taken, ``comm`` the delay of every link, ``overlap`` the factor of an overlapped pair's time.
+    taken, ``comm`` the delay of every link, ``overlap`` the factor of an overlapped pair's time,
+    ``pair_times`` the times of pairs by their kinds, of any two stages of a device.
     """
 
     devices: int
@@ -55,6 +59,7 @@ class Setting:
     static: int | Sequence[int] = 0
     backward: Backward = "either"
     overlap: tuple[int, int] | None = None
+    pair_times: Mapping[tuple[Kind, Kind], int] = field(default_factory=dict)
     name: str = ""
     time_unit: str = ""
     memory_unit: str = ""
@@ -94,6 +99,7 @@ def placed(
         comm={"default": setting.comm},
         texts={key: getattr(setting, key) for key in TEXTS},
         overlap=setting.overlap,
+        pair_times=setting.pair_times,
     )
 
 
@@ -106,6 +112,7 @@ def problem_document(
     comm: Document,
     texts: Mapping[str, str],
     overlap: tuple[int, int] | None = None,
+    pair_times: Mapping[tuple[Kind, Kind], int] = MappingProxyType({}),
     ranks: Sequence[int] = (),
 ) -> Document:
     """Return a problem's document: the one place where it is put together.
@@ -131,8 +138,11 @@ def problem_document(
         for home, stage in zip(geometry.homes, stages, strict=True)
     ]
     document["comm"] = comm
-    if overlap is not None:
-        document["overlap"] = {"FB": [*overlap]}
+    if overlap is not None or pair_times:
+        homes = [stage["device"] for stage in document["stages"]]
+        document["overlap"] = {} if overlap is None else {"FB": [*overlap]}
+        if pair_times:
+            document["overlap"]["pairs"] = [*pair_entries(homes, pair_times)]
     if len(geometry.routes) > 1:
         shares = geometry.microbatches(microbatches)
         document["routes"] = [

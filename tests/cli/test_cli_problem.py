@@ -178,6 +178,9 @@ def test_names_of_any_characters(cli: Run) -> None:
         (["--static", "1,2,3"], "static: 3 values, expected 2"),
         (["--overlap", "0.75"], "--overlap: got '0.75', expected NUM/DEN"),
         (["--overlap", "0/4"], r"overlap.FB\[0\]: got 0"),
+        (["--pair-time", "F+I=3"], r"--pair-time: got 'F\+I=3', expected KIND\+KIND=TIME"),
+        (["--pair-time", "BW+F=3", "--pair-time", "9"], r"F\+BW is there already"),
+        (["--pair-time", "0"], r"overlap.pairs\[0\].time: got 0"),
         (["--microbatches", 10**9], "ops, expected at most"),
     ],
 )
@@ -213,3 +216,21 @@ def test_a_folder_that_is_missing(cli: Run, tmp_path: Path) -> None:
     outcome = cli("problem", "new", *BASIC, "-o", tmp_path / "no" / "p.json")
     assert outcome.code == 2
     assert "cannot write" in outcome.err
+
+
+def test_one_time_for_all_pairs_of_two_kinds(cli: Run) -> None:
+    sizes = {"devices": 2, "microbatches": 2, "placement": "vee", "F": 4, "B": 4, "W": 4}
+    options = [word for key, value in sizes.items() for word in (f"--{key}", value)]
+    times = ["--pair-time", 11, "--pair-time", "W+B=6", "--pair-time", "F+F=7"]
+    made = cli("problem", "new", *options, *times)
+    overlap = json.loads(made.out)["overlap"]
+    entries = {tuple(entry["ops"]): entry["time"] for entry in overlap["pairs"]}
+    # device 0 holds stages 0 and 3, device 1 stages 1 and 2
+    both = [(0, 0), (0, 3), (3, 0), (3, 3), (1, 1), (1, 2), (2, 1), (2, 2)]
+    assert entries == (
+        {(f"{a}F", f"{b}BW"): 11 for a, b in both}
+        | {(f"{a}B", f"{b}W"): 6 for a, b in both}
+        | {(f"{a}F", f"{b}F"): 7 for a, b in both if a <= b}
+    )
+    assert len(entries) == len(overlap["pairs"])
+    assert "FB" not in overlap
