@@ -19,7 +19,7 @@ from pipesat.workflows.rows import (
     solver_row,
     with_ratios,
 )
-from pipesat.workflows.solve import solve
+from pipesat.workflows.solve import problem_for, solve
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -217,7 +217,7 @@ def comparison_of(result: Result, placement: str | None = None) -> Comparison:
     The rows' ratios to the best are those within the comparison.
     """
     problem, objective = result.problem, result.objective
-    made = list(hand_written(problem, objective))
+    made = list(hand_written(problem_for(problem, result.target), objective))
     result = with_hand_written(result, [s for row, s in made if s is not None and row.valid])
     rows = with_ratios([*(row for row, _ in made), solver_row(result)], result)
     return Comparison(

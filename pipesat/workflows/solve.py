@@ -48,6 +48,20 @@ def solve(
 
     Parameters
     ----------
+    problem
+        What :class:`pipesat.Problem` builds or :func:`pipesat.read_problem` reads.
+    objective
+        ``makespan``, or ``span``: the longest that a device takes from its first op to its last.
+    time_limit
+        Seconds for the search; it ends earlier when the schedule is proven optimal.
+    workers
+        Threads of the search; ``None``: the cores it may use.
+    seed
+        Seed of the search.
+    listener
+        Called with every :class:`~pipesat.core.result.Improvement`.
+    stop
+        Ends the search when set, with the best schedule so far.
     deterministic
         One result for one seed, whatever the load: one thread, limits in deterministic time.
     target

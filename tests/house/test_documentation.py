@@ -111,6 +111,10 @@ OUTPUT = {
 }
 NEEDS_TORCH = {
     (
+        "docs/python.md",
+        "profile = pipesat.profile(",
+    ): "starts processes: tests/workflows/test_python_surface.py, tests/runtime/test_run.py",
+    (
         "README.md",
         "runtime = _PipelineScheduleRuntime(",
     ): "in a rank: tests/export/test_torch_itself.py",
