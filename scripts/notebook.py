@@ -30,8 +30,9 @@ def run(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
         outputs.append({"output_type": "stream", "name": "stdout", "text": text})
     if value is not None:
         data: dict[str, Any] = {"text/plain": repr(value).splitlines(keepends=True)}
-        if hasattr(value, "_repr_html_"):
-            data["text/html"] = [value._repr_html_()]
+        page = value._repr_html_() if hasattr(value, "_repr_html_") else None
+        if page is not None:  # matplotlib's figures have the method, and return nothing
+            data["text/html"] = [page]
         elif hasattr(value, "_repr_png_"):
             data["image/png"] = base64.b64encode(value._repr_png_()).decode()
         outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
