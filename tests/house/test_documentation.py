@@ -113,7 +113,7 @@ NEEDS_TORCH = {
     (
         "docs/python.md",
         "profile = pipesat.profile(",
-    ): "starts processes: tests/workflows/test_python_surface.py, tests/runtime/test_run.py",
+    ): "starts processes: tests/runtime/test_run.py, tests/profile/test_profile.py",
     (
         "README.md",
         "runtime = _PipelineScheduleRuntime(",
