@@ -52,6 +52,7 @@ MOST_MICROBATCHES = 2_000_000
 MOST_CHUNKS = 16384
 MOST_AMOUNT = 10**12
 """Of a problem file's times and memory."""
+MOST_TOKENS = 10**9
 
 
 def seconds(option: typer.CallbackParam, value: float | None) -> float | None:
@@ -62,6 +63,13 @@ def seconds(option: typer.CallbackParam, value: float | None) -> float | None:
             where=option.opts[0],
             value=value,
         )
+    return value
+
+
+def share(option: typer.CallbackParam, value: float | None) -> float | None:
+    """Refuse what is not a share of a whole: above 0, at most 1."""
+    if value is not None and not 0 < value <= 1:
+        raise BadInput("expected above 0, at most 1", where=option.opts[0], value=value)
     return value
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.arguments import OutputFile
+from pipesat.cli.arguments import MOST_TOKENS, OutputFile, share
 from pipesat.cli.exits import one_line
 from pipesat.cli.from_profile import StatisticName
 
@@ -103,27 +103,42 @@ def estimate(
     gpu: Annotated[str, typer.Option(metavar="NAME", help="a100, h100, h200, b200, l40s, mi300x.")],
     length: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Tokens per sequence.", show_default="the model's"),
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MOST_TOKENS,
+            help="Tokens per sequence.",
+            show_default="the model's",
+        ),
     ] = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Sequences per microbatch.")] = 1,
+    batch: Annotated[
+        int, typer.Option(metavar="N", min=1, max=MOST_TOKENS, help="Sequences per microbatch.")
+    ] = 1,
     tensor_parallel: Annotated[
-        int, typer.Option(metavar="N", min=1, help="GPUs that share every layer.")
+        int, typer.Option(metavar="N", min=1, max=MOST_TOKENS, help="GPUs that share every layer.")
     ] = 1,
     products: Annotated[
-        float, typer.Option(metavar="X", help="Share of the peak that matrix products reach.")
+        float,
+        typer.Option(
+            metavar="X", callback=share, help="Share of the peak that matrix products reach."
+        ),
     ] = 0.7,
     attention: Annotated[
-        float, typer.Option(metavar="X", help="Share of the peak that attention reaches.")
+        float,
+        typer.Option(metavar="X", callback=share, help="Share of the peak that attention reaches."),
     ] = 0.4,
     traffic: Annotated[
-        float, typer.Option(metavar="X", help="Share of the memory's bandwidth that is reached.")
+        float,
+        typer.Option(
+            metavar="X", callback=share, help="Share of the memory's bandwidth that is reached."
+        ),
     ] = 0.7,
 ) -> None:
     """Write a layers file of a published model without measuring: a roofline estimate.
 
     From its shape and the GPU's published peaks; a profile on your own GPU replaces it.
     """
-    from pipesat.layers.file import write_layers
+    from pipesat.layers.file import layers_document, parse_layers, write_layers
     from pipesat.layers.roofline import (
         Efficiency,
         Run,
@@ -143,6 +158,7 @@ def estimate(
         name=f"{config} on {gpu}",
         efficiency=Efficiency(products, attention, traffic),
     )
+    parse_layers(layers_document(layers), f"{config} on {gpu}: made into layers")
     write_layers(output, layers)
     least, most = range_of_estimate(named.shape, device, run)
     likely = microbatch_time(layers)
