@@ -107,6 +107,27 @@ def test_an_op_on_another_device_is_seen(judge: Any) -> None:
     assert "device" in broken(judge, found)
 
 
+def test_listed_pairs_are_judged(judge: Any) -> None:
+    # 0F1 joins 0BW0 at 4, for 1 in all: less than BW alone; 1F1 follows 1BW0 as before
+    pairs = [{"ops": ["0BW", "0F"], "time": 1}, {"ops": ["0F", "0F"], "time": 2}]
+    listed = DOCUMENT | {"overlap": {"pairs": pairs}}
+    found = schedule(judge, listed)
+    found["devices"] = [
+        [["0F0", 0, 1], ["(0BW0+0F1)", 4, 5], ["0BW1", 8, 10]],
+        [["1F0", 1, 2], ["1BW0", 2, 4], ["1F1", 5, 6], ["1BW1", 6, 8]],
+    ]
+    assert broken(judge, found, listed) == set()
+    timed, _ = judge("judge.timed").read_timed(found, 2)
+    assert judge("judge.values").pair_counts(timed) == {"F+BW": 1}
+    for text, end, rule in (("(0F1+0BW0)", 5, "members"), ("(0BW0+0F1)", 6, "duration")):
+        other = copy.deepcopy(found)
+        other["devices"][0][1] = [text, 4, end]
+        assert broken(judge, other, listed) == {rule}
+    only_forwards = DOCUMENT | {"overlap": {"pairs": pairs[1:]}}
+    found["problem_sha256"] = judge("judge.reading").digest(only_forwards)
+    assert broken(judge, found, only_forwards) == {"pair"}
+
+
 def test_memory_digest_and_ties_are_seen(judge: Any) -> None:
     less = copy.deepcopy(DOCUMENT)
     less["devices"][0]["memory"] = 4

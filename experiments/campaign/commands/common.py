@@ -12,7 +12,18 @@ from campaign.judge.exact import Truth, exact
 from campaign.judge.reading import load, pipe_of
 from campaign.problems import PROBLEMS
 
-FAST = ("chain", "chunks", "routes", "zero", "zero-chunks", "tight", "overlap", "scaled", "huge")
+FAST = (
+    "chain",
+    "chunks",
+    "routes",
+    "zero",
+    "zero-chunks",
+    "tight",
+    "overlap",
+    "pairs",
+    "scaled",
+    "huge",
+)
 
 
 def family_of(case: Case) -> str:

@@ -121,6 +121,11 @@ def more_memory(document: Document) -> Document:
     return document | {"devices": devices}
 
 
+def _parted(text: str) -> tuple[str, str]:
+    digits = text.rstrip("FBW")
+    return digits, text[len(digits) :]
+
+
 def reversed_in_time(document: Document) -> Document:
     """Where all backwards are fused, time may run the other way: F and BW change places.
 
@@ -132,6 +137,15 @@ def reversed_in_time(document: Document) -> Document:
         backward = stage.get("BW", stage["B"] + stage["W"])
         stages.append(stage | {"F": backward, "B": stage["F"], "W": 0, "BW": stage["F"]})
     found = document | {"stages": stages}
+    if "pairs" in (overlap := document.get("overlap", {})):
+        turned = {"F": "BW", "BW": "F"}
+        entries = []
+        for entry in overlap["pairs"]:
+            kinds = [_parted(text) for text in entry["ops"]]
+            if all(kind in turned for _, kind in kinds):
+                ops = [digits + turned[kind] for digits, kind in kinds]
+                entries.append(entry | {"ops": ops})
+        found["overlap"] = overlap | {"pairs": entries}
     comm = document.get("comm")
     if comm and "edges" in comm:
         usual = comm.get("default", 0)

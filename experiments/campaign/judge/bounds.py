@@ -10,16 +10,14 @@ from campaign.judge.reading import Pipe
 
 
 def least_load(pipe: Pipe, device: int) -> int:
-    """Least compute of a device; a pair saves at most what FB says, and never more than half."""
-    total = sum(
-        microbatches * (pipe.stages[s].F + pipe.stages[s].least_backward)
-        for route, microbatches in pipe.routes
-        for s in route
-        if pipe.stages[s].device == device
-    )
-    if pipe.pair is None:
-        return total
-    return ceil(total * max(Fraction(1, 2), min(Fraction(1), Fraction(*pipe.pair))))
+    """Least compute of a device: of every op its own time, or half of its shortest pair's."""
+    total = Fraction(0)
+    for route, microbatches in pipe.routes:
+        for s in route:
+            if pipe.stages[s].device == device:
+                ways = [sum(pipe.least_share(s, k) for k in way) for way in pipe.backwards(s)]
+                total += microbatches * (pipe.least_share(s, "F") + min(ways))
+    return ceil(total)
 
 
 def one_way(pipe: Pipe) -> int:
@@ -27,11 +25,12 @@ def one_way(pipe: Pipe) -> int:
     longest = 0
     for route, _ in pipe.routes:
         links = list(pairwise(route))
-        there = sum(pipe.stages[s].F for s in route) + sum(pipe.delay[link][0] for link in links)
+        there = sum(pipe.least(s, "F") for s in route) + sum(pipe.delay[link][0] for link in links)
         for position in reversed(range(len(route))):
-            stage = pipe.stages[route[position]]
-            longest = max(longest, there + stage.least_backward)
-            there += stage.first_gradient
+            s = route[position]
+            ways = [[pipe.least(s, kind) for kind in way] for way in pipe.backwards(s)]
+            longest = max(longest, there + min(map(sum, ways)))
+            there += min(way[0] for way in ways)
             if position:
                 there += pipe.delay[route[position - 1], route[position]][1]
     return longest

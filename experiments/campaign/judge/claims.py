@@ -124,6 +124,8 @@ def false_figures(pipe: Pipe, timed: Timed, shown: dict[str, Any]) -> Iterator[s
         said = (shown.get("bubble") or {}).get(key)
         if not _equal(said, share):
             yield f"bubble of {key} {said}, the schedule has {share}"
+    if shown.get("pairs", pairs := values.pair_counts(timed)) != pairs:
+        yield f"pairs {shown['pairs']}, the schedule has {pairs}"
     if shown["peak_memory"] != values.peaks(pipe, timed):
         yield f"peak memory {shown['peak_memory']}, the schedule has {values.peaks(pipe, timed)}"
 

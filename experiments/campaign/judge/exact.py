@@ -1,7 +1,7 @@
 """The optimum of a small problem: a plain CP-SAT model by instants, written from the contract.
 
 Memory is what intervals hold, [start, end); an op of length 0 is an instant that may not lie
-strictly inside another op; pairs are a choice per F and BW.
+strictly inside another op; pairs are a choice per two ops of a device.
 
 The horizon loses nothing: in a feasible schedule, keep on every device the order of all starts and
 ends, equal ones equal. The least times that obey this are longest paths over durations and delays,
@@ -11,14 +11,14 @@ so none exceeds the sum of all, and no interval of memory covers what it did not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from campaign.judge import values
 from campaign.judge.bounds import lower_bound
-from campaign.judge.reading import Pipe
+from campaign.judge.reading import KINDS, Pipe
 from campaign.judge.rules import broken_rules
 from campaign.judge.scale import common_divisor, divided
 from campaign.judge.timed import Op, op_text, read_timed
@@ -90,26 +90,37 @@ class _Model:
     def add_pairs(self) -> None:
         """Every op lasts its own time, or its pair's."""
         partners: dict[Op, list[Any]] = {op: [] for op in self.run}
-        if self.pipe.pair is not None:
-            forwards = [op for op in self.run if op.kind == "F"]
-            backwards = [op for op in self.run if op.kind == "BW"]
-            for f, b in product(forwards, backwards):
-                one, other = self.pipe.stages[f.stage], self.pipe.stages[b.stage]
-                if one.device != other.device or f[::2] == b[::2]:
-                    continue
-                pair = self.cp.new_bool_var(f"{op_text(f)}+{op_text(b)}")
-                time = self.pipe.pair_time(f.stage, b.stage)
-                self.cp.add_implication(pair, self.run[b].runs)
-                self.cp.add(self.run[f].start == self.run[b].start).only_enforce_if(pair)
-                for op in (f, b):
-                    self.cp.add(self.run[op].end == self.run[op].start + time).only_enforce_if(pair)
-                    partners[op].append(pair)
-                self.pairs[f, b] = pair
+        for one, other in combinations(self.run, 2):
+            stages = self.pipe.stages
+            if stages[one.stage].device != stages[other.stage].device or one[::2] == other[::2]:
+                continue
+            time = self.pipe.pair_time(one[:2], other[:2])
+            if time is None:
+                continue
+            pair = self.cp.new_bool_var(f"{op_text(one)}+{op_text(other)}")
+            a, b = self.run[one], self.run[other]
+            self.cp.add(a.start == b.start).only_enforce_if(pair)
+            for op, run in ((one, a), (other, b)):
+                if run.runs is not None:
+                    self.cp.add_implication(pair, run.runs)
+                self.cp.add(run.end == run.start + time).only_enforce_if(pair)
+                partners[op].append(pair)
+            self.pairs[self._as_written(one, other)] = pair
         for op, run in self.run.items():
             alone = [~pair for pair in partners[op]]
             if alone:
                 self.cp.add_at_most_one(partners[op])
             self.cp.add(run.end == run.start + run.length).only_enforce_if(alone)
+
+    def _as_written(self, one: Op, other: Op) -> tuple[Op, Op]:
+        """Members in the order of files."""
+        if one[:2] == other[:2]:
+            turned = other.microbatch < one.microbatch
+        elif (other[:2], one[:2]) in self.pipe.pairs:
+            turned = True
+        else:
+            turned = (one[:2], other[:2]) not in self.pipe.pairs and other.kind == "F"
+        return (other, one) if turned else (one, other)
 
     def backward_end(self, s: int, m: int, after: Any) -> None:
         """``after`` is no earlier than the end of the backward that runs."""
@@ -197,9 +208,8 @@ def horizon(pipe: Pipe) -> int:
     for route, microbatches in pipe.routes:
         for s in route:
             stage = pipe.stages[s]
-            total += microbatches * (stage.F + max(stage.BW, stage.B + stage.W))
-    if pipe.pair is not None:  # a pair may take longer than its members in turn
-        total *= 1 + pipe.pair[0] // pipe.pair[1]
+            most = {kind: max([getattr(stage, kind), *pipe.pair_times(s, kind)]) for kind in KINDS}
+            total += microbatches * (most["F"] + max(most["BW"], most["B"] + most["W"]))
     return total + 1
 
 
@@ -210,7 +220,7 @@ def exact(pipe: Pipe, objective: str, seconds: float = 10.0) -> Truth:
     else rounded down. The rounded optimum times the divisor is a lower bound (rounded starts keep
     every rule), and the order found is timed in the exact problem.
     """
-    divisor = common_divisor(pipe) if pipe.pair is None else 1
+    divisor = 1 if pipe.has_pairs else common_divisor(pipe)
     divisor *= max(1, horizon(pipe) // divisor // LARGEST)
     model = _Model(divided(pipe, divisor))
     model.aim(objective)
@@ -244,7 +254,7 @@ def _schedule(model: _Model, solver: Any) -> dict[str, Any]:
     for op, run in model.run.items():
         if run.runs is not None and not solver.boolean_value(run.runs):
             continue
-        if op in paired and op.kind == "BW":
+        if op in paired and op == paired[op][1]:
             continue
         text = op_text(op)
         if op in paired:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+KINDS = ("F", "B", "W", "BW")
 
 
 @dataclass(frozen=True)
@@ -22,25 +25,17 @@ class Stage:
     may_split: bool
     may_fuse: bool
 
-    @property
-    def least_backward(self) -> int:
-        """Least compute of one microbatch's whole backward."""
-        return min(self._either(self.B + self.W))
 
-    @property
-    def first_gradient(self) -> int:
-        """Least time from the backward's start to the gradient of the input."""
-        return min(self._either(self.B))
-
-    def _either(self, split: int) -> list[int]:
-        """``split`` where the backward may be split, a fused backward's time where it may fuse."""
-        ways = [(self.may_split, split), (self.may_fuse, self.BW)]
-        return [time for allowed, time in ways if allowed]
+Kinds = tuple[tuple[int, str], tuple[int, str]]
 
 
 @dataclass(frozen=True)
 class Pipe:
-    """A problem. ``routes`` are (stages, microbatches); ``delay`` has (activation, gradient)."""
+    """A problem. ``routes`` are (stages, microbatches); ``delay`` has (activation, gradient).
+
+    ``pairs`` has the times of listed pairs by (stage, kind) of both, in the order of the file;
+    ``pair`` is FB's factor.
+    """
 
     memory: tuple[int | None, ...]
     static: tuple[int, ...]
@@ -48,16 +43,47 @@ class Pipe:
     routes: tuple[tuple[tuple[int, ...], int], ...]
     delay: dict[tuple[int, int], tuple[int, int]]
     pair: tuple[int, int] | None
+    pairs: dict[Kinds, int]
 
     @property
     def devices(self) -> int:
         return len(self.memory)
 
-    def pair_time(self, forward: int, backward: int) -> int:
-        """Time of an F of one stage and a BW of another as one pair."""
-        assert self.pair is not None
+    @property
+    def has_pairs(self) -> bool:
+        return self.pair is not None or bool(self.pairs)
+
+    def pair_time(self, one: tuple[int, str], other: tuple[int, str]) -> int | None:
+        """Time of two kinds of ops of one device as a pair; None if they may not pair."""
+        for kinds in ((one, other), (other, one)):
+            if kinds in self.pairs:
+                return self.pairs[kinds]
+        if self.pair is None or {one[1], other[1]} != {"F", "BW"}:
+            return None
+        (forward, _), (backward, _) = (one, other) if one[1] == "F" else (other, one)
         F, BW, (num, den) = self.stages[forward].F, self.stages[backward].BW, self.pair
         return max(F, BW, -(-(F + BW) * num // den))
+
+    def pair_times(self, stage: int, kind: str) -> list[int]:
+        """Times of all pairs that an op of this kind can be in."""
+        home = self.stages[stage].device
+        here = [s for s, other in enumerate(self.stages) if other.device == home]
+        times = [self.pair_time((stage, kind), (s, k)) for s in here for k in KINDS]
+        return [time for time in times if time is not None]
+
+    def least(self, stage: int, kind: str) -> int:
+        """Least time that an op lasts, alone or in a pair."""
+        return min([int(getattr(self.stages[stage], kind)), *self.pair_times(stage, kind)])
+
+    def least_share(self, stage: int, kind: str) -> Fraction:
+        """Least part of a device's time that is an op's: its own time, or half of a pair's."""
+        halves = [Fraction(time, 2) for time in self.pair_times(stage, kind)]
+        return min([Fraction(getattr(self.stages[stage], kind)), *halves])
+
+    def backwards(self, stage: int) -> list[tuple[str, ...]]:
+        """The ways in which a stage may run its backward."""
+        data = self.stages[stage]
+        return [("B", "W")] * data.may_split + [("BW",)] * data.may_fuse
 
 
 def pipe_of(document: dict[str, Any]) -> Pipe:
@@ -77,15 +103,22 @@ def pipe_of(document: dict[str, Any]) -> Pipe:
             apart = stages[here].device != stages[there].device
             both = (edge.get("F", usual), edge.get("B", usual))
             delay[here, there] = both if apart else (0, 0)
-    overlap = document.get("overlap")
+    overlap = document.get("overlap", {})
+    entries = overlap.get("pairs", [])
     return Pipe(
         memory=tuple(device.get("memory") for device in document["devices"]),
         static=tuple(device.get("static", 0) for device in document["devices"]),
         stages=stages,
         routes=routes,
         delay=delay,
-        pair=None if overlap is None else (overlap["FB"][0], overlap["FB"][1]),
+        pair=tuple(overlap["FB"]) if "FB" in overlap else None,
+        pairs={(_kind(a), _kind(b)): e["time"] for e in entries for a, b in [e["ops"]]},
     )
+
+
+def _kind(text: str) -> tuple[int, str]:
+    digits = text.rstrip("FBW")
+    return int(digits), text[len(digits) :]
 
 
 def _stage(entry: dict[str, Any]) -> Stage:

@@ -24,6 +24,7 @@ def broken_rules(pipe: Pipe, sha256: str, document: Any) -> list[str]:
         return wrong
     return [
         *_lengths(pipe, timed),
+        *_members(pipe, timed),
         *_lists(timed),
         *_waits(pipe, timed),
         *_ties(pipe, timed),
@@ -73,15 +74,27 @@ def length_of(pipe: Pipe, slot: Slot) -> int | str:
     if len(slot.ops) == 1:
         op = slot.ops[0]
         return int(getattr(pipe.stages[op.stage], op.kind))
-    if pipe.pair is None:
-        return f"pair: {_text(slot)}, which the problem does not allow"
-    kinds = {op.kind: op for op in slot.ops}
-    if kinds.keys() != {"F", "BW"}:
-        return f"pair: {_text(slot)} is not an F and a BW"
-    forward, backward = kinds["F"], kinds["BW"]
-    if (forward.stage, forward.microbatch) == (backward.stage, backward.microbatch):
+    one, other = slot.ops
+    if (one.stage, one.microbatch) == (other.stage, other.microbatch):
         return f"pair: {_text(slot)} is of one stage and microbatch"
-    return pipe.pair_time(forward.stage, backward.stage)
+    time = pipe.pair_time(one[:2], other[:2])
+    return f"pair: {_text(slot)}, which the problem does not allow" if time is None else time
+
+
+def _members(pipe: Pipe, timed: Timed) -> Iterator[str]:
+    """Members as written: as listed, of one kind the lower microbatch first, by FB the F first."""
+    for row in timed.rows:
+        for slot in row:
+            if len(slot.ops) == 2:
+                one, other = slot.ops
+                if one[:2] == other[:2]:
+                    right = one.microbatch < other.microbatch
+                elif (one[:2], other[:2]) in pipe.pairs or (other[:2], one[:2]) in pipe.pairs:
+                    right = (one[:2], other[:2]) in pipe.pairs
+                else:
+                    right = one.kind == "F"
+                if not right:
+                    yield f"members: {_text(slot)} has its members in the wrong order"
 
 
 def _lists(timed: Timed) -> Iterator[str]:

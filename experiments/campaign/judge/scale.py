@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from campaign.judge.reading import Pipe, Stage
-
-KINDS = ("F", "B", "W", "BW")
+from campaign.judge.reading import KINDS, Pipe, Stage
 
 
 def common_divisor(pipe: Pipe) -> int:
@@ -28,4 +26,5 @@ def divided(pipe: Pipe, by: int) -> Pipe:
         return replace(stage, **{kind: getattr(stage, kind) // by for kind in KINDS})
 
     delay = {link: (a // by, b // by) for link, (a, b) in pipe.delay.items()}
-    return replace(pipe, stages=tuple(map(smaller, pipe.stages)), delay=delay)
+    pairs = {kinds: time // by for kinds, time in pipe.pairs.items()}
+    return replace(pipe, stages=tuple(map(smaller, pipe.stages)), delay=delay, pairs=pairs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from campaign.judge.reading import Pipe
+from campaign.judge.reading import KINDS, Pipe
 from campaign.judge.timed import Op, Timed
 
 
@@ -32,6 +32,17 @@ def bubbles(timed: Timed) -> dict[str, Fraction | None]:
         "makespan": 1 - Fraction(sum(loads), len(loads) * whole) if whole else None,
         "span": 1 - Fraction(max(loads), longest) if longest else None,
     }
+
+
+def pair_counts(timed: Timed) -> dict[str, int]:
+    """How many pairs of which kinds run."""
+    found: dict[str, int] = {}
+    for row in timed.rows:
+        for slot in row:
+            if len(slot.ops) == 2:
+                kinds = sorted((op.kind for op in slot.ops), key=KINDS.index)
+                found["+".join(kinds)] = found.get("+".join(kinds), 0) + 1
+    return found
 
 
 def levels(pipe: Pipe, timed: Timed, device: int) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,7 @@ PROBLEMS: dict[str, Callable[[Random], Document]] = {
     "zero-chunks": tiny.zero_chunks,
     "tight": tiny.tight,
     "overlap": tiny.overlap,
+    "pairs": tiny.pairs,
     "scaled": big.scaled,
     "huge": big.huge,
     "uniform": medium.uniform,
@@ -26,5 +27,5 @@ PROBLEMS: dict[str, Callable[[Random], Document]] = {
 }
 """The name of a family -> its problems."""
 
-TINY = ("chain", "chunks", "routes", "zero", "zero-chunks", "tight", "overlap")
+TINY = ("chain", "chunks", "routes", "zero", "zero-chunks", "tight", "overlap", "pairs")
 """Families that the exact oracle solves within seconds."""

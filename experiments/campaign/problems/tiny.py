@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement, product
 from random import Random
 from typing import Any
 
@@ -116,4 +117,25 @@ def overlap(rng: Random) -> dict[str, Any]:
     document["overlap"] = {"FB": rng.choice([[1, 2], [2, 3], [4, 5], [1, 1], [9, 8], [1, 100]])}
     for entry in document["stages"]:  # a pair of no length would wait for itself
         entry["backward"] = rng.choice(["either", "fused", "fused"])
+    return document
+
+
+def pairs(rng: Random) -> dict[str, Any]:
+    """Two ops of any kinds that run as one, shorter than a member or longer than both in turn."""
+    document = rng.choice([chain, chunks, routes, zero, zero_chunks, tight])(rng)
+    homes = [entry["device"] for entry in document["stages"]]
+    kinds = [
+        (f"{a}{x}", f"{b}{y}")
+        for a, b in combinations_with_replacement(range(len(homes)), 2)
+        for x, y in product(("F", "B", "W", "BW"), repeat=2)
+        if homes[a] == homes[b] and (a < b or x <= y)
+    ]
+    entries = []
+    for one, other in rng.sample(kinds, min(len(kinds), rng.randint(1, 8))):
+        entries.append({"ops": rng.choice([[one, other], [other, one]]), "time": rng.randint(1, 8)})
+    document["overlap"] = {"pairs": entries}
+    if rng.random() < 0.2:
+        document["overlap"]["FB"] = rng.choice([[2, 3], [1, 1]])
+        for entry in document["stages"]:  # a pair of no length would wait for itself
+            entry["F"] = max(1, entry["F"])
     return document
