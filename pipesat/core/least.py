@@ -62,6 +62,18 @@ def require_plain(problem: Problem, what: str) -> None:
         raise NotApplicable(f"{what} cannot take {what_differs(problem)} into account yet")
 
 
+def require_no_modes(problem: Problem, what: str) -> None:
+    """Pass if no stage has memory modes; ``what`` cannot run them.
+
+    Raises
+    ------
+    NotApplicable
+        If one has.
+    """
+    if any(stage.modes for stage in problem.stages):
+        raise NotApplicable(f"{what} cannot take memory modes into account yet")
+
+
 def without_modes(problem: Problem) -> Problem:
     """Return the problem in which every microbatch keeps what its stage's own amounts say."""
     if not any(stage.modes for stage in problem.stages):

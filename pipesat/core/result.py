@@ -10,6 +10,7 @@ from pipesat.core.above import above
 from pipesat.core.claims import Bound, Standing, Status, change, percent, require_best
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles, mode_counts, pair_counts
+from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.showing import Displayed, Facts
@@ -166,6 +167,9 @@ class Result(Displayed):
             ),
             "pairs": None if self.schedule is None else pair_counts(self.schedule),
             "modes": None if self.schedule is None else mode_counts(self.problem, self.schedule),
+            "microbatch_order": (
+                None if self.schedule is None else microbatch_order(self.problem, self.schedule)
+            ),
             "baseline": None if self.baseline is None else self.baseline._asdict(),
             "schedule": schedule_path,
             "wall_s": round(self.wall_s, 3),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.exported import Exported
+from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
@@ -60,11 +62,28 @@ def export_torch_csv(problem: Problem, schedule: Schedule) -> Exported:
         If torch cannot run it: several routes, a device without stages, a capacity exceeded.
     """
     adapted = adapt(problem, schedule)
-    return Exported(
-        torch_csv(problem, adapted.schedule).encode(),
-        {".hazards.txt": hazards_text(problem, adapted.schedule).encode()},
-        tuple(notes(problem, schedule, adapted)),
-    )
+    beside = {".hazards.txt": hazards_text(adapted.problem, adapted.schedule).encode()}
+    told = [*notes(problem, schedule, adapted)]
+    if not problem.alike:
+        beside[".order.json"] = (json.dumps(adapted.entering) + "\n").encode()
+        told.append(
+            "microbatches differ: hand them to torch in the order of the .order.json beside it, "
+            "which has their own numbers, and padded to one shape"
+        )
+    return Exported(torch_csv(adapted.problem, adapted.schedule).encode(), beside, tuple(told))
+
+
+def export_order(problem: Problem, schedule: Schedule) -> Exported:
+    """Return the order of the microbatches as JSON: a list of indices, or one per route.
+
+    That of the first stage's forwards: what a data loader has to hand out first, second and so on.
+    """
+    orders = microbatch_order(problem, schedule)
+    what = orders[0] if len(orders) == 1 else orders
+    told = "the microbatches' own numbers, by the first stage's forwards"
+    if len(orders) > 1:
+        told += "; one list per route"
+    return Exported((json.dumps(what) + "\n").encode(), notes=(told,))
 
 
 def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) -> Exported:
@@ -157,6 +176,7 @@ def _plain(
 EXPORTERS: Final[dict[str, Exporter]] = {
     "megatron-layout": export_megatron_layout,
     "nemo-automodel": export_nemo_automodel,
+    "order": partial(_plain, "order", export_order),
     "png": partial(_plain, "png", export_png),
     "torch-csv": partial(_plain, "torch-csv", export_torch_csv),
     "torchtitan": export_torchtitan,

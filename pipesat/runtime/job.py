@@ -58,10 +58,12 @@ class Virtual:
     Attributes
     ----------
     durations
-        Of every action without its microbatch, as ``0F`` or ``2I``.
+        Of every action without its microbatch, as ``0F`` or ``2I``; with it, as ``2I7``, where
+        microbatches differ.
     delays
         From the end of a stage's action to the arrival of its result on another rank: ``0F`` of the
-        activation that stage 0 sends, ``1B`` of the gradient that stage 1 sends.
+        activation that stage 0 sends, ``1B`` of the gradient that stage 1 sends; ``1B7`` of
+        microbatch 7, where they differ.
     """
 
     durations: Mapping[str, float]

@@ -9,12 +9,11 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.errors import BadInput
-from pipesat.core.least import require_plain
+from pipesat.core.least import require_no_modes
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
@@ -172,19 +171,25 @@ def virtual_times(problem: Problem, scale: float) -> Virtual:
     BadInput
         If time stands still.
     """
-    require_plain(problem, "run --virtual")
+    require_no_modes(problem, "run --virtual")
     second = us_per_unit(problem) * scale / 1e6
     route = problem.routes[0].stages
+    # one wait for all microbatches, named without a number, or one each
+    numbers = (
+        {"": 0} if problem.plain else {str(m): m for m in range(problem.microbatches[route[0]])}
+    )
     durations = {
-        f"{position}{letter}": second * duration(problem, Op(stage, kind, 0))
+        f"{position}{letter}{text}": second * duration(problem, Op(stage, kind, microbatch))
         for position, stage in enumerate(route)
         for kind, letter in LETTER_OF.items()
+        for text, microbatch in numbers.items()
     }
     if not any(durations.values()):
         raise BadInput("all costs are 0: there is nothing to wait for", where="stages")
     delays: dict[str, float] = {}
-    for position, (a, b) in enumerate(pairwise(route)):
-        link = problem.links.get((a, b))
-        delays[f"{position}F"] = second * link.F if link else 0.0
-        delays[f"{position + 1}B"] = second * link.B if link else 0.0
+    for position, stage in enumerate(route[:-1]):
+        for text, microbatch in numbers.items():
+            link = problem.link(stage, microbatch)
+            delays[f"{position}F{text}"] = second * link.F if link else 0.0
+            delays[f"{position + 1}B{text}"] = second * link.B if link else 0.0
     return Virtual(durations, delays)

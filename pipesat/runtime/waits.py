@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -45,14 +46,20 @@ class VirtualDevice:
         source = stage - 1 if forward else stage + 1
         if 0 <= source <= self.last and source not in self.local:
             sent = float(self.ends[0 if forward else 1, source, microbatch])
-            _sleep_until(sent + self.delays[f"{source}{'F' if forward else 'B'}"])
+            _sleep_until(sent + _own(self.delays, f"{source}{'F' if forward else 'B'}", microbatch))
 
     def compute(self, action: str, begin: float) -> None:
         """Wait until the action, begun at ``begin``, would end."""
         stage, letter, microbatch = _parts(action)
-        _sleep_until(begin + self.durations[f"{stage}{letter}"])
+        _sleep_until(begin + _own(self.durations, f"{stage}{letter}", microbatch))
         if letter != "W":
             self.ends[0 if letter == "F" else 1, stage, microbatch] = time.monotonic()
+
+
+def _own(times: Mapping[str, float], name: str, microbatch: int) -> float:
+    """Time of one microbatch; where they are alike, of all."""
+    time = times.get(f"{name}{microbatch}")
+    return times[name] if time is None else time
 
 
 def _parts(action: str) -> tuple[int, str, int]:

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Pair
 from pipesat.workflows.valid import valid_schedule
 
@@ -133,6 +133,11 @@ def job_of(
     if module.endswith(".json"):
         read_profile(module)  # every rank reads it again; what is wrong with it is known now
     adapted = adapt(problem, schedule)
+    if not problem.alike and adapted.entering != tuple(range(len(adapted.entering))):
+        raise NotApplicable(
+            "torch numbers microbatches by the last stage's forwards, which here run in another "
+            "order than the problem's: list its microbatches in that order (`export --to order`)"
+        )
     notes = [f"changed for torch: {change}" for change in adapted.changes]
     if any(isinstance(item, Pair) for row in adapted.schedule.order for item in row):
         notes.append("torch runs the members of overlapped pairs one after the other")

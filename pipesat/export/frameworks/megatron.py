@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import require_plain
+from pipesat.core.least import require_no_modes
 from pipesat.core.problem import Problem
 from pipesat.export.frameworks.options import Options
 from pipesat.export.torch.loaders import loader_for
@@ -54,7 +54,7 @@ def megatron_arguments(problem: Problem, options: Options) -> str:
     BadInput
         If the layers do not fit the stages.
     """
-    require_plain(problem, "this export")
+    require_no_modes(problem, "this export")
     if len(problem.routes) > 1:
         raise NotApplicable(f"Megatron-LM runs one route, this problem has {len(problem.routes)}")
     loader = loader_for(problem)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.least import require_plain
+from pipesat.core.least import require_no_modes
 from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.loaders import loader_for
@@ -72,7 +72,7 @@ def schedule_name(problem: Problem, framework: str) -> str:
         If there is none, torch cannot run such a pipeline, or there is only one rank: the
         frameworks run no pipeline then.
     """
-    require_plain(problem, "this export")
+    require_no_modes(problem, "this export")
     require_torch_pipeline(problem)
     if len(problem.devices) == 1:
         raise NotApplicable(f"{framework} runs no pipeline on a single rank")

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import require_plain
+from pipesat.core.least import require_no_modes
+from pipesat.core.microbatch_order import permuted
 from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
@@ -19,9 +20,15 @@ _MOST_OPS_FOR_STAGEWISE_FUSING = 2_000_000  # ops times stages: beyond, all or n
 
 @dataclass(frozen=True)
 class Adapted:
-    """The schedule that torch will run, timed again, and what was changed to get there."""
+    """The schedule that torch will run, timed again, and what was changed to get there.
+
+    ``problem`` is the problem with its microbatches in the order of ``entering``: torch's number j
+    is the problem's own ``entering[j]``. It matters where microbatches differ.
+    """
 
     schedule: Schedule
+    problem: Problem
+    entering: tuple[int, ...]
     changes: tuple[str, ...] = field(default=())
 
 
@@ -41,14 +48,17 @@ def adapt(problem: Problem, schedule: Schedule) -> Adapted:
     NotApplicable
         If torch cannot run such a pipeline or a pair, or if the adapted order exceeds a capacity.
     """
-    require_plain(problem, "this export")
+    require_no_modes(problem, "this export")
     require_torch_pipeline(problem)
     _require_torch_pairs(schedule.order)
     changes: list[str] = []
     as_written = tuple(tuple(map(_forward_first, row)) for row in schedule.order)
-    order = _relabelled(problem, as_written)
+    entering = _last_forwards(problem, as_written)
+    label = {old: new for new, old in enumerate(entering)}
+    order = _mapped(as_written, lambda op: op._replace(microbatch=label[op.microbatch]))
     if order != as_written:
         changes.append("microbatches relabelled so that the last stage's forwards run in order")
+    problem = permuted(problem, [entering])
     whole = _whole_first_backward(problem, order)
     if whole != order:
         order = whole
@@ -58,11 +68,11 @@ def adapt(problem: Problem, schedule: Schedule) -> Adapted:
         order = fused
         changes.append("each B directly followed by its own W fused where that costs nothing")
     if not changes and order == schedule.order:
-        return Adapted(schedule)
+        return Adapted(schedule, problem, entering)
     timed = time_order(problem, order, source=schedule.source)
     if violations := check(problem, timed):
         raise NotApplicable(f"torch's order of this schedule is not valid: {violations[0]}")
-    return Adapted(timed, tuple(changes))
+    return Adapted(timed, problem, entering, tuple(changes))
 
 
 def require_torch_pipeline(problem: Problem) -> None:
@@ -114,14 +124,12 @@ def _mapped(order: Order, change: Callable[[Op], Op]) -> Order:
     return tuple(tuple(item_of(item) for item in row) for row in order)
 
 
-def _relabelled(problem: Problem, order: Order) -> Order:
+def _last_forwards(problem: Problem, order: Order) -> tuple[int, ...]:
     last = problem.routes[0].stages[-1]
     row = order[problem.stages[last].device]
-    forwards = [
+    return tuple(
         op.microbatch for item in row for op in members(item) if op.stage == last and op.kind == "F"
-    ]
-    label = {old: new for new, old in enumerate(forwards)}
-    return _mapped(order, lambda op: op._replace(microbatch=label[op.microbatch]))
+    )
 
 
 def _whole_first_backward(problem: Problem, order: Order) -> Order:

@@ -34,10 +34,10 @@ def notes(problem: Problem, schedule: Schedule, adapted: Adapted) -> Iterator[st
         return
     planned = f"makespan {now.makespan} (was {schedule.makespan})"
     if pairs:
-        stock = makespan_in_turn(problem, now.order)
+        stock = makespan_in_turn(adapted.problem, now.order)
         planned = (
             f"makespan {stock} in stock torch, which runs the members of its overlapped pairs "
             f"({pairs}) in turn; {planned} only with a function of yours for OVERLAP_F_B that "
             "overlaps them"
         )
-    yield f"torch's order: {planned}; peak memory {max(peak_memory(problem, now))}"
+    yield f"torch's order: {planned}; peak memory {max(peak_memory(adapted.problem, now))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import require_plain
+from pipesat.core.least import require_no_modes
 from pipesat.core.ops import parse_kind
 from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
@@ -21,7 +21,7 @@ def restricted_to_torch(problem: Problem) -> Problem:
     NotApplicable
         If torch cannot run such a pipeline, or the problem forbids what torch does.
     """
-    require_plain(problem, "the target torch")
+    require_no_modes(problem, "the target torch")
     require_torch_pipeline(problem)
     first = problem.routes[0].stages[0]
     if not problem.stages[first].may_fuse:

@@ -1,0 +1,72 @@
+"""Microbatches that differ, in the formats of other programs: their own numbers survive."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipesat.core.ops import parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.result import Result
+from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.timing import time_order
+from pipesat.export import EXPORTERS
+from pipesat.files.problem_file import parse_problem
+from pipesat.runtime.run import virtual_times
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """Two devices; the first microbatch takes 3 times as long, and twice as long to travel."""
+    return parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "time_unit": "s",
+            "devices": [{}, {}],
+            "stages": [{"device": d, "F": 1, "B": 1, "W": 1, "backward": "fused"} for d in (0, 1)],
+            "comm": {"default": 2},
+            "microbatches": [
+                {"name": "long", "count": 1, "time": [3, 1], "comm": [2, 1]},
+                {"name": "short", "count": 1},
+            ],
+        }
+    )
+
+
+@pytest.fixture
+def short_first(problem: Problem) -> Schedule:
+    texts = (["0F1", "0F0", "0BW1", "0BW0"], ["1F1", "1BW1", "1F0", "1BW0"])
+    return time_order(problem, tuple(tuple(map(parse_item, row)) for row in texts))
+
+
+def test_the_order_is_a_list_of_indices(problem: Problem, short_first: Schedule) -> None:
+    assert json.loads(EXPORTERS["order"](problem, short_first).data) == [1, 0]
+
+
+def test_torch_numbers_them_as_they_run_and_a_list_has_their_own_numbers(
+    problem: Problem, short_first: Schedule
+) -> None:
+    exported = EXPORTERS["torch-csv"](problem, short_first)
+    assert exported.data.decode().splitlines() == ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
+    assert json.loads(exported.beside[".order.json"]) == [1, 0]
+    # nothing but the numbers changes, so what torch takes is what was planned
+    planned = f"makespan {short_first.makespan} (was {short_first.makespan})"
+    assert any(planned in note for note in exported.notes)
+
+
+def test_virtual_times_are_those_of_each_microbatch(problem: Problem) -> None:
+    times = virtual_times(problem, 0.5)
+    assert (times.durations["0F0"], times.durations["1B0"]) == (1.5, 3.0)
+    assert (times.durations["0F1"], times.durations["1B1"]) == (0.5, 1.0)
+    assert (times.delays["0F0"], times.delays["1B1"]) == (2.0, 1.0)
+
+
+def test_a_result_has_the_order(problem: Problem, short_first: Schedule) -> None:
+    result = Result(problem, "feasible", "makespan", short_first, None, None, 0.0, 0, 1)
+    assert result.document()["microbatch_order"] == [[1, 0]]
+
+
+def test_pictures_and_traces_need_no_more(problem: Problem, short_first: Schedule) -> None:
+    assert short_first.devices[0][0] == Timed(parse_item("0F1"), 0, 1)
+    assert EXPORTERS["trace"](problem, short_first).data
