@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pipesat.files.problem_text import write_problem
     from pipesat.files.schedule_file import read_schedule, write_schedule
     from pipesat.layers.file import read_layers, write_layers
+    from pipesat.placement.lengths import microbatches_from_lengths
     from pipesat.profile.file import read_profile, write_profile
     from pipesat.report.study import report
     from pipesat.runtime.profile_model import profile_model
@@ -107,6 +108,7 @@ _HOMES = {
     "layers_from_profile": "workflows.from_profile",
     "measure": "core.metrics",
     "memory_profiles": "core.memory",
+    "microbatches_from_lengths": "placement.lengths",
     "min_memory": "workflows.memory",
     "parity": "workflows.torch_runs",
     "parse_item": "core.ops",
@@ -175,6 +177,7 @@ __all__ = [
     "layers_from_profile",
     "measure",
     "memory_profiles",
+    "microbatches_from_lengths",
     "min_memory",
     "parity",
     "parse_item",

@@ -28,6 +28,14 @@ class BackwardName(StrEnum):
     either = "either"
 
 
+class OrderName(StrEnum):
+    """Which orders of microbatches that differ are allowed."""
+
+    given = "given"
+    same = "same"
+    free = "free"
+
+
 Devices: TypeAlias = Annotated[
     int, typer.Option(metavar="N", min=1, max=4096, help="Pipeline ranks.")
 ]
@@ -110,6 +118,35 @@ Output: TypeAlias = Annotated[
 ]
 
 
+Lengths: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Microbatches that differ: a length each, as a JSON list or one per line.",
+        show_default="no",
+    ),
+]
+Reference: TypeAlias = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, max=MOST_AMOUNT, help="Length that the costs are of."),
+]
+Quadratic: TypeAlias = Annotated[
+    str,
+    typer.Option(metavar="Q", help="Share of its time that grows with the square of the length."),
+]
+Tolerance: TypeAlias = Annotated[
+    str,
+    typer.Option(metavar="T", help="Lengths whose factors differ by less become one class."),
+]
+Order: TypeAlias = Annotated[
+    OrderName | None,
+    typer.Option(
+        help="Order of microbatches that differ: as given, the same on every stage, or free.",
+        show_default="free",
+    ),
+]
+
+
 @app.callback()
 def _group() -> None:
     """Write problem files."""
@@ -118,10 +155,24 @@ def _group() -> None:
 @app.command()
 def new(
     devices: Devices,
-    microbatches: Microbatches,
     forward: Forward,
     backward_input: BackwardInput,
     backward_weight: BackwardWeight,
+    microbatches: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MOST_AMOUNT,
+            help="Microbatches, of both directions together.",
+            show_default="of --lengths",
+        ),
+    ] = None,
+    lengths: Lengths = None,
+    reference: Reference = None,
+    quadratic: Quadratic = "0",
+    tolerance: Tolerance = "0",
+    order: Order = None,
     fused: Fused = None,
     held_after_f: HeldAfterF = "0",
     held_after_b: HeldAfterB = "0",
@@ -146,12 +197,17 @@ def new(
     Lists that are longer than there are stages are of layers.
     """
     from pipesat.cli.costs import costs_of, numbers, pair_times, ratio
+    from pipesat.core.errors import BadInput
     from pipesat.placement.documents import Setting
     from pipesat.placement.from_numbers import document_from_numbers, stages_of
 
+    listed = _of_lengths(lengths, reference, quadratic, tolerance, order, microbatches)
+    if listed and (placement == "bidirectional" or (memory or "").startswith("1f1b")):
+        what = "--placement bidirectional" if placement == "bidirectional" else "a share of 1F1B's"
+        raise BadInput(f"{what} needs microbatches that are alike", where="--lengths")
     setting = Setting(
         devices=devices,
-        microbatches=microbatches,
+        microbatches=microbatches or sum(entry["count"] for entry in listed),
         comm=comm,
         static=numbers("--static", static),
         backward=backward.value,
@@ -175,7 +231,49 @@ def new(
     document = document_from_numbers(
         costs, setting, placement, v, split.value, _memory(memory), "--memory"
     )
+    if listed:
+        document["microbatches"] = listed
+    if order is not None:
+        document["order"] = order.value
     write_problem(document, output, "problem new")
+
+
+def _of_lengths(
+    lengths: Path | None,
+    reference: int | None,
+    quadratic: str,
+    tolerance: str,
+    order: OrderName | None,
+    microbatches: int | None,
+) -> list[dict[str, Any]]:
+    """Return the list of microbatches that lengths make; empty without any.
+
+    Raises
+    ------
+    BadInput
+        If options do not go together.
+    """
+    from pipesat.cli.costs import share
+    from pipesat.core.errors import BadInput
+    from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
+
+    if (lengths is None) == (microbatches is None):
+        both = "" if lengths is None else ", not both"
+        raise BadInput(f"expected either --microbatches or --lengths{both}", where="--microbatches")
+    if lengths is None:
+        if reference is not None or order is not None or (quadratic, tolerance) != ("0", "0"):
+            text = "--reference, --quadratic, --tolerance and --order go with it"
+            raise BadInput(text, where="--lengths")
+        return []
+    if reference is None:
+        raise BadInput("expected the length that the costs are of", where="--reference")
+    return microbatches_from_lengths(
+        read_lengths(lengths),
+        reference,
+        share("--quadratic", quadratic),
+        share("--tolerance", tolerance, 1000),
+        str(lengths),
+    )
 
 
 def chunks_of(placement: Placement, chunks: int | None) -> int:

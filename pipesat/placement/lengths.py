@@ -1,0 +1,140 @@
+"""Microbatches from their lengths in tokens: classes of a problem file (contract, section 8).
+
+With x = length / reference, times scale by ``(1 - q) x + q x^2`` (q: the share of the reference's
+time that grows with the square of the length, attention), held amounts and delays by x; each as a
+factor ``n / 10^4``, n rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import groupby
+from math import ceil
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pipesat.core.errors import BadInput
+from pipesat.files.source import read_text
+from pipesat.files.strict_json import read_json
+from pipesat.files.values import MOST
+
+_DEN: Final = 10**4
+_MOST_N: Final = 10**6
+_LARGEST_FILE: Final = 64 << 20
+
+
+class _Factors(NamedTuple):
+    time: int
+    other: int
+
+
+def microbatches_from_lengths(
+    lengths: Sequence[int],
+    reference: int,
+    quadratic: Fraction | float = 0,
+    tolerance: Fraction | float = 0,
+    source: str = "lengths",
+) -> list[dict[str, Any]]:
+    """Return ``microbatches`` of a problem document; they keep the numbers that the lengths have.
+
+    Parameters
+    ----------
+    lengths
+        Tokens of each microbatch.
+    reference
+        The length whose times and memory the stages have.
+    quadratic
+        Share of the reference's time that grows with the square of the length, from 0 to 1.
+    tolerance
+        By descending length, a length joins the current class if each of the class's factors is at
+        most ``1 + tolerance`` times its own; the class has its first member's factors.
+
+    Raises
+    ------
+    BadInput
+        If a length is none, or its factor is outside 1 / 10^4 to 10^6 / 10^4.
+    """
+    _require(reference, quadratic, tolerance)
+    if not lengths:
+        raise BadInput("expected at least one length", source=source)
+    for number, length in enumerate(lengths):
+        if type(length) is not int or not 1 <= length <= MOST:
+            text = "expected an integer from 1 to 10^12"
+            raise BadInput(text, source=source, where=f"[{number}]", value=length)
+    q = Fraction(str(quadratic))  # 0.3 is three tenths
+    factors = {length: _factors(Fraction(length, reference), q) for length in lengths}
+    for number, length in enumerate(lengths):
+        if not all(1 <= n <= _MOST_N for n in factors[length]):
+            n = max(factors[length])
+            text = f"its factor would be {n}/10^4, expected 1 to 10^6 of these; see the reference"
+            raise BadInput(text, source=source, where=f"[{number}]", value=length)
+    classes = _classes(factors, 1 + Fraction(str(tolerance)))
+    return list(_entries(lengths, classes, factors))
+
+
+def read_lengths(path: str | Path) -> list[Any]:
+    """Read a JSON list, or a CSV of one column without a head.
+
+    Raises
+    ------
+    BadInput
+        If it is neither.
+    """
+    text = read_text(Path(path), _LARGEST_FILE)
+    if text.lstrip().startswith("["):
+        values = read_json(Path(path), _LARGEST_FILE)
+        return list(values)
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        word = line.strip()
+        if not word:
+            continue
+        if not (word.isascii() and word.isdigit()) or len(word) > 15:
+            text = "expected an integer, one per line, or a JSON list"
+            raise BadInput(text, source=str(path), where=f"line {number}", value=word)
+        found.append(int(word))
+    return found
+
+
+def _require(reference: int, quadratic: Fraction | float, tolerance: Fraction | float) -> None:
+    if type(reference) is not int or not 1 <= reference <= MOST:
+        text = "expected an integer from 1 to 10^12"
+        raise BadInput(text, where="reference", value=reference)
+    if not 0 <= quadratic <= 1:
+        raise BadInput("expected a share from 0 to 1", where="quadratic", value=quadratic)
+    if not 0 <= tolerance <= 1000:
+        raise BadInput("expected a number from 0 to 1000", where="tolerance", value=tolerance)
+
+
+def _factors(x: Fraction, q: Fraction) -> _Factors:
+    return _Factors(ceil(((1 - q) * x + q * x * x) * _DEN), ceil(x * _DEN))
+
+
+def _classes(factors: dict[int, _Factors], slack: Fraction) -> dict[int, int]:
+    """Return the length that each length's class has its factors from."""
+    found: dict[int, int] = {}
+    first = None
+    for length in sorted(factors, reverse=True):
+        own = factors[length]
+        joins = first is not None and all(
+            of_class <= slack * n for of_class, n in zip(factors[first], own, strict=True)
+        )
+        if first is None or not joins:
+            first = length
+        found[length] = first
+    return found
+
+
+def _entries(
+    lengths: Sequence[int], classes: dict[int, int], factors: dict[int, _Factors]
+) -> Iterator[dict[str, Any]]:
+    """Yield a run of equal ones at a time; a class says its factors where it first stands."""
+    told = set()
+    for first, run in groupby(lengths, key=lambda length: classes[length]):
+        entry: dict[str, Any] = {"name": str(first), "count": len(list(run))}
+        if first not in told:
+            told.add(first)
+            time, other = factors[first]
+            entry |= {"time": [time, _DEN], "held": [other, _DEN], "comm": [other, _DEN]}
+        yield entry
