@@ -119,10 +119,14 @@ def test_listed_pairs_are_judged(judge: Any) -> None:
     assert broken(judge, found, listed) == set()
     timed, _ = judge("judge.timed").read_timed(found, 2)
     assert judge("judge.values").pair_counts(timed) == {"F+BW": 1}
-    for text, end, rule in (("(0F1+0BW0)", 5, "members"), ("(0BW0+0F1)", 6, "duration")):
+    # one longer, 1F1 starts before its input is there
+    for text, end, rules in (
+        ("(0F1+0BW0)", 5, {"members"}),
+        ("(0BW0+0F1)", 6, {"duration", "input"}),
+    ):
         other = copy.deepcopy(found)
         other["devices"][0][1] = [text, 4, end]
-        assert broken(judge, other, listed) == {rule}
+        assert broken(judge, other, listed) == rules
     only_forwards = DOCUMENT | {"overlap": {"pairs": pairs[1:]}}
     found["problem_sha256"] = judge("judge.reading").digest(only_forwards)
     assert broken(judge, found, only_forwards) == {"pair"}
