@@ -91,8 +91,8 @@ def _members(pipe: Pipe, timed: Timed) -> Iterator[str]:
                     right = one.microbatch < other.microbatch
                 elif (one[:2], other[:2]) in pipe.pairs or (other[:2], one[:2]) in pipe.pairs:
                     right = (one[:2], other[:2]) in pipe.pairs
-                else:
-                    right = one.kind == "F"
+                else:  # by FB, or not allowed at all, which is said elsewhere
+                    right = pipe.pair is None or other.kind != "F"
                 if not right:
                     yield f"members: {_text(slot)} has its members in the wrong order"
 
