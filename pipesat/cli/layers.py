@@ -204,6 +204,13 @@ def _row(layers: Layers, begin: int, end: int) -> list[str]:
     return [where, name, layer.role, *times, *held, weights, output, ", ".join(flags)]
 
 
+def _range(layers: Layers) -> str:
+    if layers.estimate_range is None:
+        return ""
+    least, most = (share / 1000 for share in layers.estimate_range)
+    return f"; times may be {least:.2f} to {most:.2f} of these"
+
+
 def _summary(layers: Layers) -> list[str]:
     def total(kind: str) -> int:
         return sum(layers.amounts(kind))
@@ -220,7 +227,7 @@ def _summary(layers: Layers) -> list[str]:
         f"keeps {layers.reserve}{memory} besides",
     ]
     if layers.estimate:
-        lines.append(f"times and memory are an estimate: {layers.estimate}")
+        lines.append(f"times and memory are an estimate: {layers.estimate}{_range(layers)}")
     if layers.recipe is not None:
         recipe = layers.recipe
         per_weight = recipe.parts(1)

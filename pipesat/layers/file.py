@@ -23,6 +23,7 @@ LARGEST_FILE: Final = 64 << 20
 MOST_LAYERS: Final = 4096
 
 _Name = Annotated[str, Field(min_length=1)]
+_Thousandths = Annotated[int, Field(ge=1, le=10**6)]
 
 
 class CostsModel(StrictModel):
@@ -74,6 +75,7 @@ class LayersModel(StrictModel):
     memory_unit: str = ""
     size_unit: str = ""
     estimate: str = ""
+    estimate_range: Annotated[list[_Thousandths], Field(min_length=2, max_length=2)] | None = None
     reserve: Amount = 0
     static: RecipeModel | None = None
     layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
@@ -126,6 +128,7 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
         model.reserve,
         _recipe(model, source),
         model.estimate,
+        _range(model, source),
     )
     _check_flags(layers, entry_of, source)
     return layers
@@ -137,6 +140,8 @@ def layers_document(layers: Layers) -> dict[str, Any]:
     for key in ("name", "estimate", "time_unit", "memory_unit", "size_unit", "reserve"):
         if value := getattr(layers, key):
             document[key] = value
+    if layers.estimate_range is not None:
+        document["estimate_range"] = [*layers.estimate_range]
     if layers.recipe is not None:
         recipe = layers.recipe
         document["static"] = {
@@ -207,6 +212,22 @@ def _recipe(model: LayersModel, source: str) -> WeightMemory | None:
         ) from None
 
 
+def _range(model: LayersModel, source: str) -> tuple[int, int] | None:
+    if model.estimate_range is None:
+        return None
+    least, most = model.estimate_range
+    if not model.estimate:
+        raise BadInput("needs estimate", source=source, where="estimate_range")
+    if not least <= 1000 <= most:
+        raise BadInput(
+            "expected the least, at most 1000, and the most, at least 1000",
+            source=source,
+            where="estimate_range",
+            value=[least, most],
+        )
+    return least, most
+
+
 def _check_ties(model: LayersModel, entry_of: dict[str, int], source: str) -> None:
     for number, entry in enumerate(model.layers):
         where = f"layers[{number}]"
@@ -274,6 +295,8 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
     if path == ("format",):
         return f'"{FORMAT}"'
     if kind.startswith(("int", "greater", "less")):
+        if path[0] == "estimate_range":
+            return "an integer from 1 to 1000000"
         least = 1 if path[-1] in ("repeat", "unit_bytes") else 0
         most = str(MOST_LAYERS) if path[-1] == "repeat" else "10^12"
         return f"an integer from {least} to {most}"

@@ -84,7 +84,8 @@ class Layers:
     Times are in ``time_unit``, held amounts and ``reserve`` (what every device keeps besides) in
     ``memory_unit``, outputs in ``size_unit``. Without a ``recipe``, weights are memory units that
     weights, gradients and optimizer take together. ``estimate`` says where the costs come from if
-    nobody has measured them.
+    nobody has measured them, ``estimate_range`` between which thousandths of the stated times they
+    may really lie.
     """
 
     layers: tuple[Layer, ...]
@@ -95,6 +96,7 @@ class Layers:
     reserve: int = 0
     recipe: WeightMemory | None = None
     estimate: str = ""
+    estimate_range: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.layers)

@@ -19,7 +19,7 @@ table 1 counts the same way: 32 w for a GPT block).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor
 from typing import Final, NamedTuple
 
 from pipesat.core.errors import BadInput
@@ -76,13 +76,22 @@ def estimated_layers(
     """Estimate embedding, blocks and head of a decoder, in microseconds, MiB and bytes.
 
     Weights are trained in bfloat16 with float32 gradients, AdamW states and master weights. A block
-    may be recomputed: its F again, only its input kept.
+    may be recomputed: its F again, only its input kept. The layers carry the range that
+    :data:`FAST` and :data:`SLOW` give.
 
     Raises
     ------
     BadInput
         If an efficiency is not above 0 and at most 1.
     """
+    likely = _layers(shape, gpu, run, name, efficiency)
+    stated = max(1, microbatch_time(likely))
+    least, most = (1000 * time / stated for time in range_of_estimate(shape, gpu, run))
+    holds = (max(1, min(1000, floor(least))), max(1000, ceil(most)))
+    return replace(likely, estimate_range=holds)
+
+
+def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Efficiency) -> Layers:
     for kind, share in efficiency._asdict().items():
         if not 0 < share <= 1:
             raise BadInput("expected above 0, at most 1", where=f"efficiency {kind}", value=share)
@@ -150,8 +159,7 @@ def microbatch_time(layers: Layers) -> int:
 def range_of_estimate(shape: DecoderShape, gpu: Gpu, run: Run) -> tuple[int, int]:
     """Least and most of :func:`microbatch_time`, at :data:`FAST` and :data:`SLOW`."""
     fast, slow = (
-        microbatch_time(estimated_layers(shape, gpu, run, efficiency=efficiency))
-        for efficiency in (FAST, SLOW)
+        microbatch_time(_layers(shape, gpu, run, "", efficiency)) for efficiency in (FAST, SLOW)
     )
     return fast, slow
 

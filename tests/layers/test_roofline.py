@@ -58,10 +58,34 @@ def test_the_range_holds_the_estimate_and_files_carry_the_word(gpu: str) -> None
     assert least < microbatch_time(layers) < most
     again = parse_layers(layers_document(layers))
     assert again == layers
+    assert layers.estimate_range is not None
+    low, high = layers.estimate_range  # thousandths of the likely time, rounded outwards
+    likely = microbatch_time(layers)
+    assert 0 <= 1000 * least - low * likely < likely
+    assert 0 <= high * likely - 1000 * most < likely
     assert "estimate" in layers_document(again)
     split = (range(17), range(17, 34))
     problem = problem_of_split(again, split, Pipeline(devices=2, microbatches=4))
     assert problem.name == "x (estimated costs)"
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ([1001, 2000], "estimate_range: got \\[1001, 2000\\], expected the least"),
+        ([0, 2000], "estimate_range\\[0\\]: got 0, expected an integer from 1 to 1000000"),
+        ([900], "estimate_range"),
+    ],
+)
+def test_a_range_that_makes_no_sense_is_refused(given: list[int], what: str) -> None:
+    layers = {"format": "pipesat.layers/1", "estimate": "x", "estimate_range": given}
+    with pytest.raises(BadInput, match=what):
+        parse_layers(layers | {"layers": [{"F": 1, "B": 1, "W": 1}]})
+    with pytest.raises(BadInput, match="estimate_range: needs estimate"):
+        parse_layers(
+            {"format": "pipesat.layers/1", "estimate_range": [900, 1100]}
+            | {"layers": [{"F": 1, "B": 1, "W": 1}]}
+        )
 
 
 def test_what_makes_no_sense_is_refused() -> None:
