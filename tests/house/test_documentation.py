@@ -76,6 +76,14 @@ OWN_PROBLEM = {
     "comm": {"default": 577},
 }
 
+# What a page's keys of a problem file are part of: eight stages on one device.
+PART_OF = {
+    "format": "pipesat.problem/1",
+    "microbatches": 2,
+    "devices": [{}],
+    "stages": [{"device": 0, "F": 1, "B": 1, "W": 1}] * 8,
+}
+
 # What else a page takes as given at a command that begins so.
 GIVEN = {
     ("docs/risk.md", "pipesat risk examples/eager-torch"): (
@@ -306,6 +314,8 @@ class Reader:
 
     def json(self, block: Block) -> None:
         document = json.loads(block.text)
+        if "format" not in document:  # keys of a problem file
+            document = PART_OF | document
         kind = document["format"].partition("/")[0]
         if kind == "pipesat.schedule":
             ScheduleModel.model_validate_json(block.text)
