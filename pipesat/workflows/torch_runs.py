@@ -123,6 +123,7 @@ def job_of(
         If the shape does not do, or a profile cannot be read.
     """
     from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.in_turn import makespan_in_turn
     from pipesat.export.torch.write import torch_csv
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job, Shape
@@ -139,8 +140,13 @@ def job_of(
             "order than the problem's: list its microbatches in that order (`export --to order`)"
         )
     notes = [f"changed for torch: {change}" for change in adapted.changes]
-    if any(isinstance(item, Pair) for row in adapted.schedule.order for item in row):
-        notes.append("torch runs the members of overlapped pairs one after the other")
+    now = adapted.schedule
+    if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
+        notes.append(
+            f"torch runs the members of its overlapped pairs ({pairs}) in turn: makespan "
+            f"{makespan_in_turn(problem, now.order)}, against which this run is held; "
+            f"{now.makespan} only where they overlap"
+        )
     job = Job(
         csv=torch_csv(problem, adapted.schedule),
         steps=steps,

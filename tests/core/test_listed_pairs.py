@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipesat.core.checker import check
-from pipesat.core.errors import Deadlock
+from pipesat.core.errors import Deadlock, NotApplicable
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import pair_counts
 from pipesat.core.ops import PHASE_OF, Op, Pair, parse_item
@@ -17,6 +17,10 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for
 from pipesat.core.schedule import Order, Schedule, Timed
 from pipesat.core.timing import time_order
+from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.in_turn import makespan_in_turn
+from pipesat.export.torch.restrict import restricted_to_torch
+from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from tests.support.problems import chain, document
@@ -182,3 +186,19 @@ def test_files_have_the_listed_order_whatever_was_given(tmp_path: Any) -> None:
     assert '"(0F0+0F1)"' in path.read_text()
     path.write_text(path.read_text().replace("(0W0+0B1)", "(0B1+0W0)"))
     assert read_schedule(path, ONE) == timed(ONE_ROW)
+
+
+def test_stock_torch_runs_members_in_turn_the_forward_first() -> None:
+    # F 4, BW 6, listed backward first in 5: 0F0 0-4, pair 4-9, 0BW1 9-15; in turn 4 + 4 + 6 + 6
+    problem = parse_problem(document(ONE, overlap=listed(("0BW", "0F", 5))))
+    schedule = time_order(problem, order_of("0F0 (0BW0+0F1) 0BW1"))
+    assert schedule.makespan == 15
+    adapted = adapt(problem, schedule).schedule
+    assert adapted.order == order_of("0F0 (0F1+0BW0) 0BW1")
+    assert makespan_in_turn(problem, adapted.order) == 20
+    assert torch_csv(problem, adapted) == "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n"
+    with pytest.raises(NotApplicable, match=r"\(0F1\+0F0\) is another pair"):
+        adapt(ONE, time_order(ONE, order_of("(0F1+0F0) 0BW0 0BW1")))
+    kept = restricted_to_torch(ONE).overlap
+    assert kept is not None
+    assert [*kept.times] == [((0, "F"), (0, "BW"))]
