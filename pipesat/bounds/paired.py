@@ -43,14 +43,15 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         own = start if objective == "makespan" else 0
         yield Bound(own + area_over_room(least, device), f"closed form: area of {name}")
         before = start if whole else 0
-        around = Ways(
-            min(map(ways.until_backward, origins, routes)) - own,
-            min(map(ways.after_forward, routes)),
-            min(map(ways.after_backward, routes)) if whole else 0,
-            beyond=before - own,
+        until = min(map(ways.until_backward, origins, routes)) - own
+        home = [ways.after_backward(chunks) if whole else 0 for chunks in routes]
+        length = min(
+            counts.least_length(
+                Ways(until, ways.after_forward(chunks), min(home), way, beyond=before - own)
+            )
+            for chunks, way in zip(routes, home, strict=True)
         )
-        value = before + counts.least_length(around)
-        yield Bound(value, f"closed form: load with pairs of {name}")
+        yield Bound(before + length, f"closed form: load with pairs of {name}")
 
 
 @dataclass(frozen=True)

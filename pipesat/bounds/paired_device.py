@@ -29,11 +29,13 @@ class Ways(NamedTuple):
     ``until_backward``: from its first op, or time 0, to its first backward. ``after_forward``: from
     the end of its last forward to that of its last backward. ``after_backward``: from there to the
     end that counts, which weight gradients that are still pending may overrun by ``beyond``.
+    ``own``: as that, but for the last backward of the route of the last forward.
     """
 
     until_backward: int
     after_forward: int
     after_backward: int
+    own: int
     beyond: int
 
 
@@ -70,7 +72,7 @@ class PairedDevice:
 
     def _least(self, ways: Ways, apart: bool) -> int:
         # all forwards before all backwards: idling in both phases may be the same
-        known = ways if apart else ways._replace(after_forward=0)
+        known = ways if apart else ways._replace(after_forward=0, own=ways.after_backward)
         return sum(known[:3]) + _Count(self, known, apart).programme.least_cost()
 
     @cached_property
@@ -151,8 +153,12 @@ class _Count:
         self.after = self._phase(backward)
         self.pending = self._phase(weights)
         self._last(self.before, ways.until_backward)
-        self._last(self.after, ways.after_forward)
-        self._last(self.pending, ways.after_backward + ways.beyond)
+        later = self._last(self.after, ways.after_forward)
+        longer = self._last(self.pending, ways.after_backward + ways.beyond)
+        if ways.own > ways.after_backward:
+            other = self.programme.variable(1, ways.own - ways.after_backward)
+            reached = {later: 1, longer: 1, other: 1}
+            self.programme.at_least(reached, ways.own - ways.after_backward)
         self._run_every_op()
         self._fit_into_memory()
         self._pair_only_so_many()
@@ -168,12 +174,13 @@ class _Count:
         most = min(group.ops for group, _ in item)
         return most // 2 if len(item) == 2 and item[0] == item[1] else most
 
-    def _last(self, phase: _Phase, least: int) -> None:
-        """Let a phase last as long as its work if that is more than ``least``."""
+    def _last(self, phase: _Phase, least: int) -> int:
+        """Let a phase last as long as its work; return by how much that is above ``least``."""
         times = {variable: self.home.items[item] for item, variable in phase.items()}
         most = sum(self._most(item) * self.home.items[item] for item in phase)
         extra = self.programme.variable(1, most)
         self.programme.at_least({extra: 1} | {j: -time for j, time in times.items()}, -least)
+        return extra
 
     def _count(self, *phases: _Phase, **weights: int) -> dict[_Group, dict[int, int]]:
         """Per group, the sum of these kinds' weights over the items of some phases."""
