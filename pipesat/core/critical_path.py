@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pipesat.core.timing import linearize
+from pipesat.core.timing import sequence_of
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -29,29 +29,36 @@ def critical_path(problem: Problem, schedule: Schedule) -> list[PathStep]:
 
     The nodes of the graph are items, the edges device succession and data flow, weighted with the
     length of their head plus the delay. For a schedule timed as early as possible the path has no
-    idle time but delays, and its length is the makespan.
+    idle time but delays and copies, and its length is the makespan. Copies are not among the steps;
+    what waited for one is tied to the step before it by ``input``.
     """
     import networkx as nx  # importing pipesat stays fast
 
-    order = schedule.order
-    linear = linearize(problem, order)
+    linear = sequence_of(problem, schedule)
     graph: nx.DiGraph[int] = nx.DiGraph()  # node -1 stands before every device's first item
     for number, (length, before, inputs) in enumerate(
         zip(linear.duration, linear.before, linear.inputs, strict=True)
     ):
-        graph.add_edge(before, number, weight=length, through="device" if before >= 0 else "start")
+        if before >= 0 or not inputs or number not in linear.copies:
+            tie = "device" if before >= 0 else "start"
+            graph.add_edge(before, number, weight=length, through=tie)
         for origin, delay in sorted(inputs):  # a pair may wait twice for one pair: the longer delay
             if origin != before:
                 graph.add_edge(origin, number, weight=length + delay, through="input")
     if not graph:
         return []
     path = nx.dag_longest_path(graph)
-    counters = [0] * len(order)
-    timed_of = []
-    for device in linear.device:
-        timed_of.append(schedule.devices[device][counters[device]])
-        counters[device] += 1
-    return [
-        PathStep(linear.device[node], timed_of[node], graph.edges[last, node]["through"])
-        for last, node in pairwise(path)
-    ]
+    counters = [0] * len(schedule.devices)
+    timed_of = {}
+    for number, device in enumerate(linear.device):
+        if number not in linear.copies:
+            timed_of[number] = schedule.devices[device][counters[device]]
+            counters[device] += 1
+    steps = []
+    for last, node in pairwise(path):
+        if node not in linear.copies:
+            through: Literal["device", "input", "start"] = graph.edges[last, node]["through"]
+            if last in linear.copies:
+                through = "input"
+            steps.append(PathStep(linear.device[node], timed_of[node], through))
+    return steps

@@ -64,14 +64,31 @@ def retime(
     Deadlock, ValueError
         As :func:`time_order`.
     """
-    order = schedule.order
     if not any(schedule.copies):
-        return time_order(problem, order, objective, source)
-    sequence = as_copied(problem, linearize(problem, order), schedule)
-    if sequence is None:  # copies and items of length zero wait for each other at one instant
+        return time_order(problem, schedule.order, objective, source)
+    sequence = sequence_of(problem, schedule)
+    if not sequence.copies:  # they and items of length zero wait for each other at one instant
         return replace(schedule, source=source)
     ends = earliest_ends(sequence, releases(sequence, len(problem.devices), objective))
     return schedule_of(sequence, len(problem.devices), ends, source)
+
+
+def sequence_of(problem: Problem, schedule: Schedule) -> LinearOrder:
+    """Put a valid schedule's items and copies into one sequence, with all that they wait for.
+
+    As :func:`retime` sees them. Without the copies where no one sequence has all of that, which
+    only lengths of zero can bring about.
+
+    Raises
+    ------
+    Deadlock, ValueError
+        As :func:`time_order`.
+    """
+    sequence = linearize(problem, schedule.order)
+    if not any(schedule.copies):
+        return sequence
+    copied = as_copied(problem, sequence, schedule)
+    return sequence if copied is None else copied
 
 
 _ROUNDS = 3  # of guessing when items end and placing copies by that

@@ -20,6 +20,8 @@ from pipesat.export.frameworks.torchtitan import NOTE as TORCHTITAN_NOTE
 from pipesat.export.frameworks.torchtitan import torchtitan_files
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.hazards import hazards_text
+from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
+from pipesat.export.torch.modes import modes_csv
 from pipesat.export.torch.notes import notes
 from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
@@ -64,11 +66,17 @@ def export_torch_csv(problem: Problem, schedule: Schedule) -> Exported:
     adapted = adapt(problem, schedule)
     beside = {".hazards.txt": hazards_text(adapted.problem, adapted.schedule).encode()}
     told = [*notes(problem, schedule, adapted)]
-    if not problem.alike:
+    if any(route.classes is not None for route in problem.routes):
         beside[".order.json"] = (json.dumps(adapted.entering) + "\n").encode()
         told.append(
             "microbatches differ: hand them to torch in the order of the .order.json beside it, "
             "which has their own numbers, and padded to one shape"
+        )
+    if modes := modes_csv(adapted.problem, adapted.schedule):
+        beside[MODES_SUFFIX] = modes.encode()
+        told.append(
+            f"the order alone keeps every microbatch: {modes.count(chr(10)) - 1} (stage, "
+            f"microbatch) run in other memory modes, listed in the file that ends in {MODES_SUFFIX}"
         )
     return Exported(torch_csv(adapted.problem, adapted.schedule).encode(), beside, tuple(told))
 

@@ -22,6 +22,7 @@ _OF_A_SCHEDULE = {
     "trace.json",
     "schedule.csv",
     "schedule.hazards.txt",
+    "schedule.modes.csv",
 }
 
 

@@ -1,8 +1,9 @@
 """Chrome's trace-event format, which https://ui.perfetto.dev opens: ops, memory, dependencies.
 
 One process per device with its ops on the thread ``compute``; the second member of a pair stands on
-a second thread, ``overlapped``. The format's times are microseconds: problems in ns, us, ms or s
-show their true times, in any other unit one unit is shown as 1 us.
+a second thread, ``overlapped``, copies from and to the host on ``copies in`` and ``copies out``.
+The format's times are microseconds: problems in ns, us, ms or s show their true times, in any other
+unit one unit is shown as 1 us.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from pipesat.core.memory import memory_profiles
-from pipesat.core.ops import PHASE_OF, Item, Op, members
+from pipesat.core.ops import PHASE_OF, Item, Op, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Schedule
@@ -44,6 +45,7 @@ def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
     """
     scale = MICROSECONDS.get(problem.time_unit, (1, 1))
     events = [*_names(problem, schedule), *_ops(problem, schedule, scale)]
+    events += _copies(problem, schedule, scale)
     events += _memory(problem, schedule, scale)
     if len(schedule) <= _MOST_ITEMS_WITH_FLOWS:
         events += _flows(problem, schedule, scale)
@@ -84,11 +86,17 @@ def expected_in_trace(
 ) -> Counter[tuple[int, str, float, float]]:
     """Return what :func:`ops_in_trace` has to find in the trace of a schedule."""
     scale = MICROSECONDS.get(problem.time_unit, (1, 1))
-    return Counter(
+    found = Counter(
         (device, str(op), _time(start, scale), _time(end - start, scale))
         for device, item, start, end in _timed(schedule)
         for op in members(item)
     )
+    for device, row in enumerate(schedule.copies):
+        found.update(
+            (device, str(copy), _time(start, scale), _time(end - start, scale))
+            for copy, start, end in row
+        )
+    return found
 
 
 def _time(time: int, scale: Scale) -> int | float:
@@ -109,7 +117,7 @@ def _process(device: int) -> int:
 
 
 def _thread(problem: Problem, device: int, member: int) -> dict[str, int]:
-    """Process and thread of an item's ``member``: 0 compute, 1 overlapped.
+    """Process and thread of an item's ``member``: 0 compute, 1 overlapped; 2 and 3: copies.
 
     No two processes share a thread number, because Perfetto looks threads up without the process;
     a process' main thread has its own number.
@@ -123,8 +131,12 @@ def _names(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]:
         process = {"ph": "M", **_thread(problem, device, 0)}
         yield {**process, "name": "process_name", "args": {"name": problem.device_name(device)}}
         yield {**process, "name": "process_sort_index", "args": {"sort_index": device}}
-        paired = any(len(members(item)) > 1 for item in items)
-        for member, name in enumerate(("compute", "overlapped")[: 1 + paired]):
+        threads = {0: "compute"}
+        if any(len(members(item)) > 1 for item in items):
+            threads[1] = "overlapped"
+        if schedule.copies_of(device):
+            threads |= {2: "copies out", 3: "copies in"}
+        for member, name in threads.items():
             thread = {"ph": "M", **_thread(problem, device, member)}
             yield {**thread, "name": "thread_name", "args": {"name": name}}
             yield {**thread, "name": "thread_sort_index", "args": {"sort_index": member}}
@@ -141,6 +153,22 @@ def _ops(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEv
                 "ts": _time(start, scale),
                 "dur": _time(end - start, scale),
                 "args": op._asdict(),
+            }
+
+
+def _copies(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
+    for device, row in enumerate(schedule.copies):
+        for copy, start, end in row:
+            if isinstance(copy, Unreadable):
+                raise ValueError(f"{copy.text!r} is not a copy")
+            yield {
+                "ph": "X",
+                "name": str(copy),
+                "cat": copy.kind,
+                **_thread(problem, device, 2 if copy.kind == "O" else 3),
+                "ts": _time(start, scale),
+                "dur": _time(end - start, scale),
+                "args": copy._asdict(),
             }
 
 

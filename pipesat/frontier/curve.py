@@ -18,7 +18,7 @@ from pipesat.core.errors import Fault
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.timing import retime
 from pipesat.frontier.caps import Cap, at_cap
 
 
@@ -82,7 +82,7 @@ class Curve:
     def know_order(self, schedule: Schedule) -> KnownSchedule:
         """Take a schedule that is timed as early as possible: the span wants another timing."""
         if self.objective == "span":
-            schedule = time_order(self.problem, schedule.order, "span", schedule.source)
+            schedule = retime(self.problem, schedule, "span", schedule.source)
         return self.know(schedule)
 
     def prove(self, cap: Cap, bound: Bound) -> None:

@@ -22,7 +22,8 @@ WHOLE, UPPER, LOWER = range(3)
 class Boxes:
     """The ops of one device, one entry of each array per op, in execution order.
 
-    ``kind`` indexes :data:`KINDS`; ``start`` and ``end`` are in time units; ``part`` is ``WHOLE``,
+    ``kind`` indexes :data:`KINDS`; ``start`` and ``end`` are in time units; ``mode`` is 0
+    where a microbatch is kept; ``part`` is ``WHOLE``,
     or ``UPPER`` and ``LOWER``, the first and second member of a pair.
     """
 
@@ -32,6 +33,7 @@ class Boxes:
     part: Ints
     start: Ints
     end: Ints
+    mode: Ints
 
     def __len__(self) -> int:
         return len(self.start)
@@ -54,7 +56,7 @@ def boxes_of(schedule: Schedule) -> list[Boxes]:
     index = {kind: number for number, kind in enumerate(KINDS)}
 
     def entry(op: Op, part: int, start: int, end: int) -> tuple[int, ...]:
-        return op.stage, index[op.kind], op.microbatch, part, start, end
+        return op.stage, index[op.kind], op.microbatch, part, start, end, op.mode
 
     devices = []
     for items, row in zip(schedule.order, schedule.devices, strict=True):
@@ -65,5 +67,27 @@ def boxes_of(schedule: Schedule) -> list[Boxes]:
                 entries.append(entry(item.second, LOWER, start, end))
             else:
                 entries.append(entry(item, WHOLE, start, end))
-        devices.append(Boxes(*np.array(entries, dtype=np.int64).reshape(-1, 6).T))
+        devices.append(Boxes(*np.array(entries, dtype=np.int64).reshape(-1, 7).T))
     return devices
+
+
+@dataclass(frozen=True)
+class CopyBars:
+    """The copies of one device: start and end in time units, and whether they go out."""
+
+    start: Ints
+    end: Ints
+    out: NDArray[np.bool_]
+
+
+def copy_bars_of(schedule: Schedule) -> list[CopyBars]:
+    """Return the copies of every device."""
+    import numpy as np
+
+    bars = []
+    for device in range(len(schedule.devices)):
+        row = schedule.copies_of(device)
+        times = np.array([timed[1:] for timed in row], dtype=np.int64).reshape(-1, 2)
+        out = np.array([getattr(timed.copy, "kind", "") == "O" for timed in row], dtype=np.bool_)
+        bars.append(CopyBars(times[:, 0], times[:, 1], out))
+    return bars

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pipesat.core.memory import memory_profiles
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.picture.boxes import boxes_of
+from pipesat.picture.boxes import boxes_of, copy_bars_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,13 +78,15 @@ def _drawn(problem: Problem, schedule: Schedule, title: str, *, vector: bool) ->
     profiles = memory_profiles(problem, schedule)
     layout = lay_out(problem, schedule, profiles)
     labels = choose_labels(boxes, layout, makespan, strips=layout.stages > 1)
-    legend = place_entries(list(entries_of(problem, boxes, layout, labels)), layout)
+    copies = copy_bars_of(schedule) if any(schedule.copies) else []
+    entries = entries_of(problem, boxes, layout, labels, copies=bool(copies))
+    legend = place_entries(list(entries), layout)
     layout = replace(layout, top=header_height(title, legend, layout.font))
 
     canvas = Canvas(layout.width, layout.height)
     draw_header(canvas, title, legend, layout)
     draw_axis(canvas, layout, makespan, problem.time_unit)
-    draw_rows(canvas, problem, boxes, profiles, layout, makespan, vector=vector)
+    draw_rows(canvas, problem, boxes, profiles, layout, makespan, copies=copies, vector=vector)
     if labels is not None:
         draw_labels(canvas, labels, (layout.left, layout.top))
     return canvas

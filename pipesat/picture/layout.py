@@ -60,6 +60,15 @@ class Layout:
         """Upper end of a device's ops."""
         return self.top + min(round(device * self.row), self.bottom - self.top - self.lane)
 
+    def copies_top(self, device: int) -> int:
+        """Upper end of a device's copies: a bar for each direction, between ops and memory."""
+        return self.lane_top(device) + self.lane + max(1, self.gap // 2)
+
+    @property
+    def copy_height(self) -> int:
+        """Height of one bar of copies."""
+        return max(2, round(0.06 * self.row))
+
     def track_top(self, device: int) -> int:
         """Upper end of a device's memory track."""
         return self.lane_top(device) + self.lane + self.gap
@@ -92,8 +101,12 @@ def lay_out(problem: Problem, schedule: Schedule, profiles: Sequence[Profile]) -
     lane, gap, track = row, 0.0, 0.0
     if figures:
         lane, gap, track = 0.44 * row, 0.05 * row, 0.36 * row
+        if any(schedule.copies):
+            lane, gap, track = 0.38 * row, 0.17 * row, 0.32 * row
     elif row >= 3:
         lane = 0.8 * row
+        if any(schedule.copies):
+            lane, gap = 0.6 * row, 0.2 * row
     return Layout(
         font=font,
         left=left,

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from pipesat.core.ops import KINDS
 from pipesat.picture.boxes import UPPER, Boxes
 from pipesat.picture.lettering import fitted, text_width
-from pipesat.picture.style import CAPACITY, FILL, HELD, INK, MEANING, OUTLINE, STATIC
+from pipesat.picture.style import (
+    CAPACITY,
+    COPY_BACK,
+    COPY_OUT,
+    FILL,
+    HELD,
+    INK,
+    MEANING,
+    OUTLINE,
+    STATIC,
+)
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -39,7 +49,12 @@ def title_lines(title: str) -> list[str]:
 
 
 def entries_of(
-    problem: Problem, boxes: Sequence[Boxes], layout: Layout, labels: Labels | None
+    problem: Problem,
+    boxes: Sequence[Boxes],
+    layout: Layout,
+    labels: Labels | None,
+    *,
+    copies: bool = False,
 ) -> Iterator[Entry]:
     """What the legend explains: only what occurs in this picture."""
     kinds = {KINDS[kind] for row in boxes for kind in set(row.kind.tolist())}
@@ -48,6 +63,11 @@ def entries_of(
             yield Entry(partial(_box, FILL[kind]), MEANING[kind])
     if any((row.part == UPPER).any() for row in boxes):
         yield Entry(_pair, "two halves: a pair")
+    for mode in sorted({int(mode) for row in boxes for mode in set(row.mode.tolist())} - {0}):
+        yield Entry(partial(_hatched, mode), _names_of_mode(problem, mode))
+    if copies:
+        yield Entry(partial(_box, COPY_OUT), "O copy out")
+        yield Entry(partial(_box, COPY_BACK), "L copy back")
     if layout.stages > 1:
         yield Entry(partial(_ramp, layout.stages), "foot: the device's first … last stage")
     if labels is not None:
@@ -122,6 +142,23 @@ def _pair(canvas: Canvas, at: Point, size: Point) -> None:
     half = (size[0], size[1] / 2)
     canvas.rectangle(at, half, FILL["F"], OUTLINE)
     canvas.rectangle((at[0], at[1] + half[1]), half, FILL["BW"], OUTLINE)
+
+
+def _names_of_mode(problem: Problem, mode: int) -> str:
+    names = [s.modes[mode - 1].name for s in problem.stages if mode <= len(s.modes)]
+    return "mode " + " or ".join(dict.fromkeys(names))
+
+
+def _hatched(mode: int, canvas: Canvas, at: Point, size: Point) -> None:
+    canvas.rectangle(at, size, "#ffffff", OUTLINE)
+    lines = []
+    for step in range(4):
+        left, right = (at[0] + (step + share) * size[0] / 4 for share in (0, 1))
+        if mode != 2:
+            lines.append(((left, at[1] + size[1]), (right, at[1])))
+        if mode >= 2:
+            lines.append(((left, at[1]), (right, at[1] + size[1])))
+    canvas.lines(lines, OUTLINE, 1.2)
 
 
 def _ramp(stages: int, canvas: Canvas, at: Point, size: Point) -> None:

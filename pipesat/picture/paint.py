@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pipesat.core.ops import KINDS
-from pipesat.picture.boxes import LOWER, UPPER, WHOLE, Boxes
-from pipesat.picture.style import EXCESS, FILL, HELD, OUTLINE, STATIC, rgb
+from pipesat.picture.boxes import LOWER, UPPER, WHOLE, Boxes, CopyBars
+from pipesat.picture.style import COPY_BACK, COPY_OUT, EXCESS, FILL, HELD, OUTLINE, STATIC, rgb
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pipesat.core.arrays import Floats
     from pipesat.core.memory import Profile
 
+_DARK = 0.45  # mean of the three colours below which a hatching is bright
+_HATCH = 9  # pixels between two lines of a hatching
 _OUTLINED = 6  # pixels from which a box gets an outline
 _FILLS = np.array([rgb(FILL[kind]) for kind in KINDS])
 
@@ -96,11 +98,54 @@ def _paint_part(
         greys = np.repeat(shade[boxes.stage][:, None], 3, axis=1)
         _lay_over(picture[height - foot :], smear(start, end, greys, width))
         picture[height - foot - 1] *= (1 - 0.6 * body.cover)[:, None]
+    _hatch(picture, boxes, start, end)
     wide = (end - start >= _OUTLINED) | (end == start)
     lines = np.round(np.concatenate([start[wide], end[wide]])).astype(int).clip(0, width - 1)
     picture[:, np.unique(lines)] *= 0.35
     if boxes.part[0] == LOWER and height >= 6:  # the line between the halves of a pair
         picture[0] *= (1 - 0.65 * body.cover)[:, None]
+
+
+def _hatch(picture: Floats, boxes: Boxes, start: Floats, end: Floats) -> None:
+    """Draw slanted lines over boxes that are not kept: to the right, to the left, then both."""
+    if not boxes.mode.any():
+        return
+    height, width = picture.shape[:2]
+    row, column = np.arange(height)[:, None], np.arange(width)[None, :]
+    for mode in np.unique(boxes.mode[boxes.mode > 0]):
+        chosen = boxes.mode == mode
+        colours = np.zeros((int(chosen.sum()), 3))
+        cover = smear(start[chosen], end[chosen], colours, width).cover
+        lines = np.zeros((height, width), dtype=bool)
+        if mode != 2:
+            lines |= (row + column) % _HATCH < 2
+        if mode >= 2:
+            lines |= (row - column) % _HATCH < 2
+        lines &= cover > 0.5
+        dark = lines & (picture.mean(axis=2) < _DARK)
+        picture[lines & ~dark] *= 0.6
+        picture[dark] = 1 - 0.6 * (1 - picture[dark])
+
+
+def paint_copies(bar: NDArray[np.uint8], bars: CopyBars, pixels_per_time: float) -> None:
+    """Paint one device's copies: those out in the upper half of ``bar``, those back below."""
+    height, width = bar.shape[:2]
+    half = height // 2
+    for out, rows, colour in (
+        (True, slice(0, half), COPY_OUT),
+        (False, slice(half, None), COPY_BACK),
+    ):
+        chosen = bars.out == out
+        start, end = (
+            t[chosen].astype(np.float64) * pixels_per_time for t in (bars.start, bars.end)
+        )
+        colours = np.repeat([rgb(colour)], int(chosen.sum()), axis=0).reshape(-1, 3)
+        layer = smear(start, end, colours, width)
+        picture = bar[rows] / 255.0
+        _lay_over(picture, layer)
+        edges = np.round(end).astype(int).clip(0, width - 1)
+        picture[:, np.unique(edges)] *= 0.6
+        bar[rows] = np.round(255 * picture.clip(0, 1))
 
 
 def _lay_over(picture: Floats, layer: Smear) -> None:

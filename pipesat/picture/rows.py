@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipesat.picture.axis import tick_times
-from pipesat.picture.paint import paint_memory, paint_ops
+from pipesat.picture.paint import paint_copies, paint_memory, paint_ops
 from pipesat.picture.style import CAPACITY, FAINT_INK, GRID, INK, rgb
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pipesat.core.memory import Profile
     from pipesat.core.problem import Problem
-    from pipesat.picture.boxes import Boxes
+    from pipesat.picture.boxes import Boxes, CopyBars
     from pipesat.picture.canvas import Canvas
     from pipesat.picture.layout import Layout
 
@@ -29,15 +29,16 @@ def draw_rows(
     layout: Layout,
     makespan: int,
     *,
+    copies: Sequence[CopyBars] = (),
     vector: bool = False,
 ) -> None:
-    """Draw all rows, the plot as pixels or as paths."""
+    """Draw all rows, the plot as pixels or as paths; ``copies``: of every device, or none."""
     if vector:
         from pipesat.picture.vector import draw_plot
 
-        draw_plot(canvas, problem, boxes, profiles, layout, makespan)
+        draw_plot(canvas, problem, boxes, profiles, layout, makespan, copies)
     else:
-        _paint_plot(canvas, problem, boxes, profiles, layout, makespan)
+        _paint_plot(canvas, problem, boxes, profiles, layout, makespan, copies)
     _draw_names(canvas, layout)
     if layout.track:
         _draw_capacities(canvas, problem, layout)
@@ -51,6 +52,7 @@ def _paint_plot(
     profiles: Sequence[Profile],
     layout: Layout,
     makespan: int,
+    copies: Sequence[CopyBars],
 ) -> None:
     top = layout.memory_top
     width = layout.right - layout.left
@@ -62,6 +64,10 @@ def _paint_plot(
         lane = layout.lane_top(device) - layout.top
         shade = _shade(problem, device, layout.stages)
         paint_ops(plot[lane : lane + layout.lane], row, width / max(1, makespan), shade)
+        if copies:
+            begin = layout.copies_top(device) - layout.top
+            bar = plot[begin : begin + 2 * layout.copy_height]
+            paint_copies(bar, copies[device], width / max(1, makespan))
         if layout.track:
             track = layout.track_top(device) - layout.top
             capacity = problem.devices[device].memory

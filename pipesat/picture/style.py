@@ -19,6 +19,8 @@ MEANING: Final[dict[Kind, str]] = {
     "BW": "BW full backward",
 }
 
+COPY_OUT: Final = "#8c564b"
+COPY_BACK: Final = "#d16ba5"
 INK: Final = "#222222"
 FAINT_INK: Final = "#666666"
 GRID: Final = "#dddddd"

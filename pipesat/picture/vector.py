@@ -13,13 +13,13 @@ from pipesat.core.ops import KINDS
 from pipesat.picture.axis import tick_times
 from pipesat.picture.boxes import LOWER, WHOLE
 from pipesat.picture.paint import strip_height
-from pipesat.picture.style import EXCESS, FILL, GRID, HELD, OUTLINE, STATIC
+from pipesat.picture.style import COPY_BACK, COPY_OUT, EXCESS, FILL, GRID, HELD, OUTLINE, STATIC
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats
     from pipesat.core.memory import Profile
     from pipesat.core.problem import Problem
-    from pipesat.picture.boxes import Boxes
+    from pipesat.picture.boxes import Boxes, CopyBars
     from pipesat.picture.canvas import Canvas
     from pipesat.picture.layout import Layout
 
@@ -34,8 +34,9 @@ def draw_plot(
     profiles: Sequence[Profile],
     layout: Layout,
     makespan: int,
+    copies: Sequence[CopyBars] = (),
 ) -> None:
-    """Draw all ops and memory tracks of a chart as paths."""
+    """Draw all ops, copies and memory tracks of a chart as paths."""
     scale = (layout.right - layout.left) / max(1, makespan)
     ticks = [
         (layout.x(time, makespan) - 0.5, float(layout.top), 1.0, float(layout.bottom - layout.top))
@@ -49,6 +50,15 @@ def draw_plot(
     edge = min(0.8, 0.15 * float(np.median(fields[:, 2]))) if len(fields) else 0.0
     for number, kind in enumerate(KINDS):
         _fill(canvas, _outline(fields[kinds == number]), FILL[kind], edge)
+    modes = np.concatenate([row.mode for row in boxes])
+    for mode in np.unique(modes[modes > 0]).tolist():
+        _hatch(
+            canvas,
+            _outline(fields[modes == mode]),
+            "/" if mode == 1 else "\\" if mode == 2 else "x",
+        )
+    for device, bars in enumerate(copies):
+        _draw_copies(canvas, bars, layout, device, scale)
     if layout.stages > 1:
         _draw_feet(canvas, problem, boxes, fields, layout)
     if layout.track:
@@ -79,6 +89,25 @@ def _fill(canvas: Canvas, path: Path, colour: str, edge: float) -> None:
         canvas.axes.add_patch(
             PathPatch(path, facecolor=colour, edgecolor=OUTLINE, linewidth=edge, snap=False)
         )
+
+
+def _hatch(canvas: Canvas, path: Path, hatch: str) -> None:
+    canvas.axes.add_patch(
+        PathPatch(path, facecolor="none", edgecolor=OUTLINE, linewidth=0.0, hatch=2 * hatch)
+    )
+
+
+def _draw_copies(canvas: Canvas, bars: CopyBars, layout: Layout, device: int, scale: float) -> None:
+    """Draw one device's copies, those out above those back."""
+    height = layout.copy_height
+    for out, colour in ((True, COPY_OUT), (False, COPY_BACK)):
+        chosen = bars.out == out
+        start, end = bars.start[chosen] * scale, bars.end[chosen] * scale
+        top = np.full(len(start), float(layout.copies_top(device) + height * (not out)))
+        fields = np.column_stack(
+            [layout.left + start, top, end - start, np.full(len(start), float(height))]
+        )
+        _fill(canvas, _outline(fields), colour, 0.3)
 
 
 def _draw_feet(

@@ -11,7 +11,7 @@ from pipesat.core.claims import Bound, change, tenable
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.timing import retime
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.even_split import even_partition
@@ -142,7 +142,7 @@ def _cell(search: Search, candidate: Candidate, build: Callable[[Problem], Sched
     except NotApplicable as error:
         return Cell(why_not=str(error))
     if search.objective == "span":
-        schedule = time_order(problem, schedule.order, "span", schedule.source)
+        schedule = retime(problem, schedule, "span", schedule.source)
     violations = check(problem, schedule)
     if violations:
         return Cell(schedule.value(search.objective), why_not=violations[0].message)

@@ -11,7 +11,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve
-from pipesat.core.timing import time_order
+from pipesat.core.timing import retime
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.findings import Findings
 from pipesat.plan.shapes import shape_name
@@ -51,7 +51,7 @@ class Search:
     def offer(self, candidate: Candidate, schedule: Schedule) -> None:
         """Time the order of a hand-written schedule for the objective; keep it if it is better."""
         if self.objective == "span":
-            schedule = time_order(candidate.problem, schedule.order, "span", schedule.source)
+            schedule = retime(candidate.problem, schedule, "span", schedule.source)
         if self._kept(candidate, schedule):
             candidate.baseline = Baseline(schedule.source, schedule.value(self.objective))
 

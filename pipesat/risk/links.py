@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from pipesat.core.copies import offloads_anything
+from pipesat.core.errors import NotApplicable
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.rules import awaited
@@ -121,6 +123,10 @@ def network_of(problem: Problem, order: Order, links: Links) -> Network:
         As :func:`pipesat.core.timing.time_order`.
     """
     linear = linearize(problem, order)
+    if offloads_anything(problem, linear):
+        raise NotApplicable(
+            "risk knows no copies yet: memory of offloaded microbatches depends on when they run"
+        )
     if links != "independent":
         return _with_transfers(problem, linear, links)
     waits = [

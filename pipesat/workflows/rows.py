@@ -10,7 +10,7 @@ from pipesat.core.checker import Violation, check
 from pipesat.core.claims import ratio, ratio_to_least
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles
-from pipesat.core.timing import time_order
+from pipesat.core.timing import retime
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -60,8 +60,8 @@ def solver_row(result: Result) -> ScheduleRow:
 
 def row_of(name: str, problem: Problem, schedule: Schedule) -> ScheduleRow:
     """Measure one schedule's order, timed for each objective in turn; valid if both timings are."""
-    earliest = time_order(problem, schedule.order)
-    by_span = time_order(problem, schedule.order, "span")
+    earliest = retime(problem, schedule)
+    by_span = retime(problem, schedule, "span")
     violations = check(problem, earliest)
     if not violations and by_span.devices != earliest.devices:
         violations = check(problem, by_span)

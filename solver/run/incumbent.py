@@ -14,7 +14,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.solving import Listener
-from pipesat.core.timing import time_order
+from pipesat.core.timing import retime, time_order
 from pipesat.solver.run.clock import Clock
 
 
@@ -72,7 +72,7 @@ class Incumbent:
         """
         timed = schedule
         if self.objective == "span":
-            timed = time_order(self.problem, schedule.order, "span", schedule.source)
+            timed = retime(self.problem, schedule, "span", schedule.source)
         return None if self.offer_timed(timed) is None else timed
 
     def offer_timed(self, timed: Schedule) -> int | None:

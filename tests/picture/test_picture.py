@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from pipesat.core.memory import memory_profiles
-from pipesat.core.ops import KINDS, members, parse_item
+from pipesat.core.ops import KINDS, Op, members, parse_item
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.picture.axis import round_step
 from pipesat.picture.boxes import LOWER, UPPER, boxes_of
-from pipesat.picture.gantt import gantt_png
+from pipesat.picture.gantt import gantt_png, gantt_svg
 from pipesat.picture.grid import text_grid
 from pipesat.picture.labels import choose_labels
 from pipesat.picture.layout import TALLEST, WIDEST, lay_out
@@ -313,3 +313,24 @@ def test_importing_the_package_does_not_import_matplotlib():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_copies_and_modes_are_drawn_and_explained() -> None:
+    document = {
+        "format": "pipesat.problem/1",
+        "microbatches": 2,
+        "devices": [{"memory": 5}],
+        "stages": [
+            {"device": 0, "F": 2, "B": 2, "W": 1, "held_after_F": 4, "backward": "fused"}
+            | {"modes": [{"name": "to the host", "offload": {"out": 2, "in": 2, "held": 1}}]}
+        ],
+    }
+    problem = parse_problem(document)  # as in tests/core/test_copies.py
+    order = ((Op(0, "F", 0, 1), Op(0, "F", 1), Op(0, "BW", 1), Op(0, "BW", 0, 1)),)
+    schedule = time_order(problem, order)
+    texts = gantt_svg(problem, schedule, title="copies").decode()
+    assert texts.count("#8c564b") > 1  # the bar beside the legend's sample
+    plain = gantt_svg(problem, Schedule(schedule.devices), title="copies").decode()
+    for word in ("mode to the host", "O copy out", "L copy back"):
+        assert word in texts
+    assert "O copy out" not in plain

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.least import require_no_modes
 from pipesat.core.microbatch_order import permuted
 from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
@@ -48,7 +47,6 @@ def adapt(problem: Problem, schedule: Schedule) -> Adapted:
     NotApplicable
         If torch cannot run such a pipeline or a pair, or if the adapted order exceeds a capacity.
     """
-    require_no_modes(problem, "this export")
     require_torch_pipeline(problem)
     _require_torch_pairs(schedule.order)
     changes: list[str] = []
@@ -153,7 +151,7 @@ def _whole_first_backward(problem: Problem, order: Order) -> Order:
             ]
             rows.append(
                 tuple(
-                    Op(first, "BW", item.microbatch)
+                    item._replace(kind="BW")
                     if isinstance(item, Op) and item.stage == first and item.kind == kept
                     else item
                     for item in items
@@ -216,7 +214,7 @@ def _fused_on(order: Order, stages: set[int]) -> Order:
                 and item.stage in stages
                 and _is_backward_and_its_w(items[-1], item)
             ):
-                items[-1] = Op(item.stage, "BW", item.microbatch)
+                items[-1] = item._replace(kind="BW")
             else:
                 items.append(item)
         rows.append(tuple(items))
