@@ -16,7 +16,7 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
-from matplotlib.transforms import Affine2D, IdentityTransform
+from matplotlib.transforms import Affine2D
 
 from pipesat.picture.chart import Chart
 from pipesat.picture.lettering import font
@@ -138,7 +138,7 @@ class Canvas:
                 linewidths=0,
                 offsets=points,
                 offset_transform=self.axes.transData,
-                transform=IdentityTransform(),
+                transform=Affine2D(),  # not IdentityTransform: SVG shifts it where points are few
             ),
             autolim=False,
         )

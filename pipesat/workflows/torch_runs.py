@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.least import require_no_modes
 from pipesat.core.ops import Pair
 from pipesat.workflows.valid import valid_schedule
 
@@ -133,6 +134,7 @@ def job_of(
     shape.require(len(problem.stages))
     if module.endswith(".json"):
         read_profile(module)  # every rank reads it again; what is wrong with it is known now
+    require_no_modes(problem, "run")
     adapted = adapt(problem, schedule)
     if not problem.alike and adapted.entering != tuple(range(len(adapted.entering))):
         raise NotApplicable(
@@ -198,6 +200,7 @@ def parity(
     from pipesat.export.torch.write import torch_csv
     from pipesat.runtime.parity import check_parity
 
+    require_no_modes(problem, "parity")
     order = torch_csv(problem, adapt(problem, valid_schedule(problem, schedule)).schedule)
     (report,) = check_parity([order], timeout=timeout, stop=stop)
     return report
