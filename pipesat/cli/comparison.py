@@ -158,5 +158,5 @@ def _wanted(row: ScheduleRow) -> bool:
     """Whether a row's reason is the one to tell: that of the placement the schedule is made for."""
     from pipesat.heuristics import BASELINES
 
-    home = BASELINES[row.name].placement
+    home = BASELINES[row.baseline].placement
     return row.placement is None or home == "any" or row.placement.startswith(home)

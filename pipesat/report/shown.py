@@ -45,7 +45,7 @@ def baselines_of(result: Result) -> list[Shown]:
 
     solved = problem_for(result.problem, result.target)
     return [
-        Shown(row, schedule, BASELINES[row.name].source)
+        Shown(row, schedule, BASELINES[row.baseline].source)
         for row, schedule in hand_written(solved, result.objective)
     ]
 

@@ -40,6 +40,11 @@ class ScheduleRow:
     ratio_to_bound: float | None = None
     placement: str | None = None
 
+    @property
+    def baseline(self) -> str:
+        """The hand-written schedule's name, without the rule by which microbatches enter."""
+        return self.name.partition(", ")[0]
+
     def value(self, objective: Objective) -> int | None:
         """Makespan or span."""
         return self.makespan if objective == "makespan" else self.span

@@ -21,6 +21,7 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import RULES, permutation_by, permutations
+from pipesat.workflows.hand_written import hand_written
 from tests.support.class_oracle import Oracle
 
 
@@ -222,6 +223,21 @@ def test_rules_of_thumb() -> None:
     assert list(permutations(problem)) == ["given", "ascending", "both-ends"]
     assert list(permutations(example("given", 4))) == ["given"]
     assert set(permutations(problem)) <= set(RULES)
+
+
+def test_each_baseline_has_a_row_as_given_and_one_for_a_better_rule() -> None:
+    table = [row for row, _ in hand_written(example(count=4), "makespan") if row.makespan]
+    for row in table:
+        assert row.baseline in BASELINES
+        assert row.name in (
+            row.baseline,
+            f"{row.baseline}, ascending",
+            f"{row.baseline}, both-ends",
+        )
+    given = {row.name: row.makespan or 0 for row in table if row.name == row.baseline}
+    for row in table:
+        if row.name != row.baseline and row.valid:
+            assert (row.makespan or 0) < given[row.baseline]
 
 
 def test_a_permuted_problem_s_order_gets_its_own_numbers_back() -> None:
