@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipesat.cli.arguments import OutputFile, ProblemFile
+from pipesat.cli.arguments import MOST_MICROBATCHES, OutputFile, ProblemFile
 from pipesat.cli.check import print_violations
 from pipesat.cli.exits import CHECK_FAILED, one_line
 
@@ -51,6 +51,17 @@ def baseline(
             "both-ends.",
         ),
     ] = "given",
+    group: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MOST_MICROBATCHES,
+            show_default="one per device",
+            help="Microbatches per group of interleaved-1f1b, as Megatron-LM's "
+            "--microbatch-group-size-per-virtual-pipeline-stage.",
+        ),
+    ] = None,
     listed: Annotated[
         bool,
         typer.Option("--list", callback=_list, is_eager=True, help="List all baselines and exit."),
@@ -66,7 +77,7 @@ def baseline(
 
     data = read_problem(problem)
     try:
-        schedule = build(name, data, microbatches)
+        schedule = build(name, data, microbatches, group)
     except NotApplicable as error:
         raise NotApplicable(f"{name} does not apply to {problem}: {error}") from None
     if violations := check(data, schedule):

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from pipesat.cli.options import refuse_repeated
+from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.placement.documents import Costs
 from pipesat.placement.from_numbers import costs_of as from_numbers
 from pipesat.placement.from_numbers import share_of_1f1b
 from pipesat.placement.geometry import PLACEMENTS, Placement
+
+if TYPE_CHECKING:
+    from pipesat.layers.layer import Layers
 
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
@@ -153,6 +158,49 @@ def share(option: str, text: str, most: int = 1) -> Fraction:
         raise BadInput(
             f"expected a share from 0 to {most}, or a percentage as in 5%", where=option, value=text
         )
+    return value
+
+
+def memory_amounts(option: str, text: str, layers: Layers, *, up: bool = False) -> int | list[int]:
+    """Read numbers in a layers file's memory unit, or amounts such as 80GiB if it is one of bytes.
+
+    What is no whole number of units is rounded down, or ``up``.
+
+    Raises
+    ------
+    BadInput
+        If it is neither.
+    """
+    words = text.split(",")
+    if all(word.strip().isascii() and word.strip().isdecimal() for word in words):
+        return numbers(option, text)
+    unit = layers.memory_unit
+    try:
+        of_one = amount("memory_unit", f"1{unit}")
+        more = of_one - 1 if up else 0
+        values = [(amount(option, word) + more) // of_one for word in words]
+    except BadInput:
+        raise BadInput(
+            "expected whole numbers, parted by commas, in the file's unit"
+            + (f" ({unit})" if unit else "")
+            + ", or amounts as 40GiB if that is one of bytes",
+            where=option,
+            value=text,
+        ) from None
+    return values[0] if len(values) == 1 else values
+
+
+def memory_amount(option: str, text: str, layers: Layers) -> int:
+    """Read one of :func:`memory_amounts`, rounded up.
+
+    Raises
+    ------
+    BadInput
+        If it is none, or there are several.
+    """
+    value = memory_amounts(option, text, layers, up=True)
+    if isinstance(value, list):
+        raise BadInput("expected one amount for all devices", where=option, value=text)
     return value
 
 

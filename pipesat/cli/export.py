@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipesat.cli.arguments import OutputFile, ProblemFile, ScheduleFile
+from pipesat.cli.arguments import ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
 
 
@@ -22,28 +22,45 @@ def export(
             "png, or trace for Perfetto.",
         ),
     ],
-    output: OutputFile,
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="File to write; a folder, as out/, has it as schedule.csv and the like.",
+            show_default=False,
+        ),
+    ],
     layers: Annotated[
         str | None,
         typer.Option(
             metavar="N[,N...]", help="Transformer layers per stage, for a framework's model cut."
         ),
     ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Of torch's order: change nothing; refuse what torch cannot run as it is.",
+        ),
+    ] = False,
 ) -> None:
     """Write a checked schedule in another format."""
     from pipesat.cli.checked_schedule import naming
     from pipesat.cli.costs import numbers
     from pipesat.files.problem_file import read_problem
     from pipesat.workflows.exports import export as run
-    from pipesat.workflows.exports import files_beside
+    from pipesat.workflows.exports import file_of, files_beside
 
+    file = file_of(output, to)
     data = read_problem(problem)
     counts = None if layers is None else numbers("--layers", layers)
     with naming(problem):
-        exported = run(data, schedule, to, output, layers=counts)
+        exported = run(data, schedule, to, file, layers=counts, exact=exact)
     for note in exported.notes:
         typer.echo(one_line(note))
-    typer.echo(f"{to} written to {one_line(str(output))}")
-    for name in files_beside(exported, output):
+    typer.echo(f"{to} written to {one_line(str(file))}")
+    for name in files_beside(exported, file):
         purpose = "read before you run it" if name.endswith(".txt") else "beside it"
-        typer.echo(f"{purpose}: {one_line(str(output.parent / name))}")
+        typer.echo(f"{purpose}: {one_line(str(file.parent / name))}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from pipesat.cli.arguments import (
 )
 from pipesat.cli.layers import LayersFile
 from pipesat.placement.geometry import PlacementChoice
-
-if TYPE_CHECKING:
-    from pipesat.layers.layer import Layers
 
 
 class RecomputeName(StrEnum):
@@ -53,6 +50,13 @@ def plan(
             show_default="unlimited",
         ),
     ] = None,
+    reserve: Annotated[
+        str,
+        typer.Option(
+            metavar="AMOUNT",
+            help="Of it, what every device keeps free for fragments and communication buffers.",
+        ),
+    ] = "0",
     placement: Annotated[
         PlacementChoice, typer.Option(help="Where stages may lie; any: all three are tried.")
     ] = "chain",
@@ -111,7 +115,7 @@ def plan(
     """
     from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import rate
+    from pipesat.cli.costs import memory_amount, memory_amounts, rate
     from pipesat.cli.exits import refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_repeated
@@ -126,7 +130,8 @@ def plan(
         refuse_repeated("--chunks", chunks or (), chunks)
         refuse_repeated("--layout", layout or (), layout)
         data = read_layers(layers)
-        capacity = _memory(memory, data)
+        capacity = None if memory is None else memory_amounts("--memory", memory, data)
+        kept_free = memory_amount("--reserve", reserve, data)
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
         if output is not None:
             prepare_folder(output)
@@ -136,6 +141,7 @@ def plan(
                 devices,
                 microbatches,
                 memory=capacity,
+                reserve=kept_free,
                 placement=placement,
                 chunks=chunks or (),
                 latency=latency,
@@ -163,29 +169,3 @@ def plan(
         print_plan(found, output)
     refuse_contradictions(found.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
-
-
-def _memory(text: str | None, layers: Layers) -> int | list[int] | None:
-    """Numbers in the file's unit, or amounts such as 80GiB where that unit is one of bytes."""
-    from pipesat.cli.costs import numbers
-    from pipesat.core.amounts import amount
-    from pipesat.core.errors import BadInput
-
-    if text is None:
-        return None
-    words = text.split(",")
-    if all(word.strip().isascii() and word.strip().isdecimal() for word in words):
-        return numbers("--memory", text)
-    unit = layers.memory_unit
-    try:
-        of_one = amount("memory_unit", f"1{unit}")
-        values = [amount("--memory", word) // of_one for word in words]
-    except BadInput:
-        raise BadInput(
-            "expected whole numbers, parted by commas, in the file's unit"
-            + (f" ({unit})" if unit else "")
-            + ", or amounts as 40GiB if that is one of bytes",
-            where="--memory",
-            value=text,
-        ) from None
-    return values[0] if len(values) == 1 else values

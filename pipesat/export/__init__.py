@@ -29,6 +29,18 @@ from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, t
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""
 
+TORCH_CSV: Final = "torch-csv"
+FILE_NAMES: Final = {
+    "megatron-layout": "megatron.txt",
+    "nemo-automodel": "schedule.yaml",
+    "order": "order.json",
+    "png": "schedule.png",
+    TORCH_CSV: "schedule.csv",
+    "torchtitan": "schedule.toml",
+    "trace": "trace.json",
+}
+"""What the file is called in a folder that is given in its place."""
+
 
 def export_trace(problem: Problem, schedule: Schedule) -> Exported:
     """Return a trace for Perfetto, parsed back and compared op by op.
@@ -52,18 +64,18 @@ def export_png(problem: Problem, schedule: Schedule) -> Exported:
     return Exported(gantt_png(problem, schedule, title=title))
 
 
-def export_torch_csv(problem: Problem, schedule: Schedule) -> Exported:
+def export_torch_csv(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Exported:
     """Return torch's ``compute_only`` CSV, with its hazards beside it.
 
     Where the order had to be changed for torch, the notes say how, and what it costs; and of
-    overlapped pairs, what stock torch makes of them.
+    overlapped pairs, what stock torch makes of them. An ``exact`` one is not changed.
 
     Raises
     ------
     NotApplicable
         If torch cannot run it: several routes, a device without stages, a capacity exceeded.
     """
-    adapted = adapt(problem, schedule)
+    adapted = adapt(problem, schedule, exact=exact)
     beside = {".hazards.txt": hazards_text(adapted.problem, adapted.schedule).encode()}
     told = [*notes(problem, schedule, adapted)]
     if any(route.classes is not None for route in problem.routes):
@@ -106,9 +118,9 @@ def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) ->
     BadInput
         If the options do not do.
     """
-    splits = _splits(problem, schedule)
+    splits = _splits(problem, schedule, options)
     files = torchtitan_files(problem, options, splits=splits)
-    order = export_torch_csv(problem, schedule)
+    order = export_torch_csv(problem, schedule, exact=options.exact)
     beside = {".py": files[".py"].encode(), ".csv": order.data, **order.beside}
     told = (*order.notes, TORCHTITAN_NOTE, *_set_for(problem, options, splits=splits))
     return Exported(files[".toml"].encode(), beside, told)
@@ -124,9 +136,9 @@ def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options
     BadInput
         If the options do not do.
     """
-    splits = _splits(problem, schedule)
+    splits = _splits(problem, schedule, options)
     text = automodel_yaml(problem, options, splits=splits)
-    order = export_torch_csv(problem, schedule)
+    order = export_torch_csv(problem, schedule, exact=options.exact)
     beside = {".csv": order.data, **order.beside}
     told = (*order.notes, *automodel_notes(problem), *_set_for(problem, options, splits=splits))
     return Exported(text.encode(), beside, told)
@@ -143,13 +155,15 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
         If the options do not do.
     """
     del schedule  # that is the first note
+    if options.exact:
+        raise BadInput("megatron-layout carries no order: leave it out", where="--exact")
     text = megatron_arguments(problem, options)
     return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
 
 
-def _splits(problem: Problem, schedule: Schedule) -> bool:
+def _splits(problem: Problem, schedule: Schedule, options: Options) -> bool:
     """Whether any backward is split in torch's order of a schedule."""
-    order = adapt(problem, schedule).schedule.order
+    order = adapt(problem, schedule, exact=options.exact).schedule.order
     return any(isinstance(item, Op) and item.kind == "B" for row in order for item in row)
 
 
@@ -175,9 +189,14 @@ def _plain(
     schedule: Schedule,
     options: Options | None = None,
 ) -> Exported:
-    """Call an exporter that knows no layers."""
+    """Call an exporter that knows no layers, and of exactness only for torch's order."""
+    exact = options is not None and options.exact
     if options is not None and options.layers is not None:
         raise BadInput(f"{name} says nothing of layers: leave it out", where="--layers")
+    if name == TORCH_CSV:
+        return export_torch_csv(problem, schedule, exact=exact)
+    if exact:
+        raise BadInput(f"{name} changes no order: leave it out", where="--exact")
     return export(problem, schedule)
 
 
@@ -186,7 +205,7 @@ EXPORTERS: Final[dict[str, Exporter]] = {
     "nemo-automodel": export_nemo_automodel,
     "order": partial(_plain, "order", export_order),
     "png": partial(_plain, "png", export_png),
-    "torch-csv": partial(_plain, "torch-csv", export_torch_csv),
+    TORCH_CSV: partial(_plain, TORCH_CSV, export_torch_csv),
     "torchtitan": export_torchtitan,
     "trace": partial(_plain, "trace", export_trace),
 }

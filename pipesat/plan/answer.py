@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.core.above import above
-from pipesat.core.claims import Bound, Standing, Status, require_best, tenable
+from pipesat.core.claims import Bound, Standing, Status, percent, require_best, tenable
 from pipesat.core.errors import Contradiction
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "pipesat.plan/1"
 KINDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 
+_ROOM: Final = 0.03  # of a device's memory, less than this free is told
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
@@ -131,7 +132,7 @@ class Plan(Displayed):
             return ()
         own = remarks(self.question.layers, self.chosen.partition, self.chosen.shape)
         dropped = (f"no bound is claimed: {text}" for text in self.contradictions)
-        return (*own, *dropped, *_better_elsewhere(self))
+        return (*own, *_too_full(self), *dropped, *_better_elsewhere(self))
 
     @property
     def gains(self) -> tuple[str, ...]:
@@ -202,6 +203,21 @@ def _refuted(known: Findings, rows: Sequence[SplitRow]) -> Iterator[str]:
     for candidate in _all_candidates(known, rows):
         yield from tenable(candidate.value(known.question.objective), candidate.bound)[1]
     yield from tenable(known.value, known.bound)[1]
+
+
+def _too_full(plan: Plan) -> Iterator[str]:
+    """A device that a real run may not fit on: hardly anything is free for what no layer says."""
+    reserve = plan.question.layers.reserve
+    for number, device in enumerate(devices_of(plan)):
+        memory, peak = device["memory"], device["peak"]
+        if memory and memory - peak + reserve < _ROOM * memory:
+            unit = f" {plan.question.layers.memory_unit}".rstrip()
+            yield (
+                f"device {number} fills {percent(peak / memory, 1)} of its memory, {memory - peak}"
+                f"{unit} are left: fragments and communication buffers have no room; --reserve "
+                "keeps some free"
+            )
+            return
 
 
 def _better_elsewhere(plan: Plan) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ def export(
     path: str | Path | None = None,
     *,
     layers: int | Sequence[int] | None = None,
+    exact: bool = False,
 ) -> Exported:
     """Return a checked schedule in another format, and write it if there is a path.
 
@@ -40,9 +42,11 @@ def export(
         Perfetto.
     path
         File to write; what belongs beside it is written beside it, under the same name with other
-        suffixes.
+        suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.
     layers
         Transformer layers per stage, one number or one each, for a framework's cut of the model.
+    exact
+        torch's order is the schedule's as it is: what would have to change is refused.
 
     Returns
     -------
@@ -65,11 +69,38 @@ def export(
     if to not in EXPORTERS:
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
     counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
-    options = Options(layers=counts) if path is None else Options(Path(path), counts)
+    file = None if path is None else file_of(path, to)
+    options = Options(layers=counts, exact=exact)
+    if file is not None:
+        options = replace(options, output=file)
     exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
-    if path is not None:
-        _write(exported, Path(path))
+    if file is not None:
+        _write(exported, file)
     return exported
+
+
+def file_of(path: str | Path, to: str) -> Path:
+    """Return the file that an export is written to.
+
+    A folder, or a text that ends in ``/`` (then the folder is made), has it under the format's own
+    name: ``schedule.csv``, ``schedule.toml``, ``trace.json``, ...
+
+    Raises
+    ------
+    BadInput
+        If there is no such format, or nothing can be written there.
+    """
+    from pipesat.export import EXPORTERS, FILE_NAMES
+    from pipesat.files.atomic import prepare_folder, require_writable
+
+    if to not in EXPORTERS:
+        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
+    file = Path(path)
+    if str(path).endswith("/") or file.is_dir():
+        prepare_folder(file)
+        file /= FILE_NAMES[to]
+    require_writable(file)
+    return file
 
 
 def files_beside(exported: Exported, path: Path) -> dict[str, bytes]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput, NotApplicable
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
 
 
-def baseline(name: str, problem: Problem, microbatches: str = "given") -> Schedule:
+def baseline(
+    name: str, problem: Problem, microbatches: str = "given", group: int | None = None
+) -> Schedule:
     """Return one hand-written schedule, timed as early as possible; it may exceed memory.
 
     Parameters
@@ -25,11 +29,14 @@ def baseline(name: str, problem: Problem, microbatches: str = "given") -> Schedu
     microbatches
         The order in which microbatches that differ enter: ``given``, ``descending``, ``ascending``
         or ``both-ends`` (small ones first and last).
+    group
+        Microbatches per group of ``interleaved-1f1b``, Megatron-LM's
+        ``microbatch_group_size_per_vp_stage``; ``None``: one per device.
 
     Raises
     ------
     BadInput
-        If there is no baseline or order of that name.
+        If there is no baseline or order of that name, or it has no groups of a size to choose.
     NotApplicable
         If it does not fit the problem's placement.
     """
@@ -42,7 +49,19 @@ def baseline(name: str, problem: Problem, microbatches: str = "given") -> Schedu
         text = f"expected one of {', '.join(RULES)}"
         raise BadInput(text, where="microbatches", value=microbatches)
     permutation = permutation_by(problem, microbatches)
-    return entered_by(BASELINES[name], problem, microbatches, permutation)
+    entry = BASELINES[name] if group is None else _in_groups(name, group)
+    return entered_by(entry, problem, microbatches, permutation)
+
+
+def _in_groups(name: str, group: int) -> Published:
+    from pipesat.heuristics import BASELINES
+    from pipesat.heuristics.interleaved import NAME, interleaved
+
+    if name != NAME:
+        text = f"only {NAME} has groups of a size to choose, {name} has none"
+        raise BadInput(text, where="--group", value=group)
+    source = f"{NAME}, groups of {group}"
+    return replace(BASELINES[name], build=partial(interleaved, group=group, source=source))
 
 
 def baselines() -> Mapping[str, Published]:

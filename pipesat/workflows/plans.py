@@ -31,6 +31,7 @@ def plan(
     microbatches: int,
     *,
     memory: int | Sequence[int] | None = None,
+    reserve: int = 0,
     placement: PlacementChoice = "chain",
     chunks: Sequence[int] = (),
     latency: int = 0,
@@ -56,6 +57,9 @@ def plan(
     memory
         Capacity of every device, static memory included, one for all or one each, in the layers'
         memory unit; ``None``: unlimited.
+    reserve
+        Of it, what every device keeps free for what no layer says: the allocator's fragments,
+        communication buffers. On top of the layers' own ``reserve``.
     placement
         ``chain``, ``loop`` or ``vee``; ``any``: all three are tried.
     chunks
@@ -97,6 +101,7 @@ def plan(
     source = ""
     if not isinstance(layers, Layers):
         source, layers = str(layers), read_layers(layers)
+    layers = _with_reserve(layers, reserve)
     _require_choice(layers, recompute, source)
     delay = _delay(latency, bandwidth, layers)
     try:
@@ -134,6 +139,17 @@ def _require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> 
             source=source,
             where="layers",
         )
+
+
+def _with_reserve(layers: Layers, reserve: int) -> Layers:
+    total = layers.reserve + reserve
+    if reserve < 0 or total > _MOST_AMOUNT:
+        raise BadInput(
+            f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
+            where="--reserve",
+            value=reserve,
+        )
+    return replace(layers, reserve=total)
 
 
 def _delay(latency: int, bandwidth: float | Fraction | None, layers: Layers) -> Delay:

@@ -29,6 +29,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.workflows.solve import solve
 from tests.conftest import Run
+from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, document, problems, vee
 
 Save = Callable[..., Path]
@@ -212,6 +213,27 @@ def test_import_gives_back_the_exported_schedule(tmp_path: Path) -> None:
     path = tmp_path / "order.csv"
     path.write_bytes(EXPORTERS["torch-csv"](problem, schedule).data)
     assert read_torch_csv(path, problem).schedule.devices == schedule.devices
+
+
+def test_an_exact_export_gives_back_the_imported_file(cli: Run, save: Save, tmp_path: Path) -> None:
+    """Split where it could be whole, in a folder of its own; without --exact it would be fused."""
+    path, problem = tmp_path / "order.csv", save(chain(2, 2))
+    path.write_text("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n")
+    cli("import", "torch-csv", path, problem, "-o", tmp_path / "s.json")
+    words = ["export", problem, tmp_path / "s.json", "--to", "torch-csv", "-o", f"{tmp_path}/out/"]
+    assert cli(*words, "--exact").code == 0
+    assert (tmp_path / "out" / "schedule.csv").read_text() == path.read_text()
+    assert cli(*words).code == 0
+    assert "0B0" in (tmp_path / "out" / "schedule.csv").read_text()
+    words[4] = "trace"
+    one_bad_line(cli(*words, "--exact"), "--exact: trace changes no order")
+
+
+def test_an_exact_export_refuses_what_torch_cannot_run() -> None:
+    problem = chain(2, 2)
+    swapped = order_of("0F1 0F0 0BW1 0BW0", "1F1 1BW1 1F0 1BW0")
+    with pytest.raises(NotApplicable, match=r"microbatch 1 where torch needs 0.*Without --exact"):
+        adapt(problem, time_order(problem, swapped), exact=True)
 
 
 def test_import_of_overlapped_cells(tmp_path: Path) -> None:

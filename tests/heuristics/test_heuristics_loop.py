@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipesat
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.memory import peak_memory
@@ -105,6 +106,15 @@ def test_groups_cover_all_microbatches(m: int, size: int) -> None:
     assert max(full) - min(full) <= 1
     if m % size == 0:
         assert short == full == [size] * (m // size)
+
+
+def test_groups_from_outside_are_those_of_the_function() -> None:
+    problem = loop(2, 2, 5)
+    assert pipesat.baseline("interleaved-1f1b", problem, group=3).order == (
+        interleaved(problem, group=3).order
+    )
+    with pytest.raises(BadInput, match="--group: got 3, only interleaved-1f1b has groups"):
+        pipesat.baseline("gis", problem, group=3)
 
 
 def test_a_group_has_at_least_one_microbatch() -> None:

@@ -19,11 +19,13 @@ class Options:
     """The file that is written, and how many transformer layers each stage has, if known.
 
     ``layers`` has one number for all stages, or one per stage in the order of the route. The
-    embedding belongs to the first stage, the head and the loss to the last.
+    embedding belongs to the first stage, the head and the loss to the last. ``exact``: torch's
+    order is the schedule's, or none is written.
     """
 
     output: Path = Path("schedule")
     layers: tuple[int, ...] | None = None
+    exact: bool = False
 
     @property
     def csv(self) -> str:

@@ -31,7 +31,7 @@ class Adapted:
     changes: tuple[str, ...] = field(default=())
 
 
-def adapt(problem: Problem, schedule: Schedule) -> Adapted:
+def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapted:
     """Return the schedule as torch can run it; unchanged if it can run as it is.
 
     1. Relabel microbatches so that the last stage's forwards run in order (torch reads losses by
@@ -42,16 +42,27 @@ def adapt(problem: Problem, schedule: Schedule) -> Adapted:
 
     The F of a pair comes first, as torch writes it; that is no change.
 
+    Parameters
+    ----------
+    exact
+        Change nothing: 2 and 3 are left out, an order that needs 1 is refused.
+
     Raises
     ------
     NotApplicable
-        If torch cannot run such a pipeline or a pair, or if the adapted order exceeds a capacity.
+        If torch cannot run such a pipeline or a pair, if the adapted order exceeds a capacity, or
+        if it must be changed and may not.
     """
     require_torch_pipeline(problem)
     _require_torch_pairs(schedule.order)
     changes: list[str] = []
     as_written = tuple(tuple(map(_forward_first, row)) for row in schedule.order)
     entering = _last_forwards(problem, as_written)
+    if exact:
+        _require_in_order(entering)
+        same = as_written == schedule.order
+        kept = schedule if same else time_order(problem, as_written, source=schedule.source)
+        return Adapted(kept, problem, entering)
     label = {old: new for new, old in enumerate(entering)}
     order = _mapped(as_written, lambda op: op._replace(microbatch=label[op.microbatch]))
     if order != as_written:
@@ -105,6 +116,16 @@ def _require_torch_pairs(order: Order) -> None:
             f"torch overlaps an F with a full backward and nothing else, and {others[0]}{more} is "
             "another pair: `pipesat solve --for torch` leaves such pairs out"
         )
+
+
+def _require_in_order(entering: tuple[int, ...]) -> None:
+    for number, microbatch in enumerate(entering):
+        if number != microbatch:
+            raise NotApplicable(
+                f"the last stage runs the forward of microbatch {microbatch} where torch needs "
+                f"{number}: torch reads losses by number and stores them in turn. Without --exact, "
+                "microbatches are relabelled"
+            )
 
 
 def _forward_first(item: Item) -> Item:
