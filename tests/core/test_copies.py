@@ -12,7 +12,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule, Timed, TimedCopy
 from pipesat.core.timing import retime, time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
-from tests.support.tiny_modes import tiny
+from tests.support.tiny_modes import random_order, tiny
 
 
 def offloading(memory: int | None, channels: int = 2, microbatches: int = 2) -> Problem:
@@ -126,30 +126,6 @@ def test_the_minimum_span_counts_ops_alone() -> None:
     assert (schedule.span, schedule.makespan) == (14, 14)
     assert check(problem, schedule) == []
     assert retime(problem, schedule, "span").span == 14
-
-
-def random_order(problem: Problem, chance: Random) -> Order:
-    """Modes and kinds at random, ops in an order that respects what waits for what."""
-    modes = {}
-    for stage in range(len(problem.stages)):
-        one = chance.choice(problem.modes_of(stage))
-        for m in range(problem.microbatches[stage]):
-            other = chance.choice(problem.modes_of(stage))
-            modes[stage, m] = one if problem.mode_choice == "stage" else other
-    chains: list[list[Op]] = []
-    for m in range(problem.microbatches[0]):
-        forwards = [Op(s, "F", m, modes[s, m]) for s in range(len(problem.stages))]
-        chain = list(forwards)
-        for op in reversed(forwards):
-            data = problem.amounts(op.stage, m, op.mode)
-            fused = chance.random() < 0.5 if data.may_split and data.may_fuse else data.may_fuse
-            chain += [op._replace(kind=k) for k in (["BW"] if fused else ["B", "W"])]  # type: ignore[arg-type]
-        chains.append(chain)
-    rows: list[list[Op]] = [[] for _ in problem.devices]
-    while any(chains):
-        op = chance.choice([chain for chain in chains if chain]).pop(0)
-        rows[problem.stages[op.stage].device].append(op)
-    return tuple(map(tuple, rows))
 
 
 @pytest.mark.parametrize("seed", range(60))

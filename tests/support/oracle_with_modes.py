@@ -213,8 +213,13 @@ class _Model:
                     break
 
 
-def solve(document: Mapping[str, Any], objective: str = "makespan") -> Found | None:
-    """Return an optimal schedule, or ``None`` if no schedule is valid."""
+def solve(
+    document: Mapping[str, Any], objective: str = "makespan", at_most: int | None = None
+) -> Found | None:
+    """Return an optimal schedule, or ``None`` if no schedule is valid.
+
+    With ``at_most``, of those that are no longer; a small one makes for a small model.
+    """
     m = document["microbatches"]
     comm = document.get("comm", {})
     delays = [comm.get("default", 0)] + [e.get(x, 0) for e in comm.get("edges", []) for x in "FB"]
@@ -222,8 +227,10 @@ def solve(document: Mapping[str, Any], objective: str = "makespan") -> Found | N
         m * (max(sum(way.length.values()) for way in ways_of(stage)) + 2 * max(delays))
         for stage in document["stages"]
     )
+    longest = longest if at_most is None else min(longest, at_most)
     windows = len(document["devices"]) if objective == "span" else 1
-    model = _Model(document, windows * (longest + max(delays)))
+    # another device's window may begin when one's has ended and its data has arrived
+    model = _Model(document, windows * (longest + max(delays)) if windows > 1 else longest)
     model.constrain()
     value = model.value(objective)
     model.cp.minimize(value)
