@@ -11,7 +11,7 @@ from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
-from pipesat.core.least import what_differs
+from pipesat.core.least import has_modes, what_differs
 from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Result
@@ -106,7 +106,7 @@ def solve(
         starts = sorted(given + written, key=lambda start: start.value(objective))
         if incumbent.schedule is None:
             notes.append("no schedule found")
-        elif not problem.plain:
+        elif has_modes(problem):
             if not incumbent.proven:
                 notes.append(_aside(problem))
         elif not (incumbent.proven or clock.over):

@@ -10,6 +10,7 @@ from pipesat.core.timing import time_order
 from pipesat.solver.growth.search import SOURCE as GROWTH
 from pipesat.solver.growth.search import grown_orders
 from pipesat.solver.packing.justify import justified
+from pipesat.solver.permutations.search import permutations_apply, permuted_schedules
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
@@ -23,6 +24,7 @@ _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
 _STEADY = 0.15, 10.0
+_EXCHANGES = 0.3, 20.0
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together: some 6 s
 
 
@@ -48,6 +50,9 @@ class OtherWays:
 
         The first of it, growth and packing, is worth trying before windows.
         """
+        exchange = self.parts.exchanges and permutations_apply(self.problem)
+        if exchange:
+            yield self._exchange_microbatches
         yield self._grow_and_pack
         if self.parts.steady:
             yield self._repeat_a_steady_state
@@ -55,6 +60,19 @@ class OtherWays:
             yield self._pack_the_incumbent
             for turn in range(1, _ROUNDS):
                 yield partial(self._pack_starts, self.seed + turn * _FAR)
+                if exchange:
+                    yield partial(self._exchange_microbatches, self.seed + turn * _FAR)
+
+    def _exchange_microbatches(self, seed: int | None = None) -> None:
+        """Let microbatches change places, in the starts and in the incumbent."""
+        mine = [] if self.incumbent.schedule is None else [self.incumbent.schedule]
+        for found in permuted_schedules(
+            self.problem,
+            [*mine, *self.starts],
+            clock=self._part(_EXCHANGES),
+            seed=self.seed if seed is None else seed,
+        ):
+            self.incumbent.offer_earliest(found)
 
     def _grow_and_pack(self) -> None:
         if self.parts.growth:

@@ -45,6 +45,8 @@ def search(
     Needs an incumbent with a schedule. ``starts`` are other valid schedules to work on.
     """
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
+    if not problem.plain:
+        parts = replace(parts, steady=False, growth=False)  # a few microbatches are not like all
     lanes = Lanes(clock)
     proofs = ProofSearch(problem, incumbent, seed=seed, parts=parts)
     use_windows = parts.windows and windows_apply(problem, incumbent)

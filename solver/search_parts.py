@@ -29,6 +29,8 @@ class SearchParts:
         Schedules from the steady state.
     growth
         Schedules grown from few microbatches.
+    exchanges
+        Microbatches that differ change places in an order.
     """
 
     closed_forms: bool = True
@@ -39,6 +41,7 @@ class SearchParts:
     packing: bool = True
     steady: bool = True
     growth: bool = True
+    exchanges: bool = True
 
 
 ALL_PARTS = SearchParts()

@@ -25,12 +25,13 @@ from functools import cached_property
 
 from pipesat.bounds.area import area_over_room
 from pipesat.bounds.chain_warm_up import least_warm_ups
+from pipesat.bounds.classes import bounds_of_classes
 from pipesat.bounds.feasibility import certain_holdings
 from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.claims import Bound
-from pipesat.core.least import least_problem
+from pipesat.core.least import has_modes, least_problem
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
@@ -44,11 +45,13 @@ def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
 def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
     """Return the bound of every argument that applies, the best of its devices', in time units.
 
-    Where microbatches differ or have modes, that of the least amounts of any
+    Where microbatches have modes, that of the least amounts of any
     (:func:`pipesat.core.least.least_problem`).
     """
-    problem = least_problem(problem)
     bounds = [Bound(0, "closed form: nothing takes less than no time")]
+    if not (problem.alike or has_modes(problem) or problem.overlap):
+        return [*bounds, *bounds_of_classes(problem, objective)]
+    problem = least_problem(problem)
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
     if problem.overlap is not None:
         return [*bounds, *paired_bounds(problem, objective)]

@@ -35,7 +35,12 @@ def least_problem(problem: Problem) -> Problem:
 
 def same_but_for_the_order(problem: Problem) -> bool:
     """Whether :func:`least_problem` has the same schedules, but for the rule about the order."""
-    return problem.alike and not any(stage.held_in_backward for stage in problem.stages)
+    return problem.alike and not has_modes(problem)
+
+
+def has_modes(problem: Problem) -> bool:
+    """Whether some stage has memory modes, or holds more while its backward runs."""
+    return any(stage.modes or stage.held_in_backward for stage in problem.stages)
 
 
 def what_differs(problem: Problem) -> str:

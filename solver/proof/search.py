@@ -36,7 +36,9 @@ class ProofSearch:
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts)
         self.short_runs: ShortRuns | None = None
         self.one_short_run = threading.Lock()
-        if not model_is_exact(problem):
+        if not problem.plain:
+            self.relaxations.queue.end("CP-SAT models equal microbatches: no proof tried")
+        elif not model_is_exact(problem):
             self.relaxations.queue.end("the model is stricter than the problem: no proof tried")
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
