@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipesat.core.arrays import Ints
+from pipesat.core.microbatch_order import relabelled
 from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change
@@ -133,13 +134,8 @@ class PermutedOrder:
 
     def permuted(self, permutation: Ints) -> Order:
         """The order with its microbatches in these places."""
-
-        def renamed(item: Item) -> Item:
-            (op,) = members(item)
-            first = self.offset[self.problem.route_of[op.stage]]
-            return op._replace(microbatch=int(permutation[first + op.microbatch]) - first)
-
-        return tuple(tuple(map(renamed, row)) for row in self.order)
+        own = [[int(n) - route.start for n in permutation[route]] for route in self._slices()]
+        return relabelled(self.problem, self.order, own)
 
     @property
     def identity(self) -> Ints:
@@ -152,3 +148,6 @@ class PermutedOrder:
             range(first, first + route.microbatches)
             for first, route in zip(self.offset, self.problem.routes, strict=True)
         ]
+
+    def _slices(self) -> list[slice]:
+        return [slice(places.start, places.stop) for places in self.routes()]

@@ -1,0 +1,77 @@
+"""Exchanging microbatches of an order: its arrays against timing and checker, and what it finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pipesat
+from pipesat.core.checker import check
+from pipesat.core.least import has_modes
+from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics import BASELINES
+from pipesat.solver.permutations.search import permutations_apply
+from pipesat.solver.permutations.times import PermutedOrder
+from tests.support.class_documents import random_document
+from tests.support.class_oracle import Oracle
+
+
+def tail(memory: int | None, order: str = "same") -> Problem:
+    """A chain of three devices; seven microbatches, two of them long."""
+    device = {} if memory is None else {"memory": memory}
+    return parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "devices": [device] * 3,
+            "stages": [
+                {"device": d, "F": 4, "B": 5, "W": 3, "held_after_F": 6, "held_after_B": 2}
+                for d in range(3)
+            ],
+            "microbatches": [
+                {"name": "long", "count": 2, "time": [3, 1], "held": [3, 1], "comm": [2, 1]},
+                {"name": "short", "count": 5},
+            ],
+            "comm": {"default": 1},
+            "order": order,
+        }
+    )
+
+
+@pytest.mark.parametrize("memory", [None, 40, 24])
+@pytest.mark.parametrize("name", ["zb-h1", "1f1b", "gpipe"])
+def test_arrays_agree_with_timing_and_checker(memory: int | None, name: str) -> None:
+    problem = tail(memory)
+    schedule = BASELINES[name](problem)
+    order = PermutedOrder(problem, schedule.order)
+    chance = np.random.default_rng(0)
+    tried = np.stack([chance.permutation(order.identity) for _ in range(20)])
+    makespans, fits = order.makespans(tried), order.fits(tried)
+    for permutation, makespan, fit in zip(tried, makespans, fits, strict=True):
+        timed = time_order(problem, order.permuted(permutation))
+        assert timed.makespan == makespan
+        assert (check(problem, timed) == []) == bool(fit)
+
+
+def test_only_what_may_change_places_does() -> None:
+    assert permutations_apply(tail(None))
+    assert permutations_apply(tail(None, "free"))
+    assert not permutations_apply(tail(None, "given"))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_answers_lie_between_the_oracle_and_their_bounds(seed: int) -> None:
+    document = random_document(seed)
+    problem = parse_problem(document)
+    if has_modes(problem):
+        pytest.skip("the search steps aside")
+    optimum = Oracle(document).optimum("makespan")
+    result = pipesat.solve(problem, time_limit=0.3, deterministic=True)
+    if optimum is None:
+        assert result.status == "infeasible"
+        return
+    assert result.value is not None
+    assert result.lower_bound is not None
+    assert result.lower_bound.value <= optimum <= result.value
+    assert (result.status == "optimal") == (result.lower_bound.value == result.value)
