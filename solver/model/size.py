@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pipesat.core.problem import Problem
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.staircase import staircase_applies
 
 CONSTRAINTS_PER_SECOND = 8_000  # that can be built and presolved in a part of each second
@@ -22,7 +23,7 @@ def model_size(problem: Problem, devices: Collection[int] | None = None) -> int:
 def _size_of(problem: Problem, device: int) -> int:
     stages = problem.stages_on[device]
     microbatches = {s: problem.microbatches[s] for s in stages}
-    size = 9 * sum(microbatches.values())
+    size = 9 * sum(microbatches.values()) + _size_of_pairs(problem, device)
     room = problem.devices[device].room
     if room is None or not stages:
         return size
@@ -37,3 +38,14 @@ def _size_of(problem: Problem, device: int) -> int:
         if problem.stages[s].held_after_B > problem.stages[s].held_after_F
     )
     return size + 4 * events * forwards  # about half of all pairs need a literal, 4 constraints
+
+
+def _size_of_pairs(problem: Problem, device: int) -> int:
+    """Candidates, as many per microbatch and two kinds as memory admits microbatches at a time."""
+    room, size = problem.devices[device].room, 0
+    for (one, _), (other, _) in gains(problem):
+        if problem.stages[one].device == device:
+            least = min(problem.stages[s].held_after_F for s in (one, other))
+            depth = room // least if room is not None and least else problem.microbatches[other]
+            size += problem.microbatches[one] * min(depth, problem.microbatches[other])
+    return 4 * size  # of 8 constraints each; every two kinds were there in both orders

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.window import Segments
 
-_FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
+FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
+FIRST_SIZE_WITH_PAIRS = 40.0  # whose choices make windows harder
 _LEAST_SIZE = 8.0
 _GROW, _GROW_FAST, _SHRINK = 1.1, 1.3, 0.85
 _QUICK, _VERY_QUICK = 0.4, 0.1  # of a window's limit
@@ -25,7 +26,7 @@ class WindowKind:
 
     devices: int
     weight: float
-    size: float = _FIRST_SIZE
+    size: float = FIRST_SIZE
 
     def learn(self, *, settled: bool, share: float, most: int) -> None:
         """Adapt the size after a window that took this share of its limit."""
@@ -70,8 +71,8 @@ class Chooser:
         return busy[first : first + kind.devices]
 
 
-def kinds_for(devices: int) -> list[WindowKind]:
-    """All devices most of the time, groups of neighbours now and then."""
-    kinds = [WindowKind(0, 1.0)]
-    kinds += [WindowKind(count, 0.15) for count in (2, 4) if count < devices]
+def kinds_for(devices: int, size: float = FIRST_SIZE) -> list[WindowKind]:
+    """All devices most of the time, groups of neighbours now and then; all of one size at first."""
+    kinds = [WindowKind(0, 1.0, size)]
+    kinds += [WindowKind(count, 0.15, size) for count in (2, 4) if count < devices]
     return kinds

@@ -11,7 +11,12 @@ from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
-from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
+from pipesat.solver.neighbourhood.choose import (
+    FIRST_SIZE,
+    FIRST_SIZE_WITH_PAIRS,
+    Chooser,
+    kinds_for,
+)
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
 from pipesat.solver.run.incumbent import Incumbent
@@ -19,8 +24,9 @@ from pipesat.solver.run.runner import FOUND, Runner
 
 SOURCE = "window search"
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
-_FREE_SPLITS = 0.5  # of the windows may change what is split and what fused: these are harder
-_LIMIT = 2.0  # seconds per window
+# of the windows may change what is split and what fused, all where ops may pair: these are harder
+_FREE_SPLITS = 0.5
+_LIMIT, _LIMIT_WITH_PAIRS = 2.0, 0.7  # seconds per window
 
 
 def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
@@ -42,7 +48,9 @@ class WindowSearch:
         self.rounded = rounded(problem, unit_for(longest))
         self.gains = gains(self.rounded)
         self.rng = random.Random(seed)  # noqa: S311
-        self.chooser = Chooser(self.rng, kinds_for(len(problem.devices)))
+        size = FIRST_SIZE_WITH_PAIRS if self.gains else FIRST_SIZE
+        self.limit = _LIMIT_WITH_PAIRS if self.gains else _LIMIT
+        self.chooser = Chooser(self.rng, kinds_for(len(problem.devices), size))
         self.graph: Graph | None = None
         self.value = 0  # of the graph's order
         self.windows = self.improvements = 0
@@ -68,14 +76,14 @@ class WindowSearch:
         kind, segments = self.chooser.draw(graph)
         if segments:
             self.windows += 1
-            free_splits = self.rng.random() < _FREE_SPLITS
+            free_splits = self.rng.random() < _FREE_SPLITS or bool(self.gains)
             window = Window(self.rounded, graph, segments, free_splits, self.gains)
             seed, spent = self.rng.randrange(1 << 30), self.runner.spent
-            limit = min(_LIMIT, self.incumbent.clock.left)
+            limit = min(self.limit, self.incumbent.clock.left)
             solver, status = self.runner.solve(window.cp, limit=limit, seed=seed)
             kind.learn(
                 settled=status == cp_model.OPTIMAL,
-                share=(self.runner.spent - spent) / _LIMIT,
+                share=(self.runner.spent - spent) / self.limit,
                 most=len(graph.sequence.item),
             )
             if status in FOUND:

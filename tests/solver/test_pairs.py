@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.feasibility import sure_order
+from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.bounds.pair_times import with_least_times
 from pipesat.core.checker import check
-from pipesat.core.ops import Op, Pair
+from pipesat.core.errors import Infeasible, NotApplicable
+from pipesat.core.ops import PHASE_OF, Op, Pair, Phase, Unreadable, members
 from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.heuristics import BASELINES
 from pipesat.solver import solve
-from pipesat.solver.model.model import build_model
+from pipesat.solver.model.fewer_microbatches import with_microbatches
+from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.pairing import fusing_may_pay, gains
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
+from pipesat.solver.proof.short_runs.models import makespan_model, step_model
+from pipesat.solver.proof.short_runs.run_bounds import RunBounds
+from tests.support.against_oracle import judged
+from tests.support.paired import random_paired_document
+from tests.support.paths import ROOT
+
+BENCH = ROOT / "experiments" / "bench-next" / "problems"
+SLOW = ("zb-auto", "zb-auto-span", "v-auto")
 
 
 def one_stage(pairs: dict[tuple[str, str], int], m: int, **device: int) -> Problem:
@@ -117,3 +131,91 @@ def _split(order: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
         )
         for row in order
     )
+
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_small_problems_agree_with_the_oracle(objective: Objective) -> None:
+    """Value, bound and status of whole solves; more of them are in 2026-11-22-pairs-oracle."""
+    for seed in range(100, 112):
+        document = random_paired_document(Random(seed), zeros=seed % 2 == 0)
+        verdict = judged(document, objective, seconds=1.0, effort=1.0)
+        assert not verdict.wrong, (seed, verdict)
+
+
+def optimum_of(model: Model) -> int:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    return model.bound(round(solver.objective_value))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
+    """The whole model, which is held against the oracle above, says what the optimum is."""
+    document = random_paired_document(Random(seed), zeros=seed % 3 == 0)
+    document.pop("routes", None)  # one route through all stages
+    document["microbatches"] = 3
+    problem = parse_problem(document)
+    try:
+        preflight(problem)
+    except Infeasible:
+        return
+    upper = time_order(problem, sure_order(problem)).makespan
+    best = optimum_of(build_model(problem, "makespan", 0, upper))
+    for device, stages in enumerate(problem.stages_on):
+        if stages:
+            assert optimum_of(build_model(problem, "makespan", 0, best, [device])) <= best
+    least = with_least_times(problem)
+    known = RunBounds(least)
+    for n in (1, 2):
+        known.learn_makespan(
+            n, optimum_of(makespan_model(with_microbatches(least, [n]), known, upper))
+        )
+        step = step_model(with_microbatches(least, [n + 1]), known, upper)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        assert solver.solve(step.cp) == cp_model.OPTIMAL
+        known.learn_step(n, step.times.bound(round(solver.objective_value)))
+    assert known.makespan(3) <= best
+
+
+@pytest.mark.parametrize("name", ["pair-unit-vee-p2-m6", "pair-unit-chain-fused-p4-m12"])
+def test_every_baseline_is_a_solution_of_the_model(name: str) -> None:
+    """Pinned, with its pairs, at the makespan that its timing gives."""
+    problem = read_problem(BENCH / f"{name}.json")
+    for baseline in BASELINES:
+        if baseline in SLOW:
+            continue
+        try:
+            schedule = time_order(problem, BASELINES[baseline](problem).order)
+        except NotApplicable:
+            continue
+        if check(problem, schedule):
+            continue
+        model = build_model(problem, "makespan", 0, schedule.makespan)
+        pin(model, schedule)
+        assert optimum_of(model) == schedule.makespan, baseline
+
+
+def pin(model: Model, schedule: Schedule) -> None:
+    """Fix starts, ends and splits, each stage's phases by the order of their starts."""
+    v = model.variables
+    slots: dict[tuple[int, Phase], list[tuple[int, int, bool]]] = {}
+    for _, timed in schedule:
+        assert not isinstance(timed.item, Unreadable)
+        for op in members(timed.item):
+            slot = (timed.start, timed.end, op.kind == "B")
+            slots.setdefault((op.stage, PHASE_OF[op.kind]), []).append(slot)
+    for (stage, phase), row in slots.items():
+        if phase == "W":
+            continue
+        for task, (start, end, split) in zip(v.tasks[phase][stage], sorted(row), strict=True):
+            v.cp.add(task.start == start // model.unit)
+            v.cp.add(task.end == end // model.unit)
+            if phase == "B":
+                v.cp.add(v.split[stage][task.microbatch] == split)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.pair_times import with_least_times
 from pipesat.core.claims import Bound
-from pipesat.core.ops import Op
+from pipesat.core.ops import Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
@@ -25,13 +26,8 @@ _PER_DEVICE = 2  # a run is long if it has more microbatches per device
 
 
 def is_long(problem: Problem) -> bool:
-    """Whether a single route has many microbatches, whose memory may slow them down.
-
-    Not with pairs: a microbatch that is left out leaves partners that run otherwise.
-    """
-    if problem.overlap is not None or len(problem.routes) > 1:
-        return False
-    if all(device.room is None for device in problem.devices):
+    """Whether a single route has many microbatches, whose memory may slow them down."""
+    if len(problem.routes) > 1 or all(device.room is None for device in problem.devices):
         return False
     return problem.routes[0].microbatches > _PER_DEVICE * len(problem.devices)
 
@@ -47,7 +43,8 @@ class ShortRuns:
         self.microbatches = problem.routes[0].microbatches
         devices = range(len(problem.devices))
         self.stairs = staircase and all(staircase_applies(problem, d) for d in devices)
-        self.known = RunBounds(problem)
+        self.least = with_least_times(problem)
+        self.known = RunBounds(self.least)
         self.rounds = Rounds(self.microbatches)
         self.spent = 0.0
         self.finished = False
@@ -68,7 +65,7 @@ class ShortRuns:
         self.finished = self.finished or not self.incumbent.trusts(PROOFS)
 
     def _settle_makespan(self, n: int, runner: Runner) -> bool:
-        few = with_microbatches(self.problem, [n])
+        few = self._few(n)
         if not self._fits(few):
             return False
         order = first_microbatches(self._schedule(), few)
@@ -89,16 +86,23 @@ class ShortRuns:
         upper = _least_step(self.problem, self._schedule(), n)
         if self._meets(self.known.step(n), upper, f"the step of {n} microbatches"):
             return True
-        few = with_microbatches(self.problem, [n + 1])
+        few = self._few(n + 1)
         if not self._fits(few):
             return False
         v = step_model(few, self.known, upper, staircase=self.staircase)
+        if self.problem.overlap is not None and not v.times.exact:
+            return False  # docs/model.md, Pairs: large times
         solver, status = self._solve(v, runner)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the step of {n} microbatches", upper)
             return False
         self.known.learn_step(n, v.times.bound(proven_bound(solver)))
         return status == cp_model.OPTIMAL
+
+    def _few(self, n: int) -> Problem:
+        """Fewer microbatches; ops may have lost a partner with which they were shorter."""
+        whole = n == self.microbatches
+        return self.problem if whole else with_microbatches(self.least, [n])
 
     @property
     def tried(self) -> int:
@@ -150,6 +154,8 @@ def _least_step(problem: Problem, schedule: Schedule, n: int) -> int:
     starts = sorted(
         timed.start
         for _, timed in schedule
-        if isinstance(timed.item, Op) and (timed.item.stage, timed.item.kind) == (first, "F")
+        if not isinstance(timed.item, Unreadable)
+        for op in members(timed.item)
+        if op[:2] == (first, "F")
     )
     return min(later - earlier for earlier, later in zip(starts, starts[n:], strict=False))
