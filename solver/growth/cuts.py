@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from pipesat.core.ops import Event, Op, Phase
+from pipesat.core.ops import Event, Op, Phase, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 
@@ -53,7 +53,7 @@ def repeats(problem: Problem, schedule: Schedule) -> Iterator[Repeat]:
     """Yield every part between two cuts of the same state that serves all routes evenly.
 
     Cuts are where an F of the first route's first stage starts. Only what precedes the first
-    overlapped pair, and the first microbatch that starts out of its turn, is looked at.
+    microbatch that starts out of its turn is looked at.
     """
     m = [route.microbatches for route in problem.routes]
     seen: dict[frozenset[Name], list[Cut]] = {}
@@ -72,11 +72,11 @@ def _cuts(problem: Problem, schedule: Schedule) -> Iterator[Cut]:
     first = problem.routes[0].stages[0]
     timed = sorted((timed for _, timed in schedule), key=attrgetter("start"))
     for time, group in groupby(timed, key=attrgetter("start")):
-        items = [timed.item for timed in group]
-        ops = [item for item in items if isinstance(item, Op)]
+        items = [timed.item for timed in group if not isinstance(timed.item, Unreadable)]
+        ops = [op for item in items for op in members(item)]
         if any(op.stage == first and op.kind == "F" for op in ops):
             yield progress.cut(time)
-        if len(ops) < len(items) or not progress.enter(ops):
+        if not progress.enter(ops):
             return
         progress.start(ops)
 

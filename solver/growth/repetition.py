@@ -16,13 +16,15 @@ Why every rule still holds, device by device in the order given here:
   also where a B takes more than its F, since the B's stand where they stood.
 - *Too many microbatches.* The last ones of every route are left out with all their ops. No other op
   waits for them, and what a microbatch holds is never negative.
+- *Pairs* are repeated as such. Where one member is left out the other runs alone, in its place, and
+  takes what time it takes then: what comes of it is timed and checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from pipesat.core.ops import Op
+from pipesat.core.ops import Item, Op, Pair, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.growth.cuts import Cut, Name, Repeat
@@ -65,35 +67,51 @@ def repeated(few: Problem, schedule: Schedule, part: Repeat, problem: Problem, t
 
 def _row(
     few: Problem, schedule: Schedule, part: Repeat, problem: Problem, times: int, device: int
-) -> Iterator[Op]:
-    """Yield a device's ops; a W may be there a second time."""
+) -> Iterator[Item]:
+    """Yield a device's items; a W may be there a second time."""
     begin, end = part.begin, part.end
-    timed = [(t.start, t.item) for t in schedule.devices[device] if isinstance(t.item, Op)]
+    timed = [
+        (t.start, t.item) for t in schedule.devices[device] if not isinstance(t.item, Unreadable)
+    ]
     owed = [_op(few, name, begin) for name in sorted(end.weights - begin.weights)]
-    again = [op for op in owed if few.stages[op.stage].device == device]
-    again += [op for start, op in timed if begin.time <= start < end.time]
+    again: list[Item] = [op for op in owed if few.stages[op.stage].device == device]
+    again += [item for start, item in timed if begin.time <= start < end.time]
 
-    def later(ops: Iterable[Op], turn: int) -> Iterator[Op]:
-        for op in ops:
-            number = op.microbatch + turn * part.microbatches[few.route_of[op.stage]]
-            if number < problem.microbatches[op.stage]:
-                yield op._replace(microbatch=number)
+    def later(items: Iterable[Item], turn: int) -> Iterator[Item]:
+        for item in items:
+            ops = []
+            for op in members(item):
+                number = op.microbatch + turn * part.microbatches[few.route_of[op.stage]]
+                if number < problem.microbatches[op.stage]:
+                    ops.append(op._replace(microbatch=number))
+            yield from _together(ops)
 
-    yield from later((op for start, op in timed if start < end.time), 0)
+    yield from later((item for start, item in timed if start < end.time), 0)
     for turn in range(1, times + 1):
         yield from later(again, turn)
-    yield from later((op for start, op in timed if start >= end.time), times)
+    yield from later((item for start, item in timed if start >= end.time), times)
 
 
-def _without_repetition(row: Iterable[Op]) -> Iterator[Op]:
+def _together(ops: Sequence[Op]) -> Iterator[Item]:
+    """Yield what is left of an item: a pair as long as both members are there."""
+    if len(ops) == 2:
+        yield Pair(*ops)
+    else:
+        yield from ops
+
+
+def _without_repetition(row: Iterable[Item]) -> Iterator[Item]:
     """Leave out every W that has been done."""
     done: set[tuple[int, int]] = set()
-    for op in row:
-        if op.kind in ("W", "BW"):
-            if (op.stage, op.microbatch) in done:
-                continue
-            done.add((op.stage, op.microbatch))
-        yield op
+    for item in row:
+        left = []
+        for op in members(item):
+            if op.kind in ("W", "BW"):
+                if (op.stage, op.microbatch) in done:
+                    continue
+                done.add((op.stage, op.microbatch))
+            left.append(op)
+        yield from _together(left)
 
 
 def _op(problem: Problem, name: Name, cut: Cut) -> Op:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
@@ -25,7 +24,7 @@ from pipesat.solver.steady.period import microbatches_per_period
 
 SOURCE = "growth"
 _MANY = 32  # microbatches of all routes; no more than these are not worth it
-_OPS = 1600  # of the short problem
+_OPS, _OPS_WITH_PAIRS = 1600, 800  # of the short problem
 _PER_DEVICE = 2, 8  # microbatches of it, at least and at most
 _SHORTER = 2  # it has at most this part of the microbatches
 _PASSES = 30  # of justification per start
@@ -41,7 +40,8 @@ def few_microbatches(problem: Problem) -> Problem | None:
     one = microbatches_per_period(problem, 1)
     ops = sum(3 * len(r.stages) * count for r, count in zip(problem.routes, one, strict=True))
     least, most = (per * len(problem.devices) for per in _PER_DEVICE)
-    times = max(least, min(most, _OPS * sum(one) // ops)) // sum(one)
+    many = _OPS if problem.overlap is None else _OPS_WITH_PAIRS
+    times = max(least, min(most, many * sum(one) // ops)) // sum(one)
     have = [route.microbatches for route in problem.routes]
     if not times or sum(have) <= _MANY or have[0] < _SHORTER * one[0] * times:
         return None
@@ -100,7 +100,7 @@ class _GrowthSearch:
     def run(self, starts: Sequence[Schedule]) -> Iterator[Order]:
         """Yield orders of the whole problem, at better and better rates."""
         for start in starts:
-            if not self.clock.over and not any(isinstance(timed.item, Pair) for _, timed in start):
+            if not self.clock.over:
                 yield from self.packed(first_microbatches(start, self.few))
         if self.best.schedule is not None and windows_apply(self.few, self.best):
             yield from self.by_windows()

@@ -20,6 +20,7 @@ from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.growth.cuts import Repeat, repeats
 from pipesat.solver.growth.repetition import grown, repeated, with_other_end
 from pipesat.solver.growth.search import few_microbatches, grown_orders
+from pipesat.solver.model.fewer_microbatches import with_microbatches as fewer
 from pipesat.solver.other_ways import OtherWays
 from pipesat.solver.packing.justify import justified
 from pipesat.solver.run.clock import Clock
@@ -179,13 +180,31 @@ def test_no_parts_beyond_a_microbatch_out_of_its_turn() -> None:
     assert [(p.begin.started, p.end.started) for p in found] == [((0,), (1,))]
 
 
-def test_no_parts_beyond_a_pair() -> None:
-    problem = replace(chain(1, 4, backward="fused"), overlap=Overlap((1, 1)))
+def test_pairs_are_repeated() -> None:
+    """F0, then F with the backward before it, then a backward; every pair may be repeated."""
+    few = replace(chain(1, 4, F=2, B=2, W=1, backward="fused"), overlap=Overlap((4, 5)))
     first, *_, last = ops("F0 F1 F2 X0 X1 X2 F3 X3")
     pairs = tuple(Pair(Op(0, "F", i + 1), Op(0, "BW", i)) for i in range(3))
-    schedule = time_order(problem, ((first, *pairs, last),))
-    assert check(problem, schedule) == []
-    assert list(repeats(problem, schedule)) == []
+    schedule = time_order(few, ((first, *pairs, last),))
+    assert schedule.makespan == 2 + 3 * 4 + 3
+    part, *_ = repeats(few, schedule)
+    assert (part.microbatches, part.rate) == ((1,), 4)
+    more = fewer(few, [9])
+    longer = time_order(more, grown(few, schedule, part, more))
+    assert check(more, longer) == []
+    assert longer.makespan == 2 + 8 * 4 + 3
+
+
+def test_of_a_pair_with_a_microbatch_too_many_the_other_runs_alone() -> None:
+    few = replace(chain(1, 4, F=2, B=2, W=1, backward="fused"), overlap=Overlap((4, 5)))
+    first, *_, last = ops("F0 F1 F2 X0 X1 X2 F3 X3")
+    pairs = tuple(Pair(Op(0, "F", i + 1), Op(0, "BW", i)) for i in range(3))
+    schedule = time_order(few, ((first, *pairs, last),))
+    part = next(part for part in repeats(few, schedule) if part.microbatches == (2,))
+    more = fewer(few, [7])
+    longer = time_order(more, grown(few, schedule, part, more))
+    assert check(more, longer) == []
+    assert longer.makespan == 2 + 6 * 4 + 3
 
 
 def test_routes_are_served_evenly() -> None:
