@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from pipesat.workflows.from_profile import layers_from_profile, problem_from_profile
     from pipesat.workflows.hand_written import baseline, baselines
     from pipesat.workflows.memory import frontier, min_memory
+    from pipesat.workflows.microbatch_orders import microbatch_orders
     from pipesat.workflows.plans import plan
     from pipesat.workflows.risk import risk
     from pipesat.workflows.schedules import show, steps
@@ -108,6 +109,7 @@ _HOMES = {
     "layers_from_profile": "workflows.from_profile",
     "measure": "core.metrics",
     "memory_profiles": "core.memory",
+    "microbatch_orders": "workflows.microbatch_orders",
     "microbatches_from_lengths": "placement.lengths",
     "min_memory": "workflows.memory",
     "parity": "workflows.torch_runs",
@@ -177,6 +179,7 @@ __all__ = [
     "layers_from_profile",
     "measure",
     "memory_profiles",
+    "microbatch_orders",
     "microbatches_from_lengths",
     "min_memory",
     "parity",

@@ -16,6 +16,7 @@ from pipesat.cli.frontier import frontier
 from pipesat.cli.import_ import import_
 from pipesat.cli.layers import app as layers_app
 from pipesat.cli.min_memory import min_memory
+from pipesat.cli.order import order
 from pipesat.cli.pairs import pairs
 from pipesat.cli.parity import parity
 from pipesat.cli.plan import plan
@@ -63,6 +64,7 @@ app.command()(sweep)
 app.command()(frontier)
 app.command()(plan)
 app.command("min-memory")(min_memory)
+app.command()(order)
 app.command()(pairs)
 app.command()(doctor)
 app.command()(report)

@@ -70,7 +70,7 @@ def _round(
     """One exchange of microbatches, then one packing."""
     part = clock.part(_ROUND)
     exchanged = PermutedOrder(problem, order)
-    order = exchanged.permuted(_exchange(exchanged, part, chance))
+    order = exchanged.permuted(_exchange(exchanged, part, chance, _STALE)[0])
     yield from justified(
         problem,
         order,
@@ -81,16 +81,39 @@ def _round(
     )
 
 
-def _exchange(order: PermutedOrder, clock: Clock, chance: np.random.Generator) -> Ints:
-    """Return the best permutation that exchanges lead to, from the present one."""
+def best_places(
+    problem: Problem, order: Order, *, clock: Clock, seed: int, enough: int = 0
+) -> Schedule | None:
+    """Return an order with its microbatches in the best places that exchanges have led to.
+
+    Ops keep their places. Ends when the clock is over, or at a makespan of ``enough``; with no
+    places found in which the order fits into memory, there is none.
+    """
+    exchanged = PermutedOrder(problem, order)
+    chance = np.random.default_rng(seed)
+    best, value = _exchange(exchanged, clock, chance, None, enough)
+    return None if value == _LARGEST_VALUE else time_order(problem, exchanged.permuted(best))
+
+
+def _exchange(
+    order: PermutedOrder,
+    clock: Clock,
+    chance: np.random.Generator,
+    patience: int | None,
+    enough: int = 0,
+) -> tuple[Ints, int]:
+    """Return the best permutation that exchanges lead to from the present one, and its makespan.
+
+    Ends after ``patience`` rounds in vain; ``None``: when the clock is over.
+    """
     best = here = order.identity
-    value = least = int(order.makespans(here[None])[0])
+    value = least = int(_values(order, here[None])[0])
     stale = 0
-    while stale < _STALE and not clock.over:
+    while (patience is None or stale < patience) and least > enough and not clock.over:
         tried = _neighbours(order, here, chance)
         if not len(tried):
             break
-        values = np.where(order.fits(tried) > 0, order.makespans(tried), _LARGEST_VALUE)
+        values = _values(order, tried)
         clock.count_ops(len(tried))
         winner = int(values.argmin())
         if values[winner] < value or (values[winner] == value and chance.random() < 0.5):
@@ -105,8 +128,14 @@ def _exchange(order: PermutedOrder, clock: Clock, chance: np.random.Generator) -
                 kicked = _neighbours(order, here, chance, 1)
                 if order.fits(kicked)[0]:
                     here = kicked[0]
-            value = int(order.makespans(here[None])[0])
-    return best
+            value = int(_values(order, here[None])[0])
+    return best, least
+
+
+def _values(order: PermutedOrder, tried: Ints) -> Ints:
+    """Makespan of each permutation; the largest number if it exceeds memory."""
+    values: Ints = np.where(order.fits(tried) > 0, order.makespans(tried), _LARGEST_VALUE)
+    return values
 
 
 def _neighbours(

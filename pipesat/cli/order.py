@@ -1,0 +1,134 @@
+"""``pipesat order``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.arguments import MOST_AMOUNT, AsJson, ProblemFile, Seed, TimeLimit, writable
+from pipesat.cli.exits import CHECK_FAILED, one_line
+
+if TYPE_CHECKING:
+    from pipesat.workflows.microbatch_orders import MicrobatchOrders
+
+
+def order(
+    problem: ProblemFile,
+    lengths: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A length per microbatch, in place of the problem's: a JSON list, or one a line.",
+            show_default="the problem's",
+        ),
+    ] = None,
+    reference: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=MOST_AMOUNT, help="Length that the costs are of."),
+    ] = None,
+    quadratic: Annotated[
+        str,
+        typer.Option(
+            metavar="Q", help="Share of its time that grows with the square of the length."
+        ),
+    ] = "0",
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Your own schedule, as in `baseline`; repeatable.",
+            show_default="all that apply",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the best order, a list of microbatch numbers (JSON).",
+            show_default="no",
+            callback=writable,
+        ),
+    ] = None,
+    time_limit: TimeLimit = 10.0,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Find the order in which microbatches that differ should enter your schedule.
+
+    Shows the best order beside the given one, descending, ascending and small at both ends, under
+    each hand-written schedule, with a bound that no schedule goes below. The schedules stay as they
+    are, and the problem's own order is ignored. With -o, the best of all is written; name your own
+    schedule with --baseline.
+    """
+    import json
+
+    from pipesat.cli.console import print_json
+    from pipesat.cli.costs import share
+    from pipesat.cli.interrupts import Interrupts
+
+    with Interrupts() as interrupts:
+        from pipesat.files.atomic import write_file
+        from pipesat.files.problem_file import read_problem
+        from pipesat.placement.lengths import read_lengths
+        from pipesat.workflows.microbatch_orders import microbatch_orders
+
+        found = microbatch_orders(
+            read_problem(problem),
+            lengths=None if lengths is None else read_lengths(lengths),
+            reference=reference,
+            quadratic=share("--quadratic", quadratic),
+            baselines=baseline,
+            time_limit=time_limit,
+            seed=seed,
+            stop=interrupts.stop,
+        )
+    if output is not None and found.order is not None:
+        write_file(output, (json.dumps(found.order) + "\n").encode())
+    if as_json:
+        print_json(found.document())
+    else:
+        _print(found)
+        if output is not None and found.best is not None:
+            typer.echo(one_line(f"order written to {output}"))
+    if found.best is None:
+        typer.echo("pipesat: none of the schedules fits into memory in any order tried", err=True)
+        raise typer.Exit(interrupts.exit_code or CHECK_FAILED)
+    raise typer.Exit(interrupts.exit_code)
+
+
+def _print(found: MicrobatchOrders) -> None:
+    from pipesat.cli.table import Column, print_table, wrapped
+    from pipesat.core.claims import Standing, change, percent
+    from pipesat.workflows.microbatch_orders import BEST, GIVEN
+    from pipesat.workflows.rows import units_of
+
+    fitting = [row for row in found if row.value is not None]
+    spare = {GIVEN: 0, "descending": 1, "ascending": 2, "both-ends": 1, BEST: 0}
+    columns = [Column("schedule", number=False), *(Column(r, spare=s) for r, s in spare.items())]
+    columns += [Column("gap to bound"), Column("best against given", number=False, spare=3)]
+    lines = []
+    for row in fitting:
+        times = {rule: row.makespans[rule] for rule in spare}
+        given, value = times[GIVEN], times[BEST]
+        gap = percent(Standing(value, found.lower_bound.value).gap)
+        against = "" if given is None or value is None else change(value, given)
+        shown = ["-" if time is None else str(time) for time in times.values()]
+        lines.append([row.name, *shown, gap, against])
+    print_table(columns, lines)
+    exceed = [row.name for row in found if row.makespans and row.value is None]
+    notes = [*units_of(found.problem), "-: exceeds memory"]
+    if exceed:
+        notes.append(f"no order found in which {', '.join(exceed)} fits")
+    typer.echo(wrapped("; ".join(notes), 100))
+    bound = found.lower_bound
+    typer.echo(one_line(f"no schedule at all is shorter than {bound.value} ({bound.source})"))
+    best = found.best
+    if best is not None:
+        seconds = found.seconds(best.value)
+        text = "" if seconds is None else f", {seconds:.4g} s"
+        typer.echo(one_line(f"{best.name} takes {best.value}{text} in this order:"))
+        typer.echo(wrapped(str(found.order), 100))

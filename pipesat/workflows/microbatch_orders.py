@@ -1,0 +1,292 @@
+"""In which order microbatches should enter a schedule that otherwise stays as it is."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipesat.core.checker import check
+from pipesat.core.claims import Bound, Standing, change
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.microbatch_order import microbatch_order
+from pipesat.core.showing import Displayed, Facts
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule
+    from pipesat.solver.run.clock import Clock
+
+GIVEN, BEST = "given", "best"
+
+
+def microbatch_orders(
+    problem: Problem,
+    *,
+    lengths: Sequence[int] | None = None,
+    reference: int | None = None,
+    quadratic: Fraction | float = 0,
+    baselines: Sequence[str] | None = None,
+    time_limit: float = 10.0,
+    seed: int = 0,
+    deterministic: bool = False,
+    stop: threading.Event | None = None,
+) -> MicrobatchOrders:
+    """Find the order in which microbatches that differ should enter each hand-written schedule.
+
+    The schedule stays: its ops keep their places, only which microbatch is at which changes. The
+    problem's own ``order`` is ignored, and the makespan is what counts.
+
+    Parameters
+    ----------
+    lengths
+        Tokens of each microbatch, in place of the problem's own microbatches; see
+        :func:`pipesat.microbatches_from_lengths`.
+    reference
+        The length whose times and memory the stages have.
+    quadratic
+        Share of the reference's time that grows with the square of the length.
+    baselines
+        Names of hand-written schedules; ``None``: all that apply.
+    time_limit
+        Seconds for the search, shared by the schedules.
+    seed
+        Seed of the search.
+    deterministic
+        One result for one seed, whatever the load.
+    stop
+        Ends the search when set, with the best orders so far.
+
+    Raises
+    ------
+    BadInput
+        If the microbatches are a plain number, or lengths are wrong.
+    NotApplicable
+        If none of the hand-written schedules applies.
+    Infeasible
+        If nothing fits into memory.
+    """
+    from pipesat.bounds.feasibility import preflight
+    from pipesat.bounds.one_device import closed_form_bound
+    from pipesat.solver.run.clock import Clock
+
+    free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
+    if all(route.classes is None for route in free.routes):
+        text = "expected a list, or lengths beside it: those of a number are all alike"
+        raise BadInput(text, where="microbatches")
+    preflight(free)
+    clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
+    made = list(_under_rules(free, _named(baselines), lambda: not deterministic and clock.over))
+    if not any(under.schedules or under.refused for under in made):
+        raise NotApplicable("; ".join(f"{under.name}: {under.why_not}" for under in made))
+    made.sort(key=_Under.least)
+    bound, rows = closed_form_bound(free, "makespan"), []
+    for number, under in enumerate(made):
+        part = clock.part(clock.left / (len(made) - number))
+        rows.append(_searched(free, under, part, seed, bound.value))
+    return MicrobatchOrders(free, bound, tuple(rows))
+
+
+@dataclass(frozen=True)
+class OrderRow:
+    """One hand-written schedule under several orders of its microbatches.
+
+    ``makespans`` has that of each rule, and of the best order found, ``None`` where an order breaks
+    a rule of the problem; ``order`` is the best one, a list of numbers per route.
+    """
+
+    name: str
+    makespans: Mapping[str, int | None] = field(default_factory=dict)
+    order: list[list[int]] | None = None
+    why_not: str | None = None
+
+    @property
+    def value(self) -> int | None:
+        """Makespan of the best order; ``None`` where none fits or the schedule does not apply."""
+        return self.makespans.get(BEST)
+
+
+@dataclass(frozen=True, repr=False)
+class MicrobatchOrders(Displayed):
+    """Orders of microbatches under each hand-written schedule, the best first, and a bound.
+
+    No schedule at all, whatever its order of ops and microbatches, goes below ``lower_bound``.
+
+    Raises
+    ------
+    Contradiction
+        If a checked schedule does.
+    """
+
+    problem: Problem
+    lower_bound: Bound
+    rows: tuple[OrderRow, ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            Standing(row.value, self.lower_bound.value, of=row.name)
+
+    def __iter__(self) -> Iterator[OrderRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> OrderRow:
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def best(self) -> OrderRow | None:
+        """The schedule that is shortest in its best order."""
+        fitting = [row for row in self.rows if row.value is not None]
+        return min(fitting, key=lambda row: row.value or 0, default=None)
+
+    @property
+    def order(self) -> list[int] | list[list[int]] | None:
+        """The best order of the best schedule: a list of numbers, one per route if several."""
+        best = self.best
+        if best is None or best.order is None:
+            return None
+        return best.order[0] if len(best.order) == 1 else best.order
+
+    def seconds(self, time: int | None) -> float | None:
+        """A time in seconds; ``None`` where the problem does not say its unit."""
+        from pipesat.export.trace import MICROSECONDS
+
+        scale = MICROSECONDS.get(self.problem.time_unit)
+        return None if time is None or scale is None else time * scale[0] / scale[1] / 1e6
+
+    def facts(self) -> Facts:
+        """Return what the best order takes and saves, and the bound."""
+        best = self.best
+        if best is None or best.value is None:
+            return [("orders", "none fits")]
+        given = best.makespans[GIVEN]
+        saved = "" if given is None else f", {change(best.value, given)} than as given"
+        standing = Standing(best.value, self.lower_bound.value)
+        return [
+            ("best", f"{best.name}: makespan {best.value}{saved}"),
+            ("bound", f"{self.lower_bound.value}, {standing.verdict}"),
+            ("order", str(self.order)),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per schedule."""
+        return [
+            {"name": row.name, **row.makespans, "order": row.order, "why_not": row.why_not}
+            for row in self.rows
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Return all of it as a JSON document; seconds are ``None`` where the unit is unknown."""
+        best = self.best
+        value = None if best is None else best.value
+        standing = Standing(value, self.lower_bound.value)
+        return {
+            "best": None if best is None else best.name,
+            "order": self.order,
+            "makespan": value,
+            "lower_bound": self.lower_bound.value,
+            "lower_bound_source": self.lower_bound.source,
+            "gap": standing.gap,
+            "status": standing.status,
+            "time_unit": self.problem.time_unit,
+            "seconds": self.seconds(value),
+            "lower_bound_seconds": self.seconds(self.lower_bound.value),
+            "baselines": [
+                {
+                    "name": row.name,
+                    "makespans": dict(row.makespans),
+                    "seconds": {rule: self.seconds(t) for rule, t in row.makespans.items()},
+                    "order": row.order,
+                    "why_not": row.why_not,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+class _Under(NamedTuple):
+    """A hand-written schedule under each rule; those that break a rule are in ``refused``."""
+
+    name: str
+    schedules: dict[str, Schedule]
+    refused: dict[str, Schedule]
+    why_not: str | None
+
+    def least(self) -> float:
+        return min((schedule.makespan for schedule in self.schedules.values()), default=math.inf)
+
+
+def _with_lengths(
+    problem: Problem,
+    lengths: Sequence[int] | None,
+    reference: int | None,
+    quadratic: Fraction | float,
+) -> Problem:
+    from pipesat.placement.lengths import microbatches_from_lengths
+
+    if lengths is None:
+        if reference is not None or quadratic:
+            raise BadInput("reference and quadratic go with them", where="lengths")
+        return problem
+    if reference is None:
+        raise BadInput("expected the length that the stages' costs are of", where="reference")
+    if len(problem.routes) > 1:
+        raise BadInput("expected a problem with one route", where="lengths")
+    return problem.with_microbatches(microbatches_from_lengths(lengths, reference, quadratic))
+
+
+def _named(names: Sequence[str] | None) -> list[str]:
+    from pipesat.heuristics import BASELINES
+
+    for name in names or ():
+        if name not in BASELINES:
+            raise BadInput(f"expected one of {', '.join(BASELINES)}", where="baseline", value=name)
+    return list(dict.fromkeys(BASELINES if names is None else names))
+
+
+def _under_rules(
+    problem: Problem, names: Sequence[str], give_up: Callable[[], bool]
+) -> Iterator[_Under]:
+    """Build each schedule under each rule. All rules are tried, also where two give one order."""
+    from pipesat.heuristics import BASELINES
+    from pipesat.heuristics.microbatch_orders import RULES, entered_by, permutation_by
+
+    for name in names:
+        fit: dict[str, Schedule] = {}
+        refused: dict[str, Schedule] = {}
+        why_not = None
+        try:
+            for rule in RULES:
+                permutation = permutation_by(problem, rule)
+                schedule = entered_by(BASELINES[name], problem, rule, permutation, give_up)
+                violations = check(problem, schedule)
+                (refused if violations else fit)[rule] = schedule
+                if violations:
+                    why_not = why_not or violations[0].message
+        except NotApplicable as error:
+            fit, refused, why_not = {}, {}, str(error)
+        yield _Under(name, fit, refused, None if fit else why_not)
+
+
+def _searched(problem: Problem, under: _Under, clock: Clock, seed: int, enough: int) -> OrderRow:
+    """Let microbatches change places, from the best rule on."""
+    from pipesat.solver.permutations.search import best_places
+    from pipesat.solver.permutations.times import PermutedOrder
+
+    if not (under.schedules or under.refused):
+        return OrderRow(under.name, why_not=under.why_not)
+    start = min((under.schedules or under.refused).values(), key=lambda s: s.makespan)
+    best = start if under.schedules else None
+    if PermutedOrder.applies(problem, start.order):
+        found = best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
+        fits = found is not None and not check(problem, found)
+        if found is not None and fits and (best is None or found.makespan < best.makespan):
+            best = found
+    made = {**under.schedules, **under.refused}
+    makespans = {rule: None if rule in under.refused else made[rule].makespan for rule in made}
+    if best is None:
+        return OrderRow(under.name, {**makespans, BEST: None}, why_not=under.why_not)
+    order = microbatch_order(problem, best)
+    return OrderRow(under.name, {**makespans, BEST: best.makespan}, order)

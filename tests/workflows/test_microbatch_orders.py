@@ -1,0 +1,106 @@
+"""`order`: the best order under a schedule that stays as it is, against trying all of them."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesat
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput
+from pipesat.core.microbatch_order import relabelled
+from pipesat.core.timing import time_order
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.microbatch_orders import RULES
+from tests.conftest import Run
+
+LENGTHS = [5, 1, 3, 1, 2]
+
+
+def chain(memory: int | None = None) -> pipesat.Problem:
+    listed = pipesat.microbatches_from_lengths(LENGTHS, 2, 0.25)
+    return pipesat.Problem.chain(
+        3, listed, F=4, B=5, W=3, held_after_F=6, memory=memory, comm=1, time_unit="ms"
+    )
+
+
+@pytest.mark.parametrize("memory", [None, 36])
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
+def test_the_best_of_all_orders_is_found(name: str, memory: int | None) -> None:
+    problem = chain(memory)
+    found = pipesat.microbatch_orders(problem, baselines=[name], time_limit=2, deterministic=True)
+    (row,) = found
+    order = BASELINES[name](problem).order
+    values = {}
+    for own in permutations(range(len(LENGTHS))):
+        timed = time_order(problem, relabelled(problem, order, [own]))
+        if not check(problem, timed):
+            values[own] = timed.makespan
+    assert row.value == min(values.values())
+    assert row.order is not None
+    assert values[tuple(row.order[0])] == row.value
+    assert row.makespans["given"] == values.get(tuple(range(len(LENGTHS))))
+    descending = tuple(sorted(range(len(LENGTHS)), key=lambda m: -LENGTHS[m]))
+    assert row.makespans["descending"] == values.get(descending)
+    assert found.lower_bound.value <= row.value
+
+
+def test_no_rule_is_better_and_the_own_order_is_ignored() -> None:
+    problem = chain()
+    found = pipesat.microbatch_orders(problem, time_limit=1, deterministic=True)
+    given = problem.with_microbatches(problem.document["microbatches"], order="given")
+    again = pipesat.microbatch_orders(given, time_limit=1, deterministic=True)
+    assert [row.makespans for row in found] == [row.makespans for row in again]
+    assert {"1f1b", "zb-h1"} <= {row.name for row in found if row.value is not None}
+    for row in found:
+        if row.value is not None:
+            assert all(row.value <= time for time in row.makespans.values() if time is not None)
+            assert set(row.makespans) == {*RULES, "best"}
+    assert found.best is not None
+    assert found.seconds(found.best.value) == found.best.value / 1000  # type: ignore[operator]
+
+
+def test_lengths_take_the_place_of_the_problems_microbatches() -> None:
+    plain = chain().with_microbatches(7)
+    options: dict[str, Any] = {"baselines": ["1f1b"], "time_limit": 1, "deterministic": True}
+    found = pipesat.microbatch_orders(
+        plain, lengths=LENGTHS, reference=2, quadratic=0.25, **options
+    )
+    assert found["1f1b"] == pipesat.microbatch_orders(chain(), **options)["1f1b"]
+
+
+def test_what_is_refused(tmp_path: Path, cli: Run) -> None:
+    plain = chain().with_microbatches(7)
+    with pytest.raises(BadInput, match="expected a list, or lengths"):
+        pipesat.microbatch_orders(plain)
+    with pytest.raises(BadInput, match="go with them"):
+        pipesat.microbatch_orders(chain(), reference=3)
+    with pytest.raises(BadInput, match="expected the length"):
+        pipesat.microbatch_orders(plain, lengths=LENGTHS)
+    with pytest.raises(BadInput, match="one route"):
+        pipesat.microbatch_orders(
+            pipesat.Problem.two_routes(2, 4, F=1, B=1, W=1), lengths=LENGTHS, reference=2
+        )
+    with pytest.raises(BadInput, match="expected one of zb-h1"):
+        pipesat.microbatch_orders(chain(), baselines=["nothing"])
+    plain.write(tmp_path / "plain.json")
+    ran = cli("order", tmp_path / "plain.json")
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_the_command_writes_the_list(tmp_path: Path, cli: Run) -> None:
+    chain().write(tmp_path / "p.json")
+    out = tmp_path / "order.json"
+    ran = cli("order", tmp_path / "p.json", "--json", "-o", out, "--time-limit", 0.5)
+    assert ran.code == 0
+    said = json.loads(ran.out)
+    assert json.loads(out.read_text()) == said["order"]
+    assert sorted(said["order"]) == [*range(len(LENGTHS))]
+    assert said["makespan"] == min(
+        row["makespans"]["best"] for row in said["baselines"] if row["order"]
+    )
+    assert said["seconds"] == said["makespan"] / 1000
