@@ -9,6 +9,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.growth.search import SOURCE as GROWTH
 from pipesat.solver.growth.search import grown_orders
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.packing.justify import justified
 from pipesat.solver.permutations.search import permutations_apply, permuted_schedules
 from pipesat.solver.run.clock import Clock
@@ -54,7 +55,7 @@ class OtherWays:
         if exchange:
             yield self._exchange_microbatches
         yield self._grow_and_pack
-        if self.parts.steady:
+        if self.parts.steady and not gains(self.problem):  # repetends have no pairs
             yield self._repeat_a_steady_state
         if self.parts.packing:
             yield self._pack_the_incumbent

@@ -1,7 +1,8 @@
 """The search after the warm starts: one half improves the schedule, the other raises the bound.
 
 With one lane the halves take turns. With more, every other lane searches windows, and shares its
-time with other ways to a schedule and with proofs once windows stop helping; the rest proves.
+time with other ways to a schedule and with proofs once windows stop helping; the rest proves. Where
+ops may pair, the rest takes turns as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.other_ways import OtherWays
 from pipesat.solver.proof.search import ProofSearch
@@ -51,16 +53,18 @@ def search(
     proofs = ProofSearch(problem, incumbent, seed=seed, parts=parts)
     use_windows = parts.windows and windows_apply(problem, incumbent)
     windows: list[WindowSearch] = []
+    harder = bool(gains(problem))  # with pairs, windows gain more than proofs beyond closed forms
 
     def lane(number: int) -> Callable[[], None]:
         mine = parts
         if number % 2:
             mine = replace(parts, packing=False, steady=False, growth=False)
         ways = OtherWays(incumbent, starts, lanes.runner(), seed=seed + number, parts=mine)
-        if (number % 2 and not proofs.finished) or not use_windows:
+        only_proves = number % 2 and not (proofs.finished or harder)
+        if only_proves or not use_windows:
             return partial(_prove, proofs, lanes.runner(), ways.all())
         windows.append(WindowSearch(problem, incumbent, runner=lanes.runner(), seed=seed + number))
-        patience = 0.0 if threads == 1 else _PATIENCE
+        patience = 0.0 if threads == 1 or (harder and number % 2) else _PATIENCE
         return partial(_take_turns, windows[-1], proofs, lanes.runner(), ways.all(), patience)
 
     failed = lanes.run([lane(number) for number in range(threads)])
