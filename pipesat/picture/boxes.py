@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pipesat.core.arrays import Ints
+    from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
 
 WHOLE, UPPER, LOWER = range(3)
@@ -24,7 +25,8 @@ class Boxes:
 
     ``kind`` indexes :data:`KINDS`; ``start`` and ``end`` are in time units; ``mode`` is 0
     where a microbatch is kept; ``part`` is ``WHOLE``,
-    or ``UPPER`` and ``LOWER``, the first and second member of a pair.
+    or ``UPPER`` and ``LOWER``, the first and second member of a pair; ``tint`` is the shade of the
+    microbatch's class (:mod:`pipesat.picture.classes`), 0 where microbatches do not differ.
     """
 
     stage: Ints
@@ -34,6 +36,7 @@ class Boxes:
     start: Ints
     end: Ints
     mode: Ints
+    tint: Ints
 
     def __len__(self) -> int:
         return len(self.start)
@@ -43,7 +46,7 @@ class Boxes:
         return Boxes(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
-def boxes_of(schedule: Schedule) -> list[Boxes]:
+def boxes_of(problem: Problem, schedule: Schedule) -> list[Boxes]:
     """Return the boxes of every device: one per op, so a pair gives two.
 
     Raises
@@ -53,10 +56,14 @@ def boxes_of(schedule: Schedule) -> list[Boxes]:
     """
     import numpy as np
 
+    from pipesat.picture.classes import class_tints
+
     index = {kind: number for number, kind in enumerate(KINDS)}
+    tints = class_tints(problem)
 
     def entry(op: Op, part: int, start: int, end: int) -> tuple[int, ...]:
-        return op.stage, index[op.kind], op.microbatch, part, start, end, op.mode
+        tint = 0 if tints is None else tints.of(problem, op.stage, op.microbatch)
+        return op.stage, index[op.kind], op.microbatch, part, start, end, op.mode, tint
 
     devices = []
     for items, row in zip(schedule.order, schedule.devices, strict=True):
@@ -67,7 +74,7 @@ def boxes_of(schedule: Schedule) -> list[Boxes]:
                 entries.append(entry(item.second, LOWER, start, end))
             else:
                 entries.append(entry(item, WHOLE, start, end))
-        devices.append(Boxes(*np.array(entries, dtype=np.int64).reshape(-1, 7).T))
+        devices.append(Boxes(*np.array(entries, dtype=np.int64).reshape(-1, 8).T))
     return devices
 
 

@@ -5,6 +5,7 @@ No pyplot and no user settings: a picture is the same on every machine, with or 
 
 from __future__ import annotations
 
+import html
 import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -56,6 +57,7 @@ class Canvas:
         self.axes.set_axis_off()
         self.axes.set_xlim(0, width)
         self.axes.set_ylim(height, 0)
+        self.titles: dict[str, str] = {}
 
     def text(
         self,
@@ -86,6 +88,12 @@ class Canvas:
         self.axes.add_patch(
             Rectangle(at, *size, facecolor=fill, edgecolor=outline or "none", linewidth=1)
         )
+
+    def entitle(self, artist: Artist, title: str) -> None:
+        """Give an artist the text that an SVG viewer shows where the mouse points at it."""
+        mark = f"titled-{len(self.titles)}"
+        artist.set_gid(mark)
+        self.titles[mark] = "".join(c if c.isprintable() else "?" for c in title)
 
     def lines(
         self,
@@ -163,4 +171,9 @@ class Canvas:
             FigureCanvasSVG(self.figure).print_svg(  # type: ignore[no-untyped-call]
                 stream, metadata={"Date": None, "Creator": None}
             )
-        return stream.getvalue()
+        drawn = stream.getvalue()
+        for mark, title in self.titles.items():
+            begin = f'<g id="{mark}">'.encode()
+            text = html.escape(title, quote=False).encode("ascii", "xmlcharrefreplace")
+            drawn = drawn.replace(begin, begin + b"<title>" + text + b"</title>", 1)
+        return drawn

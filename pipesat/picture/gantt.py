@@ -74,7 +74,7 @@ def _drawn(problem: Problem, schedule: Schedule, title: str, *, vector: bool) ->
     from pipesat.picture.rows import draw_rows
 
     makespan = schedule.makespan
-    boxes = boxes_of(schedule)
+    boxes = boxes_of(problem, schedule)
     profiles = memory_profiles(problem, schedule)
     layout = lay_out(problem, schedule, profiles)
     labels = choose_labels(boxes, layout, makespan, strips=layout.stages > 1)

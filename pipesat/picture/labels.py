@@ -12,9 +12,9 @@ import numpy as np
 
 from pipesat.core.ops import KINDS
 from pipesat.picture.boxes import LOWER, UPPER, Boxes
+from pipesat.picture.classes import ink_on
 from pipesat.picture.lettering import text_width
 from pipesat.picture.paint import strip_height
-from pipesat.picture.style import INK_ON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,8 +53,8 @@ def choose_labels(
     """Take the first lettering that fits nearly all boxes, else the best if it fits most."""
     fields = [_fields(row, layout, device, makespan, strips) for device, row in enumerate(boxes)]
     centres, room = (np.concatenate(part) for part in zip(*fields, strict=True))
-    names = ("stage", "kind", "microbatch")
-    stage, kind, microbatch = (np.concatenate([getattr(b, n) for b in boxes]) for n in names)
+    names = ("stage", "kind", "microbatch", "tint")
+    stage, kind, microbatch, tint = (np.concatenate([getattr(b, n) for b in boxes]) for n in names)
     drawn = room[:, 0] > 0
     if not drawn.any():
         return None
@@ -73,7 +73,9 @@ def choose_labels(
         f"{s}{KINDS[k]}{m}" if best.whole_ops else str(m)
         for s, k, m in zip(stage[chosen], kind[chosen], microbatch[chosen], strict=True)
     ]
-    colours = [INK_ON[KINDS[k]] for k in kind[chosen]]
+    colours = [
+        ink_on(KINDS[k], t) for k, t in zip(kind[chosen], tint[chosen].tolist(), strict=True)
+    ]
     return Labels(best, texts, colours, centres[chosen])
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.ops import KINDS
 from pipesat.picture.boxes import UPPER, Boxes
+from pipesat.picture.classes import class_tints, fill_text, named
 from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.style import (
     CAPACITY,
@@ -61,6 +62,9 @@ def entries_of(
     for kind in KINDS:
         if kind in kinds:
             yield Entry(partial(_box, FILL[kind]), MEANING[kind])
+    tints = class_tints(problem)
+    for tint, names in {} if tints is None else tints.names.items():
+        yield Entry(partial(_shaded, tint), named(names))
     if any((row.part == UPPER).any() for row in boxes):
         yield Entry(_pair, "two halves: a pair")
     for mode in sorted({int(mode) for row in boxes for mode in set(row.mode.tolist())} - {0}):
@@ -136,6 +140,12 @@ def draw_header(
 
 def _box(colour: str, canvas: Canvas, at: Point, size: Point) -> None:
     canvas.rectangle(at, size, colour, OUTLINE)
+
+
+def _shaded(tint: int, canvas: Canvas, at: Point, size: Point) -> None:
+    half = (size[0] / 2, size[1])
+    canvas.rectangle(at, half, fill_text("F", tint), OUTLINE)
+    canvas.rectangle((at[0] + half[0], at[1]), half, fill_text("BW", tint), OUTLINE)
 
 
 def _pair(canvas: Canvas, at: Point, size: Point) -> None:

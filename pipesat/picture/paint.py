@@ -13,7 +13,8 @@ import numpy as np
 
 from pipesat.core.ops import KINDS
 from pipesat.picture.boxes import LOWER, UPPER, WHOLE, Boxes, CopyBars
-from pipesat.picture.style import COPY_BACK, COPY_OUT, EXCESS, FILL, HELD, OUTLINE, STATIC, rgb
+from pipesat.picture.classes import TINTS, fill
+from pipesat.picture.style import COPY_BACK, COPY_OUT, EXCESS, HELD, OUTLINE, STATIC, rgb
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _DARK = 0.45  # mean of the three colours below which a hatching is bright
 _HATCH = 9  # pixels between two lines of a hatching
 _OUTLINED = 6  # pixels from which a box gets an outline
-_FILLS = np.array([rgb(FILL[kind]) for kind in KINDS])
+_FILLS = np.array([[fill(kind, tint) for kind in KINDS] for tint in range(TINTS)])
 
 
 class Smear(NamedTuple):
@@ -78,7 +79,7 @@ def paint_ops(
 
 def _ends(boxes: Boxes, pixels_per_time: float) -> tuple[Floats, Floats, Floats]:
     start, end = (times.astype(np.float64) * pixels_per_time for times in (boxes.start, boxes.end))
-    return start, end, _FILLS[boxes.kind]
+    return start, end, _FILLS[boxes.tint, boxes.kind]
 
 
 def strip_height(lane: int) -> int:

@@ -12,8 +12,18 @@ from matplotlib.path import Path
 from pipesat.core.ops import KINDS
 from pipesat.picture.axis import tick_times
 from pipesat.picture.boxes import LOWER, WHOLE
+from pipesat.picture.classes import class_tints, fill_text, named
 from pipesat.picture.paint import strip_height
-from pipesat.picture.style import COPY_BACK, COPY_OUT, EXCESS, FILL, GRID, HELD, OUTLINE, STATIC
+from pipesat.picture.style import (
+    COPY_BACK,
+    COPY_OUT,
+    EXCESS,
+    GRID,
+    HELD,
+    MEANING,
+    OUTLINE,
+    STATIC,
+)
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats
@@ -48,8 +58,13 @@ def draw_plot(
     )
     kinds = np.concatenate([row.kind for row in boxes])
     edge = min(0.8, 0.15 * float(np.median(fields[:, 2]))) if len(fields) else 0.0
-    for number, kind in enumerate(KINDS):
-        _fill(canvas, _outline(fields[kinds == number]), FILL[kind], edge)
+    tints = np.concatenate([row.tint for row in boxes])
+    names = class_tints(problem)
+    for tint, number in sorted({*zip(tints.tolist(), kinds.tolist(), strict=True)}):
+        kind = KINDS[number]
+        chosen = (kinds == number) & (tints == tint)
+        title = "" if names is None else f"{MEANING[kind]}, {named(names.names[tint])}"
+        _fill(canvas, _outline(fields[chosen]), fill_text(kind, tint), edge, title)
     modes = np.concatenate([row.mode for row in boxes])
     for mode in np.unique(modes[modes > 0]).tolist():
         _hatch(
@@ -84,11 +99,13 @@ def _outline(fields: Floats) -> Path:
     return Path(points, np.tile(_BOX, len(fields)))
 
 
-def _fill(canvas: Canvas, path: Path, colour: str, edge: float) -> None:
+def _fill(canvas: Canvas, path: Path, colour: str, edge: float, title: str = "") -> None:
+    """Draw a path; an SVG viewer shows ``title`` where the mouse points at it."""
     if np.size(path.vertices):
-        canvas.axes.add_patch(
-            PathPatch(path, facecolor=colour, edgecolor=OUTLINE, linewidth=edge, snap=False)
-        )
+        patch = PathPatch(path, facecolor=colour, edgecolor=OUTLINE, linewidth=edge, snap=False)
+        canvas.axes.add_patch(patch)
+        if title:
+            canvas.entitle(patch, title)
 
 
 def _hatch(canvas: Canvas, path: Path, hatch: str) -> None:

@@ -62,7 +62,7 @@ def _drawn(problem: Problem, predicted: Lanes, measured: Lanes, title: str) -> b
     doubled = _doubled(problem)
     schedule = _both(problem, predicted, measured, us)
     makespan = schedule.makespan
-    boxes = boxes_of(schedule)
+    boxes = boxes_of(doubled, schedule)
     profiles = memory_profiles(doubled, schedule)
     layout = lay_out(doubled, schedule, profiles)
     named = _true_stages(boxes, len(problem.stages))

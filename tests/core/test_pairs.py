@@ -269,7 +269,7 @@ def test_pictures_and_traces_show_every_member(made: Any) -> None:
         for device, t in schedule
         for op in members(t.item)  # type: ignore[arg-type]
     ]
-    assert sum(map(len, boxes_of(schedule))) == len(ops)
+    assert sum(map(len, boxes_of(problem, schedule))) == len(ops)
     assert sorted(ops_in_trace(export_trace(problem, schedule).data).elements()) == sorted(ops)
     grid = text_grid(problem, schedule, 200)
     whole = any(len(stages) > 1 for stages in problem.stages_on)

@@ -3,22 +3,26 @@ import re
 import struct
 import subprocess
 import sys
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
 from pipesat.core.memory import memory_profiles
 from pipesat.core.ops import KINDS, Op, members, parse_item
+from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.picture.axis import round_step
 from pipesat.picture.boxes import LOWER, UPPER, boxes_of
+from pipesat.picture.classes import TINTS, class_tints, fill, fill_text
 from pipesat.picture.gantt import gantt_png, gantt_svg
 from pipesat.picture.grid import text_grid
 from pipesat.picture.labels import choose_labels
 from pipesat.picture.layout import TALLEST, WIDEST, lay_out
+from pipesat.picture.legend import entries_of
 from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.paint import highest_per_column, paint_ops
 from pipesat.picture.style import FILL, rgb
@@ -97,10 +101,10 @@ def size_of(png):
     "make", [paired, lambda: bench("vee-unit-p4-m4-cap0.75", "list-scheduling")]
 )
 def test_there_is_one_box_per_op(make):
-    _, schedule = make()
+    pipeline, schedule = make()
     drawn = [
         (device, f"{stage}{KINDS[kind]}{microbatch}", start, end)
-        for device, boxes in enumerate(boxes_of(schedule))
+        for device, boxes in enumerate(boxes_of(pipeline, schedule))
         for stage, kind, microbatch, start, end in zip(
             boxes.stage, boxes.kind, boxes.microbatch, boxes.start, boxes.end, strict=True
         )
@@ -110,7 +114,7 @@ def test_there_is_one_box_per_op(make):
 
 
 def test_pairs_are_halves():
-    boxes = boxes_of(paired()[1])[0]
+    boxes = boxes_of(*paired())[0]
     assert sorted(boxes.part[boxes.kind == KINDS.index("F")]) == [0, 0, UPPER, UPPER]
     assert sorted(boxes.part[boxes.kind == KINDS.index("BW")]) == [0, 0, LOWER, LOWER]
 
@@ -174,7 +178,7 @@ def test_awkward_schedules_are_drawn_without_warnings(case):
 
 def test_a_pixel_has_the_mixture_of_what_runs_during_its_time():
     # 4 ops of 1 time unit on 2 pixels: the first is half F, half BW, the second half F, half idle
-    boxes = boxes_of(timed("0F0@0-1 0BW0@1-2 0F1@2-3 0F2@4-4"))[0]
+    boxes = boxes_of(problem(), timed("0F0@0-1 0BW0@1-2 0F1@2-3 0F2@4-4"))[0]
     lane = np.zeros((3, 2, 3), dtype=np.uint8)
     paint_ops(lane, boxes, pixels_per_time=0.5, shade=None)
     f, bw, idle = np.array([rgb(FILL["F"]), rgb(FILL["BW"]), (1, 1, 1)]) * 255
@@ -203,7 +207,7 @@ def test_the_memory_track_is_the_memory_profile():
 def test_labels_lie_within_their_boxes(name, baseline, whole):
     pipeline, schedule = bench(name, baseline)
     layout = lay_out(pipeline, schedule, memory_profiles(pipeline, schedule))
-    labels = choose_labels(boxes_of(schedule), layout, schedule.makespan, strips=whole)
+    labels = choose_labels(boxes_of(pipeline, schedule), layout, schedule.makespan, strips=whole)
     assert labels is not None
     scale = (layout.right - layout.left) / schedule.makespan
     boxes = {}
@@ -334,3 +338,36 @@ def test_copies_and_modes_are_drawn_and_explained() -> None:
     for word in ("mode to the host", "O copy out", "L copy back"):
         assert word in texts
     assert "O copy out" not in plain
+
+
+def classes_of(*work: tuple[str, int]) -> Problem:
+    """One stage of F 1, B 1, W 0, and one microbatch of each class, so many times as long."""
+    classes = [{"name": name, "count": 1, "time": [times, 1]} for name, times in work]
+    stage = {"device": 0, "F": 1, "B": 1, "W": 0}
+    document = {"format": FORMAT, "devices": [{}], "stages": [stage], "microbatches": classes}
+    return parse_problem(document)
+
+
+def test_the_class_of_most_work_has_the_full_colours_and_less_is_lighter() -> None:
+    tints = class_tints(classes_of(("b", 2), ("long", 9), ("a", 2), ("tiny", 1)))
+    assert tints is not None
+    # three amounts of work, so the shades are 0, the middle (3.5, to even) and the last
+    assert tints.of_class == ((4, 0, 4, 7),)
+    assert tints.names == {0: ["long"], 4: ["b", "a"], 7: ["tiny"]}
+    assert fill_text("F", 0) == FILL["F"]
+    brightness = [sum(fill("W", tint)) for tint in range(TINTS)]
+    assert brightness == sorted(brightness)
+    assert class_tints(problem()) is None
+
+
+def test_classes_are_in_the_legend_and_shown_where_the_mouse_points_in_an_svg() -> None:
+    pipeline = classes_of(("long", 2), ("a<b\x00", 1))
+    schedule = BASELINES["list-scheduling"](pipeline)
+    (boxes,) = boxes_of(pipeline, schedule)
+    assert boxes.tint.tolist() == [(0, 7)[m] for m in boxes.microbatch.tolist()]
+    layout = lay_out(pipeline, schedule, memory_profiles(pipeline, schedule))
+    entries = [entry.text for entry in entries_of(pipeline, [boxes], layout, None)]
+    assert [text for text in entries if "class" in text] == ["class long", "class a<b\x00"]
+    drawn = ET.fromstring(gantt_svg(pipeline, schedule, title="classes"))
+    titles = {title.text for title in drawn.iter("{http://www.w3.org/2000/svg}title")}
+    assert {"F forward, class long", "F forward, class a<b?"} <= titles
