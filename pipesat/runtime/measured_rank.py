@@ -27,6 +27,7 @@ from pipesat.runtime.orders import (
     progress_file,
     rank_name,
 )
+from pipesat.runtime.overlap import has_overlapped_cells, register_overlap
 from pipesat.runtime.pipeline import RankPipeline, connected
 from pipesat.runtime.stages import reporting
 from pipesat.runtime.torch_api import TorchApi
@@ -68,10 +69,16 @@ class MeasuredRank:
             order.write_text(wanted.csv)
         stage_class = reporting(api.stage, self._around)
         self.pipeline = RankPipeline(api, wanted, rank, order, model, stage_class, job.device)
+        self.within_cell = False
+        if self.virtual is not None and has_overlapped_cells(job.csv):
+            register_overlap(api, self.pipeline.runtime, self._around_cell)
         self.answer: dict[str, Any] = {}
 
     @contextmanager
     def _around(self, action: str) -> Iterator[None]:
+        if self.within_cell:
+            yield
+            return
         if self.progress is not None:
             self.progress.write(f"{action}\n")
         if self.virtual is not None:
@@ -81,6 +88,13 @@ class MeasuredRank:
         yield
         if self.virtual is not None:
             self.virtual.compute(action, begin)
+
+    @contextmanager
+    def _around_cell(self, cell: str) -> Iterator[None]:
+        with self._around(cell):
+            self.within_cell = True
+            yield
+            self.within_cell = False
 
     def run(self) -> dict[str, Any]:
         """Run all steps.

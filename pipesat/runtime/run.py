@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pipesat.core.errors import BadInput
 from pipesat.core.least import require_no_modes
-from pipesat.core.ops import Op
+from pipesat.core.ops import Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.export.torch.tokens import LETTER_OF
+from pipesat.core.schedule import Order
+from pipesat.export.torch.tokens import LETTER_OF, cell_text
+from pipesat.export.torch.write import cells_of
 from pipesat.runtime.job import Job, Virtual, write_job
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.orders import (
@@ -163,8 +165,10 @@ def timeline_of(
     )
 
 
-def virtual_times(problem: Problem, scale: float) -> Virtual:
+def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
     """Return the problem's times as waits, in seconds, ``scale`` times as long.
+
+    With those of the pairs of ``order``, which is fit for torch.
 
     Raises
     ------
@@ -184,6 +188,10 @@ def virtual_times(problem: Problem, scale: float) -> Virtual:
         for kind, letter in LETTER_OF.items()
         for text, microbatch in numbers.items()
     }
+    for row, cells in zip(order, cells_of(problem, order), strict=True):
+        for item, cell in zip(row, cells, strict=True):
+            if isinstance(item, Pair):
+                durations[cell_text(cell)] = second * duration(problem, item)
     if not any(durations.values()):
         raise BadInput("all costs are 0: there is nothing to wait for", where="stages")
     delays: dict[str, float] = {}

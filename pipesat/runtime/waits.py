@@ -7,17 +7,15 @@ rank that needs a result waits until its delay has passed since.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from pipesat.export.torch.tokens import Action, Cell, parse_cell
 from pipesat.runtime.job import Virtual
 from pipesat.runtime.orders import TorchOrder
-
-_ACTION = re.compile(r"([0-9]+)([FIWB])([0-9]+)")
 
 
 class VirtualDevice:
@@ -38,22 +36,30 @@ class VirtualDevice:
         self.ends = np.memmap(path, dtype=np.float64, mode="r+", shape=shape)
 
     def await_input(self, action: str) -> None:
-        """Wait until the action's input would have arrived."""
-        stage, letter, microbatch = _parts(action)
-        if letter == "W":
-            return
-        forward = letter == "F"
-        source = stage - 1 if forward else stage + 1
-        if 0 <= source <= self.last and source not in self.local:
-            sent = float(self.ends[0 if forward else 1, source, microbatch])
-            _sleep_until(sent + _own(self.delays, f"{source}{'F' if forward else 'B'}", microbatch))
+        """Wait until the inputs of an action, or of all in an overlapped cell, have arrived."""
+        for stage, letter, microbatch in _cell(action):
+            if letter == "W":
+                continue
+            forward = letter == "F"
+            source = stage - 1 if forward else stage + 1
+            if 0 <= source <= self.last and source not in self.local:
+                sent = float(self.ends[0 if forward else 1, source, microbatch])
+                link = f"{source}{'F' if forward else 'B'}"
+                _sleep_until(sent + _own(self.delays, link, microbatch))
 
     def compute(self, action: str, begin: float) -> None:
-        """Wait until the action, begun at ``begin``, would end."""
-        stage, letter, microbatch = _parts(action)
-        _sleep_until(begin + _own(self.durations, f"{stage}{letter}", microbatch))
-        if letter != "W":
-            self.ends[0 if letter == "F" else 1, stage, microbatch] = time.monotonic()
+        """Wait until the action or overlapped cell, begun at ``begin``, would end."""
+        cell = _cell(action)
+        _sleep_until(begin + self._duration(action, cell))
+        for stage, letter, microbatch in cell:
+            if letter != "W":
+                self.ends[0 if letter == "F" else 1, stage, microbatch] = time.monotonic()
+
+    def _duration(self, text: str, cell: Cell) -> float:
+        if len(cell) > 1:
+            return self.durations[text]
+        stage, letter, microbatch = cell[0]
+        return _own(self.durations, f"{stage}{letter}", microbatch)
 
 
 def _own(times: Mapping[str, float], name: str, microbatch: int) -> float:
@@ -62,11 +68,11 @@ def _own(times: Mapping[str, float], name: str, microbatch: int) -> float:
     return times[name] if time is None else time
 
 
-def _parts(action: str) -> tuple[int, str, int]:
-    match = _ACTION.fullmatch(action)
-    if match is None:
-        raise ValueError(f"{action!r} is no action")
-    return int(match[1]), match[2], int(match[3])
+def _cell(text: str) -> tuple[Action, ...]:
+    cell = parse_cell(text)
+    if cell is None:
+        raise ValueError(f"{text!r} computes nothing")
+    return cell
 
 
 def _sleep_until(moment: float) -> None:

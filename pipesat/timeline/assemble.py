@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipesat.core.ops import Op
+from pipesat.core.ops import Item
 from pipesat.core.problem import Problem
-from pipesat.export.torch.tokens import KIND_OF, Action, parse_cell
+from pipesat.export.torch.read import items_of
+from pipesat.export.torch.tokens import parse_cell
 from pipesat.timeline.timeline import DeviceRun, Ran, TrainingStep, TransferCall
 
 
@@ -41,7 +42,7 @@ def _row(problem: Problem, recording: Mapping[str, Any], by: int) -> DeviceRun:
     return DeviceRun(
         tuple(
             Ran(
-                op_of(problem, action),
+                item_of(problem, action),
                 us(start),
                 us(end),
                 (start - since) / 1000,
@@ -55,11 +56,10 @@ def _row(problem: Problem, recording: Mapping[str, Any], by: int) -> DeviceRun:
     )
 
 
-def op_of(problem: Problem, action: str | Action) -> Op:
-    """Return the op of one of torch's actions: torch's stage k is the k-th of the route."""
-    if isinstance(action, str):
-        cell = parse_cell(action)
-        if cell is None or len(cell) != 1:
-            raise ValueError(f"{action!r} is not one compute action")
-        action = cell[0]
-    return Op(problem.routes[0].stages[action.stage], KIND_OF[action.letter], action.microbatch)
+def item_of(problem: Problem, text: str) -> Item:
+    """Return the op of one of torch's actions, or the pair of an overlapped cell of two."""
+    cell = parse_cell(text)
+    items = [] if cell is None else items_of(cell, problem)
+    if len(items) != 1:
+        raise ValueError(f"{text!r} is neither one compute action nor a pair of the problem's")
+    return items[0]

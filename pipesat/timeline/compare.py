@@ -6,13 +6,12 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 from pipesat.core.claims import difference
-from pipesat.core.ops import Kind
+from pipesat.core.ops import KINDS, Item, members
 from pipesat.core.problem import Problem
 from pipesat.timeline.replay import (
-    KINDS,
     gaps_of,
     measured_delays,
     predicted_length,
@@ -23,14 +22,15 @@ from pipesat.timeline.timeline import Timeline
 
 @dataclass(frozen=True)
 class KindRow:
-    """All ops of one kind on one device over all steps; times in us.
+    """All ops of one kind, or pairs of two kinds, on one device over all steps; times in us.
 
+    ``kind`` is ``F``, or ``F+BW`` of pairs.
     ``predicted`` and ``measured`` are means, ``low`` and ``high`` the 5th and 95th percentile of
     what was measured, ``cpu`` the mean time on a core (``None`` if that is not known).
     """
 
     device: int
-    kind: Kind
+    kind: str
     count: int
     predicted: float
     measured: float
@@ -160,34 +160,42 @@ def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
 
 
 def _kinds(problem: Problem, timeline: Timeline) -> tuple[KindRow, ...]:
-    times: dict[tuple[int, Kind], list[tuple[float, float]]] = defaultdict(list)
-    cores: dict[tuple[int, Kind], list[float]] = defaultdict(list)
+    times: dict[tuple[int, Kinds], list[tuple[float, float]]] = defaultdict(list)
+    cores: dict[tuple[int, Kinds], list[float]] = defaultdict(list)
     for step in timeline.steps:
         for device, ran in step:
-            expected = predicted_length(problem, timeline, ran.op)
-            times[device, ran.op.kind].append((expected, ran.end - ran.start))
+            kinds = _kinds_of(ran.item)
+            expected = predicted_length(problem, timeline, ran.item)
+            times[device, kinds].append((expected, ran.end - ran.start))
             if ran.cpu is not None:
-                cores[device, ran.op.kind].append(ran.cpu)
+                cores[device, kinds].append(ran.cpu)
     rows = []
-    for (device, kind), pairs in sorted(
-        times.items(), key=lambda e: (e[0][0], KINDS.index(e[0][1]))
-    ):
-        predicted, measured = zip(*pairs, strict=True)
+    for (device, kinds), both in sorted(times.items()):
+        predicted, measured = zip(*both, strict=True)
         ordered = sorted(measured)
         count = len(ordered)
         low, high = (ordered[round(share * (count - 1))] for share in (0.05, 0.95))
         mean = sum(predicted) / count, sum(measured) / count
-        known = cores[device, kind]
+        known = cores[device, kinds]
         cpu = sum(known) / len(known) if known else None
-        rows.append(KindRow(device, kind, count, *mean, low, high, cpu))
+        text = "+".join(KINDS[kind] for kind in kinds)
+        rows.append(KindRow(device, text, count, *mean, low, high, cpu))
     return tuple(rows)
+
+
+Kinds: TypeAlias = tuple[int, ...]
+"""Kind of an op, kinds of a pair, ascending: numbers in :data:`KINDS`."""
+
+
+def _kinds_of(item: Item) -> Kinds:
+    return tuple(sorted(KINDS.index(op.kind) for op in members(item)))
 
 
 def _devices(problem: Problem, timeline: Timeline, predicted: float) -> tuple[DeviceRow, ...]:
     step = timeline.typical
     rows = []
     for device, row in enumerate(step.devices):
-        expected = sum(predicted_length(problem, timeline, ran.op) for ran in row.ops)
+        expected = sum(predicted_length(problem, timeline, ran.item) for ran in row.ops)
         busy = sum(ran.end - ran.start for ran in row.ops)
         gaps = gaps_of(row)
         calls, overhead = sum(gap.calls for gap in gaps), sum(gap.other for gap in gaps)

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op, parse_item
+from pipesat.core.ops import Item, Pair, members, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.rules import in_order
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
@@ -37,7 +38,7 @@ Text = Annotated[str, Field(strict=True)]
 
 
 class RowModel(StrictModel):
-    """One device of a step: ``[op, start, end, waited, cpu]`` and ``[transfer, start, end]``."""
+    """One device of a step: ``[item, start, end, waited, cpu]`` and ``[transfer, start, end]``."""
 
     model_config = ConfigDict(strict=False)  # a list is read as a tuple; each entry is strict
 
@@ -117,7 +118,7 @@ def read_timeline(path: str | Path, problem: Problem) -> Timeline:
     model = validated(read_json(Path(path), LARGEST_FILE), TimelineModel, source, _wanted)
     timeline = Timeline(
         model.problem_sha256,
-        tuple(_step(step, source, number) for number, step in enumerate(model.steps)),
+        tuple(_step(problem, step, source, number) for number, step in enumerate(model.steps)),
         model.us_per_time_unit,
         model.source,
         model.clock_error,
@@ -127,7 +128,7 @@ def read_timeline(path: str | Path, problem: Problem) -> Timeline:
     return timeline
 
 
-def _step(model: StepModel, source: str, number: int) -> TrainingStep:
+def _step(problem: Problem, model: StepModel, source: str, number: int) -> TrainingStep:
     rows = []
     for device, row in enumerate(model.devices):
         ops = []
@@ -137,21 +138,27 @@ def _step(model: StepModel, source: str, number: int) -> TrainingStep:
                 raise BadInput(
                     "it ends before it starts", source=source, where=where, value=[text, start, end]
                 )
-            ops.append(Ran(_op(text, source, where), start, end, waited, cpu))
+            ops.append(Ran(_item(problem, text, source, where), start, end, waited, cpu))
         rows.append(
             DeviceRun(tuple(ops), tuple(TransferCall(*transfer) for transfer in row.transfers))
         )
     return TrainingStep(tuple(rows))
 
 
-def _op(text: str, source: str, where: str) -> Op:
+def _item(problem: Problem, text: str, source: str, where: str) -> Item:
     try:
         item = parse_item(text)
     except ValueError:
-        item = None
-    if not isinstance(item, Op):
-        raise BadInput("expected an op, as 0F3", source=source, where=where, value=text)
-    return item
+        raise BadInput(
+            "expected an op, as 0F3, or a pair, as (0F3+1BW0)",
+            source=source,
+            where=where,
+            value=text,
+        ) from None
+    for op in members(item):
+        if op.stage >= len(problem.stages):
+            raise BadInput(f"{op} is not an op of this problem", source=source, where=where)
+    return in_order(problem, item) if isinstance(item, Pair) else item
 
 
 _WANTED = {
@@ -159,7 +166,7 @@ _WANTED = {
     "us_per_time_unit": f"a number from {SHORTEST_UNIT:g} to {LONGEST_UNIT:g}",
     "clock_error": "a number of microseconds or null",
     "environment": "an object of texts",
-    "ops": "[op, start, end, waited, cpu or null], times in microseconds of at most 1e15",
+    "ops": "[op or pair, start, end, waited, cpu or null], times in microseconds of at most 1e15",
     "transfers": "[transfer, start, end], times in microseconds of at most 1e15",
     "steps": "a list of at least one step",
     "devices": "a list of at least one device",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.claims import percent
-from pipesat.core.ops import Op
+from pipesat.core.ops import Item, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
@@ -21,8 +21,8 @@ from pipesat.timeline.timeline import Timeline
 if TYPE_CHECKING:
     from pipesat.picture.boxes import Boxes
 
-Lanes: TypeAlias = Sequence[Sequence[tuple[Op, float, float]]]
-"""Per device, ops with start and end in us."""
+Lanes: TypeAlias = Sequence[Sequence[tuple[Item, float, float]]]
+"""Per device, ops and pairs with start and end in us."""
 
 _MILLISECONDS = 1_000_000  # us from which the axis counts in ms
 
@@ -31,10 +31,13 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
     """Draw prediction and measurement of a timeline's typical step."""
     step, scale = timeline.typical, timeline.us_per_unit
     predicted = [
-        [(op, start * scale, end * scale) for op, start, end in row if isinstance(op, Op)]
-        for row in time_order(problem, step.order).devices
+        [
+            (item, start * scale, end * scale)
+            for item, (_, start, end) in zip(items, row, strict=True)
+        ]
+        for items, row in zip(step.order, time_order(problem, step.order).devices, strict=True)
     ]
-    measured = [[(ran.op, ran.start, ran.end) for ran in row.ops] for row in step.devices]
+    measured = [[(ran.item, ran.start, ran.end) for ran in row.ops] for row in step.devices]
     error = percent(comparison.error, 1, sign=True)
     title = (
         f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
@@ -118,14 +121,19 @@ def _both(problem: Problem, predicted: Lanes, measured: Lanes, us: int) -> Sched
             rows.append(
                 tuple(
                     Timed(
-                        op._replace(stage=op.stage + side * stages),
+                        _moved(item, side * stages),
                         max(0, round(start / us)),
                         max(0, round(end / us)),
                     )
-                    for op, start, end in lane
+                    for item, start, end in lane
                 )
             )
     return Schedule(tuple(rows))
+
+
+def _moved(item: Item, by: int) -> Item:
+    ops = [op._replace(stage=op.stage + by) for op in members(item)]
+    return ops[0] if len(ops) == 1 else Pair(*ops)
 
 
 def _true_stages(boxes: Sequence[Boxes], stages: int) -> list[Boxes]:

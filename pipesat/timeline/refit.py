@@ -11,11 +11,12 @@ from typing import Any
 
 from pipesat.core.errors import BadInput
 from pipesat.core.least import require_plain
-from pipesat.core.ops import Kind
+from pipesat.core.ops import KINDS, Kind, Op, parse_kind
 from pipesat.core.problem import Problem, Stage
+from pipesat.core.rules import duration
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.values import MOST
-from pipesat.timeline.replay import CostKey, measured_delays
+from pipesat.timeline.replay import CostKey, cost_key, measured_delays
 from pipesat.timeline.timeline import Timeline
 
 _COARSE = 50  # units: below, rounding to whole ones changes a cost by more than 1 %
@@ -36,7 +37,8 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     device turned to the next: what the runtime needs after it (starting sends, say) blocks the
     device as well. A delay becomes the median of those that an op waited for, less that part; a
     link that no op waited for keeps its delay. Of a backward that did not run in both forms, the
-    other form changes in proportion.
+    other form changes in proportion. A pair that ran gets its own time in ``overlap.pairs``; one
+    that did not changes in proportion to its two ops.
 
     Raises
     ------
@@ -50,6 +52,8 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     for number, stage in enumerate(problem.stages):
         times = _costs_of(number, stage, costs, timeline.us_per_unit, notes)
         document["stages"][number] |= times
+    if problem.overlap is not None:
+        document["overlap"] = _overlap(problem, document, costs, timeline.us_per_unit, notes)
     document["comm"] = _comm(problem, timeline, after, notes)
     document["name"] = f"{problem.name or 'problem'}, refit"
     smallest = min(
@@ -69,12 +73,12 @@ def _occupied(timeline: Timeline) -> tuple[dict[CostKey, float], dict[CostKey, f
     for step in timeline.steps:
         for row in step.devices:
             for ran, following in pairwise(row.ops):
-                key = (ran.op.stage, ran.op.kind)
+                key = cost_key(ran.item)
                 gap = max(0.0, following.turned_to - ran.end)
                 whole[key].append(ran.end - ran.start + gap)
                 after[key].append(gap)
             for ran in row.ops[-1:]:  # nothing after it; without it, one op alone had no cost
-                whole[ran.op.stage, ran.op.kind].append(ran.end - ran.start)
+                whole[cost_key(ran.item)].append(ran.end - ran.start)
     return (
         {key: median(values) for key, values in whole.items()},
         {key: median(values) for key, values in after.items()},
@@ -85,7 +89,9 @@ def _costs_of(
     number: int, stage: Stage, costs: dict[CostKey, float], scale: float, notes: list[str]
 ) -> dict[str, int]:
     seen: dict[Kind, float] = {
-        kind: cost / scale for (of, kind), cost in costs.items() if of == number
+        kind: cost / scale
+        for ((of, kind), *other), cost in costs.items()
+        if of == number and not other
     }
     new: dict[Kind, float] = {"F": stage.F, "B": stage.B, "W": stage.W, "BW": stage.BW, **seen}
     if "BW" not in seen and stage.B + stage.W:
@@ -98,6 +104,36 @@ def _costs_of(
     elif "BW" not in seen and stage.may_fuse:
         notes.append(f"stage {number} ran no BW: scaled like its B + W")
     return {kind: _units(value, f"stages[{number}].{kind}") for kind, value in new.items()}
+
+
+def _overlap(
+    problem: Problem,
+    document: dict[str, Any],
+    costs: dict[CostKey, float],
+    scale: float,
+    notes: list[str],
+) -> dict[str, Any]:
+    """Return ``overlap`` with what pairs took; ``document`` has the new costs of single ops."""
+    overlap = dict(document["overlap"])
+    listed = {
+        tuple(sorted(map(parse_kind, entry["ops"]))): entry for entry in overlap.get("pairs", ())
+    }
+    entries = []
+    for key in {**listed, **{key: None for key in costs if len(key) > 1}}:
+        forward_first = sorted(key, key=lambda op: KINDS.index(op[1]))
+        ops = [f"{stage}{kind}" for stage, kind in forward_first]
+        ops = listed[key]["ops"] if key in listed else ops
+        where = f"overlap.pairs of {' and '.join(ops)}"
+        if key in costs:
+            time = costs[key] / scale
+        else:
+            before = sum(duration(problem, Op(*kind, 0)) for kind in key)
+            after = sum(document["stages"][stage][kind] for stage, kind in key)
+            time = listed[key]["time"] * (after / before if before else 1)
+        entries.append({"ops": ops, "time": max(1, _units(time, where))})
+    if unseen := sum(key not in costs for key in listed):
+        notes.append(f"listed pairs that did not run: {unseen}, scaled like their two ops")
+    return overlap | ({"pairs": entries} if entries else {})
 
 
 def _comm(
@@ -114,7 +150,8 @@ def _comm(
                 unseen.append(f"{source} -> {target}")
                 continue
             kinds: tuple[Kind, ...] = ("F",) if name == "F" else ("B", "BW")
-            busy = max(after.get((source, kind), 0.0) for kind in kinds)
+            sending = ((source, kind) for kind in kinds)
+            busy = max(after.get((key,), 0.0) for key in sending)
             delay = max(0.0, median(values) - busy) / timeline.us_per_unit
             edge[name] = _units(delay, f"comm {source} -> {target}")
         edges.append(edge)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Event, Item, Kind, Op
+from pipesat.core.ops import Event, Item, Op, OpKind, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
 from pipesat.core.timing import linearize
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 
-CostKey: TypeAlias = tuple[int, Kind]
-"""Stage and kind of an op."""
+CostKey: TypeAlias = tuple[OpKind, ...]
+"""Stage and kind of an op, or of both ops of a pair, sorted."""
 
 LinkKey: TypeAlias = tuple[int, int]
 """Stage whose result is sent, stage that needs it: (0, 1) an activation, (1, 0) a gradient."""
-
-KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
 
 _WAITED = 50.0
 """us of waiting from which an op's start is taken for the arrival of its input: a receive that is
@@ -57,12 +55,17 @@ def gaps_of(row: DeviceRun) -> list[Gap]:
     return gaps
 
 
+def cost_key(item: Item) -> CostKey:
+    """What is taken to cost the same: ops of one stage and kind, pairs of two such."""
+    return tuple(sorted((op.stage, op.kind) for op in members(item)))
+
+
 def measured_costs(timeline: Timeline) -> dict[CostKey, list[float]]:
     """Return how long the ops of every stage and kind took, in us, over all steps."""
     costs: dict[CostKey, list[float]] = defaultdict(list)
     for step in timeline.steps:
         for _, ran in step:
-            costs[ran.op.stage, ran.op.kind].append(ran.end - ran.start)
+            costs[cost_key(ran.item)].append(ran.end - ran.start)
     return dict(costs)
 
 
@@ -70,16 +73,23 @@ def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[
     """Return what was seen of the delays between devices, in us, over all steps.
 
     Only of transfers that an op waited for: from the end of the op that sends to the start of the
-    one that waited. Other transfers took at most as long as they could.
+    one that waited. Other transfers took at most as long as they could. Which input a pair waited
+    for that needs two from other devices is not known: such a pair counts for neither.
     """
     delays: dict[LinkKey, list[float]] = defaultdict(list)
     for step in timeline.steps:
-        place = {ran.op.event: ran for _, ran in step}
+        place = places_of(step)
         for _, ran in step:
-            source = source_of(problem, ran.op, place)
-            if source is not None and waited_for(ran, source):
-                delays[source.op.stage, ran.op.stage].append(ran.start - source.end)
+            sources = sources_of(problem, ran.item)
+            if len(sources) == 1 and waited_for(ran, source := place[sources[0][1]]):
+                op, event = sources[0]
+                delays[event[0], op.stage].append(ran.start - source.end)
     return dict(delays)
+
+
+def places_of(step: TrainingStep) -> dict[Event, Ran]:
+    """Return what completes each event in a step."""
+    return {op.event: ran for _, ran in step for op in members(ran.item)}
 
 
 def waited_for(ran: Ran, source: Ran) -> bool:
@@ -91,14 +101,14 @@ def waited_for(ran: Ran, source: Ran) -> bool:
     return ran.waited > max(_WAITED, ran.turned_to - source.end)
 
 
-def source_of(problem: Problem, op: Op, place: Mapping[Event, Ran]) -> Ran | None:
-    """Return the op on another device that sends what an op needs; ``None`` if there is none."""
-    need = awaited(problem, op)
-    if need is None:
-        return None
-    stage, _, _ = need.event
-    own = problem.stages[stage].device == problem.stages[op.stage].device
-    return None if own else place[need.event]
+def sources_of(problem: Problem, item: Item) -> list[tuple[Op, Event]]:
+    """Return what the ops of an item need from other devices: each op with what sends to it."""
+    needs = [(op, need.event) for op in members(item) if (need := awaited(problem, op))]
+    return [
+        (op, event)
+        for op, event in needs
+        if problem.stages[event[0]].device != problem.stages[op.stage].device
+    ]
 
 
 @dataclass(frozen=True)
@@ -131,11 +141,14 @@ class Replay:
             start = 0.0
             if before >= 0:
                 start = ends[before] + (gaps[number] if gaps else 0.0)
+            sent = {s: d for s, d in inputs if linear.device[s] != linear.device[number]}
+            last = max(sent, key=lambda s: self.ran[s].end + sent[s] * scale, default=None)
             for source, delay in inputs:
                 after = delay * scale
-                if delays_as_seen and linear.device[source] != linear.device[number]:
+                if delays_as_seen and source in sent:
                     seen = self.ran[number].start - self.ran[source].end
-                    waited = waited_for(self.ran[number], self.ran[source])
+                    # of two, a pair is taken to have waited for the one that was to come last
+                    waited = source == last and waited_for(self.ran[number], self.ran[source])
                     after = seen if waited else min(after, seen)
                 start = max(start, ends[source] + after)
             ends.append(start + lengths[number])
@@ -150,7 +163,7 @@ class Replay:
     def typical_lengths(self) -> list[float]:
         """The median time of every op's stage and kind."""
         costs = {key: median(values) for key, values in measured_costs(self.timeline).items()}
-        return [costs[ran.op.stage, ran.op.kind] for ran in self.ran]
+        return [costs[cost_key(ran.item)] for ran in self.ran]
 
     @property
     def core_lengths(self) -> list[float]:
@@ -159,9 +172,9 @@ class Replay:
         for step in self.timeline.steps:
             for _, ran in step:
                 whole = ran.end - ran.start
-                costs[ran.op.stage, ran.op.kind].append(whole if ran.cpu is None else ran.cpu)
+                costs[cost_key(ran.item)].append(whole if ran.cpu is None else ran.cpu)
         middle = {key: median(values) for key, values in costs.items()}
-        return [middle[ran.op.stage, ran.op.kind] for ran in self.ran]
+        return [middle[cost_key(ran.item)] for ran in self.ran]
 
     @property
     def measured_lengths(self) -> list[float]:
@@ -175,7 +188,7 @@ def replay_of(problem: Problem, timeline: Timeline) -> Replay:
     linear = linearize(problem, step.order)
     known: dict[Item, tuple[Ran, Gap]] = {}
     for row in step.devices:
-        known |= {ran.op: (ran, gap) for ran, gap in zip(row.ops, gaps_of(row), strict=True)}
+        known |= {ran.item: (ran, gap) for ran, gap in zip(row.ops, gaps_of(row), strict=True)}
     return Replay(
         problem,
         timeline,
@@ -186,6 +199,6 @@ def replay_of(problem: Problem, timeline: Timeline) -> Replay:
     )
 
 
-def predicted_length(problem: Problem, timeline: Timeline, op: Op) -> float:
-    """The problem's time of an op, in us of the run."""
-    return timeline.us_per_unit * duration(problem, op)
+def predicted_length(problem: Problem, timeline: Timeline, item: Item) -> float:
+    """The problem's time of an op or pair, in us of the run."""
+    return timeline.us_per_unit * duration(problem, item)

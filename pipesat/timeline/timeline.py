@@ -7,21 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import Op, members
+from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
+from pipesat.core.rules import pair_time
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
 from pipesat.export.trace import MICROSECONDS
 
 
 class Ran(NamedTuple):
-    """One op: computed from ``start`` to ``end``, after ``waited`` for its input, all in us.
+    """One op or pair: computed from ``start`` to ``end``, ``waited`` before for input; in us.
 
     ``cpu`` of that its thread was on a core (the rest of it, others had the cores); ``None`` where
     that is not known or says nothing.
     """
 
-    op: Op
+    item: Item
     start: float
     end: float
     waited: float
@@ -63,7 +64,7 @@ class TrainingStep:
     @property
     def order(self) -> Order:
         """The ops that ran."""
-        return tuple(tuple(ran.op for ran in row.ops) for row in self.devices)
+        return tuple(tuple(ran.item for ran in row.ops) for row in self.devices)
 
     def __iter__(self) -> Iterator[tuple[int, Ran]]:
         """Yield ``(device, op)`` device after device."""
@@ -141,11 +142,15 @@ def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
             )
     seen: set[Op] = set()
     for device, row in enumerate(first):
-        for op in (op for item in row for op in members(item)):
-            require_op(problem, op, device, source, f"steps[0].devices[{device}]")
-            if op in seen:
-                raise BadInput(f"{op} appears there twice", source=source, where="steps[0]")
-            seen.add(op)
+        for item in row:
+            where = f"steps[0].devices[{device}]"
+            for op in members(item):
+                require_op(problem, op, device, source, where)
+                if op in seen:
+                    raise BadInput(f"{op} appears there twice", source=source, where="steps[0]")
+                seen.add(op)
+            if isinstance(item, Pair) and pair_time(problem, *item) is None:
+                raise BadInput(f"{item} may not pair in this problem", source=source, where=where)
     _require_complete(problem, seen, source)
     try:
         linearize(problem, first)

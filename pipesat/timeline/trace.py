@@ -2,8 +2,8 @@
 
 A range includes the wait for the action's input, and nothing in a trace says when the input came.
 It is taken to have come when the op that sends it ended, so that delays count as compute; a
-timeline of ``pipesat run`` knows them apart. An overlapped cell has one range for its members,
-which is cut in proportion to the problem's costs.
+timeline of ``pipesat run`` knows them apart. An overlapped cell has one range for its members: it
+is a pair where the problem has one, else it is cut in proportion to the problem's costs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op
+from pipesat.core.ops import Item, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.export.torch.adapt import require_torch_pipeline
+from pipesat.export.torch.read import items_of
 from pipesat.export.torch.tokens import parse_cell
 from pipesat.files.complaint import validated, validated_at
 from pipesat.files.strict_json import read_json
-from pipesat.timeline.assemble import op_of
 from pipesat.timeline.file import MOST_US
-from pipesat.timeline.replay import source_of
+from pipesat.timeline.replay import places_of, sources_of
 from pipesat.timeline.timeline import (
     DeviceRun,
     Ran,
@@ -77,7 +77,7 @@ class _RangeModel(BaseModel):
 
 
 class _Range(NamedTuple):
-    op: Op
+    item: Item
     start: float
     end: float
 
@@ -118,8 +118,8 @@ def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> 
             value=numbers[0],
         )
     for device, found in enumerate(ranks):
-        for item in found.ops:
-            require_op(problem, item.op, device, found.source, f"PP ranges of rank {device}")
+        for op in (op for ran in found.ops for op in members(ran.item)):
+            require_op(problem, op, device, found.source, f"PP ranges of rank {device}")
     steps = [_step(parts) for parts in _steps(ranks, skip, str(paths[0]))]
     _require_short(steps, str(paths[0]))
     measured = Timeline(
@@ -186,7 +186,7 @@ def _on_one_clock(ranks: Sequence[_TraceRank]) -> list[_TraceRank]:
     base = min(rank.base for rank in ranks)
     return [
         rank._replace(
-            ops=[_Range(r.op, r.start + by, r.end + by) for r in rank.ops],
+            ops=[_Range(r.item, r.start + by, r.end + by) for r in rank.ops],
             transfers=[TransferCall(t.name, t.start + by, t.end + by) for t in rank.transfers],
         )
         for rank in ranks
@@ -207,12 +207,12 @@ def _members(
         raise BadInput(
             "there is no such stage in the problem", source=source, where=where, value=f"PP:{name}"
         )
-    ops = [op_of(problem, action) for action in cell]
-    costs = [duration(problem, op) for op in ops]
+    items = items_of(cell, problem)
+    costs = [duration(problem, item) for item in items]
     share = (end - start) / (sum(costs) or 1)
-    for op, cost in zip(ops, costs, strict=True):
-        length = cost * share if len(ops) > 1 else end - start
-        yield _Range(op, start, start + length)
+    for item, cost in zip(items, costs, strict=True):
+        length = cost * share if len(items) > 1 else end - start
+        yield _Range(item, start, start + length)
         start += length
 
 
@@ -220,7 +220,7 @@ def _steps(
     ranks: Sequence[_TraceRank], skip: int, source: str
 ) -> Iterator[list[tuple[list[_Range], list[TransferCall]]]]:
     """Cut every rank's ranges into steps: an op's k-th range is of step k."""
-    counts = {divmod(len(rank.ops), len({r.op for r in rank.ops})) for rank in ranks}
+    counts = {divmod(len(rank.ops), len({r.item for r in rank.ops})) for rank in ranks}
     if len(counts) != 1 or (number_and_rest := counts.pop())[1]:
         raise BadInput(
             "the traces hold parts of steps, or different numbers of them; expected whole ones",
@@ -246,7 +246,7 @@ def _step(parts: Sequence[tuple[list[_Range], list[TransferCall]]]) -> TrainingS
     return _shifted(
         TrainingStep(
             tuple(
-                DeviceRun(tuple(Ran(r.op, r.start, r.end, 0.0) for r in ops), tuple(transfers))
+                DeviceRun(tuple(Ran(r.item, r.start, r.end, 0.0) for r in ops), tuple(transfers))
                 for ops, transfers in parts
             )
         ),
@@ -267,12 +267,12 @@ def _require_short(steps: Sequence[TrainingStep], source: str) -> None:
 
 def _with_waits(problem: Problem, step: TrainingStep) -> TrainingStep:
     """Let every op wait until the op that sends its input has ended."""
-    place = {r.op.event: r for _, r in step}
+    place = places_of(step)
 
     def waited(ran: Ran) -> Ran:
-        source = source_of(problem, ran.op, place)
-        came = ran.start if source is None else min(max(source.end, ran.start), ran.end)
-        return Ran(ran.op, came, ran.end, came - ran.start)
+        sent = [place[event].end for _, event in sources_of(problem, ran.item)]
+        came = min(max([ran.start, *sent]), ran.end)
+        return Ran(ran.item, came, ran.end, came - ran.start)
 
     found = TrainingStep(
         tuple(DeviceRun(tuple(map(waited, row.ops)), row.transfers) for row in step.devices)
@@ -286,7 +286,7 @@ def _shifted(step: TrainingStep, by: float) -> TrainingStep:
     return TrainingStep(
         tuple(
             DeviceRun(
-                tuple(Ran(r.op, r.start + by, r.end + by, r.waited) for r in row.ops),
+                tuple(Ran(r.item, r.start + by, r.end + by, r.waited) for r in row.ops),
                 tuple(TransferCall(t.name, t.start + by, t.end + by) for t in row.transfers),
             )
             for row in step.devices
@@ -298,11 +298,10 @@ def _notes(problem: Problem, timeline: Timeline) -> Iterator[str]:
     yield "link delays are not in the trace: they count as time of the op that waited"
     worst = 0.0
     for step in timeline.steps:
-        place = {r.op.event: r for _, r in step}
+        place = places_of(step)
         for _, ran in step:
-            source = source_of(problem, ran.op, place)
-            if source is not None:
-                worst = max(worst, source.end - ran.end)
+            for _, event in sources_of(problem, ran.item):
+                worst = max(worst, place[event].end - ran.end)
     if worst > 0:
         yield (
             f"an op ends {worst:.0f} us before its input was sent: the clocks of the ranks differ "

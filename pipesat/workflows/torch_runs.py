@@ -144,17 +144,21 @@ def job_of(
     notes = [f"changed for torch: {change}" for change in adapted.changes]
     now = adapted.schedule
     if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
+        stock = makespan_in_turn(problem, now.order)
         notes.append(
-            f"torch runs the members of its overlapped pairs ({pairs}) in turn: makespan "
-            f"{makespan_in_turn(problem, now.order)}, against which this run is held; "
-            f"{now.makespan} only where they overlap"
+            f"stock torch runs the members of its overlapped pairs ({pairs}) in turn: makespan "
+            f"{stock}, against which this run is held; {now.makespan} only where they overlap"
+            if scale is None
+            else f"overlapped pairs ({pairs}) wait for their time, through a function registered "
+            f"for OVERLAP_F_B: makespan {now.makespan}; {stock} in stock torch, which runs their "
+            "members in turn"
         )
     job = Job(
         csv=torch_csv(problem, adapted.schedule),
         steps=steps,
         warm_up=warm_up,
         shape=shape,
-        virtual=None if scale is None else virtual_times(problem, scale),
+        virtual=None if scale is None else virtual_times(problem, scale, now.order),
         module=module,
         folder=str(Path.cwd()),
         split=split,

@@ -205,3 +205,12 @@ def test_a_problem_without_lists_has_no_trace_of_them() -> None:
     assert problem.alike
     assert problem.routes[0].classes is None
     assert problem.amounts(1, 2) is problem.stages[1]
+
+
+def test_listed_pairs_cannot_stand_beside_a_list_the_factor_can() -> None:
+    pairs = {"pairs": [{"ops": ["0F", "0BW"], "time": 3}]}
+    lists = [{"name": "a", "count": 2}]
+    words = "p.json: overlap.pairs: pairs cannot stand beside a list of microbatches; FB can"
+    assert complaint(lists, overlap=pairs) == words
+    assert parsed(2, overlap=pairs).overlap is not None
+    assert parsed(lists, overlap={"FB": [3, 4]}).overlap is not None

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
+from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.job import Job, Shape, Virtual, read_job, write_job
 from pipesat.runtime.run import virtual_times
 from pipesat.timeline.file import read_timeline
-from pipesat.timeline.replay import source_of
+from pipesat.timeline.replay import places_of, sources_of
 from tests.support.problems import chain, document, vee
 
 pytestmark = pytest.mark.slow
@@ -131,16 +133,16 @@ def test_virtual_devices(cli, files, output) -> None:
     assert len(rows) == 3 * 2
     for ops in rows:
         for ran in ops:
-            assert ran.end - ran.start >= 1000 * duration(problem, ran.op)
+            assert ran.end - ran.start >= 1000 * duration(problem, ran.item)
         assert all(a.end <= b.start - b.waited + 0.2 for a, b in pairwise(ops))
     assert outcome.json["measured"] >= outcome.json["predicted"]
     timeline = read_timeline(output, problem)
     for step in timeline.steps:
-        place = {(ran.op.stage, ran.op.kind, ran.op.microbatch): ran for _, ran in step}
+        place = places_of(step)
         for _, ran in step:
-            sent = source_of(problem, ran.op, place)
-            # the delay is counted from the end of the waits, which is a moment before the op's
-            assert sent is None or ran.start - sent.end > 4000
+            for _, event in sources_of(problem, ran.item):
+                # the delay is counted from the end of the waits, which is a moment before the op's
+                assert ran.start - place[event].end > 4000
     assert (step.devices[0].transfers, step.devices[1].transfers) != ((), ())
 
 
@@ -152,10 +154,57 @@ def test_virtual_devices_stretched(cli, files, output) -> None:
     problem, rows = rows_of(files[0], output)
     assert read_timeline(output, problem).us_per_unit == 100  # a tenth of the problem's ms
     for ran in (ran for ops in rows for ran in ops):  # no upper limit, as above
-        assert ran.end - ran.start >= 100 * duration(problem, ran.op)
+        assert ran.end - ran.start >= 100 * duration(problem, ran.item)
     predicted = json.loads(files[1].read_text())["devices"]
     makespan = max(end for row in predicted for _, _, end in row)
     assert outcome.json["predicted"] == pytest.approx(100 * makespan)
+
+
+PAIR = 25  # of F = BW = 20 ms each
+
+
+@needs_torch
+def test_overlapped_pairs_wait_for_their_time_on_virtual_devices(cli, save, tmp_path, output):
+    """One F and one BW run together on either rank; the rest alone."""
+    kinds = [{"ops": [f"{stage}F", f"{stage}BW"], "time": PAIR} for stage in (0, 1)]
+    stage = {"F": 20, "B": 10, "W": 10, "backward": "fused"}
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "time_unit": "ms",
+            "microbatches": 3,
+            "devices": [{}, {}],
+            "stages": [{"device": 0} | stage, {"device": 1} | stage],
+            "comm": {"default": 5},
+            "overlap": {"pairs": kinds},
+        }
+    )
+    rows = (
+        ("0F0", "0F1", "(0F2+0BW0)", "0BW1", "0BW2"),
+        ("1F0", "(1F1+1BW0)", "(1F2+1BW1)", "1BW2"),
+    )
+    order = tuple(tuple(map(parse_item, row)) for row in rows)
+    schedule = tmp_path / "schedule.json"
+    write_schedule(schedule, problem, time_order(problem, order))
+    # 0: 0F0 0-20, 0F1 20-40, the pair 75-100 (1BW0 ended at 70), 0BW1 135-155, 0BW2 155-175
+    # 1: 1F0 25-45, 45-70, 105-130 (0F2 ended at 100), 1BW2 130-150
+    options = ["--virtual", "--steps", "2", "--warm-up", "1", "--check", "--json"]
+    outcome = cli("run", save(problem), schedule, "-o", output, *options)
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["predicted"] == 175_000
+    assert outcome.json["measured"] >= 175_000
+    assert outcome.json["check"]["passed"] is True
+    # members in turn, sent after the cell: 0 does 0F2 40-60 and, from 90, 0BW0 to 110; 1 does
+    # 1F1 45-65 and 1BW0 to 85, then 1F2 115-135 and 1BW1 to 155; 1BW2 155-175; 0BW1 160-180 and
+    # 0BW2 180-200
+    assert "overlapped pairs (3) wait for their time" in outcome.err
+    assert "makespan 175; 200 in stock torch" in outcome.err
+    timeline = read_timeline(output, problem)
+    assert timeline.typical.order == order
+    for _, ran in timeline.typical:  # no upper limit, as above
+        assert ran.end - ran.start >= 1000 * (PAIR if "+" in str(ran.item) else 20)
+    names = {row["kind"]: row["count"] for row in outcome.json["kinds"] if row["device"] == 1}
+    assert names == {"F": 2, "F+BW": 4, "BW": 2}
 
 
 @needs_torch
@@ -393,7 +442,7 @@ with connected(folder, rank, 2, 60):
     csv = [line.split(",") for line in (tmp_path / "order.csv").read_text().splitlines()]
     letters = {"F": "F", "B": "I", "W": "W", "BW": "B"}
     for ops, row in zip(rows, csv * 2, strict=True):
-        ran = [f"{r.op.stage}{letters[r.op.kind]}{r.op.microbatch}" for r in ops]
+        ran = [f"{r.item.stage}{letters[r.item.kind]}{r.item.microbatch}" for r in ops]
         assert ran == row
     assert compare_is_sound(problem, output)
 

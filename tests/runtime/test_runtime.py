@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import types
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.launch import run_processes
 from pipesat.runtime.orders import order_of_csv
+from pipesat.runtime.overlap import register_overlap
 from pipesat.runtime.parity import Deviation, ParityReport, check_parity, relative_error
 from pipesat.runtime.torch_api import load_torch_api
 from tests.support.loaded import loaded_by
@@ -366,6 +368,15 @@ def test_a_torch_with_everything_is_taken_whatever_its_version(monkeypatch):
     api = load_torch_api()
     assert api.version == "3.0"
     assert api.stage.__name__ == "PipelineStage"
+
+
+def test_a_torch_without_functions_for_overlapped_cells_is_named(monkeypatch):
+    """Only a run that needs them asks: parity and stock runs take the same torch."""
+    for name, module in modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    api = load_torch_api()
+    with pytest.raises(BadInput, match=r"^torch 3\.0 has no .*\.register_custom_function"):
+        register_overlap(api, api.runtime(), lambda cell: nullcontext())
 
 
 @pytest.mark.slow

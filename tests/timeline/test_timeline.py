@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import struct
 from pathlib import Path
@@ -32,6 +31,7 @@ from pipesat.timeline.timeline import (
 )
 from pipesat.timeline.trace import import_traces
 from tests.support.problems import chain, document, problems
+from tests.support.timelines import files, ran, step, trace
 
 # Two devices, two microbatches, F = 2 ms, BW = 4 ms, delay 1 ms. Predicted, in ms:
 #   device 0: 0F0 0-2, 0F1 2-4, 0BW0 10-14, 0BW1 16-20
@@ -45,24 +45,6 @@ def problem(**changes: object) -> Problem:
 
     plain = chain(2, 2, F=2, B=2, W=2, comm=1)
     return parse_problem(document(plain, time_unit="ms", name="two") | changes)
-
-
-def ran(text: str, start: float, end: float, waited: float = 0.0) -> Ran:
-    op = parse_item(text)
-    return Ran(op, 1000.0 * start, 1000.0 * end, 1000.0 * waited)  # type: ignore[arg-type]
-
-
-def step(
-    *rows: tuple[tuple[str, float, float, float], ...],
-    calls: tuple[tuple[TransferCall, ...], ...] = ((), ()),
-) -> TrainingStep:
-    """Ops as (op, start, end, waited), in ms."""
-    return TrainingStep(
-        tuple(
-            DeviceRun(tuple(ran(*op) for op in row), transfers)
-            for row, transfers in zip(rows, calls, strict=True)
-        )
-    )
 
 
 AS_PREDICTED = step(
@@ -147,7 +129,7 @@ def test_ops_that_had_half_a_core() -> None:
     )
     on_core = TrainingStep(
         tuple(
-            DeviceRun(tuple(r._replace(cpu=2000 if r.op.kind == "F" else 5000) for r in row.ops))
+            DeviceRun(tuple(r._replace(cpu=2000 if r.item.kind == "F" else 5000) for r in row.ops))
             for row in slow.devices
         )
     )
@@ -385,39 +367,11 @@ def test_recordings_get_one_clock_and_begin_at_0() -> None:
         (parse_item("0BW0"), 8.0, 11.0, 6.0, None),
     )
     assert first.transfers == (("0SEND_F0", 2.0, 2.5),)
-    assert [str(r.op) for r in second.ops] == ["1F0", "1B0", "1W0"]
+    assert [str(r.item) for r in second.ops] == ["1F0", "1B0", "1W0"]
     assert second.ops[0] == (parse_item("1F0"), 3.5, 4.5, 3.0, 0.0)
 
 
 # torch's profiler
-
-
-def trace(
-    rank: int | None,
-    *ranges: tuple[str, float, float],
-    base: int | None = 0,
-    cat: str = "user_annotation",
-) -> dict[str, object]:
-    """Ranges as (name, start, end) in ms."""
-    events = [
-        {
-            "ph": "X",
-            "cat": cat,
-            "name": f"PP:{name}",
-            "pid": 1,
-            "tid": 1,
-            "ts": 1000.0 * start,
-            "dur": 1000.0 * (end - start),
-        }
-        for name, start, end in ranges
-    ]
-    noise = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1.0, "dur": 2.0}
-    result: dict[str, object] = {"traceEvents": [noise, {"ph": "M", "name": "x"}, *events]}
-    if rank is not None:
-        result["distributedInfo"] = {"rank": rank}
-    if base is not None:
-        result["baseTimeNanoseconds"] = base
-    return result
 
 
 # as predicted above, with the waits inside the ranges as torch has them; 3 ms later
@@ -435,16 +389,6 @@ TRACES = (
 )
 
 
-def files(tmp_path: Path, *documents: object, packed: bool = False) -> list[Path]:
-    paths = []
-    for number, content in enumerate(documents):
-        path = tmp_path / f"trace{number}.json{'.gz' * packed}"
-        data = json.dumps(content).encode()
-        path.write_bytes(gzip.compress(data) if packed else data)
-        paths.append(path)
-    return paths
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_trace_of_a_run_as_predicted(tmp_path: Path, packed: bool) -> None:
     imported = import_traces(problem(), files(tmp_path, *TRACES, packed=packed))
@@ -452,7 +396,7 @@ def test_a_trace_of_a_run_as_predicted(tmp_path: Path, packed: bool) -> None:
     assert only.order == AS_PREDICTED.order
     assert only.makespan == 20_000
     # what a trace does not tell: 0BW0 got its input at 9 + 1, here it is taken for 9
-    first = {str(r.op): r for r in only.devices[0].ops}
+    first = {str(r.item): r for r in only.devices[0].ops}
     assert (first["0BW0"].start, first["0BW0"].waited) == (9_000, 5_000)
     assert only.devices[0].transfers[0] == ("0SEND_F0", 2_000, 2_000)
     result = compare(problem(), imported.timeline)
@@ -513,7 +457,7 @@ def test_an_overlapped_cell_is_cut_in_proportion(tmp_path: Path) -> None:
     overlapped = trace(1, ("1F0", 3, 8), ("(1F1;1B0)OVERLAP_F_B", 8, 14), ("1B1", 14, 18))
     first = trace(0, ("0F0", 3, 5), ("0F1", 5, 7), ("0B0", 7, 19), ("0B1", 19, 25))
     (only,) = import_traces(problem(), files(tmp_path, first, overlapped)).timeline.steps
-    ops = {str(r.op): r for r in only.devices[1].ops}
+    ops = {str(r.item): r for r in only.devices[1].ops}
     assert (ops["1F1"].start, ops["1F1"].end) == (5_000, 7_000)  # 2 of 6
     assert (ops["1BW0"].start, ops["1BW0"].end) == (7_000, 11_000)
 

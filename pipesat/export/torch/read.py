@@ -57,7 +57,7 @@ def read_torch_csv(path: Path, problem: Problem) -> Imported:
         more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
         raise BadInput(f"{complaints[0]}{more}", source=source)
     _check_placement(rows, problem, source)
-    order = tuple(tuple(item for cell in row for item in _items(cell, problem)) for row in rows)
+    order = tuple(tuple(item for cell in row for item in items_of(cell, problem)) for row in rows)
     schedule = time_order(problem, order, source=f"torch-csv {path.name}")
     return Imported(schedule, tuple(_notes(text, rows, problem)))
 
@@ -92,7 +92,8 @@ def _lines(text: str, source: str) -> Iterator[list[str]]:
         raise BadInput(f"not CSV: {error}", source=source, where=f"row {reader.line_num}") from None
 
 
-def _items(cell: Cell, problem: Problem) -> list[Item]:
+def items_of(cell: Cell, problem: Problem) -> list[Item]:
+    """Return the pair that a cell is, or its ops in turn; stage k is the k-th of the route."""
     stages = problem.routes[0].stages
     ops = [Op(stages[a.stage], KIND_OF[a.letter], a.microbatch) for a in cell]
     if not _is_pair(cell) or pair_time(problem, *ops) is None:
@@ -109,7 +110,7 @@ def _is_pair(cell: Cell) -> bool:
 
 
 def _is_allowed(cell: Cell, problem: Problem) -> bool:
-    return any(isinstance(item, Pair) for item in _items(cell, problem))
+    return any(isinstance(item, Pair) for item in items_of(cell, problem))
 
 
 def _notes(text: str, rows: list[list[Cell]], problem: Problem) -> Iterator[str]:

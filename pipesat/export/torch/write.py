@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipesat.core.errors import Fault
 from pipesat.core.ops import Item, members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Order, Schedule
 from pipesat.export.torch.lint import lint
 from pipesat.export.torch.read import rows_of_csv
 from pipesat.export.torch.tokens import LETTER_OF, Action, Cell, cell_text
@@ -21,6 +21,18 @@ def torch_csv(problem: Problem, schedule: Schedule) -> str:
     Fault
         If the result breaks a rule of torch's, or does not read back as the schedule's order.
     """
+    rows = cells_of(problem, schedule.order)
+    route = problem.routes[0]
+    if complaints := lint(rows, len(route.stages), route.microbatches):
+        raise Fault(f"the exported order breaks a rule of torch's: {complaints[0]}")
+    text = "".join(",".join(map(cell_text, row)) + "\n" for row in rows)
+    if rows_of_csv(text, "export") != rows:
+        raise Fault("the exported order does not read back as it was")
+    return text
+
+
+def cells_of(problem: Problem, order: Order) -> list[list[Cell]]:
+    """Return an order in torch's words: its stage k is the k-th of the route."""
     position = {stage: i for i, stage in enumerate(problem.routes[0].stages)}
 
     def cell(item: Item) -> Cell:
@@ -28,10 +40,4 @@ def torch_csv(problem: Problem, schedule: Schedule) -> str:
             Action(position[op.stage], LETTER_OF[op.kind], op.microbatch) for op in members(item)
         )
 
-    rows = [[cell(item) for item in row] for row in schedule.order]
-    if complaints := lint(rows, len(position), problem.routes[0].microbatches):
-        raise Fault(f"the exported order breaks a rule of torch's: {complaints[0]}")
-    text = "".join(",".join(map(cell_text, row)) + "\n" for row in rows)
-    if rows_of_csv(text, "export") != rows:
-        raise Fault("the exported order does not read back as it was")
-    return text
+    return [[cell(item) for item in row] for row in order]
