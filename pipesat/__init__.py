@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from pipesat.files.problem_text import write_problem
     from pipesat.files.schedule_file import read_schedule, write_schedule
     from pipesat.layers.file import read_layers, write_layers
+    from pipesat.parts.file import read_parts
+    from pipesat.parts.trace import parts_of_trace
     from pipesat.placement.lengths import microbatches_from_lengths
     from pipesat.profile.file import read_profile, write_profile
     from pipesat.report.study import report
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from pipesat.workflows.hand_written import baseline, baselines
     from pipesat.workflows.memory import frontier, min_memory
     from pipesat.workflows.microbatch_orders import microbatch_orders
+    from pipesat.workflows.pair_times import pair_times
     from pipesat.workflows.plans import plan
     from pipesat.workflows.risk import risk
     from pipesat.workflows.schedules import show, steps
@@ -112,9 +115,11 @@ _HOMES = {
     "microbatch_orders": "workflows.microbatch_orders",
     "microbatches_from_lengths": "placement.lengths",
     "min_memory": "workflows.memory",
+    "pair_times": "workflows.pair_times",
     "parity": "workflows.torch_runs",
     "parse_item": "core.ops",
     "parse_problem": "files.problem_file",
+    "parts_of_trace": "parts.trace",
     "peak_memory": "core.memory",
     "plan": "workflows.plans",
     "preflight": "bounds.feasibility",
@@ -122,6 +127,7 @@ _HOMES = {
     "profile": "workflows.torch_runs",
     "profile_model": "runtime.profile_model",
     "read_layers": "layers.file",
+    "read_parts": "parts.file",
     "read_problem": "files.problem_file",
     "read_profile": "profile.file",
     "read_schedule": "files.schedule_file",
@@ -182,9 +188,11 @@ __all__ = [
     "microbatch_orders",
     "microbatches_from_lengths",
     "min_memory",
+    "pair_times",
     "parity",
     "parse_item",
     "parse_problem",
+    "parts_of_trace",
     "peak_memory",
     "plan",
     "preflight",
@@ -192,6 +200,7 @@ __all__ = [
     "profile",
     "profile_model",
     "read_layers",
+    "read_parts",
     "read_problem",
     "read_profile",
     "read_schedule",

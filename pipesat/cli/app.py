@@ -16,6 +16,7 @@ from pipesat.cli.frontier import frontier
 from pipesat.cli.import_ import import_
 from pipesat.cli.layers import app as layers_app
 from pipesat.cli.min_memory import min_memory
+from pipesat.cli.naming import Commands
 from pipesat.cli.order import order
 from pipesat.cli.pairs import pairs
 from pipesat.cli.parity import parity
@@ -30,7 +31,7 @@ from pipesat.cli.steps import steps
 from pipesat.cli.sweep import sweep
 from pipesat.cli.timeline import app as timeline_app
 
-app = typer.Typer(
+app = Commands(
     name="pipesat",
     help="Pipeline-parallel training schedules with a proof of how close to optimal they are.",
     no_args_is_help=True,

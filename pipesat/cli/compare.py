@@ -47,11 +47,11 @@ def compare(
     device, and --layers states that stages divide; each placement is solved within the time limit
     and has a folder of its own. With costs per layer, use `plan --placement any`.
     """
-    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.comparison import print_comparison
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import layers_per_stage, statement_of
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.naming import naming
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:

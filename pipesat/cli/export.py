@@ -47,8 +47,8 @@ def export(
     ] = False,
 ) -> None:
     """Write a checked schedule in another format."""
-    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.costs import numbers
+    from pipesat.cli.naming import naming
     from pipesat.files.problem_file import read_problem
     from pipesat.workflows.exports import export as run
     from pipesat.workflows.exports import file_of, files_beside

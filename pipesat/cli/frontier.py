@@ -59,11 +59,11 @@ def frontier(
     if memory were unlimited. Writes frontier.json, .csv, .png, .svg and a problem and a schedule
     per cap into DIR. Ctrl-C keeps the curve so far.
     """
-    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import caps_of, layers_per_stage, names_of
     from pipesat.cli.frontier_report import print_frontier
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
 

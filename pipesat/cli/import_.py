@@ -26,7 +26,7 @@ def import_(
 ) -> None:
     """Read an order that a runtime runs, time it, check it and write it as a schedule file."""
     del form  # there is one
-    from pipesat.cli.checked_schedule import naming
+    from pipesat.cli.naming import naming
     from pipesat.core.ops import members
     from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule

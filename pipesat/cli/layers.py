@@ -10,11 +10,12 @@ import typer
 from pipesat.cli.arguments import MOST_TOKENS, OutputFile, share
 from pipesat.cli.exits import one_line
 from pipesat.cli.from_profile import StatisticName
+from pipesat.cli.naming import Commands
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layer, Layers
 
-app = typer.Typer(
+app = Commands(
     help="Layers of a model, to be cut into stages: show, from a profile, or estimated.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

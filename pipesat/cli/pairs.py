@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,11 +17,6 @@ from pipesat.cli.arguments import (
     writable,
 )
 from pipesat.cli.exits import one_line
-
-if TYPE_CHECKING:
-    from pipesat.parts.answer import ChunkOp, PairTimes
-    from pipesat.parts.parts import Parts
-
 
 _OF_PARTS = (
     "parts",
@@ -100,6 +95,7 @@ def pairs(
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.naming import naming
     from pipesat.cli.pairs_report import print_pair_times
     from pipesat.files.atomic import write_file
 
@@ -108,32 +104,31 @@ def pairs(
         return
     source = _require_parts(context, parts, picture)
     with Interrupts() as interrupts:
-        from pipesat.files.problem_file import parse_problem, read_problem
+        from pipesat.files.problem_file import read_problem
         from pipesat.files.problem_text import problem_text
+        from pipesat.parts.answer import ops_of_text
         from pipesat.parts.file import read_parts
-        from pipesat.parts.into_problem import into_problem, require_same_stages
+        from pipesat.parts.picture import pictures_of
         from pipesat.workflows.pair_times import pair_times
 
         data = read_parts(source)
         problem = None if into is None else read_problem(into)
-        if problem is not None:
-            require_same_stages(data, problem, str(into))
-        shown = [_ops(text, data) for text in draw or ()]
-        found = pair_times(
-            data,
-            time_limit=time_limit,
-            workers=workers,
-            seed=seed,
-            deterministic=deterministic,
-            stop=interrupts.stop,
-        )
-        document = found.document()
-        if problem is not None:
-            document = into_problem(found, problem)
-            parse_problem(document, f"{into} with the times of {parts}")
+        for text in draw or ():
+            ops_of_text(text, data)  # refused before the search
+        with naming(into or source):
+            found = pair_times(
+                data,
+                into=problem,
+                time_limit=time_limit,
+                workers=workers,
+                seed=seed,
+                deterministic=deterministic,
+                stop=interrupts.stop,
+            )
+        document = found.document() if found.problem is None else found.problem.document
         files = {output: problem_text(document).encode()}
         if picture is not None:
-            files[picture] = _drawn(found, shown, picture)
+            files[picture] = pictures_of(found, found.to_draw(draw or ()))[picture.suffix[1:]]
     for path, data_of in files.items():
         write_file(path, data_of)
     if as_json:
@@ -151,12 +146,12 @@ def _write_parts(context: typer.Context, trace: Path, mapping: Path | None, outp
     from pipesat.cli.options import refuse_given
     from pipesat.core.errors import BadInput
     from pipesat.files.atomic import write_file
-    from pipesat.parts.trace import parts_of_trace, read_mapping
+    from pipesat.parts.trace import parts_of_trace
 
     refuse_given(context, _OF_PARTS, "--from-trace writes a parts file and nothing else")
     if mapping is None:
         raise BadInput("--from-trace needs it: which annotations are which parts", where="--map")
-    found = parts_of_trace(trace, read_mapping(mapping))
+    found = parts_of_trace(trace, mapping)
     write_file(output, found.text.encode())
     for note in found.notes:
         typer.echo(one_line(note), err=True)
@@ -177,32 +172,3 @@ def _require_parts(context: typer.Context, parts: Path | None, picture: Path | N
         expected = "expected a name that ends in .png or .svg"
         raise BadInput(expected, where="--picture", value=str(picture))
     return parts
-
-
-def _ops(text: str, parts: Parts) -> tuple[ChunkOp, ...]:
-    """Read ``0F+0BW`` or ``0BW``."""
-    from pipesat.core.errors import BadInput
-    from pipesat.core.ops import parse_kind
-    from pipesat.parts.answer import ChunkOp, in_order
-
-    wrong = "expected an op kind as 0BW, or two of one device as 0F+0BW"
-    found = []
-    for word in text.split("+"):
-        try:
-            stage, kind = parse_kind(word)
-        except ValueError:
-            raise BadInput(wrong, where="--draw", value=text) from None
-        if stage >= len(parts.stages):
-            raise BadInput(wrong, where="--draw", value=text)
-        found.append((stage, ChunkOp(parts.stages[stage], kind)))
-    if len(found) > 2 or len({parts.devices[stage] for stage, _ in found}) > 1:
-        raise BadInput(wrong, where="--draw", value=text)
-    ops = [op for _, op in found]
-    return in_order(*ops) if len(ops) == 2 else (ops[0],)
-
-
-def _drawn(found: PairTimes, shown: list[tuple[ChunkOp, ...]], path: Path) -> bytes:
-    from pipesat.parts.picture import pictures_of
-
-    every = shown or [two for two in found.together if found.saves(two)] or [*found.together]
-    return pictures_of(found, every)[path.suffix[1:]]

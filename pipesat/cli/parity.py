@@ -26,9 +26,9 @@ def parity(
     Starts one local process per rank on the CPU, with a small transformer cut into the problem's
     stages. Needs the extra: pip install 'pipesat\[torch]'.
     """
-    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.naming import naming
     from pipesat.core.errors import RunFailed
     from pipesat.export.torch.adapt import adapt
     from pipesat.files.problem_file import read_problem

@@ -113,11 +113,11 @@ def plan(
     Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR.
     Ends early when nothing better can exist. Ctrl-C keeps the best plan so far.
     """
-    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import memory_amount, memory_amounts, rate
     from pipesat.cli.exits import refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_repeated
     from pipesat.cli.progress import Progress
 

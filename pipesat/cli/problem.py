@@ -10,12 +10,13 @@ import typer
 
 from pipesat.cli.arguments import MOST_AMOUNT, MOST_CHUNKS, SplitName, writable
 from pipesat.cli.exits import one_line
+from pipesat.cli.naming import Commands
 from pipesat.placement.geometry import CHUNKS, Placement
 
 if TYPE_CHECKING:
     from pipesat.placement.from_numbers import CapacityChoice
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands(no_args_is_help=True)
 
 _LIST = "N[,N...]"
 

@@ -38,8 +38,6 @@ class Progress:
     def __enter__(self) -> Self:
         if self.on_terminal:
             self.live.start(refresh=True)
-        elif not self.quiet:
-            self.console.print("pipesat: solving", style=None)
         return self
 
     def __exit__(
@@ -58,6 +56,8 @@ class Progress:
             text = describe(improvement)
             self.lines.append(text)
             if not (self.on_terminal or self.quiet):
+                if len(self.lines) == 1:  # not before: what is asked for may be refused
+                    self.console.print("pipesat: solving", style=None)
                 self.console.print(text, soft_wrap=True)
 
     def _line(self) -> Text:

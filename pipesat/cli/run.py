@@ -86,7 +86,7 @@ def run(
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
     Needs the extra: pip install 'pipesat\[torch]'.
     """
-    from pipesat.cli.checked_schedule import naming
+    from pipesat.cli.naming import naming
     from pipesat.core.errors import BadInput
     from pipesat.files.problem_file import read_problem
     from pipesat.runtime.job import Shape

@@ -9,12 +9,13 @@ import typer
 
 from pipesat.cli.arguments import AsJson, OutputFile, ProblemFile, writable
 from pipesat.cli.exits import one_line
+from pipesat.cli.naming import Commands
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.timeline.timeline import Timeline
 
-app = typer.Typer(
+app = Commands(
     help="Measured timelines: against the prediction, as new costs, from torch's profiler.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -71,7 +72,7 @@ def refit(problem: ProblemFile, timeline: TimelineFile, output: OutputFile) -> N
     """Write the problem again with the costs and delays of a timeline, for a second solve."""
     import json
 
-    from pipesat.cli.checked_schedule import naming
+    from pipesat.cli.naming import naming
     from pipesat.files.atomic import write_file
     from pipesat.timeline.refit import refit as refit_with
 
@@ -98,7 +99,7 @@ def import_(
     ] = 0,
 ) -> None:
     """Read a timeline from torch's profiler traces (.json, .json.gz): the ranges PP:0F0."""
-    from pipesat.cli.checked_schedule import naming
+    from pipesat.cli.naming import naming
     from pipesat.files.problem_file import read_problem
     from pipesat.timeline.file import write_timeline
     from pipesat.timeline.trace import import_traces

@@ -15,6 +15,7 @@ ROOMS: Final = {
     "built": "pipesat.placement.building",
     "changed": "pipesat.placement.changing",
     "export_result": "pipesat.workflows.exports",
+    "figure_of_parts": "pipesat.parts.picture",
     "figure_of_plan": "pipesat.plan.picture",
     "figure_of_result": "pipesat.picture.of_result",
     "frame_of": "pipesat.picture.notebook",

@@ -156,7 +156,7 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
     """
     del schedule  # that is the first note
     if options.exact:
-        raise BadInput("megatron-layout carries no order: leave it out", where="--exact")
+        raise BadInput("megatron-layout carries no order: leave it out", where="exact")
     text = megatron_arguments(problem, options)
     return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
 
@@ -178,7 +178,7 @@ def _set_for(problem: Problem, options: Options, *, splits: bool) -> Iterator[st
         )
     if options.layers is None:
         yield (
-            "without --layers the framework cuts the model itself: measured stages may be others"
+            "without `layers` the framework cuts the model itself: measured stages may be others"
         )
 
 
@@ -192,11 +192,11 @@ def _plain(
     """Call an exporter that knows no layers, and of exactness only for torch's order."""
     exact = options is not None and options.exact
     if options is not None and options.layers is not None:
-        raise BadInput(f"{name} says nothing of layers: leave it out", where="--layers")
+        raise BadInput(f"{name} says nothing of layers: leave it out", where="layers")
     if name == TORCH_CSV:
         return export_torch_csv(problem, schedule, exact=exact)
     if exact:
-        raise BadInput(f"{name} changes no order: leave it out", where="--exact")
+        raise BadInput(f"{name} changes no order: leave it out", where="exact")
     return export(problem, schedule)
 
 

@@ -207,7 +207,7 @@ def _nearest(options: Sequence[int], low: int, high: int) -> int | None:
     return min(inside, key=lambda option: abs(option - middle), default=None)
 
 
-def readable_caps(problem: Problem, texts: Sequence[int | Fraction], where: str) -> list[int]:
+def readable_caps(problem: Problem, texts: Sequence[int | Fraction]) -> list[int]:
     """Turn given caps (numbers, or shares of 1F1B's memory) into numbers, sorted, without doubles.
 
     Raises
@@ -222,7 +222,7 @@ def readable_caps(problem: Problem, texts: Sequence[int | Fraction], where: str)
         if isinstance(given, Fraction):
             if scale is None:
                 raise BadInput(
-                    "this problem has no share of 1F1B's memory, expected numbers", where=where
+                    "this problem has no share of 1F1B's memory, expected numbers", where="caps"
                 )
             cap = scale.cap(given)
         else:
@@ -231,7 +231,7 @@ def readable_caps(problem: Problem, texts: Sequence[int | Fraction], where: str)
             raise BadInput(
                 f"expected at least {lowest}, the smallest cap with which a schedule exists, "
                 "and at most 10^12",
-                where=where,
+                where="caps",
                 value=cap,
             )
         caps.append(cap)

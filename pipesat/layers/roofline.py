@@ -66,8 +66,7 @@ class Run:
         for name in ("length", "batch", "tensor_parallel"):
             value = getattr(self, name)
             if not 1 <= value <= _MOST_TOKENS:
-                option = "--" + name.replace("_", "-")
-                raise BadInput(f"expected 1 to {_MOST_TOKENS}", where=option, value=value)
+                raise BadInput(f"expected 1 to {_MOST_TOKENS}", where=name, value=value)
 
 
 def estimated_layers(
@@ -94,7 +93,7 @@ def estimated_layers(
 def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Efficiency) -> Layers:
     for kind, share in efficiency._asdict().items():
         if not 0 < share <= 1:
-            raise BadInput("expected above 0, at most 1", where=f"efficiency {kind}", value=share)
+            raise BadInput("expected above 0, at most 1", where=kind, value=share)
     t, w, n = run.batch * run.length, shape.width, run.tensor_parallel
     seconds = _Clock(gpu, efficiency)
     output = t * w * _BYTES

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
+from pipesat.core.above import above
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Kind
+from pipesat.core.ops import Kind, parse_kind
+from pipesat.core.problem import Problem
+from pipesat.core.showing import Displayed, Facts
 from pipesat.files.values import MOST
 from pipesat.parts.parts import Parts
 from pipesat.parts.shop import Plan, Shop
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
 
@@ -41,13 +47,17 @@ class LeastTime:
         return Standing(self.plan.length, self.bound.value, of="the time of parts")
 
 
-@dataclass(frozen=True)
-class PairTimes:
-    """How long the ops of all chunks take alone, and together where stages share a device."""
+@dataclass(frozen=True, repr=False)
+class PairTimes(Displayed):
+    """How long the ops of all chunks take alone, and together where stages share a device.
+
+    ``problem`` is the one that these times were asked for, with them in it.
+    """
 
     parts: Parts
     alone: Mapping[ChunkOp, LeastTime]
     together: Mapping[Two, LeastTime]
+    problem: Problem | None = None
 
     def name(self, ops: Sequence[ChunkOp]) -> str:
         """Return ops as text: ``moe F + moe BW``."""
@@ -67,6 +77,55 @@ class PairTimes:
         every = [((op,), found) for op, found in self.alone.items()]
         pairs = [(two, found) for two, found in self.together.items()]
         return [self.name(ops) for ops, found in [*every, *pairs] if not found.standing.proven]
+
+    def facts(self) -> Facts:
+        """Return how many there are, how many save time, and what is not proven."""
+        saving = sum(self.saves(two) for two in self.together)
+        unit = f" in {self.parts.time_unit}" if self.parts.time_unit else ""
+        unproven = f"{len(self.unproven)} are not proven to be the least"
+        return [
+            ("times", f"{len(self.alone)} ops alone, {len(self.together)} combinations{unit}"),
+            ("shorter", f"{saving} combinations take less together than in turn"),
+            ("proof", unproven if self.unproven else "all proven to be the least"),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per op and combination: its time, that in turn, and what is proven."""
+        in_turn = [None] * len(self.alone) + [self.in_turn(two) for two in self.together]
+        return [
+            claim
+            | {
+                "ops": " + ".join(f"{op['chunk']} {op['kind']}" for op in claim["ops"]),
+                "in_turn": together,
+            }
+            for claim, together in zip(self.claims(), in_turn, strict=True)
+        ]
+
+    def plot(self, *drawn: str) -> Figure:
+        """Draw plans on streams; return a matplotlib figure.
+
+        Parameters
+        ----------
+        drawn
+            Which: ``"0F+0BW"``, or ``"0BW"`` alone; every combination that saves time if not given.
+
+        Raises
+        ------
+        BadInput
+            If there is no such op, or two are not of one device.
+        """
+        return cast("Figure", above("figure_of_parts")(self, self.to_draw(drawn)))
+
+    def to_draw(self, texts: Sequence[str] = ()) -> list[tuple[ChunkOp, ...]]:
+        """Return what a picture shows: what is asked for, or else what saves time, or else all.
+
+        Raises
+        ------
+        BadInput
+            If there is no such op, or two are not of one device.
+        """
+        asked: list[tuple[ChunkOp, ...]] = [ops_of_text(text, self.parts) for text in texts]
+        return asked or [two for two in self.together if self.saves(two)] or [*self.together]
 
     def document(self) -> dict[str, Any]:
         """Return ``stages`` and ``overlap`` of a problem file.
@@ -121,6 +180,32 @@ class PairTimes:
                     if self.saves(two):
                         time = self._within_range(self.together[two].plan.length, *two)
                         yield {"ops": [f"{stage}{kind}", f"{partner}{other}"], "time": time}
+
+
+def ops_of_text(text: str, parts: Parts) -> tuple[ChunkOp, ...]:
+    """Read ``0F+0BW`` or ``0BW``: ops of stages on one device.
+
+    Raises
+    ------
+    BadInput
+        If it is anything else.
+    """
+    wrong = BadInput(
+        "expected an op kind as 0BW, or two of one device as 0F+0BW", where="draw", value=text
+    )
+    found = []
+    for word in text.split("+"):
+        try:
+            stage, kind = parse_kind(word)
+        except ValueError:
+            raise wrong from None
+        if stage >= len(parts.stages):
+            raise wrong
+        found.append((stage, ChunkOp(parts.stages[stage], kind)))
+    if len(found) > 2 or len({parts.devices[stage] for stage, _ in found}) > 1:
+        raise wrong
+    ops = [op for _, op in found]
+    return in_order(*ops) if len(ops) == 2 else (ops[0],)
 
 
 def in_order(one: ChunkOp, other: ChunkOp) -> Two:

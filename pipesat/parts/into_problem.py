@@ -6,17 +6,13 @@ from typing import Any
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem
 from pipesat.parts.answer import PairTimes
 from pipesat.parts.parts import Parts
 
 
-def require_same_stages(parts: Parts, problem: Problem, source: str) -> None:
+def require_same_stages(parts: Parts, problem: Problem) -> None:
     """Pass if a problem has the stages of the parts, on the same devices.
-
-    Parameters
-    ----------
-    source
-        The problem's file, for messages.
 
     Raises
     ------
@@ -26,28 +22,25 @@ def require_same_stages(parts: Parts, problem: Problem, source: str) -> None:
     if len(problem.stages) != len(parts.stages):
         raise BadInput(
             f"{len(problem.stages)} stages, expected {len(parts.stages)}, as {parts.source} has",
-            source=source,
             where="stages",
         )
     for number, (stage, device) in enumerate(zip(problem.stages, parts.devices, strict=True)):
         if stage.device != device:
             raise BadInput(
                 f"expected {device}, as {parts.source} has",
-                source=source,
                 where=f"stages[{number}].device",
                 value=stage.device,
             )
     if problem.time_unit and parts.time_unit and problem.time_unit != parts.time_unit:
         raise BadInput(
             f'expected "{parts.time_unit}", as {parts.source} has',
-            source=source,
             where="time_unit",
             value=problem.time_unit,
         )
 
 
-def into_problem(found: PairTimes, problem: Problem) -> dict[str, Any]:
-    """Return the document of a problem with F, B, W, BW and ``overlap`` as the parts have them.
+def into_problem(found: PairTimes, problem: Problem) -> Problem:
+    """Return a problem with F, B, W, BW and ``overlap`` as the parts have them.
 
     All else stays: memory, links, microbatches, names. A factor ``FB`` that the problem had goes:
     it would let ops pair that the parts do not show to save anything. The stages are the parts'
@@ -56,10 +49,11 @@ def into_problem(found: PairTimes, problem: Problem) -> dict[str, Any]:
     Raises
     ------
     BadInput
-        If a time is more than a problem file may have.
+        If a time is more than a problem file may have, or the problem has what does not go with
+        listed pairs.
     """
     times = found.document()
-    document = dict(problem.document)
+    document: dict[str, Any] = dict(problem.document)
     document["stages"] = [
         old | new for old, new in zip(document["stages"], times["stages"], strict=True)
     ]
@@ -68,4 +62,4 @@ def into_problem(found: PairTimes, problem: Problem) -> dict[str, Any]:
     document.pop("overlap", None)
     if times["overlap"]["pairs"]:
         document["overlap"] = times["overlap"]
-    return document
+    return parse_problem(document, f"problem with the times of {found.parts.source}")

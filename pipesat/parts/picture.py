@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.claims import change
-from pipesat.picture.both_formats import blank_figure, png_and_svg
+from pipesat.picture.both_formats import blank_figure, figure_of, png_and_svg
 from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.style import FAINT_INK, FILL, INK, INK_ON, MEANING
 
@@ -30,25 +30,30 @@ def pictures_of(found: PairTimes, shown: Sequence[tuple[ChunkOp, ...]]) -> dict[
     At most :data:`MOST_PANELS` of them; the title says how many more there are. Of two ops, the
     second one's parts are hatched.
     """
+    return png_and_svg(lambda: _figure(found, shown))
 
-    def draw() -> Figure:
-        drawn = shown[:MOST_PANELS]
-        plans = [found.together[ops] if len(ops) == 2 else found.alone[ops[0]] for ops in drawn]
-        streams = len(found.parts.streams)
-        height = 0.9 + len(drawn) * (0.75 + 0.36 * streams)
-        figure = blank_figure(_WIDTH, height)
-        panels = figure.subplots(max(1, len(drawn)), 1, sharex=True, squeeze=False)[:, 0]
-        longest = max((plan.plan.length for plan in plans), default=0)
-        for axes, ops, plan in zip(panels, drawn, plans, strict=False):
-            _panel(axes, found, ops, plan, longest)
-        unit = f" ({found.parts.time_unit})" if found.parts.time_unit else ""
-        panels[-1].set_xlabel(fitted(f"time{unit}", 400, 10), parse_math=False)
-        more = f" ({len(shown) - len(drawn)} more)" if len(shown) > len(drawn) else ""
-        figure.suptitle(f"Parts on streams{more}", x=0.01, ha="left", weight="bold")
-        _legend(figure, plans)
-        return figure
 
-    return png_and_svg(draw)
+def figure_of_parts(found: PairTimes, shown: Sequence[tuple[ChunkOp, ...]]) -> Figure:
+    """Draw the plans of :func:`pictures_of`."""
+    return figure_of(lambda: _figure(found, shown))
+
+
+def _figure(found: PairTimes, shown: Sequence[tuple[ChunkOp, ...]]) -> Figure:
+    drawn = shown[:MOST_PANELS]
+    plans = [found.together[ops] if len(ops) == 2 else found.alone[ops[0]] for ops in drawn]
+    streams = len(found.parts.streams)
+    height = 0.9 + len(drawn) * (0.75 + 0.36 * streams)
+    figure = blank_figure(_WIDTH, height)
+    panels = figure.subplots(max(1, len(drawn)), 1, sharex=True, squeeze=False)[:, 0]
+    longest = max((plan.plan.length for plan in plans), default=0)
+    for axes, ops, plan in zip(panels, drawn, plans, strict=False):
+        _panel(axes, found, ops, plan, longest)
+    unit = f" ({found.parts.time_unit})" if found.parts.time_unit else ""
+    panels[-1].set_xlabel(fitted(f"time{unit}", 400, 10), parse_math=False)
+    more = f" ({len(shown) - len(drawn)} more)" if len(shown) > len(drawn) else ""
+    figure.suptitle(f"Parts on streams{more}", x=0.01, ha="left", weight="bold")
+    _legend(figure, plans)
+    return figure
 
 
 def _panel(

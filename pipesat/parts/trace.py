@@ -20,7 +20,7 @@ from pipesat.files.complaint import validated, validated_at
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
 from pipesat.parts.file import FORMAT, parse_parts
-from pipesat.parts.parts import PART_KINDS, PartKind
+from pipesat.parts.parts import PART_KINDS, PartKind, Parts
 
 MAP_FORMAT: Final = "pipesat.parts-map/1"
 LARGEST_MAP: Final = 1 << 20
@@ -76,12 +76,18 @@ class PartsMap(StrictModel):
     devices: list[int] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PartsOfTrace:
-    """A parts file, and what the reader should know of it."""
+    """Parts, the text of the file that says them, and what the reader should know of it."""
 
+    parts: Parts
     text: str
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        chunk = self.parts.chunks[0]
+        counts = [f"{len(chunk.of_kind(kind))} of {kind}" for kind in PART_KINDS]
+        return "\n".join([f"<PartsOfTrace {chunk.name!r}: {', '.join(counts)}>", *self.notes])
 
 
 class _Event(BaseModel):
@@ -103,7 +109,7 @@ class _Kernel(NamedTuple):
     end: float
 
 
-def read_mapping(path: Path) -> PartsMap:
+def read_mapping(path: str | Path) -> PartsMap:
     """Read and validate a mapping file, ``pipesat.parts-map/1``.
 
     Raises
@@ -112,7 +118,7 @@ def read_mapping(path: Path) -> PartsMap:
         With the file, the path of the value, the value and what would be right.
     """
     source = str(path)
-    mapping = validated(read_json(path, LARGEST_MAP), PartsMap, source, _wanted)
+    mapping = validated(read_json(Path(path), LARGEST_MAP), PartsMap, source, _wanted)
     for number, rule in enumerate(mapping.parts):
         where = f"parts[{number}]"
         if rule.stream not in mapping.streams:
@@ -151,18 +157,26 @@ def _source(rule: PartRule) -> tuple[str | None, str]:
     return rule.annotation, rule.stream
 
 
-def parts_of_trace(path: Path, mapping: PartsMap) -> PartsOfTrace:
-    """Return the parts file that a trace (``.json`` or ``.json.gz``) gives.
+def parts_of_trace(path: str | Path, mapping: PartsMap | str | Path) -> PartsOfTrace:
+    """Return the parts that a trace of torch's profiler gives.
 
     A part's time is its kernels' in the whole trace, divided by the trace's layers, in
     microseconds, rounded.
+
+    Parameters
+    ----------
+    path
+        The trace, ``.json`` or ``.json.gz``.
+    mapping
+        Which annotations of the trace are which parts: the path of a mapping file.
 
     Raises
     ------
     BadInput
         If the trace is none, or has no kernels of a part, or the parts are no parts file.
     """
-    source = str(path)
+    source, path = str(path), Path(path)
+    mapping = mapping if isinstance(mapping, PartsMap) else read_mapping(mapping)
     named = [rule.annotation for rule in mapping.parts if rule.annotation is not None]
     kernels, unlaunched = _kernels(path, named)
     for number, rule in enumerate(mapping.parts):
@@ -192,9 +206,9 @@ def parts_of_trace(path: Path, mapping: PartsMap) -> PartsOfTrace:
     }
     if mapping.devices is not None:
         document["devices"] = mapping.devices
-    parse_parts(document, f"{source}: made into parts")
+    parts = parse_parts(document, f"{source}: made into parts")
     notes = tuple(_notes(mapping, kernels, numbers, unlaunched))
-    return PartsOfTrace(_text(document), notes)
+    return PartsOfTrace(parts, _text(document), notes)
 
 
 def _text(document: Mapping[str, Any]) -> str:

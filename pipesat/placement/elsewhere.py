@@ -77,22 +77,22 @@ def _counts(layers: Sequence[int], stages: int) -> list[int]:
     if not layers:
         raise BadInput(
             "a loop and a V cut every stage in two, and a problem does not say that its stages "
-            "divide: say of how many equal layers each is made (--layers N), or give the costs of "
+            "divide: say of how many equal layers each is made (layers), or give the costs of "
             "real layers to `pipesat plan LAYERS --placement any`",
-            where="--placements",
+            where="placements",
         )
     counts = [*layers] * stages if len(layers) == 1 else [*layers]
     if len(counts) != stages:
         raise BadInput(
             f"{len(counts)} numbers, expected {stages}, one per stage, or one for all",
-            where="--layers",
+            where="layers",
         )
     for stage, count in enumerate(counts):
         if count < 2:
             raise BadInput(
                 f"stage {stage} of the route cannot be cut in two: expected at least 2 layers; "
                 "`pipesat plan LAYERS --placement any` cuts real layers wherever that is best",
-                where="--layers",
+                where="layers",
                 value=count,
             )
     return counts

@@ -214,7 +214,7 @@ def _too_full(plan: Plan) -> Iterator[str]:
             unit = f" {plan.question.layers.memory_unit}".rstrip()
             yield (
                 f"device {number} fills {percent(peak / memory, 1)} of its memory, {memory - peak}"
-                f"{unit} are left: fragments and communication buffers have no room; --reserve "
+                f"{unit} are left: fragments and communication buffers have no room; a reserve "
                 "keeps some free"
             )
             return

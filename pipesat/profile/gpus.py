@@ -95,4 +95,4 @@ def named_gpu(name: str) -> Gpu:
         return GPUS[name.lower()]
     except KeyError:
         known = ", ".join(GPUS)
-        raise BadInput(f"expected one of {known}", where="--gpu", value=name) from None
+        raise BadInput(f"expected one of {known}", where="gpu", value=name) from None

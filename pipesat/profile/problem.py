@@ -107,7 +107,7 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
         devices=[
             device_entry(None if capacity is None else capacity // unit, ceil(taken.total / unit))
             for capacity, taken in zip(
-                per_device(options.memory, options.devices, "--memory"), static, strict=True
+                per_device(options.memory, options.devices, "memory"), static, strict=True
             )
         ],
         stages=[

@@ -143,7 +143,7 @@ def named_shape(name: str) -> NamedShape:
         return SHAPES[name]
     except KeyError:
         known = ", ".join(SHAPES)
-        raise BadInput(f"expected one of {known}", where="--config", value=name) from None
+        raise BadInput(f"expected one of {known}", where="config", value=name) from None
 
 
 def shape_document(shape: DecoderShape) -> dict[str, Any]:

@@ -69,13 +69,13 @@ class Training:
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZER_STATES:
             known = ", ".join(OPTIMIZER_STATES)
-            raise BadInput(f"expected one of {known}", where="--optimizer", value=self.optimizer)
+            raise BadInput(f"expected one of {known}", where="optimizer", value=self.optimizer)
         for field in ("grad_dtype", "state_dtype", "master_dtype"):
             value = getattr(self, field)
             if value is not None and value not in BYTES_OF:
                 raise BadInput(
                     f"expected one of {', '.join(BYTES_OF)}",
-                    where="--" + field.replace("_", "-"),
+                    where=field,
                     value=value,
                 )
 

@@ -44,8 +44,8 @@ def report(
     Parameters
     ----------
     source
-        A result, or the folder that ``result.save`` or ``pipesat solve -o`` wrote; of ``compare
-        --placements``, all placements are in it.
+        A result, or the folder that ``result.save`` or ``pipesat solve -o`` wrote; of several
+        placements, all are in it.
     path
         The HTML file to write; ``None``: none is written.
     baselines

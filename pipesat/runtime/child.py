@@ -32,10 +32,13 @@ def main(folder: Path, name: str, timeout: float, work: Work | None = None) -> N
     try:
         (work or _work)(folder, name, timeout)
     except BaseException as error:
+        where = error.where if isinstance(error, BadInput) and not error.source else ""
+        said = str(error).removeprefix(f"{where}: ")
         failure = {
             "time": time.monotonic(),
             "bad_input": isinstance(error, BadInput),
-            "message": str(error) if isinstance(error, PipesatError) else _summary(error),
+            "where": where,
+            "message": said if isinstance(error, PipesatError) else _summary(error),
             "log": traceback.format_exc(),
         }
         partial = folder / f"{name}.partial"

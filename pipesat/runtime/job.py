@@ -41,13 +41,13 @@ class Shape:
         if len(self.blocks) not in {1, stages}:
             raise BadInput(
                 f"{len(self.blocks)} numbers, expected {stages}, one per stage, or one for all",
-                where="--blocks",
+                where="blocks",
             )
         if self.dtype not in {"float32", "float64"}:
-            raise BadInput("expected float32 or float64", where="--dtype", value=self.dtype)
+            raise BadInput("expected float32 or float64", where="dtype", value=self.dtype)
         if self.width % self.heads:
             raise BadInput(
-                f"expected a multiple of the {self.heads} heads", where="--width", value=self.width
+                f"expected a multiple of the {self.heads} heads", where="width", value=self.width
             )
 
 

@@ -173,7 +173,7 @@ def _failure(failed: Sequence[_Child], folder: Path) -> BadInput | RunFailed:
     child = min(failed, key=order)
     note = _note(child, folder)
     if note.get("bad_input"):
-        return BadInput(str(note["message"]))
+        return BadInput(str(note["message"]), where=str(note.get("where", "")))
     log = str(note.get("log") or _log_file(folder, child.name).read_text(errors="replace"))
     lines = [line for line in log.splitlines() if line.strip()]
     message = note.get("message") or _end_of(child.process.returncode)

@@ -164,7 +164,7 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
     """
     module, _, name = path.partition(":")
     if not module or not name:
-        raise BadInput("expected package.module:function", where="--model", value=path)
+        raise BadInput("expected package.module:function", where="model", value=path)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -175,16 +175,21 @@ def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> La
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise BadInput(
-            f"cannot be imported and called: {reason}", where="--model", value=path
+            f"cannot be imported and called: {reason}", where="model", value=path
         ) from error
     if not isinstance(returned, dict) or sorted(returned) != sorted(_KEYS):
         got = sorted(map(str, returned)) if isinstance(returned, dict) else type(returned).__name__
         raise BadInput(
             f"it returned {got}, expected a dict with the keys {', '.join(_KEYS)}",
-            where="--model",
+            where="model",
             value=path,
         )
-    return own_model(returned["layers"], returned["microbatch"], returned["loss"], device, dtype)
+    try:
+        return own_model(
+            returned["layers"], returned["microbatch"], returned["loss"], device, dtype
+        )
+    except BadInput as error:
+        raise BadInput(f"of what it returned, {error}", where="model", value=path) from None
 
 
 def model_of_profile(profile: str | Path | Profile, split: str = "even") -> LayeredModel:

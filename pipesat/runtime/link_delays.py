@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = torch.device("cpu")
     if options.backend == "nccl":
         if not torch.cuda.is_available():
-            raise BadInput("nccl needs CUDA devices, and torch finds none", where="--backend")
+            raise BadInput("nccl needs CUDA devices, and torch finds none", where="backend")
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     distributed.init_process_group(options.backend)

@@ -78,14 +78,14 @@ def load_model(job: Job) -> TrainedModel:
     except Exception as error:
         raise BadInput(
             f"cannot be imported: {type(error).__name__}: {error}",
-            where="--model",
+            where="model",
             value=job.module,
         ) from error
     for name in _FUNCTIONS:
         if not callable(getattr(model, name, None)):
             raise BadInput(
                 f"it has no function {name}, expected {', '.join(_FUNCTIONS)}",
-                where="--model",
+                where="model",
                 value=job.module,
             )
     built: TrainedModel = model

@@ -127,7 +127,7 @@ def profile_layers(
     if options.stages and max(options.stages) > len(model.names):
         raise BadInput(
             f"the model has {len(model.names)} layers, expected at most as many stages",
-            where="--stages",
+            where="stages",
             value=max(options.stages),
         )
     with _threads(options.threads):
@@ -202,8 +202,8 @@ def require_device(device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         built = "is built without CUDA" if torch.version.cuda is None else "finds no CUDA device"
         raise BadInput(
-            f"torch {torch.__version__} {built}; take --device cpu, or run this on the GPU machine",
-            where="--device",
+            f"torch {torch.__version__} {built}; take device cpu, or run this on the GPU machine",
+            where="device",
             value=device,
         )
 

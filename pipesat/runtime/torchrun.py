@@ -50,7 +50,7 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
             f"torchrun started {ranks} ranks, expected {len(wanted.rows)}, one per device"
         )
     if job.virtual is not None:
-        raise BadInput("local ranks only: run it without torchrun", where="--virtual")
+        raise BadInput("local ranks only: run it without torchrun", where="virtual")
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
         try:
@@ -111,7 +111,7 @@ def _run(
 
 def _require_device(torch: Any, device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
-        raise BadInput("no GPU that torch can use is there", where="--device", value=device)
+        raise BadInput("no GPU that torch can use is there", where="device", value=device)
 
 
 def _gathered(distributed: Any, value: T) -> Sequence[T]:

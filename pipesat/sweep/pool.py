@@ -43,7 +43,7 @@ def processes_for(workers: int, cores: int, processes: int | None) -> int:
     if processes is not None and processes > most:
         raise BadInput(
             f"expected at most {most}: {cores} cores may be used, and a case has {workers} workers",
-            where="--processes",
+            where="processes",
             value=processes,
         )
     return processes or most

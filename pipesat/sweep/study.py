@@ -169,9 +169,9 @@ def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None, source:
         if ray is None:
             processes_for(spec.workers_per_case, usable_cores(), processes)
         elif processes is not None:
-            raise BadInput("Ray decides how many cases run at a time", where="--processes")
+            raise BadInput("Ray decides how many cases run at a time", where="processes")
     except BadInput as error:
-        named = error.source or error.where.startswith("-") or not source
+        named = error.source or error.where == "processes" or not source
         raise error if named else error.of(source) from None
 
 

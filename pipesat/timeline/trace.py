@@ -228,7 +228,7 @@ def _steps(
         )
     number = number_and_rest[0]
     if skip >= number:
-        raise BadInput(f"the traces have {number} steps", where="--skip", value=skip)
+        raise BadInput(f"the traces have {number} steps", where="skip", value=skip)
     for step in range(skip, number):
         parts = []
         for rank in ranks:

@@ -67,7 +67,7 @@ def export(
     from pipesat.export.frameworks.options import Options
 
     if to not in EXPORTERS:
-        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
+        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=to)
     counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
     file = None if path is None else file_of(path, to)
     options = Options(layers=counts, exact=exact)
@@ -94,7 +94,7 @@ def file_of(path: str | Path, to: str) -> Path:
     from pipesat.files.atomic import prepare_folder, require_writable
 
     if to not in EXPORTERS:
-        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="--to", value=to)
+        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=to)
     file = Path(path)
     if str(path).endswith("/") or file.is_dir():
         prepare_folder(file)

@@ -59,7 +59,7 @@ def _in_groups(name: str, group: int) -> Published:
 
     if name != NAME:
         text = f"only {NAME} has groups of a size to choose, {name} has none"
-        raise BadInput(text, where="--group", value=group)
+        raise BadInput(text, where="group", value=group)
     source = f"{NAME}, groups of {group}"
     return replace(BASELINES[name], build=partial(interleaved, group=group, source=source))
 

@@ -82,7 +82,7 @@ def frontier(
     curves = frontiers(
         placed,
         caps={
-            name: None if given is None else readable_caps(one, given, "--caps")
+            name: None if given is None else readable_caps(one, given)
             for name, one in placed.items()
         },
         count=count,
@@ -183,16 +183,16 @@ def _placed(
     text = ",".join(names)
     if not set(names) <= set(PLACEMENTS):
         expected = f"expected some of {', '.join(PLACEMENTS)}, separated by commas"
-        raise BadInput(expected, where="--placements", value=text)
+        raise BadInput(expected, where="placements", value=text)
     for name in names:
         if list(names).count(name) > 1:
-            raise BadInput(f"{name} appears twice", where="--placements", value=text)
+            raise BadInput(f"{name} appears twice", where="placements", value=text)
     found = same_layers_elsewhere(problem, layers, names)
     placed: dict[str | None, Problem] = {}
     for name in names:
         label = Geometry(name, len(problem.devices)).label
         if label not in found:
             impossible = f"{name} is not possible with these devices and microbatches"
-            raise BadInput(impossible, where="--placements", value=text)
+            raise BadInput(impossible, where="placements", value=text)
         placed[label] = found[label]
     return placed

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipesat.parts.parts import Parts
+
 if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
     from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes
-    from pipesat.parts.parts import Parts
     from pipesat.parts.shop import Plan
 
 
 def pair_times(
-    parts: Parts,
+    parts: Parts | str | Path,
     *,
+    into: Problem | None = None,
     time_limit: float = 60.0,
     workers: int | None = None,
     seed: int = 0,
@@ -25,24 +30,39 @@ def pair_times(
 
     Parameters
     ----------
+    parts
+        What :func:`pipesat.read_parts` returns, or the path of a parts file.
+    into
+        A problem with the same stages: the answer's ``problem`` is it with the times of the parts.
     time_limit
         Seconds for all of them. A time that is not proven by then has a bound below it, and is the
         length of a plan that exists.
     workers
-        Threads of the search; all cores by default.
+        Threads of the search; ``None``: the cores it may use.
+    seed
+        Seed of the search.
     deterministic
         One result for one seed, whatever the load: one thread, limits in solver time.
+    stop
+        Ends the search when set, with the shortest plans so far.
 
     Raises
     ------
+    BadInput
+        If the problem has other stages, or a time is more than a problem file may have.
     Contradiction
         If a proof contradicts a checked plan.
     """
     from pipesat.core.machine import usable_cores
     from pipesat.parts.answer import KINDS, ChunkOp, PairTimes, twos_to_time
+    from pipesat.parts.file import read_parts
+    from pipesat.parts.into_problem import into_problem, require_same_stages
     from pipesat.solver.parts.search import least_time
     from pipesat.solver.run.clock import Clock
 
+    parts = parts if isinstance(parts, Parts) else read_parts(parts)
+    if into is not None:
+        require_same_stages(parts, into)
     ended = stop or threading.Event()
     clock = Clock(time_limit, deterministic, ended.is_set)
     threads = 1 if deterministic else workers or usable_cores()
@@ -67,7 +87,8 @@ def pair_times(
 
     alone = {op: search([op], []) for op in single}
     together = {two: search(two, [alone[op] for op in two]) for two in twos}
-    return PairTimes(parts, alone, together)
+    found = PairTimes(parts, alone, together)
+    return found if into is None else replace(found, problem=into_problem(found, into))
 
 
 def _in_turn(streams: int, members: Sequence[LeastTime]) -> Plan:

@@ -134,7 +134,7 @@ def plan(
 def _require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:
     if recompute != "never" and not layers.recomputable:
         raise BadInput(
-            f"no layer has costs with recomputation, which --recompute {recompute} needs: "
+            f"no layer has costs with recomputation, which recompute={recompute} needs: "
             'give some layers the key "recompute"',
             source=source,
             where="layers",
@@ -146,7 +146,7 @@ def _with_reserve(layers: Layers, reserve: int) -> Layers:
     if reserve < 0 or total > _MOST_AMOUNT:
         raise BadInput(
             f"expected 0 or more, with the layers' own {layers.reserve} at most 10^12",
-            where="--reserve",
+            where="reserve",
             value=reserve,
         )
     return replace(layers, reserve=total)
@@ -160,7 +160,7 @@ def _delay(latency: int, bandwidth: float | Fraction | None, layers: Layers) -> 
     if longest > _MOST_AMOUNT:
         raise BadInput(
             f"a transfer would take {longest} time units, expected at most 10^12",
-            where="--latency" if bandwidth is None else "--bandwidth",
+            where="latency" if bandwidth is None else "bandwidth",
             value=latency if bandwidth is None else str(bandwidth),
         )
     return delay
@@ -174,7 +174,7 @@ def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
     from pipesat.layers.module_names import layout_of_module_names
     from pipesat.layers.rules import check_partition
 
-    source, some = "--layout", shapes.pipelines[0]
+    source, some = "", shapes.pipelines[0]
     devices = some.devices
     if text.endswith(".json"):
         source = text

@@ -139,7 +139,7 @@ def job_of(
     if not problem.alike and adapted.entering != tuple(range(len(adapted.entering))):
         raise NotApplicable(
             "torch numbers microbatches by the last stage's forwards, which here run in another "
-            "order than the problem's: list its microbatches in that order (`export --to order`)"
+            "order than the problem's: list its microbatches in that order (export to `order`)"
         )
     notes = [f"changed for torch: {change}" for change in adapted.changes]
     now = adapted.schedule
@@ -288,8 +288,8 @@ def _model(
 
     if path is not None:
         if given or length is not None:
-            option = "--" + next(iter(given), "length").replace("_", "-")
-            raise BadInput("sizes are for the built-in decoder, not for --model", where=option)
+            size = next(iter(given), "length")
+            raise BadInput("sizes are for the built-in decoder, not for a model", where=size)
         return {"source": "import", "path": path, "dtype": dtype}
     base = named_shape(config)
     fields = shape_document(base.shape) | given

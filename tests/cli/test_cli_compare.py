@@ -274,7 +274,7 @@ def test_no_stage_is_cut_that_may_not_divide(cli: Run, save: Any, tmp_path: Path
     head.document["stages"][1].update({"F": 353, "B": 300, "W": 53})
     path, out = save(head), tmp_path / "out"
     for options, words in (
-        (["--placements"], ["--placements", "--layers N", "pipesat plan LAYERS --placement any"]),
+        (["--placements"], ["--placements", "(layers)", "pipesat plan LAYERS --placement any"]),
         (["--placements", "--layers", "4,1"], ["--layers", "stage 1", "got 1"]),
         (["--placements", "--layers", "4,2,2"], ["--layers", "3 numbers, expected 2"]),
         (["--placements", "--layers", "some"], ["--layers", "'some'"]),

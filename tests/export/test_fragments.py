@@ -142,7 +142,7 @@ def test_a_path_with_quotes_stays_a_path() -> None:
 @pytest.mark.parametrize("name", ["a\nb/x", "a\x7fb", "\udc80"])
 def test_a_path_that_no_file_can_hold_is_refused(name: str) -> None:
     for export in (export_torchtitan, export_nemo_automodel):
-        with pytest.raises(BadInput, match=r"-o: .*printable"):
+        with pytest.raises(BadInput, match=r"path: .*printable"):
             export(CHAIN, BASELINES["1f1b"](CHAIN), Options(Path(name)))
 
 
@@ -267,9 +267,9 @@ def test_what_a_fragment_sets_is_said() -> None:
         (TWO_ROUTES, export_megatron_layout, {"layers": (1,)}, "one route"),
         (placed([0], 1), export_torchtitan, {}, "single rank"),
         (placed([0, 0], 1), export_nemo_automodel, {}, "single rank"),
-        (THREE, export_torchtitan, {}, "two stages per rank .* has 3: give --layers"),
-        (THREE, export_nemo_automodel, {}, "two stages per rank .* has 3: give --layers"),
-        (CHAIN, export_megatron_layout, {}, "give --layers"),
+        (THREE, export_torchtitan, {}, "two stages per rank .* has 3: give `layers`"),
+        (THREE, export_nemo_automodel, {}, "two stages per rank .* has 3: give `layers`"),
+        (CHAIN, export_megatron_layout, {}, "give `layers`"),
         (placed([0, 0], 1), export_megatron_layout, {"layers": (1,)}, "two ranks or more"),
         (CHAIN, export_torchtitan, {"layers": (1, 0, 1, 1)}, "without modules: stage 1"),
         (CHAIN, export_nemo_automodel, {"layers": (0, 1, 1, 1)}, "every stage, 0 has none"),
@@ -290,7 +290,7 @@ def test_three_stages_per_rank_load_with_their_layers() -> None:
 @pytest.mark.parametrize("export", FRAMEWORKS)
 @pytest.mark.parametrize("layers", [(1, 2), (1,) * 5, (0,), (100_001,)])
 def test_layers_that_do_not_fit(export: Export, layers: tuple[int, ...]) -> None:
-    with pytest.raises(BadInput, match=r"--layers: .* expected"):
+    with pytest.raises(BadInput, match=r"layers: .* expected"):
         made(CHAIN, export, layers=layers)
 
 
@@ -304,7 +304,7 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     files = {path.name for path in tmp_path.glob("run.*")}
     assert files == {"run.toml", "run.py", "run.csv", "run.hazards.txt"}
-    assert "without --layers the framework cuts the model itself" in outcome.out
+    assert "without `layers` the framework cuts the model itself" in outcome.out
     csv = tomllib.loads(output.read_text())["parallelism"]["pipeline_parallel_schedule_csv"]
     assert Path(csv).read_bytes() == EXPORTERS["torch-csv"](VEE, BASELINES["zb-v"](VEE)).data
 

@@ -5,6 +5,7 @@ Found by hand first; then mutants of valid files of every kind, fed to every com
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import os
@@ -424,7 +425,7 @@ def test_options_that_say_nothing_together_or_too_much(
 def test_more_workers_than_cores_are_refused_before_a_dry_run(
     cli: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipesat.core.machine.usable_cores", lambda: 4)
+    monkeypatch.setattr(importlib.import_module("pipesat.sweep.study"), "usable_cores", lambda: 4)
     path = sweep_of(world, tmp_path, "workers = 1", "workers = 99")
     outcome = cli("sweep", path, "--dry-run")
     one_bad_line(outcome, f"{path}: run.workers: got 99, expected at most the 4 cores")

@@ -154,11 +154,11 @@ def test_more_caps_than_whole_activations_come_from_what_can_be_held() -> None:
 
 def test_given_caps() -> None:
     problem = chain(4, 8, held=(10, 5))
-    assert readable_caps(problem, [Fraction(1, 2), 35, Fraction(1, 2)], "--caps") == [20, 35]
+    assert readable_caps(problem, [Fraction(1, 2), 35, Fraction(1, 2)]) == [20, 35]
     with pytest.raises(BadInput, match="at least 10"):
-        readable_caps(problem, [9], "--caps")
+        readable_caps(problem, [9])
     with pytest.raises(BadInput, match="no share"):
-        readable_caps(chain(2, 2, held=(0, 0)), [Fraction(1)], "--caps")
+        readable_caps(chain(2, 2, held=(0, 0)), [Fraction(1)])
 
 
 # The exchange

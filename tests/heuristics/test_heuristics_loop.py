@@ -113,7 +113,7 @@ def test_groups_from_outside_are_those_of_the_function() -> None:
     assert pipesat.baseline("interleaved-1f1b", problem, group=3).order == (
         interleaved(problem, group=3).order
     )
-    with pytest.raises(BadInput, match="--group: got 3, only interleaved-1f1b has groups"):
+    with pytest.raises(BadInput, match="group: got 3, only interleaved-1f1b has groups"):
         pipesat.baseline("gis", problem, group=3)
 
 

@@ -270,6 +270,13 @@ def test_type_checkers_see_the_same_public_names() -> None:
     assert shown == {name: f"pipesat.{home}" for name, home in pipesat._HOMES.items()}
 
 
+def test_only_the_command_line_names_its_options() -> None:
+    # functions name their parameters, which cli/naming.py turns into options
+    option = re.compile(r'where="--')
+    rooms = {name: path for name, path in MODULES.items() if not name.startswith("pipesat.cli")}
+    assert [name for name, path in rooms.items() if option.search(path.read_text())] == []
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         pipesat.nothing  # noqa: B018

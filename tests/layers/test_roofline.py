@@ -91,7 +91,7 @@ def test_a_range_that_makes_no_sense_is_refused(given: list[int], what: str) -> 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(BadInput, match="above 0, at most 1"):
         estimated_layers(GPT, SLOW_GPU, Run(length=8), efficiency=Efficiency(0, 1, 1))
-    with pytest.raises(BadInput, match="--batch"):
+    with pytest.raises(BadInput, match="batch: got 0"):
         Run(length=8, batch=0)
     with pytest.raises(BadInput, match="a100, h100"):
         named_gpu("abacus")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import threading
 from dataclasses import replace
 from random import Random
@@ -246,8 +247,8 @@ PROBLEM = {
 
 def test_a_problem_gets_the_times_and_keeps_the_rest() -> None:
     found = found_of(BY_HAND)
-    document = into_problem(found, parse_problem(PROBLEM))
-    problem = parse_problem(document)
+    problem = into_problem(found, parse_problem(PROBLEM))
+    document = problem.document
     assert document["devices"] == PROBLEM["devices"]
     assert (problem.name, problem.time_unit) == ("kept", "us")
     stage = problem.stages[1]
@@ -259,20 +260,20 @@ def test_a_problem_gets_the_times_and_keeps_the_rest() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stages": PROBLEM["stages"][:1]}, "f: stages: 1 stages, expected 2, as parts has"),
-        ({"time_unit": "ms"}, "f: time_unit: got 'ms', expected \"us\", as parts has"),
+        ({"stages": PROBLEM["stages"][:1]}, "stages: 1 stages, expected 2, as parts has"),
+        ({"time_unit": "ms"}, "time_unit: got 'ms', expected \"us\", as parts has"),
         (
             {
                 "devices": [{}, {}],
                 "stages": [{"device": d, "F": 1, "B": 1, "W": 1} for d in (0, 1)],
             },
-            "f: stages[1].device: got 1, expected 0, as parts has",
+            "stages[1].device: got 1, expected 0, as parts has",
         ),
     ],
 )
 def test_a_problem_with_other_stages_is_refused(change, message) -> None:
     with pytest.raises(BadInput) as error:
-        require_same_stages(parse_parts(BY_HAND), parse_problem(PROBLEM | change), "f")
+        require_same_stages(parse_parts(BY_HAND), parse_problem(PROBLEM | change))
     assert str(error.value) == message
 
 
@@ -282,3 +283,18 @@ def test_times_that_no_problem_file_may_have_are_refused() -> None:
     found = found_of(document | {"stages": ["a"], "devices": [0]})
     with pytest.raises(BadInput, match=r"chunks\[0\]: a F takes 2000000000000, expected at most"):
         found.document()
+
+
+def test_pair_times_show_themselves(tmp_path) -> None:
+    path = tmp_path / "parts.json"
+    path.write_text(json.dumps(BY_HAND))
+    found = pipesat.pair_times(path, into=parse_problem(PROBLEM), deterministic=True)
+    assert found.parts == pipesat.read_parts(path)
+    assert found.problem is not None
+    assert found.problem.stages[0].BW == 12
+    assert len(repr(found).splitlines()) == 4
+    row = next(row for row in found.records() if row["ops"] == "moe F + moe BW")
+    assert (row["time"], row["in_turn"], row["status"]) == (12, 20, "optimal")
+    assert found.plot("0F+1BW").axes
+    with pytest.raises(BadInput, match="draw: got '2F', expected an op kind"):
+        found.plot("2F")

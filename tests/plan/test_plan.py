@@ -296,7 +296,7 @@ def test_a_plan_that_fills_the_memory_says_so_and_a_reserve_is_kept_free() -> No
     assert kept.result.problem.devices[0].static == 1
     assert kept.value == 16  # one microbatch at a time: 4 * (1 + 1 + 1 + 1)
     assert pipesat.plan(layers, 2, 4, memory=198, reserve=100, time_limit=5).remarks == ()
-    with pytest.raises(BadInput, match="--reserve: got -1, expected 0 or more"):
+    with pytest.raises(BadInput, match="reserve: got -1, expected 0 or more"):
         pipesat.plan(layers, 2, 4, reserve=-1)
 
 

@@ -225,7 +225,7 @@ class Shrinking(nn.Module):
         (linears(1), {"microbatch": lambda _: 3}, r"microbatch\(0\): got 'int', expected a tuple"),
         (linears(1), {"microbatch": lambda _: (3, 3)}, r"microbatch\(0\): got 'int', expected one"),
         (linears(1), {"microbatch": lambda _: 1 / 0}, r"microbatch\(0\) failed: ZeroDivisionError"),
-        (linears(2), {"stages": [3]}, "--stages: got 3, the model has 2 layers"),
+        (linears(2), {"stages": [3]}, "stages: got 3, the model has 2 layers"),
     ],
 )
 def test_models_that_are_refused(layers, options, message) -> None:
@@ -247,7 +247,7 @@ def test_a_loss_that_turns_bad_while_measuring() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_that_is_not_there() -> None:
-    with pytest.raises(BadInput, match=r"--device: got 'cuda', torch .* take --device cpu"):
+    with pytest.raises(BadInput, match=r"device: got 'cuda', torch .* take device cpu"):
         require_device("cuda")
 
 
@@ -383,7 +383,7 @@ def vars_of(shape):
 
 
 def test_an_unknown_configuration() -> None:
-    with pytest.raises(BadInput, match="--config: got 'gpt9', expected one of tiny, gpt2"):
+    with pytest.raises(BadInput, match="config: got 'gpt9', expected one of tiny, gpt2"):
         named_shape("gpt9")
 
 
@@ -481,7 +481,7 @@ def test_the_users_own_model(cli, tmp_path, monkeypatch) -> None:
         ("other_model:other", r"it returned \['layers', 'losses'\], expected a dict with the keys"),
         ("other_model:fails", "cannot be imported and called: RuntimeError: no data here"),
         ("other_model:nothing", "AttributeError: module 'other_model' has no attribute 'nothing'"),
-        ("other_model", "--model: got 'other_model', expected package.module:function"),
+        ("other_model", "model: got 'other_model', expected package.module:function"),
         (":f", "expected package.module:function"),
     ],
 )
@@ -495,7 +495,7 @@ def test_modules_that_bring_no_model(path, message, tmp_path, monkeypatch) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--config", "x"], "--config: got 'x'"),
+        (["--config", "x"], "config: got 'x'"),
         (["--model", "m:f", "--heads", 2], "--heads: sizes are for the built-in decoder"),
         (["--stages", "x"], "--stages: got 'x', expected a whole number"),
         (["--stages", "0"], "--stages: got '0', expected numbers of at least 1"),

@@ -610,7 +610,7 @@ def test_never_more_threads_than_cores() -> None:
     assert processes_for(2, 8, 3) == 3
     with pytest.raises(BadInput, match=r"run\.workers: got 9, expected at most the 8 cores"):
         processes_for(9, 8, None)
-    with pytest.raises(BadInput, match="--processes: got 5, expected at most 4"):
+    with pytest.raises(BadInput, match="processes: got 5, expected at most 4"):
         processes_for(2, 8, 5)
 
 

@@ -434,7 +434,7 @@ def test_steps_are_told_apart_and_can_be_skipped(tmp_path: Path) -> None:
     assert [s.makespan for s in both.steps] == [20_000, 20_000]
     assert both.steps[0] == both.steps[1]
     assert len(import_traces(problem(), paths, skip=1).timeline.steps) == 1
-    with pytest.raises(BadInput, match="--skip: got 2, the traces have 2 steps"):
+    with pytest.raises(BadInput, match="skip: got 2, the traces have 2 steps"):
         import_traces(problem(), paths, skip=2)
 
 

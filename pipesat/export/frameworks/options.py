@@ -38,7 +38,7 @@ class Options:
         """
         text = self.output.with_suffix(".csv").as_posix()
         if not text.isprintable():
-            raise BadInput("expected a path of printable characters", where="-o", value=text)
+            raise BadInput("expected a path of printable characters", where="path", value=text)
         return text
 
     def layers_of(self, problem: Problem) -> tuple[int, ...] | None:
@@ -56,11 +56,11 @@ class Options:
         if len(layers) != stages:
             raise BadInput(
                 f"{len(layers)} numbers, expected {stages}, one per stage, or one for all",
-                where="--layers",
+                where="layers",
             )
         if not 1 <= sum(layers) <= MOST_LAYERS:
             raise BadInput(
-                f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}", where="--layers"
+                f"{sum(layers)} layers in all, expected from 1 to {MOST_LAYERS}", where="layers"
             )
         return layers
 
@@ -96,7 +96,7 @@ def require_known_stage_count(problem: Problem, framework: str) -> None:
     if per_rank > 2:
         raise NotApplicable(
             f"{framework} makes two stages per rank unless it is told how to cut the model, this "
-            f"problem has {per_rank}: give --layers"
+            f"problem has {per_rank}: give `layers`"
         )
 
 

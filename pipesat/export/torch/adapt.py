@@ -123,8 +123,8 @@ def _require_in_order(entering: tuple[int, ...]) -> None:
         if number != microbatch:
             raise NotApplicable(
                 f"the last stage runs the forward of microbatch {microbatch} where torch needs "
-                f"{number}: torch reads losses by number and stores them in turn. Without --exact, "
-                "microbatches are relabelled"
+                f"{number}: torch reads losses by number and stores them in turn. Unless it is "
+                "to be exact, microbatches are relabelled"
             )
 
 

@@ -1,0 +1,69 @@
+"""Complaints name what the user of the command line wrote: an option, or a file.
+
+Functions complain about their parameters, which are what a Python user sees. A command's options
+have the names of its parameters, so the option is found by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from pipesat.core.errors import BadInput, NotApplicable
+
+_OPTIONS: Final[ContextVar[dict[str, str]]] = ContextVar("options")
+"""Of the command that runs: its options by the names of their parameters."""
+
+
+class Commands(typer.Typer):
+    """Commands whose complaints about a parameter name its option."""
+
+    def command(self, *args: Any, **options: Any) -> Callable[[Any], Any]:
+        """Return a decorator that adds a function as a command."""
+        return super().command(*args, cls=_Command, **options)
+
+
+class _Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        options = (one for one in self.params if one.param_type_name == "option")
+        _OPTIONS.set({one.name or "": max(one.opts, key=len) for one in options})
+        try:
+            return super().invoke(ctx)
+        except BadInput as error:
+            if (named := _with_option(error)) is None:
+                raise
+            raise named from error
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in what is raised about the problem that was read from it."""
+    try:
+        yield
+    except NotApplicable as error:
+        raise NotApplicable(f"{path}: {error}") from None
+    except BadInput as error:
+        if error.source or error.where.startswith("-"):
+            raise
+        raise (_with_option(error) or error.of(str(path))) from None
+
+
+def _with_option(error: BadInput) -> BadInput | None:
+    """Return a complaint about a parameter as one about its option; ``None`` if there is none.
+
+    A repeated option has the singular of the parameter's name.
+    """
+    found = re.match(r"[A-Za-z_]+", error.where)
+    if found is None or error.source:
+        return None
+    options = _OPTIONS.get({})
+    option = options.get(found[0]) or options.get(found[0].removesuffix("s"))
+    return None if option is None else BadInput(error.expected, where=option, value=error.value)
