@@ -165,8 +165,8 @@ class _Starts:
 
     ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
-    a fraction of a second, even if told to give up. ``all_made`` says afterwards whether whoever
-    took them took all, and none was given up.
+    a fraction of a second, even if told to give up. Of the slow ones, those with pairs come
+    first. ``all_made`` says afterwards whether whoever took them took all, and none was given up.
     """
 
     problem: Problem
@@ -189,7 +189,8 @@ class _Starts:
         if not self.found():
             give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
             yield from list_schedules(problem, give_up, islice(chosen, 1))
-        yield from self._made((entry for entry in named if entry.slow is not None), orders)
+        slow = [entry for entry in named if entry.slow is not None]
+        yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
         others = {rule: own for rule, own in orders.items() if rule != GIVEN}
         if not others:
             yield from list_schedules(problem, self.give_up, chosen)

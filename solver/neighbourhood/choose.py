@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.window import Segments
 
-FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
-FIRST_SIZE_WITH_PAIRS = 40.0  # whose choices make windows harder
+_FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
+_FIRST_SIZE_WITH_PAIRS = 40.0  # whose choices make windows harder
 _LEAST_SIZE = 8.0
 _GROW, _GROW_FAST, _SHRINK = 1.1, 1.3, 0.85
 _QUICK, _VERY_QUICK = 0.4, 0.1  # of a window's limit
@@ -26,7 +26,7 @@ class WindowKind:
 
     devices: int
     weight: float
-    size: float = FIRST_SIZE
+    size: float = _FIRST_SIZE
 
     def learn(self, *, settled: bool, share: float, most: int) -> None:
         """Adapt the size after a window that took this share of its limit."""
@@ -71,8 +71,13 @@ class Chooser:
         return busy[first : first + kind.devices]
 
 
-def kinds_for(devices: int, size: float = FIRST_SIZE) -> list[WindowKind]:
-    """All devices most of the time, groups of neighbours now and then; all of one size at first."""
+def kinds_for(devices: int, *, pairs: bool = False) -> list[WindowKind]:
+    """All devices most of the time, groups of neighbours now and then.
+
+    Where ops may pair, windows are smaller at first, and as often on groups as on all devices:
+    of as many ops, those of few devices see more of the pairs that a device may form.
+    """
+    size, share = (_FIRST_SIZE_WITH_PAIRS, 1.0) if pairs else (_FIRST_SIZE, 0.15)
     kinds = [WindowKind(0, 1.0, size)]
-    kinds += [WindowKind(count, 0.15, size) for count in (2, 4) if count < devices]
+    kinds += [WindowKind(count, share, size) for count in (2, 4) if count < devices]
     return kinds

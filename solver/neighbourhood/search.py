@@ -11,12 +11,7 @@ from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
-from pipesat.solver.neighbourhood.choose import (
-    FIRST_SIZE,
-    FIRST_SIZE_WITH_PAIRS,
-    Chooser,
-    kinds_for,
-)
+from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
 from pipesat.solver.run.incumbent import Incumbent
@@ -48,9 +43,8 @@ class WindowSearch:
         self.rounded = rounded(problem, unit_for(longest))
         self.gains = gains(self.rounded)
         self.rng = random.Random(seed)  # noqa: S311
-        size = FIRST_SIZE_WITH_PAIRS if self.gains else FIRST_SIZE
         self.limit = _LIMIT_WITH_PAIRS if self.gains else _LIMIT
-        self.chooser = Chooser(self.rng, kinds_for(len(problem.devices), size))
+        self.chooser = Chooser(self.rng, kinds_for(len(problem.devices), pairs=bool(self.gains)))
         self.graph: Graph | None = None
         self.value = 0  # of the graph's order
         self.windows = self.improvements = 0
