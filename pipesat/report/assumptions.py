@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
+from pipesat.core.rules import one_of_each
 from pipesat.report.markup import Markup, element, joined, plain
 from pipesat.report.tables import counted, number
 
+_MOST_CLASSES = 12  # named
 _EXACT = 1 << 53  # integers up to here are exact in a browser
 
 
@@ -39,6 +43,8 @@ def _modelled(problem: Problem) -> Iterator[str]:
     ways = "" if len(problem.routes) == 1 else f"; {len(problem.routes)} routes"
     yield f"{routes}, on {ranks}{ways}."
     yield "A rank runs one op at a time, and every op lasts exactly as long as its stage says."
+    yield from _of_classes(problem)
+    yield from _of_modes(problem)
     if problem.overlap is not None and problem.overlap.times:
         count = len(problem.overlap.times)
         yield (
@@ -66,8 +72,62 @@ def _modelled(problem: Problem) -> Iterator[str]:
     )
 
 
+_ORDERS: Final = {
+    "given": "Every stage runs its F's, and its backwards, in the order of the numbers.",
+    "same": "All stages of a route run their F's and their backwards in one order of the "
+    "microbatches, which is chosen.",
+    "free": "Every stage runs the microbatches in an order of its own.",
+}
+
+
+def _of_classes(problem: Problem) -> Iterator[str]:
+    """What holds of microbatches that differ."""
+    for which, route in enumerate(problem.routes):
+        if route.classes is None:
+            continue
+        counts = Counter(route.classes)
+        named = [
+            f"{plain(kind.name)} ({counts[place]:,})"
+            for place, kind in enumerate(route.definitions[:_MOST_CLASSES])
+        ]
+        left = len(route.definitions) - len(named)
+        more = f" and {left:,} more" if left else ""
+        where = f" of route {which}" if len(problem.routes) > 1 else ""
+        yield (
+            f"The microbatches{where} are of {counted(len(route.definitions), 'class', 'es')}: "
+            f"{', '.join(named)}{more}; each has the times, amounts and delays of its class."
+        )
+    if any(route.classes is not None for route in problem.routes):
+        yield _ORDERS[problem.order]
+
+
+def _of_modes(problem: Problem) -> Iterator[str]:
+    """What holds of memory modes."""
+    if any(stage.held_in_backward for stage in problem.stages):
+        yield "While a backward runs, its microbatch may hold more than before and after it."
+    names = dict.fromkeys(plain(mode.name) for stage in problem.stages for mode in stage.modes)
+    if not names:
+        return
+    choice = "microbatch of a stage" if problem.mode_choice == "microbatch" else "stage"
+    yield f"Every {choice} runs in one memory mode: keep, {', '.join(names)}; which is chosen."
+    if any(mode.offload for stage in problem.stages for mode in stage.modes):
+        channels = sorted({device.copy_channels for device in problem.devices})
+        ways = {1: "one channel for both directions", 2: "one channel for each direction"}
+        yield (
+            "Copies to the host and back occupy no compute; those of a channel run one at a time. "
+            f"A rank has {' or '.join(ways[count] for count in channels)}. What an F holds is free "
+            "from the end of the copy out to the start of the copy back, but for what stays."
+        )
+    yield "Recomputed work does not count as useful in the bubbles."
+
+
 def _transfers(problem: Problem) -> str:
-    delays = [delay for link in problem.links.values() for delay in (link.F, link.B)]
+    delays = [
+        delay
+        for op in one_of_each(problem)
+        if op.kind == "F" and (link := problem.link(op.stage, op.microbatch)) is not None
+        for delay in (link.F, link.B)
+    ]
     if not any(delays):
         return "Transfers between ranks take no time."
     low, high = min(delays), max(delays)
@@ -102,13 +162,15 @@ def _not_modelled(problem: Problem) -> Iterator[str]:
 
 def _longest(problem: Problem) -> int:
     """At least the makespan of every sensible schedule: all ops, and all delays, in a row."""
-    work = sum(
-        count * (stage.F + max(stage.B + stage.W, stage.BW))
-        for stage, count in zip(problem.stages, problem.microbatches, strict=True)
-    )
-    return work + 2 * sum(link.F + link.B for link in problem.links.values()) * max(
-        problem.microbatches
-    )
+    work = way = 0
+    for op in one_of_each(problem):
+        if op.kind == "F":
+            data = problem.amounts(op.stage, op.microbatch, op.mode)
+            link = problem.link(op.stage, op.microbatch)
+            count = problem.microbatches[op.stage]
+            work += count * (data.F + max(data.B + data.W, data.BW))
+            way += count * (link.F + link.B) if link else 0
+    return work + 2 * way
 
 
 def reproduce(result: Result, folder: str) -> Markup:

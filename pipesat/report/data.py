@@ -2,24 +2,27 @@
 
 Per device a schedule has parallel lists, one entry per op in execution order: ``kinds`` (one letter
 each: F, B, W, X for BW, lower-case for the two members of a pair, side by side), ``microbatches``,
-``gaps`` (start minus the end of the op before it), and ``stages`` where the device has several.
-Lengths follow from stage and kind; only those of pairs are listed, in ``pairs``.
+``gaps`` (start minus the end of the op before it), ``stages`` where the device has several, and
+``modes`` where some are not kept. Lengths follow from stage, kind, mode and the microbatch's
+class: ``stages[stage].amounts[mode][class]`` is the place of an entry in ``amounts``. Only those of
+pairs are listed, in ``pairs``. ``copies`` has [out, stage, microbatch, start, end].
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pipesat.core.critical_path import critical_path
-from pipesat.core.least import require_plain
 from pipesat.core.metrics import measure
-from pipesat.core.ops import PHASE_OF, Kind, Op, Pair, members
+from pipesat.core.ops import KINDS, PHASE_OF, Kind, Op, Pair, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_change
-from pipesat.core.schedule import Schedule, Timed
-from pipesat.picture.style import FILL, INK_ON, MEANING
+from pipesat.core.rules import awaited, copied_amount, duration, memory_change, one_of_each
+from pipesat.core.schedule import Schedule, Timed, TimedCopy
+from pipesat.core.stage import KEEP
+from pipesat.picture.classes import TINTS, class_tints, fill_text, ink_on
+from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING
 from pipesat.report.markup import plain
 from pipesat.report.shown import ReportedCase, Shown
 
@@ -53,18 +56,23 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
         else:
             entry["sameAs"] = same
         schedules.append(entry)
+    amounts = _Amounts(problem)
     return {
         "name": plain(case.name),
         "timeUnit": plain(problem.time_unit, 20),
         "memoryUnit": plain(problem.memory_unit, 40),
         "objective": result.objective,
-        "colours": {kind: [FILL[kind], INK_ON[kind], MEANING[kind]] for kind in FILL},
+        "meanings": [MEANING[kind] for kind in KINDS],
+        "tints": [[[fill_text(k, t), ink_on(k, t)] for k in KINDS] for t in range(TINTS)],
+        "copyColours": [COPY_BACK, COPY_OUT],
         "devices": [
             {"name": plain(problem.device_name(number)), "memory": device.memory}
             | {"static": device.static}
             for number, device in enumerate(problem.devices)
         ],
-        "stages": list(_stages(problem)),
+        "stages": list(_stages(problem, amounts)),
+        "amounts": amounts.entries,
+        "routes": list(_routes(problem)),
         "schedules": schedules,
     }
 
@@ -87,19 +95,65 @@ def _head(shown: Shown, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _stages(problem: Problem) -> Iterator[dict[str, Any]]:
-    """Per stage: its device and place there, and each kind's length, memory change and wait."""
-    require_plain(problem, "report")
+class _Amounts:
+    """Length, memory change and delay of each kind's ops; equal ones of two stages stand once.
+
+    ``delay`` is that of the input, ``copied`` what a copy to the host sets free.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.places: list[dict[int, dict[int, int]]] = [{} for _ in problem.stages]
+        known: dict[str, int] = {}
+        for op in one_of_each(problem):
+            if op.kind != KINDS[0]:
+                continue
+            entry = _amounts(problem, [op._replace(kind=kind) for kind in PHASE_OF])
+            place = known.setdefault(json.dumps(entry), len(self.entries))
+            if place == len(self.entries):
+                self.entries.append(entry)
+            kind = problem.class_of(op.stage, op.microbatch)
+            self.places[op.stage].setdefault(op.mode, {})[kind] = place
+
+    def of(self, stage: int) -> list[list[int]]:
+        """Places of a stage's entries, by mode and class."""
+        rows = self.places[stage]
+        return [[row[kind] for kind in sorted(row)] for _, row in sorted(rows.items())]
+
+
+def _amounts(problem: Problem, ops: Sequence[Op]) -> dict[str, Any]:
+    needs = {op.kind: awaited(problem, op) for op in ops}
+    return {
+        "length": {op.kind: duration(problem, op) for op in ops},
+        "memory": {op.kind: list(memory_change(problem, op)) for op in ops},
+        "delay": {kind: need.delay if need else 0 for kind, need in needs.items()},
+        "copied": copied_amount(problem, ops[0]),
+    }
+
+
+def _stages(problem: Problem, amounts: _Amounts) -> Iterator[dict[str, Any]]:
+    """Per stage: where it is, whose end each kind waits for, and the places of its amounts."""
     for number, stage in enumerate(problem.stages):
-        ops = [Op(number, kind, 0) for kind in PHASE_OF]
-        needs = {op.kind: awaited(problem, op) for op in ops}
+        needs = {kind: awaited(problem, Op(number, kind, 0)) for kind in PHASE_OF}
         yield {
             "device": stage.device,
+            "route": problem.route_of[number],
             "place": problem.stages_on[stage.device].index(number),
-            "length": {op.kind: duration(problem, op) for op in ops},
-            "memory": {op.kind: list(memory_change(problem, op)) for op in ops},
-            "waits": {kind: need and [*need.event[:2], need.delay] for kind, need in needs.items()},
+            "modes": [KEEP, *(plain(mode.name) for mode in stage.modes)],
+            "amounts": amounts.of(number),
+            "waits": {kind: need and list(need.event[:2]) for kind, need in needs.items()},
         }
+
+
+def _routes(problem: Problem) -> Iterator[dict[str, Any] | None]:
+    """Per route: its classes' names and shades and each microbatch's class; null without a list."""
+    tints = class_tints(problem)
+    for number, route in enumerate(problem.routes):
+        if route.classes is None or tints is None:
+            yield None
+            continue
+        names = [plain(definition.name) for definition in route.definitions]
+        yield {"names": names, "tints": list(tints.of_class[number]), "classes": route.classes}
 
 
 def schedule_data(problem: Problem, schedule: Schedule) -> dict[str, Any]:
@@ -110,7 +164,7 @@ def schedule_data(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     index = [{timed.item: n for n, timed in enumerate(row)} for row in schedule.devices]
     return {
         "devices": [
-            _row(row, several=len(problem.stages_on[device]) > 1)
+            _row(row, schedule.copies_of(device), several=len(problem.stages_on[device]) > 1)
             for device, row in enumerate(schedule.devices)
         ],
         "idle": [
@@ -133,9 +187,9 @@ def _first_ops(row: tuple[Timed, ...]) -> list[int]:
     return numbers
 
 
-def _row(row: tuple[Timed, ...], *, several: bool) -> dict[str, Any]:
+def _row(row: tuple[Timed, ...], copies: tuple[TimedCopy, ...], *, several: bool) -> dict[str, Any]:
     kinds: list[str] = []
-    stages, microbatches, gaps, pairs = [], [], [], []
+    stages, microbatches, gaps, pairs, modes = [], [], [], [], []
     free_at = 0
     for item, start, end in row:
         for op in members(item):  # type: ignore[arg-type]
@@ -143,6 +197,7 @@ def _row(row: tuple[Timed, ...], *, several: bool) -> dict[str, Any]:
             kinds.append(letter.lower() if isinstance(item, Pair) else letter)
             stages.append(op.stage)
             microbatches.append(op.microbatch)
+            modes.append(op.mode)
             gaps.append(start - free_at)
             free_at = end
         if isinstance(item, Pair):
@@ -154,4 +209,11 @@ def _row(row: tuple[Timed, ...], *, several: bool) -> dict[str, Any]:
         data["stage"] = stages[0]
     if pairs:
         data["pairs"] = pairs
+    if any(modes):
+        data["modes"] = modes
+    if copies:
+        data["copies"] = [
+            [int(copy.kind == "O"), copy.stage, copy.microbatch, start, end]  # type: ignore[union-attr]
+            for copy, start, end in copies
+        ]
     return data

@@ -34,13 +34,74 @@ function drawLabels(panel, context, parts, look) {
       const text = forms.slice(firstForm).map((form) => form(lane, i))
         .find((form) => (form.length + spare) * digit + 3 <= width);
       if (!text) continue;
-      const kind = KINDS[lane.kind[i]];
       const faded = timeline.critical && !lane.critical[i];
-      context.fillStyle = faded ? look.faint : timeline.problem.colours[kind][1];
+      context.fillStyle = faded ? look.faint : timeline.problem.tints[lane.tint[i]][lane.kind[i]][1];
       const x = (Math.max(panel.x(lane.start[i]), panel.size.left) +
         Math.min(panel.x(lane.end[i]), panel.size.left + panel.size.plot)) / 2;
       const middle = half ? room * (lane.part[i] === UPPER ? 0.5 : 1.5) : (parts.lane - foot) / 2;
       context.fillText(text, x, y + middle + 0.5);
+    }
+  }
+}
+
+/** Slanted lines over ops that are not kept: to the right, to the left, then both. */
+function drawHatching(panel, context, parts) {
+  const { schedule, timeline } = panel;
+  const { view } = timeline;
+  const { left, plot } = panel.size;
+  const foot = timeline.most > 1 ? footHeight(parts.lane) : 0;
+  const height = parts.lane - foot;
+  for (let device = panel.first; device < panel.last; device++) {
+    const lane = schedule.lanes[device];
+    const y = panel.rowTop(device);
+    for (let i = lane.firstAfter(view.from); i < lane.count && lane.start[i] < view.to; i++) {
+      if (!lane.mode[i]) continue;
+      const x0 = Math.max(left, panel.x(lane.start[i])), x1 = Math.min(left + plot, panel.x(lane.end[i]));
+      if (x1 - x0 < 3) continue;
+      const half = lane.part[i] !== WHOLE;
+      const fill = timeline.problem.tints[lane.tint[i]][lane.kind[i]][1];
+      context.fillStyle = hatching(context, Math.min(3, lane.mode[i]), fill);
+      context.fillRect(x0, lane.part[i] === LOWER ? y + height / 2 : y, x1 - x0, half ? height / 2 : height);
+    }
+  }
+}
+
+const hatchings = new Map();
+
+/** Pattern of a mode's lines in the colour of what is written on the op. */
+function hatching(context, mode, colour) {
+  const key = mode + colour;
+  if (!hatchings.has(key)) {
+    const size = 8;
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = size;
+    const pen = tile.getContext("2d");
+    pen.strokeStyle = colour;
+    pen.globalAlpha = 0.45;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    for (const shift of [-size, 0, size]) {
+      if (mode !== 2) { pen.moveTo(shift, size); pen.lineTo(shift + size, 0); }
+      if (mode >= 2) { pen.moveTo(shift, 0); pen.lineTo(shift + size, size); }
+    }
+    pen.stroke();
+    hatchings.set(key, context.createPattern(tile, "repeat"));
+  }
+  return hatchings.get(key);
+}
+
+/** Thin bars of a rank's copies: those out above those back. */
+function drawCopies(panel, context, parts) {
+  const { schedule, timeline } = panel;
+  const { left, plot } = panel.size;
+  for (let device = panel.first; device < panel.last; device++) {
+    const top = panel.rowTop(device) + parts.copiesAt;
+    for (const copy of schedule.lanes[device].copies) {
+      const x0 = Math.max(left, panel.x(copy.start)), x1 = Math.min(left + plot, panel.x(copy.end));
+      if (x1 <= x0 && copy.start !== copy.end || x0 > left + plot || x1 < left) continue;
+      context.fillStyle = timeline.problem.copyColours[copy.out];
+      const gap = x1 - x0 > 4 ? 1 : 0; // copies in a row stay apart
+      context.fillRect(x0, top + (copy.out ? 0 : parts.copy), Math.max(1, x1 - x0 - gap), parts.copy - 1);
     }
   }
 }

@@ -10,11 +10,23 @@ import base64
 import hashlib
 import importlib.metadata
 import importlib.resources
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from string import Template
 from typing import Any
 
-from pipesat.picture.style import CAPACITY, EXCESS, FILL, HELD, INK_ON, MEANING, STATIC
+from pipesat.core.problem import Problem
+from pipesat.picture.classes import TINTS, class_tints, fill_text, named
+from pipesat.picture.style import (
+    CAPACITY,
+    COPY_BACK,
+    COPY_OUT,
+    EXCESS,
+    FILL,
+    HELD,
+    INK_ON,
+    MEANING,
+    STATIC,
+)
 from pipesat.report import tables
 from pipesat.report.assumptions import assumptions, reproduce
 from pipesat.report.data import LARGEST, case_data
@@ -75,7 +87,7 @@ def _case(case: ReportedCase, number: int, folder: str, count: int) -> Markup:
         heading=element("h2", case.name) if case.name else Markup(""),
         hidden=Markup("" if drawn else "hidden"),
         summary=tables.summary(case),
-        legend=_legend(data),
+        legend=_legend(problem, data),
         baselines=tables.baselines(case, str(number), drawn),
         assumptions=assumptions(problem),
         stages=tables.stages(problem),
@@ -125,7 +137,7 @@ def _overview(cases: Sequence[ReportedCase]) -> Markup:
     return table("The same layers in each placement", head, rows)
 
 
-def _legend(data: dict[str, Any]) -> Markup:
+def _legend(problem: Problem, data: dict[str, Any]) -> Markup:
     """Explain only what occurs in one of the schedules."""
     letters = {
         letter
@@ -139,10 +151,14 @@ def _legend(data: dict[str, Any]) -> Markup:
         for kind in FILL
         if letters & set(kinds[kind])
     ]
+    tints = class_tints(problem)
+    for tint, names in {} if tints is None else tints.names.items():
+        entries.append(_entry(f"tint-{tint}", plain(named(names))))
     if any(letter.islower() for letter in letters):
         entries.append(element("li", "two halves: a pair, run as one"))
     if any(stage["place"] for stage in data["stages"]):
         entries.append(_entry("stage-feet", "foot: the rank's first … last stage"))
+    entries += _modes_and_copies(problem, data)
     unit = f" ({data['memoryUnit']})" if data["memoryUnit"] else ""
     entries.append(_entry("memory-held", f"memory{unit}"))
     if any(device["static"] for device in data["devices"]):
@@ -155,6 +171,17 @@ def _legend(data: dict[str, Any]) -> Markup:
     return element("ul", entries, class_="legend", aria_label="legend")
 
 
+def _modes_and_copies(problem: Problem, data: dict[str, Any]) -> Iterator[Markup]:
+    rows = [row for schedule in data["schedules"] for row in schedule.get("devices", ())]
+    for mode in sorted({mode for row in rows for mode in row.get("modes", ())} - {0}):
+        names = [s.modes[mode - 1].name for s in problem.stages if mode <= len(s.modes)]
+        text = "mode " + " or ".join(dict.fromkeys(names))
+        yield _entry(f"mode-{min(mode, 3)}", plain(text))
+    if any("copies" in row for row in rows):
+        yield _entry("copy-out", "O copy out")
+        yield _entry("copy-back", "L copy back")
+
+
 def _entry(sample: str, text: str, letters: str = "") -> Markup:
     swatch = element("span", letters, class_=f"swatch {sample}", aria_hidden="true")
     return element("li", [swatch, f"{letters} {text}".strip()])
@@ -164,8 +191,14 @@ def _style() -> Markup:
     colours = {f"fill-{kind}": colour for kind, colour in FILL.items()}
     colours |= {f"ink-{kind}": colour for kind, colour in INK_ON.items()}
     colours |= {"held": HELD, "static": STATIC, "capacity": CAPACITY, "excess": EXCESS}
+    colours |= {"copy-out": COPY_OUT, "copy-back": COPY_BACK}
     rules = " ".join(f"--{name}: {colour};" for name, colour in colours.items())
-    return Markup(f":root {{ {rules} }}\n{_text('report.css')}")
+    shades = "\n".join(
+        f".tint-{tint} {{ background: linear-gradient(90deg, "
+        f"{fill_text('F', tint)} 50%, {fill_text('BW', tint)} 50%); }}"
+        for tint in range(TINTS)
+    )
+    return Markup(f":root {{ {rules} }}\n{shades}\n{_text('report.css')}")
 
 
 def _script() -> Markup:

@@ -19,7 +19,7 @@ class LaneImage {
 
   /**
    * Paint ranks `first` to `last` over `view` onto `width` pixels.
-   * look: {fills (rgb per kind), background (rgb), dim (fade what is not critical), most (stages on one rank)}
+   * look: {fills (rgb per shade and kind), background (rgb), dim (fade what is not critical), most (stages on one rank)}
    */
   paint(schedule, first, last, view, width, look) {
     this.bodies = schedule.hasPairs ? 2 : 1;
@@ -38,7 +38,7 @@ class LaneImage {
       for (let body = 0; body < this.bodies; body++) {
         const hidden = this.bodies === 1 ? -1 : body === 0 ? LOWER : UPPER;
         this.smear(image, line + body, lane, view, width, hidden,
-          (i) => colours[look.dim && !lane.critical[i] ? 1 : 0][lane.kind[i]]);
+          (i) => colours[look.dim && !lane.critical[i] ? 1 : 0][KINDS.length * lane.tint[i] + lane.kind[i]]);
       }
       if (this.feet) {
         this.smear(image, line + this.bodies, lane, view, width, -1, (i) => {

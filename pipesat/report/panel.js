@@ -135,6 +135,8 @@ class Panel {
           timeline.memoryTop, look);
       }
     }
+    drawHatching(this, context, parts);
+    if (schedule.hasCopies) drawCopies(this, context, parts);
     drawLabels(this, context, parts, look);
     if (timeline.critical) drawCritical(this, context, parts, look);
     drawNames(this, context, parts, look);
@@ -170,7 +172,7 @@ class Panel {
     return box;
   }
 
-  /** What lies at a point of the canvas: {what: "op" | "idle" | "memory", device, ...}, or null. */
+  /** What lies at a point: {what: "op" | "idle" | "copy" | "memory", device, ...}, or null. */
   at(x, y) {
     const { left, plot } = this.size;
     if (x < left || x > left + plot || y < AXIS) return null;
@@ -181,6 +183,11 @@ class Panel {
     const time = this.time(x);
     const within = inside - device * this.timeline.row;
     const parts = this.timeline.rowParts;
+    if (parts.copy && within >= parts.copiesAt && within < parts.copiesAt + 2 * parts.copy) {
+      const out = Number(within < parts.copiesAt + parts.copy);
+      const copy = lane.copies.find((c) => c.out === out && c.start <= time && time < c.end);
+      return copy ? { what: "copy", device, copy } : null;
+    }
     if (within >= parts.trackAt) {
       return parts.track ? { what: "memory", device, time } : null;
     }
@@ -211,11 +218,10 @@ class Panel {
 
 /** Length that nine of ten ops of a schedule have at least. */
 function typicalLength(schedule) {
-  const { stages } = schedule.problem;
   const lengths = [];
   for (const lane of schedule.lanes) {
     for (let i = 0; i < lane.count; i += 7) {
-      lengths.push(stages[lane.stage[i]].length[KINDS[lane.kind[i]]]);
+      lengths.push(lane.amounts(schedule.problem, i).length[KINDS[lane.kind[i]]]);
     }
   }
   lengths.sort((a, b) => a - b);
@@ -232,6 +238,6 @@ function lookOf(timeline) {
   const look = Object.fromEntries(
     names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   look.background = rgbOf(look.paper);
-  look.fills = KINDS.map((kind) => rgbOf(timeline.problem.colours[kind][0]));
+  look.fills = timeline.problem.tints.flat().map(([fill]) => rgbOf(fill));
   return look;
 }

@@ -94,9 +94,10 @@ class Pointing {
     else hideTooltip();
   }
 
-  describe({ what, device, index, time }) {
+  describe({ what, device, index, time, copy }) {
     const { schedule } = this.panel;
     if (what === "op") return describeOp(schedule, device, index);
+    if (what === "copy") return describeCopy(schedule, device, copy);
     return what === "idle" ? describeIdle(schedule, device, time) : describeMemory(schedule, device, time);
   }
 

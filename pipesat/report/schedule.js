@@ -5,6 +5,19 @@ const PHASES = ["F", "B", "W"];
 const LETTERS = { F: 0, B: 1, W: 2, X: 3, f: 0, b: 1, w: 2, x: 3 };
 const WHOLE = 0, UPPER = 1, LOWER = 2; // the part of its lane that an op takes
 
+/** What a problem says of one microbatch of a stage: {length, memory, delay, copied}. */
+function amountsOf(problem, stage, microbatch, mode) {
+  const { amounts, route } = problem.stages[stage];
+  const list = problem.routes[route];
+  return problem.amounts[amounts[mode][list ? list.classes[microbatch] : 0]];
+}
+
+/** Name of a microbatch's class; "" where microbatches do not differ. */
+function classOf(problem, stage, microbatch) {
+  const list = problem.routes[problem.stages[stage].route];
+  return list ? list.names[list.classes[microbatch]] : "";
+}
+
 /** The ops of one rank, parallel arrays in execution order; `part` tells the halves of a pair. */
 class Lane {
   constructor(row, problem) {
@@ -14,6 +27,10 @@ class Lane {
     this.part = new Uint8Array(count);
     this.stage = new Int32Array(count);
     this.microbatch = Int32Array.from(row.microbatches);
+    this.mode = Uint8Array.from(row.modes || new Array(count).fill(0));
+    this.tint = new Uint8Array(count); // of its class
+    this.copies = (row.copies || []).map(([out, stage, microbatch, start, end]) =>
+      ({ out, stage, microbatch, start, end, text: stage + "LO"[out] + microbatch }));
     this.start = new Float64Array(count);
     this.end = new Float64Array(count);
     this.critical = new Uint8Array(count);
@@ -22,7 +39,9 @@ class Lane {
       const letter = row.kinds[i];
       const kind = this.kind[i] = LETTERS[letter];
       const stage = this.stage[i] = row.stages ? row.stages[i] : row.stage;
-      let length = problem.stages[stage].length[KINDS[kind]];
+      const list = problem.routes[problem.stages[stage].route];
+      if (list) this.tint[i] = list.tints[list.classes[this.microbatch[i]]];
+      let { [KINDS[kind]]: length } = amountsOf(problem, stage, this.microbatch[i], this.mode[i]).length;
       if (letter !== letter.toUpperCase()) { // of a pair, and its members stand side by side
         const second = i > 0 && this.part[i - 1] === UPPER;
         this.part[i] = second ? LOWER : UPPER;
@@ -49,6 +68,18 @@ class Lane {
     return i < this.count && this.start[i] <= time ? i : -1;
   }
 
+  /** What the problem says of an op's microbatch in its mode. */
+  amounts(problem, i) {
+    return amountsOf(problem, this.stage[i], this.microbatch[i], this.mode[i]);
+  }
+
+  /** The copy back that a backward waits for, or null. */
+  copyBack(i) {
+    if (!this.mode[i] || (KINDS[this.kind[i]] !== "B" && KINDS[this.kind[i]] !== "BW")) return null;
+    return this.copies.find((copy) => !copy.out && copy.stage === this.stage[i] &&
+      copy.microbatch === this.microbatch[i]) || null;
+  }
+
   text(i) {
     return this.stage[i] + KINDS[this.kind[i]] + this.microbatch[i];
   }
@@ -68,6 +99,7 @@ class Schedule {
     this.path = source.path.map(([device, index, through]) => ({ device, index, through }));
     for (const { device, index } of this.path) this.lanes[device].critical[index] = 1;
     this.hasPairs = this.lanes.some((lane) => lane.part.includes(UPPER));
+    this.hasCopies = this.lanes.some((lane) => lane.copies.length);
     this.makespan = 0;
     this.digits = 1; // of the largest microbatch
     for (const lane of this.lanes) {
@@ -112,9 +144,11 @@ class Schedule {
   /** The one op that an op's input comes from: {device, index, delay, arrival}, or null. */
   input(device, index) {
     const lane = this.lanes[device];
-    const need = this.problem.stages[lane.stage[index]].waits[KINDS[lane.kind[index]]];
+    const kind = KINDS[lane.kind[index]];
+    const need = this.problem.stages[lane.stage[index]].waits[kind];
     if (!need) return null;
-    const [stage, phase, delay] = need;
+    const [stage, phase] = need;
+    const delay = lane.amounts(this.problem, index).delay[kind];
     const place = this.find(stage, phase, lane.microbatch[index]);
     return place && { ...place, delay, arrival: this.lanes[place.device].end[place.index] + delay };
   }
@@ -139,9 +173,14 @@ class Schedule {
     const lane = this.lanes[device];
     const changes = [[0, this.problem.devices[device].static]];
     for (let i = 0; i < lane.count; i++) {
-      const [atStart, atEnd] = this.problem.stages[lane.stage[i]].memory[KINDS[lane.kind[i]]];
+      const [atStart, atEnd] = lane.amounts(this.problem, i).memory[KINDS[lane.kind[i]]];
       if (atStart) changes.push([lane.start[i], atStart]);
       if (atEnd) changes.push([lane.end[i], atEnd]);
+    }
+    for (const copy of lane.copies) {
+      const forward = this.find(copy.stage, "F", copy.microbatch);
+      const { copied } = lane.amounts(this.problem, forward.index);
+      changes.push(copy.out ? [copy.end, -copied] : [copy.start, copied]);
     }
     changes.sort((a, b) => a[0] - b[0]);
     const times = [], held = [];

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from pipesat.core import claims
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.result import Result
+from pipesat.core.rules import one_of_each
 from pipesat.core.schedule import Objective
+from pipesat.core.stage import KEEP
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import ReportedCase, Shown
 from pipesat.workflows.rows import SOLVER_ROW, units_of
@@ -200,26 +203,50 @@ def _left_out(left_out: Sequence[Shown]) -> Markup:
 
 def stages(problem: Problem) -> Markup:
     """Return the table of costs, equal stages together."""
-    head = ["stage", "rank", "#F", "#B", "#W", "#BW", "backward", "#held after F", "#held after B"]
-    groups: dict[Stage, list[int]] = {}
-    for index, stage in enumerate(problem.stages):
-        groups.setdefault(stage, []).append(index)
+    lists = any(route.classes is not None for route in problem.routes)
+    modes = any(stage.modes for stage in problem.stages)
+    more = any(s.held_in_backward or _states(s, "held_in_backward") for s in problem.stages)
+    head = ["stage", "rank", *(["class"] if lists else []), *(["mode"] if modes else [])]
+    head += ["#F", "#B", "#W", "#BW", "backward", "#held after F", "#held after B"]
+    head += ["#held in backward"] if more else []
+    head += ["#copy out", "#copy back", "#held between"] if modes else []
     alike: dict[tuple[object, ...], list[int]] = {}
-    for stage, members in groups.items():
-        alike.setdefault(_costs(stage), []).extend(members)
+    for op in one_of_each(problem):
+        if op.kind == "F":
+            alike.setdefault(_costs(problem, op, lists, modes, more), []).append(op.stage)
+    lines = sorted(alike.items(), key=lambda line: line[1][0])  # stage by stage
     rows = [
         [ranges(members), ranges(sorted({problem.stages[s].device for s in members})), *costs]
-        for costs, members in alike.items()
+        for costs, members in lines
     ]
     caption = "Costs per stage and microbatch, and memory held"
     if len(rows) > MOST_STAGES:
-        caption += f" (the first {MOST_STAGES} of {len(rows)} different stages)"
+        caption += f" (the first {MOST_STAGES} of {len(rows)} different ones)"
     return table(caption, head, rows[:MOST_STAGES])
 
 
-def _costs(s: Stage) -> tuple[object, ...]:
-    times = tuple(map(number, (s.F, s.B, s.W, s.BW)))
-    return (*times, s.backward, number(s.held_after_F), number(s.held_after_B))
+def _states(stage: Stage, key: str) -> bool:
+    return any(key in dict(mode.stated) for mode in stage.modes)
+
+
+def _costs(problem: Problem, op: Op, lists: bool, modes: bool, more: bool) -> tuple[object, ...]:
+    """Columns of a stage's amounts for one class in one mode."""
+    s = problem.amounts(op.stage, op.microbatch, op.mode)
+    cells: list[object] = []
+    if lists:
+        definitions = problem.routes[problem.route_of[op.stage]].definitions
+        kind = problem.class_of(op.stage, op.microbatch)
+        cells.append(plain(definitions[kind].name) if definitions else "all")
+    if modes:
+        own = problem.stages[op.stage].modes
+        cells.append(plain(own[op.mode - 1].name) if op.mode else KEEP)
+    cells += [*map(number, (s.F, s.B, s.W, s.BW)), s.backward]
+    cells += map(number, (s.held_after_F, s.held_after_B))
+    cells += [number(s.held_in_backward)] if more else []
+    if modes:
+        copies = s.offload and (s.offload.time_out, s.offload.time_in, s.offload.held)
+        cells += map(number, copies) if copies else ["–"] * 3
+    return tuple(cells)
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -77,13 +77,18 @@ class Timeline {
     this.draw();
   }
 
-  /** Where lane and memory track lie within a row. */
+  /** Where lane, copies (two bars of height `copy`) and memory track lie within a row. */
   get rowParts() {
     const free = Math.max(3, Math.round(0.1 * this.row));
-    if (!this.memory) return { lane: this.row - free, track: 0, trackAt: this.row };
-    const lane = Math.round(0.56 * (this.row - free));
+    const copies = this.schedules.some((schedule) => schedule.hasCopies);
+    const copy = copies ? Math.max(3, Math.round(0.08 * this.row)) : 0;
     const gap = this.row > 40 ? 3 : 1;
-    return { lane, trackAt: lane + gap, track: this.row - free - lane - gap };
+    const room = this.row - free - (copies ? 2 * copy + gap : 0);
+    const lane = this.memory ? Math.round(0.56 * room) : room;
+    const copiesAt = lane + gap;
+    if (!this.memory) return { lane, copy, copiesAt, track: 0, trackAt: this.row };
+    const trackAt = copies ? copiesAt + 2 * copy + gap : copiesAt;
+    return { lane, copy, copiesAt, trackAt, track: room - lane - gap };
   }
 
   draw() {
@@ -102,7 +107,7 @@ class Timeline {
 }
 
 function shortestOp(problem) {
-  const lengths = problem.stages.flatMap((stage) => Object.values(stage.length));
+  const lengths = problem.amounts.flatMap((entry) => Object.values(entry.length));
   const positive = lengths.filter((length) => length > 0);
   return positive.length ? positive.reduce((a, b) => Math.min(a, b)) : 1;
 }

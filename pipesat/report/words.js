@@ -43,6 +43,10 @@ function waitingOf(schedule, device, index) {
         `${delay} = there at ${amount(input.arrival)}`,
     });
   }
+  const back = lane.copyBack(index);
+  if (back) {
+    lines.push({ time: back.end, text: `its copy back ${back.text}: ended ${amount(back.end)}` });
+  }
   if (before >= 0) {
     lines.push({ time: freeAt, text: `its rank, busy with ${lane.text(before)} until ${amount(freeAt)}` });
   }
@@ -60,12 +64,14 @@ function describeOp(schedule, device, index) {
   const lane = schedule.lanes[device];
   const kind = KINDS[lane.kind[index]];
   const [start, end] = [lane.start[index], lane.end[index]];
-  const meaning = problem.colours[kind][2].slice(kind.length + 1);
+  const meaning = problem.meanings[lane.kind[index]].slice(kind.length + 1);
+  const its = classOf(problem, lane.stage[index], lane.microbatch[index]);
   const lines = [
     `${problem.devices[device].name}: stage ${lane.stage[index]}, ${meaning}, ` +
-      `microbatch ${lane.microbatch[index]}`,
+      `microbatch ${lane.microbatch[index]}` + (its ? `, class ${its}` : ""),
     `start ${amount(start)}, end ${amount(end)}, lasts ${amount(end - start, problem.timeUnit)}`,
   ];
+  if (lane.mode[index]) lines.push(`mode ${problem.stages[lane.stage[index]].modes[lane.mode[index]]}`);
   if (lane.part[index] !== WHOLE) {
     const other = lane.part[index] === UPPER ? index + 1 : index - 1;
     lines.push(`overlapped with ${lane.text(other)}`);
@@ -73,6 +79,21 @@ function describeOp(schedule, device, index) {
   lines.push(...waitingOf(schedule, device, index));
   if (lane.critical[index]) lines.push("on the critical path");
   return { title: lane.text(index), lines };
+}
+
+/** Title and lines about a copy. */
+function describeCopy(schedule, device, copy) {
+  const { problem } = schedule;
+  const { index } = schedule.find(copy.stage, "F", copy.microbatch);
+  const { copied } = schedule.lanes[device].amounts(problem, index);
+  const when = copy.out ? `free from its end on` : `taken from its start on`;
+  return { title: copy.text, lines: [
+    `${problem.devices[device].name}: stage ${copy.stage}, copy ${copy.out ? "out to the host" : "back"}, ` +
+      `microbatch ${copy.microbatch}`,
+    `start ${amount(copy.start)}, end ${amount(copy.end)}, lasts ` +
+      amount(copy.end - copy.start, problem.timeUnit),
+    `${amount(copied, problem.memoryUnit)} ${when}`,
+  ] };
 }
 
 /** Title and lines about idle time of a rank. */
@@ -100,7 +121,7 @@ function describeIdle(schedule, device, time) {
 function memoryOfNextForward(schedule, device, from) {
   const lane = schedule.lanes[device];
   for (let i = from; i < lane.count; i++) {
-    if (lane.kind[i] === 0) return schedule.problem.stages[lane.stage[i]].memory.F[0];
+    if (lane.kind[i] === 0) return lane.amounts(schedule.problem, i).memory.F[0];
   }
   return 0;
 }

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import members, parse_item
+from pipesat.core.ops import Op, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Order, Schedule
@@ -178,15 +178,79 @@ def test_pairs_are_two_entries_of_one_time_and_the_path_counts_them() -> None:
 
 def test_waits_and_memory_changes_are_the_models() -> None:
     problem = chain(2, 1, held=(5, 3), comm=4)
-    first, last = case_data(case_of("", result_of(problem, None, status="unknown"), []))["stages"]
-    assert first["waits"] == {"F": None, "B": [1, "B", 4], "BW": [1, "B", 4], "W": [0, "B", 0]}
-    assert last["waits"] == {
-        "F": [0, "F", 4],
-        "B": [1, "F", 0],
-        "BW": [1, "F", 0],
-        "W": [1, "B", 0],
-    }
-    assert first["memory"] == {"F": [5, 0], "B": [0, -2], "W": [0, -3], "BW": [0, -5]}
+    data = case_data(case_of("", result_of(problem, None, status="unknown"), []))
+    first, last = data["stages"]
+    assert first["waits"] == {"F": None, "B": [1, "B"], "BW": [1, "B"], "W": [0, "B"]}
+    assert last["waits"] == {"F": [0, "F"], "B": [1, "F"], "BW": [1, "F"], "W": [1, "B"]}
+    (((one,),), ((other,),)) = (
+        [[data["amounts"][place] for place in row] for row in stage["amounts"]]
+        for stage in (first, last)
+    )
+    assert one["delay"] == {"F": 0, "B": 4, "BW": 4, "W": 0}
+    assert other["delay"] == {"F": 4, "B": 0, "BW": 0, "W": 0}
+    assert one["memory"] == {"F": [5, 0], "B": [0, -2], "W": [0, -3], "BW": [0, -5]}
+
+
+def classes_and_modes() -> tuple[Problem, Schedule]:
+    """Two classes, one three times as long as the other, and a mode of each kind."""
+    modes = [
+        {"name": "again", "backward": "fused", "BW": 7, "held_after_F": 1},
+        {"name": "host <b>", "offload": {"out": 2, "in": 1, "held": 1}},
+    ]
+    stage = {"device": 0, "F": 2, "B": 2, "W": 1, "held_after_F": 4, "modes": modes}
+    short, long = (
+        {"name": "short", "count": 2},
+        {"name": "long <b>", "count": 1, "time": [3, 1], "held": [2, 1]},
+    )
+    problem = parse_problem(
+        {"format": FORMAT, "devices": [{}], "stages": [stage], "microbatches": [short, long]}
+        | {"order": "same"}
+    )
+    ops = [("F", 0, 2), ("F", 1, 1), ("F", 2, 0), ("BW", 0, 2), ("BW", 1, 1), ("BW", 2, 0)]
+    row = tuple(Op(0, kind, m, mode) for kind, m, mode in ops)  # type: ignore[arg-type]
+    return problem, time_order(problem, (row,), source="by hand")
+
+
+def test_the_data_knows_classes_modes_and_copies() -> None:
+    problem, schedule = classes_and_modes()
+    data = case_data(case_of("", result_of(problem, schedule), []))
+    assert data["stages"][0]["modes"] == ["keep", "again", "host <b>"]
+    assert data["routes"] == [
+        {"names": ["short", "long <b>"], "tints": [7, 0], "classes": (0, 0, 1)}
+    ]
+    keep, again, host = (
+        [data["amounts"][place] for place in row] for row in data["stages"][0]["amounts"]
+    )
+    # a factor of 3 on times and of 2 on what is held; BW is B + W but where it is stated
+    assert [entry["length"]["BW"] for entry in (*keep, *again, *host)] == [3, 9, 7, 21, 3, 9]
+    assert [entry["length"]["F"] for entry in (*keep, *again, *host)] == [2, 6] * 3
+    assert [e["memory"]["F"][0] for e in (*keep, *again, *host)] == [4, 8, 1, 2, 4, 8]
+    assert [e["copied"] for e in (*keep, *again, *host)] == [0, 0, 0, 0, 3, 6]
+    (row,) = data["schedules"][0]["devices"]
+    assert row["modes"] == [2, 1, 0, 2, 1, 0]
+    # 0F0 ends at 2; its backward is at 10, so the copies are from 2 to 4 and within 4 to 10
+    (out, back) = row["copies"]
+    assert out == [1, 0, 0, 2, 4]
+    assert back[:3] == [0, 0, 0]
+    assert 4 <= back[3] == back[4] - 1 < back[4] <= 10
+
+
+def test_the_page_names_classes_and_modes_in_legend_assumptions_and_costs() -> None:
+    problem, schedule = classes_and_modes()
+    text = page([case_of("", result_of(problem, schedule), [])], "out").decode()
+    legend = text[text.index('aria-label="legend"') :].partition("</ul>")[0]
+    for name in ("class long &lt;b&gt;", "class short", "mode again", "mode host &lt;b&gt;"):
+        assert name in legend
+    assert "O copy out" in legend
+    bare = re.sub(r"<[^>]*>", "|", text)
+    assert "are of 2 classes: short (2), long &lt;b&gt; (1); each has the times" in bare
+    assert "one order of the microbatches, which is chosen" in bare
+    assert "runs in one memory mode: keep, again, host &lt;b&gt;; which is chosen" in bare
+    assert "A rank has one channel for each direction" in bare
+    costs = [cell for cell in bare[bare.index("Costs per stage and") :].split("|") if cell]
+    at = costs.index("host &lt;b&gt;", costs.index("long &lt;b&gt;"))
+    # F, B, W, BW, backward, held after F and B, copy out, copy back, held between
+    assert costs[at + 1 : at + 11] == ["6", "6", "3", "9", "either", "8", "0", "4", "2", "2"]
 
 
 def test_equal_schedules_stand_there_once_and_what_finds_no_room_is_left_out() -> None:

@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
+from pipesat.core.schedule import Order
+from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
@@ -58,12 +61,30 @@ LARGE = parse_problem(
 SMALL = chain(2, 2, cap=2)
 
 
-def report(folder: Path, problem: Problem, baseline: str) -> Path:
-    """The report of a baseline as if the solver had found it, beside a few others."""
+# 0F0 0F1 0BW1 0BW0; microbatch 0, of the class long, is offloaded: 0O0 from 4 to 6
+OFFLOADED = parse_problem(
+    document(
+        chain(1, 2, F=2, B=2, W=0, cap=9, held=(3, 0)),
+        stages=[
+            {"device": 0, "F": 2, "B": 2, "W": 0, "held_after_F": 3}
+            | {"modes": [{"name": "host", "offload": {"out": 2, "in": 2, "held": 1}}]}
+        ],
+        microbatches=[{"name": "long", "count": 1, "time": [2, 1]}, {"name": "short", "count": 1}],
+        order="free",
+    )
+)
+OFFLOADED_ORDER = ((Op(0, "F", 0, 1), Op(0, "F", 1), Op(0, "BW", 1), Op(0, "BW", 0, 1)),)
+
+
+def report(folder: Path, problem: Problem, baseline: str | Order) -> Path:
+    """The report of a baseline or an order as if the solver had found it, beside a few others."""
     from pipesat.cli import main
 
     bound = closed_form_bound(problem, "makespan")
-    schedule = BASELINES[baseline](problem)
+    if isinstance(baseline, str):
+        schedule = BASELINES[baseline](problem)
+    else:
+        schedule = time_order(problem, baseline)
     status = "optimal" if bound.value == schedule.makespan else "feasible"
     result = Result(problem, status, "makespan", schedule, bound, None, 1, 0, 1)
     folder.mkdir()
@@ -85,6 +106,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "large": report(place / "large", LARGE, "zb-h1"),
         "small": report(place / "small", SMALL, "zb-h1"),
+        "offloaded": report(place / "offloaded", OFFLOADED, OFFLOADED_ORDER),
     }
 
 
@@ -388,3 +410,32 @@ def test_the_page_is_never_wider_than_its_window(large: Opened, width: int) -> N
     large.drawn()
     assert large.page.evaluate("document.documentElement.scrollWidth") <= width
     large.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_classes_modes_and_copies_are_drawn_and_told(
+    browser: Any, reports: dict[str, Path]
+) -> None:
+    for it in opened(browser, reports["offloaded"]):
+        it.page.locator("[data-role=schedule]").select_option("solver")
+        it.drawn()
+        said = it.hover(0, 0)
+        assert "microbatch 0, class long" in said
+        assert "mode host" in said
+        assert "class short" in it.hover(0, 1)
+        # 0F0 takes 4, 0F1 2, 0BW1 2, so 0BW0 starts at 8, as its copy back ends
+        assert "waited for its copy back 0L0: ended 8" in it.hover(0, 3)
+        (out, back) = it.ask("panel.schedule.lanes[0].copies")
+        assert (out["text"], out["start"], out["end"]) == ("0O0", 4, 6)
+        assert (back["text"], back["start"], back["end"]) == ("0L0", 6, 8)
+        middle = "panel.x(5), panel.rowTop(0) + timeline.rowParts.copiesAt + 1"
+        assert it.colour_at(*it.ask(f"[{middle}]")) == [0x8C, 0x56, 0x4B]
+        assert it.ask(f"panel.at({middle}).copy.text") == "0O0"
+        # at 6 the copy out frees the 2 that the copy back takes
+        profile = it.ask("panel.schedule.memory(0)")
+        assert [*zip(profile["times"], profile["held"], strict=True)] == [
+            (0, 3),
+            (4, 6),
+            (6, 6),
+            (8, 3),
+            (12, 0),
+        ]
