@@ -64,7 +64,11 @@ if TYPE_CHECKING:
     from pipesat.timeline.trace import import_traces
     from pipesat.workflows.compare import compare
     from pipesat.workflows.exports import export, import_order
-    from pipesat.workflows.from_profile import layers_from_profile, problem_from_profile
+    from pipesat.workflows.from_profile import (
+        estimate_layers,
+        layers_from_profile,
+        problem_from_profile,
+    )
     from pipesat.workflows.hand_written import baseline, baselines
     from pipesat.workflows.memory import frontier, min_memory
     from pipesat.workflows.microbatch_orders import microbatch_orders
@@ -74,7 +78,7 @@ if TYPE_CHECKING:
     from pipesat.workflows.schedules import show, steps
     from pipesat.workflows.solve import solve
     from pipesat.workflows.timelines import compare_timeline
-    from pipesat.workflows.torch_runs import parity, profile, run
+    from pipesat.workflows.torch_runs import parity, profile, run, run_rank
 
 _HOMES = {
     "BadInput": "core.errors",
@@ -105,6 +109,7 @@ _HOMES = {
     "compare_timeline": "workflows.timelines",
     "critical_path": "core.critical_path",
     "doctor": "doctor",
+    "estimate_layers": "workflows.from_profile",
     "export": "workflows.exports",
     "frontier": "workflows.memory",
     "import_order": "workflows.exports",
@@ -136,6 +141,7 @@ _HOMES = {
     "report": "report.study",
     "risk": "workflows.risk",
     "run": "workflows.torch_runs",
+    "run_rank": "workflows.torch_runs",
     "show": "workflows.schedules",
     "smallest_capacities": "bounds.feasibility",
     "solve": "workflows.solve",
@@ -178,6 +184,7 @@ __all__ = [
     "compare_timeline",
     "critical_path",
     "doctor",
+    "estimate_layers",
     "export",
     "frontier",
     "import_order",
@@ -209,6 +216,7 @@ __all__ = [
     "report",
     "risk",
     "run",
+    "run_rank",
     "show",
     "smallest_capacities",
     "solve",

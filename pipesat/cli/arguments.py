@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import MOST_SECONDS, MOST_SEED, MOST_WORKERS
 
 ProblemFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="PROBLEM", help="Problem file (JSON).", show_default=False)
@@ -46,7 +47,6 @@ AsJson: TypeAlias = Annotated[
 ]
 
 
-MOST_SECONDS = 10**7
 MOST_MICROBATCHES = 2_000_000
 """Of the 4,000,000 ops that a problem may have, every microbatch has two."""
 MOST_CHUNKS = 16384
@@ -87,13 +87,13 @@ Workers: TypeAlias = Annotated[
         "--workers",
         metavar="N",
         min=1,
-        max=1024,
+        max=MOST_WORKERS,
         show_default="cores it may use",
         help="Threads of the search.",
     ),
 ]
 Seed: TypeAlias = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
+    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="Seed of the search.")
 ]
 LayersPerStage: TypeAlias = Annotated[
     str | None,

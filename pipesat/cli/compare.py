@@ -110,12 +110,8 @@ def compare(
 
 def _write(folder: Path | None, placement: str | None, result: Result, log: list[str]) -> None:
     """Write a result's files; each placement has a folder of its own: ``loop-v2``, ``vee``."""
-    from pipesat.export.result_folder import write_result_folder
-    from pipesat.files.atomic import prepare_folder
-
     if folder is None:
         return
     if placement is not None:
         folder /= placement.replace(" ", "-").replace("=", "")
-        prepare_folder(folder)
-    write_result_folder(folder, result, log)
+    result.save(folder, log)

@@ -22,7 +22,7 @@ def export(
             "png, or trace for Perfetto.",
         ),
     ],
-    output: Annotated[
+    path: Annotated[
         str,
         typer.Option(
             "-o",
@@ -53,7 +53,7 @@ def export(
     from pipesat.workflows.exports import export as run
     from pipesat.workflows.exports import file_of, files_beside
 
-    file = file_of(output, to)
+    file = file_of(path, to)
     data = read_problem(problem)
     counts = None if layers is None else numbers("--layers", layers)
     with naming(problem):

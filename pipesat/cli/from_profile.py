@@ -15,7 +15,6 @@ from pipesat.core.claims import plural
 from pipesat.placement.geometry import OneRoutePlacement
 
 if TYPE_CHECKING:
-    from pipesat.profile.file import LinksModel, Profile
     from pipesat.profile.problem import Derived
 
 __all__ = ["app", "from_profile"]
@@ -118,54 +117,40 @@ def from_profile(
     from pipesat.cli.options import refuse_given
     from pipesat.cli.problem import chunks_of, write_problem
     from pipesat.core.amounts import amount, amounts
-    from pipesat.core.errors import BadInput
-    from pipesat.profile.file import read_profile
-    from pipesat.profile.problem import ProblemOptions, problem_of_profile
-    from pipesat.profile.static import Training
+    from pipesat.workflows.from_profile import problem_from_profile
 
-    if comm is not None and links is not None:
-        raise BadInput("expected --comm or --links, not both", where="--comm")
     v = chunks_of(placement, chunks)
     if backward is not ProfileBackwardName.auto:
         refuse_given(
             context, ["split_limit"], "it decides between backwards only where --backward is auto"
         )
-    data = read_profile(profile)
-    options = ProblemOptions(
-        devices=devices,
-        microbatches=microbatches,
+    derived: list[Derived] = []
+    problem = problem_from_profile(
+        profile,
+        devices,
+        microbatches,
         placement=placement,
         chunks=v,
         split=split.value,
         memory=None if memory is None else amounts("--memory", memory),
-        training=Training(
-            optimizer=optimizer,
-            grad_dtype=grad_dtype,
-            state_dtype=state_dtype,
-            master_dtype=master_dtype,
-            receive=receive.value,
-            reserve=amount("--reserve", reserve),
-        ),
-        links=_links(data, comm, links),
-        comm=comm or 0,
+        comm=comm,
+        links=links,
         backward=backward.value,
         split_limit=split_limit,
-        statistic=cost.value,
+        cost=cost.value,
         name=name,
+        details=derived.append,
+        optimizer=optimizer,
+        grad_dtype=grad_dtype,
+        state_dtype=state_dtype,
+        master_dtype=master_dtype,
+        receive=receive.value,
+        reserve=amount("--reserve", reserve),
     )
-    derived = problem_of_profile(data, options)
-    write_problem(derived.document, output, f"{profile}: made into a problem")
-    _print_summary(derived)
-    if options.links is None and comm is None:
+    write_problem(dict(problem.document), output, str(profile))
+    _print_summary(derived[0])
+    if not derived[0].measured_links and comm is None:
         typer.echo("links: no delay was measured or given; all are 0 (--comm US)", err=True)
-
-
-def _links(profile: Profile, comm: int | None, path: Path | None) -> LinksModel | None:
-    from pipesat.profile.file import read_links
-
-    if comm is not None:
-        return None
-    return profile.links if path is None else read_links(path)
 
 
 def _print_summary(derived: Derived) -> None:

@@ -76,20 +76,18 @@ def from_profile(
 ) -> None:
     """Write a layers file from a measured profile."""
     from pipesat.core.amounts import amount
-    from pipesat.layers.file import layers_document, parse_layers, write_layers
-    from pipesat.layers.from_profile import layers_of_profile
-    from pipesat.profile.file import read_profile
-    from pipesat.profile.static import Training
+    from pipesat.layers.file import write_layers
+    from pipesat.workflows.from_profile import layers_from_profile
 
-    training = Training(
+    layers = layers_from_profile(
+        profile,
+        cost=cost.value,
         optimizer=optimizer,
         grad_dtype=grad_dtype,
         state_dtype=state_dtype,
         master_dtype=master_dtype,
         reserve=amount("--reserve", reserve),
     )
-    layers = layers_of_profile(read_profile(profile), training, statistic=cost.value)
-    parse_layers(layers_document(layers), f"{profile}: made into layers")
     write_layers(output, layers)
     typer.echo(one_line(f"{len(layers)} layers, written to {output}"))
 
@@ -139,35 +137,27 @@ def estimate(
 
     From its shape and the GPU's published peaks; a profile on your own GPU replaces it.
     """
-    from pipesat.layers.file import layers_document, parse_layers, write_layers
-    from pipesat.layers.roofline import (
-        Efficiency,
-        Run,
-        estimated_layers,
-        microbatch_time,
-        range_of_estimate,
-    )
-    from pipesat.profile.gpus import named_gpu
-    from pipesat.profile.shapes import named_shape
+    from pipesat.layers.file import write_layers
+    from pipesat.layers.roofline import microbatch_time
+    from pipesat.workflows.from_profile import estimate_layers
 
-    named, device = named_shape(config), named_gpu(gpu)
-    run = Run(length=length or named.length, batch=batch, tensor_parallel=tensor_parallel)
-    layers = estimated_layers(
-        named.shape,
-        device,
-        run,
-        name=f"{config} on {gpu}",
-        efficiency=Efficiency(products, attention, traffic),
+    layers = estimate_layers(
+        config,
+        gpu,
+        length=length,
+        batch=batch,
+        tensor_parallel=tensor_parallel,
+        products=products,
+        attention=attention,
+        traffic=traffic,
     )
-    parse_layers(layers_document(layers), f"{config} on {gpu}: made into layers")
     write_layers(output, layers)
-    least, most = range_of_estimate(named.shape, device, run)
-    likely = microbatch_time(layers)
+    likely = microbatch_time(layers) / 1000
+    least, most = (likely * share / 1000 for share in layers.estimate_range or (1000, 1000))
     typer.echo(
         one_line(
             f"{len(layers)} layers, written to {output}; estimate: a microbatch takes "
-            f"{likely / 1000:.1f} ms in all, in the range {least / 1000:.1f} to "
-            f"{most / 1000:.1f} ms; {layers.estimate}"
+            f"{likely:.1f} ms in all, in the range {least:.1f} to {most:.1f} ms; {layers.estimate}"
         )
     )
 

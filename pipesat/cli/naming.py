@@ -51,7 +51,7 @@ def naming(path: Path) -> Iterator[None]:
     except NotApplicable as error:
         raise NotApplicable(f"{path}: {error}") from None
     except BadInput as error:
-        if error.source or error.where.startswith("-"):
+        if error.source or not error.where or error.where.startswith("-"):
             raise
         raise (_with_option(error) or error.of(str(path))) from None
 

@@ -30,20 +30,16 @@ def parity(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.core.errors import RunFailed
-    from pipesat.export.torch.adapt import adapt
     from pipesat.files.problem_file import read_problem
     from pipesat.workflows.torch_runs import parity as run
-    from pipesat.workflows.valid import valid_schedule
+
+    def say(note: str) -> None:
+        typer.echo(one_line(note), err=True)
 
     data = read_problem(problem)
-    checked = valid_schedule(data, schedule)
-    with naming(problem):
-        changes = adapt(data, checked).changes
-    for change in changes:
-        typer.echo(one_line(f"changed for torch: {change}"), err=True)
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, naming(problem):
         try:
-            report = run(data, checked, timeout=timeout, stop=interrupts.stop)
+            report = run(data, schedule, timeout=timeout, note=say, stop=interrupts.stop)
         except RunFailed as error:
             print_failure(error)
             raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None

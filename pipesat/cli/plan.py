@@ -156,11 +156,7 @@ def plan(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        written = None
-        if output is not None:
-            from pipesat.plan.files import write_plan
-
-            written = write_plan(output, found, progress.lines)
+        written = None if output is None else found.save(output, progress.lines)
     if as_json:
         print_json(plan_document(found, written))
     else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
@@ -21,7 +22,7 @@ from pipesat.cli.parity import print_failure
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.runtime.job import Job
+    from pipesat.runtime.job import Shape
     from pipesat.runtime.run import Check, Measured
 
 
@@ -91,38 +92,39 @@ def run(
     from pipesat.files.problem_file import read_problem
     from pipesat.runtime.job import Shape
     from pipesat.runtime.torchrun import under_torchrun
-    from pipesat.workflows.torch_runs import job_of
-    from pipesat.workflows.valid import valid_schedule
 
     _refuse_unused(context, virtual=virtual, model=model)
     data = read_problem(problem)
-    checked = valid_schedule(data, schedule)
     shape = Shape(vocabulary, width, heads, length, sequences, _blocks(blocks), dtype)
-    shape.require(len(data.stages))
     if device == DeviceName.cuda and not under_torchrun():
         raise BadInput(
             "local ranks run on the CPU: start it with torchrun, one GPU per rank",
             where="--device",
             value=device.value,
         )
+    if virtual and under_torchrun():
+        raise BadInput("local ranks only: run it without torchrun", where="--virtual")
+    options: _Options = {
+        "model": model or None,
+        "shape": shape,
+        "steps": steps,
+        "warm_up": warm_up,
+        "check": check,
+        "split": split.value,
+        "timeout": timeout,
+        "note": _say,
+    }
     with naming(problem):
-        job, notes = job_of(
-            data,
-            checked,
-            steps=steps,
-            warm_up=warm_up,
-            check=check,
-            module=model,
-            split=split.value,
-            shape=shape,
-            device=device.value,
-            scale=scale if virtual else None,
-        )
-    for note in notes:
-        typer.echo(one_line(note), err=True)
-    measured = _run_here(data, job, scale if virtual else 1.0, timeout)
+        if under_torchrun():
+            measured = _run_rank(data, schedule, device, options)
+        else:
+            measured = _run(data, schedule, scale if virtual else None, options)
     if measured is not None:
         _report(data, measured, output, as_json=as_json)
+
+
+def _say(note: str) -> None:
+    typer.echo(one_line(note), err=True)
 
 
 def _refuse_unused(context: typer.Context, *, virtual: bool, model: str) -> None:
@@ -150,25 +152,53 @@ def _blocks(text: str) -> tuple[int, ...]:
     return blocks
 
 
-def _run_here(problem: Problem, job: Job, scale: float, timeout: float) -> Measured | None:
-    """Start local ranks, or be one of torchrun's; ``None`` on its ranks other than 0."""
+class _Options(TypedDict):
+    """What local ranks and torchrun's are told alike."""
+
+    model: str | None
+    shape: Shape
+    steps: int
+    warm_up: int
+    check: bool
+    split: Literal["even", "balanced"]
+    timeout: float
+    note: Callable[[str], None]
+
+
+def _run(problem: Problem, schedule: Path, scale: float | None, options: _Options) -> Measured:
+    """Start local ranks; with a scale, they wait the problem's times, stretched by it."""
     from pipesat.cli.interrupts import Interrupts
     from pipesat.core.errors import RunFailed
-    from pipesat.runtime.run import run_order
-    from pipesat.runtime.torchrun import leave, run_this_rank, under_torchrun
+    from pipesat.workflows.torch_runs import run
 
-    if under_torchrun():
-        try:
-            return run_this_rank(problem, job, timeout=timeout)
-        except RunFailed as error:
-            print_failure(error)
-            leave(CHECK_FAILED)
     with Interrupts() as interrupts:
         try:
-            return run_order(problem, job, scale=scale, timeout=timeout, stop=interrupts.stop)
+            return run(
+                problem,
+                schedule,
+                virtual=scale is not None,
+                scale=1.0 if scale is None else scale,
+                stop=interrupts.stop,
+                **options,
+            )
         except RunFailed as error:
             print_failure(error)
             raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None
+
+
+def _run_rank(
+    problem: Problem, schedule: Path, device: DeviceName, options: _Options
+) -> Measured | None:
+    """Be one of torchrun's ranks; ``None`` on those other than 0."""
+    from pipesat.core.errors import RunFailed
+    from pipesat.runtime.torchrun import leave
+    from pipesat.workflows.torch_runs import run_rank
+
+    try:
+        return run_rank(problem, schedule, device=device.value, **options)
+    except RunFailed as error:
+        print_failure(error)
+        leave(CHECK_FAILED)
 
 
 def _report(problem: Problem, measured: Measured, output: Path, *, as_json: bool) -> None:

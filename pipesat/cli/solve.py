@@ -74,11 +74,7 @@ def solve(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        written = None
-        if output is not None:
-            from pipesat.export.result_folder import write_result_folder
-
-            written = write_result_folder(output, result, progress.lines)
+        written = None if output is None else result.save(output, progress.lines)
     if as_json:
         print_json(result.document(written))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -133,15 +134,17 @@ class Result(Displayed):
         """
         return cast("Figure | None", above("figure_of_result")(self))
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
         """Write what ``pipesat solve -o`` writes: schedule, result, problem, pictures, orders.
+
+        ``log`` are lines of ``solver.log``. Returns the schedule's path, if there is one.
 
         Raises
         ------
         BadInput
             If the folder cannot be written.
         """
-        above("save_result")(self, folder)
+        return cast("str | None", above("save_result")(self, folder, log))
 
     def export(self, to: str, path: str | Path | None = None, **options: Any) -> Exported:
         """Return the schedule in another format; see :func:`pipesat.export`."""

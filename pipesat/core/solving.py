@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
@@ -22,20 +22,20 @@ scheduling (which fit any capacities and cost little), or none."""
 LEAST_SECONDS: Final = 0.05  # a solve with less time left is not worth its start
 
 
+class Told(TypedDict):
+    """What each solve of a study is told, as parameters of :func:`pipesat.solve`."""
+
+    time_limit: float
+    schedules: Sequence[Schedule]
+    known_bound: Bound | None
+    listener: Listener
+    stop: threading.Event
+
+
 class Solve(Protocol):
     """A solve as :func:`pipesat.solve`, which is told what to start from."""
 
-    def __call__(
-        self,
-        problem: Problem,
-        *,
-        starts: Starts,
-        time_limit: float,
-        schedules: Sequence[Schedule],
-        known_bound: Bound | None,
-        listener: Listener,
-        stop: threading.Event,
-    ) -> Result:
+    def __call__(self, problem: Problem, *, starts: Starts, **told: Unpack[Told]) -> Result:
         """Solve."""
 
 

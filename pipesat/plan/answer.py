@@ -115,15 +115,17 @@ class Plan(Displayed):
         """Draw time and memory of every stage; return a matplotlib figure."""
         return cast("Figure | None", above("figure_of_plan")(self))
 
-    def save(self, folder: str | Path) -> None:
-        """Write what ``pipesat plan -o`` writes.
+    def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
+        """Write what ``pipesat plan -o`` writes; return the path of its schedule, if there is one.
+
+        ``log`` are lines of ``solver.log``.
 
         Raises
         ------
         BadInput
             If the folder cannot be written.
         """
-        above("save_plan")(self, folder)
+        return cast("str | None", above("save_plan")(self, folder, log))
 
     @property
     def remarks(self) -> tuple[str, ...]:

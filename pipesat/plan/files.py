@@ -50,7 +50,7 @@ def write_plan(folder: Path, plan: Plan, log: Sequence[str]) -> str | None:
     return path
 
 
-def save_plan(plan: Plan, folder: str | Path) -> None:
+def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | None:
     """Write every file of a plan into a folder, which is made if it is not there.
 
     Raises
@@ -59,7 +59,7 @@ def save_plan(plan: Plan, folder: str | Path) -> None:
         If the folder cannot be written.
     """
     prepare_folder(Path(folder))
-    write_plan(Path(folder), plan, ())
+    return write_plan(Path(folder), plan, log)
 
 
 def _json_bytes(document: object) -> bytes:

@@ -67,7 +67,8 @@ class ProblemOptions:
 class Derived:
     """The document, and what it was made of.
 
-    ``fused[s]`` says why stage s's backward is fused; empty if it may be split.
+    ``fused[s]`` says why stage s's backward is fused; empty if it may be split. ``measured_links``:
+    delays are measured ones.
     """
 
     document: dict[str, Any]
@@ -75,6 +76,7 @@ class Derived:
     static: tuple[StaticMemory, ...]
     fused: tuple[str, ...]
     remarks: tuple[str, ...]
+    measured_links: bool
 
 
 def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
@@ -124,7 +126,12 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
         },
     )
     return Derived(
-        document, stages, static, fused, tuple(_remarks(profile, stages, geometry.homes))
+        document,
+        stages,
+        static,
+        fused,
+        tuple(_remarks(profile, stages, geometry.homes)),
+        options.links is not None,
     )
 
 

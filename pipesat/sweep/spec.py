@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import MOST_SECONDS
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES
 from pipesat.files.source import read_text
@@ -32,11 +33,10 @@ from pipesat.sweep.sources import (
 FORMAT: Final = "pipesat.sweep/1"
 LARGEST_FILE: Final = 16 << 20
 _MOST_SEED: Final = 2**31 - 1
-_MOST_SECONDS: Final = 10**7
 
 
 _T = TypeVar("_T")
-_Seconds = Annotated[float, Field(gt=0, le=_MOST_SECONDS, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
 _Axis: TypeAlias = Annotated[
     list[_T],
     Field(min_length=1),

@@ -115,7 +115,7 @@ def files_beside(exported: Exported, path: Path) -> dict[str, bytes]:
     if path.name in beside:
         raise BadInput(
             "this name is needed for a file beside it: choose another suffix",
-            where="-o",
+            where="path",
             value=path.name,
         )
     return beside

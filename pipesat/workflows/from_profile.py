@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipesat.profile.file import Profile, read_profile
+from pipesat.core.errors import BadInput
+from pipesat.profile.file import Profile, read_links, read_profile
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.layers.layer import Layers
     from pipesat.placement.geometry import OneRoutePlacement
+    from pipesat.profile.file import LinksModel
+    from pipesat.profile.problem import Derived
 
 Statistic = Literal["low", "median", "high"]
 
@@ -26,10 +29,12 @@ def problem_from_profile(
     split: Literal["even", "balanced"] = "even",
     memory: int | Sequence[int] | None = None,
     comm: int | None = None,
+    links: LinksModel | str | Path | None = None,
     backward: Literal["auto", "split", "fused", "either"] = "auto",
     split_limit: float = 1.5,
     cost: Statistic = "median",
     name: str = "",
+    details: Callable[[Derived], None] | None = None,
     **training: Any,
 ) -> Problem:
     """Make a problem of a measured profile: layers cut into stages, memory added up.
@@ -48,6 +53,8 @@ def problem_from_profile(
         Bytes per device, one number for all or one each; ``None``: unlimited.
     comm
         Microseconds of delay on every link; ``None``: as the profile measured, or 0.
+    links
+        Measured delays from another file, in place of the profile's.
     backward
         ``auto``: fused where splitting does not pay, else either.
     split_limit
@@ -56,6 +63,9 @@ def problem_from_profile(
         Of an op's times: 10th percentile (``low``), ``median``, or 90th (``high``).
     name
         For tables and pictures.
+    details
+        Called with what the numbers consist of: costs and layers of every stage, each device's
+        static memory by what it is for, why a backward is fused, remarks.
     training
         Fields of :class:`pipesat.profile.static.Training`: ``optimizer="adamw"``,
         ``grad_dtype``, ``state_dtype``, ``master_dtype``, ``receive``, ``reserve`` (bytes).
@@ -63,13 +73,19 @@ def problem_from_profile(
     Raises
     ------
     BadInput
-        If there are more stages than layers, or a value is wrong.
+        If there are more stages than layers, a value is wrong, or both ``comm`` and ``links`` are
+        given.
     """
     from pipesat.files.problem_file import parse_problem
     from pipesat.profile.problem import ProblemOptions, problem_of_profile
     from pipesat.profile.static import Training
 
+    if comm is not None and links is not None:
+        raise BadInput("expected it or links, not both", where="comm", value=comm)
     measured = profile if isinstance(profile, Profile) else read_profile(profile)
+    source = "profile" if isinstance(profile, Profile) else str(profile)
+    if comm is None and links is None:
+        links = measured.links
     options = ProblemOptions(
         devices=devices,
         microbatches=microbatches,
@@ -78,14 +94,73 @@ def problem_from_profile(
         split=split,
         memory=memory if memory is None or isinstance(memory, int) else list(memory),
         training=Training(**training),
-        links=measured.links if comm is None else None,
+        links=read_links(links) if isinstance(links, str | Path) else links,
         comm=comm or 0,
         backward=backward,
         split_limit=split_limit,
         statistic=cost,
         name=name,
     )
-    return parse_problem(problem_of_profile(measured, options).document, "problem of a profile")
+    derived = problem_of_profile(measured, options)
+    problem = parse_problem(derived.document, f"{source}: made into a problem")
+    if details is not None:
+        details(derived)
+    return problem
+
+
+def estimate_layers(
+    config: str,
+    gpu: str,
+    *,
+    length: int | None = None,
+    batch: int = 1,
+    tensor_parallel: int = 1,
+    products: float = 0.7,
+    attention: float = 0.4,
+    traffic: float = 0.7,
+) -> Layers:
+    """Estimate the layers of a published model without measuring: a roofline.
+
+    From its shape and the GPU's published peaks; a profile on your own GPU replaces it. The layers
+    say that they are an estimate, and in what range.
+
+    Parameters
+    ----------
+    config
+        A published model's shape; ``pipesat profile --list-configs`` lists them.
+    gpu
+        ``a100``, ``h100``, ``h200``, ``b200``, ``l40s`` or ``mi300x``.
+    length, batch
+        Tokens per sequence (``None``: the model's), and sequences per microbatch.
+    tensor_parallel
+        GPUs that share every layer.
+    products, attention, traffic
+        Shares of the peak that matrix products and attention reach, and of the memory's bandwidth.
+
+    Raises
+    ------
+    BadInput
+        If there is no such model or GPU, or a value is out of range.
+    """
+    from pipesat.layers.file import layers_document, parse_layers
+    from pipesat.layers.roofline import Efficiency, Run, estimated_layers
+    from pipesat.profile.gpus import named_gpu
+    from pipesat.profile.shapes import named_shape
+
+    named, device = named_shape(config), named_gpu(gpu)
+    layers = estimated_layers(
+        named.shape,
+        device,
+        Run(
+            length=named.length if length is None else length,
+            batch=batch,
+            tensor_parallel=tensor_parallel,
+        ),
+        name=f"{config} on {gpu}",
+        efficiency=Efficiency(products, attention, traffic),
+    )
+    parse_layers(layers_document(layers), f"{config} on {gpu}: made into layers")
+    return layers
 
 
 def layers_from_profile(
@@ -102,8 +177,12 @@ def layers_from_profile(
     training
         Fields of :class:`pipesat.profile.static.Training`: ``optimizer="adamw"``, ...
     """
+    from pipesat.layers.file import layers_document, parse_layers
     from pipesat.layers.from_profile import layers_of_profile
     from pipesat.profile.static import Training
 
     measured = profile if isinstance(profile, Profile) else read_profile(profile)
-    return layers_of_profile(measured, Training(**training), statistic=cost)
+    source = "profile" if isinstance(profile, Profile) else str(profile)
+    layers = layers_of_profile(measured, Training(**training), statistic=cost)
+    parse_layers(layers_document(layers), f"{source}: made into layers")
+    return layers

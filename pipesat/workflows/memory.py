@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import require_settings
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -76,6 +77,7 @@ def frontier(
     from pipesat.frontier.caps import readable_caps
     from pipesat.workflows.studies import frontiers, versions
 
+    require_settings(time_limit, workers, seed)
     stated = [layers] if isinstance(layers, int) else [*layers]
     placed = _placed(problem, placements, stated)
     given = None if caps is None else [_cap(cap) for cap in caps]
@@ -142,6 +144,7 @@ def min_memory(
     from pipesat.frontier.answers import LeastMemory
     from pipesat.workflows.studies import least_memory, versions
 
+    require_settings(time_limit, workers, seed)
     accepted = Fraction(str(within))
     if not 0 <= accepted <= 10_000:
         raise BadInput("expected a share from 0 to 10000", where="within", value=within)

@@ -13,6 +13,7 @@ from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, change
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
+from pipesat.core.settings import require_settings
 from pipesat.core.showing import Displayed, Facts
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def microbatch_orders(
     from pipesat.bounds.one_device import closed_form_bound
     from pipesat.solver.run.clock import Clock
 
+    require_settings(time_limit, seed=seed)
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if all(route.classes is None for route in free.routes):
         text = "expected a list, or lengths beside it: those of a number are all alike"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipesat.core.settings import require_settings
 from pipesat.parts.parts import Parts
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def pair_times(
     from pipesat.solver.parts.search import least_time
     from pipesat.solver.run.clock import Clock
 
+    require_settings(time_limit, workers, seed)
     parts = parts if isinstance(parts, Parts) else read_parts(parts)
     if into is not None:
         require_same_stages(parts, into)

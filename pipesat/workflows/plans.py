@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import require_settings
 from pipesat.layers.layer import Layers
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def plan(
     from pipesat.plan.shapes import shapes_to_try
     from pipesat.workflows.studies import best_plan
 
+    require_settings(time_limit, workers, seed)
     source = ""
     if not isinstance(layers, Layers):
         source, layers = str(layers), read_layers(layers)

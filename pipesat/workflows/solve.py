@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.least import least_problem, same_but_for_the_order
 from pipesat.core.microbatch_order import permuted, relabelled
+from pipesat.core.settings import require_settings
 from pipesat.core.timing import time_order
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def solve(
     BadInput
         If there is no such target.
     """
+    require_settings(time_limit, workers, seed)
     from pipesat.heuristics import BASELINES  # slow to import, both: before the clock starts
     from pipesat.solver import solve as search
 

@@ -8,17 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from pipesat.core.errors import NotApplicable
 from pipesat.workflows.hand_written import published
 
 if TYPE_CHECKING:
-    from pipesat.core.claims import Bound
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Objective, Schedule
-    from pipesat.core.solving import Listener, Solve, Starts
+    from pipesat.core.solving import Listener, Solve, Starts, Told
     from pipesat.frontier.min_memory import Reference, Sufficient
     from pipesat.frontier.trace import Frontier
     from pipesat.layers.layer import Layers
@@ -152,31 +151,14 @@ def solver_of(objective: Objective, workers: int | None, seed: int) -> Solve:
     from pipesat.solver import solve as search
     from pipesat.workflows.solve import solve as solve_with_all
 
-    def solve(
-        problem: Problem,
-        *,
-        starts: Starts,
-        time_limit: float,
-        schedules: Sequence[Schedule],
-        known_bound: Bound | None,
-        listener: Listener,
-        stop: threading.Event,
-    ) -> Result:
-        expires = time.monotonic() + time_limit
-        options: dict[str, Any] = {
-            "objective": objective,
-            "workers": workers,
-            "seed": seed,
-            "time_limit": time_limit,
-            "schedules": schedules,
-            "known_bound": known_bound,
-            "listener": listener,
-            "stop": stop,
-        }
+    def solve(problem: Problem, *, starts: Starts, **told: Unpack[Told]) -> Result:
+        expires = time.monotonic() + told["time_limit"]
         if starts == "all":
-            return solve_with_all(problem, **options)
+            return solve_with_all(problem, objective=objective, workers=workers, seed=seed, **told)
         greedy = _greedy(problem, lambda: time.monotonic() > expires) if starts == "greedy" else ()
-        return search(problem, warm_starts=greedy, **options)
+        return search(
+            problem, objective=objective, workers=workers, seed=seed, warm_starts=greedy, **told
+        )
 
     return solve
 

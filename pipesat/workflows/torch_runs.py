@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,12 +35,14 @@ def run(
     check: bool = False,
     split: Literal["even", "balanced"] = "even",
     timeout: float = 600.0,
+    note: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Measured:
     """Run a schedule in torch's pipeline runtime, and return when every op really ran.
 
     Starts one local gloo process per rank, on the CPU; needs ``pipesat[torch]``. In a script, call
-    it under ``if __name__ == "__main__":``.
+    it under ``if __name__ == "__main__":``. Under torchrun, :func:`run_rank` runs this process's
+    rank.
 
     Parameters
     ----------
@@ -64,6 +67,8 @@ def run(
         How a profile's layers are cut into stages.
     timeout
         Seconds for everything; then all processes are ended.
+    note
+        Called with what was changed for torch, and with how it runs pairs.
     stop
         Ends everything when set.
 
@@ -85,7 +90,7 @@ def run(
 
     if virtual and model is not None:
         raise BadInput("expected virtual or a model, not both", where="model", value=model)
-    job, _ = job_of(
+    job = _job(
         problem,
         valid_schedule(problem, schedule),
         steps=steps,
@@ -95,11 +100,68 @@ def run(
         split=split,
         shape=shape,
         scale=scale if virtual else None,
+        note=note,
     )
     return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
 
 
-def job_of(
+def run_rank(
+    problem: Problem,
+    schedule: Schedule | Result | str | Path,
+    *,
+    model: str | None = None,
+    shape: Shape | None = None,
+    steps: int = 5,
+    warm_up: int = 2,
+    check: bool = False,
+    split: Literal["even", "balanced"] = "even",
+    device: Literal["cpu", "cuda"] = "cpu",
+    timeout: float = 600.0,
+    note: Callable[[str], None] | None = None,
+) -> Measured | None:
+    """Run this process's rank of a schedule under torchrun, which starts one process per rank.
+
+    Parameters
+    ----------
+    problem, schedule, model, shape, steps, warm_up, check, split, timeout, note
+        As of :func:`run`.
+    device
+        ``cuda``: one GPU per rank, with NCCL.
+
+    Returns
+    -------
+    Measured | None
+        What all ranks measured; ``None`` on ranks other than 0.
+
+    Raises
+    ------
+    NotValid, NotApplicable
+        As :func:`run`.
+    BadInput
+        If torchrun did not start this process, or started another number of ranks.
+    RunFailed
+        If this rank fails or loses another; the message says in which action.
+    """
+    from pipesat.runtime.torchrun import run_this_rank, under_torchrun
+
+    if not under_torchrun():
+        raise BadInput("this process is no rank of torchrun's: use run, which starts local ranks")
+    job = _job(
+        problem,
+        valid_schedule(problem, schedule),
+        steps=steps,
+        warm_up=warm_up,
+        check=check,
+        module=model or "",
+        split=split,
+        shape=shape,
+        device=device,
+        note=note,
+    )
+    return run_this_rank(problem, job, timeout=timeout)
+
+
+def _job(
     problem: Problem,
     schedule: Schedule,
     *,
@@ -111,8 +173,9 @@ def job_of(
     shape: Shape | None,
     device: str = "cpu",
     scale: float | None = None,
-) -> tuple[Job, list[str]]:
-    """Return what ranks are asked to run, and how the order was changed for torch.
+    note: Callable[[str], None] | None = None,
+) -> Job:
+    """Return what ranks are asked to run; say how the order was changed for torch.
 
     ``scale`` stretches the problem's times, for waits instead of compute; ``None``: compute.
 
@@ -153,7 +216,10 @@ def job_of(
             f"for OVERLAP_F_B: makespan {now.makespan}; {stock} in stock torch, which runs their "
             "members in turn"
         )
-    job = Job(
+    if note is not None:
+        for text in notes:
+            note(text)
+    return Job(
         csv=torch_csv(problem, adapted.schedule),
         steps=steps,
         warm_up=warm_up,
@@ -165,7 +231,6 @@ def job_of(
         check=check,
         device=device,
     )
-    return job, notes
 
 
 def parity(
@@ -173,6 +238,7 @@ def parity(
     schedule: Schedule | Result | str | Path,
     *,
     timeout: float = 120.0,
+    note: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> ParityReport:
     """Run a schedule in torch and compare with one process: losses and every gradient.
@@ -188,6 +254,8 @@ def parity(
         A schedule, the result that has it, or the path of a schedule file.
     timeout
         Seconds for everything; then all processes are ended.
+    note
+        Called with what was changed for torch.
     stop
         Ends everything when set.
 
@@ -205,8 +273,11 @@ def parity(
     from pipesat.runtime.parity import check_parity
 
     require_no_modes(problem, "parity")
-    order = torch_csv(problem, adapt(problem, valid_schedule(problem, schedule)).schedule)
-    (report,) = check_parity([order], timeout=timeout, stop=stop)
+    adapted = adapt(problem, valid_schedule(problem, schedule))
+    if note is not None:
+        for change in adapted.changes:
+            note(f"changed for torch: {change}")
+    (report,) = check_parity([torch_csv(problem, adapted.schedule)], timeout=timeout, stop=stop)
     return report
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import pipesat
 from pipesat.core.errors import BadInput
 from pipesat.files.atomic import write_file, write_files
 from tests.conftest import Run
@@ -278,3 +279,13 @@ def test_a_written_file_has_the_usual_permissions(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
     assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode
+
+
+def test_a_complaint_names_the_parameter_and_on_the_command_line_the_option(
+    cli: Run, save: Save, tmp_path: Path
+) -> None:
+    problem = save(GOOD)
+    with pytest.raises(BadInput, match=r"^to: got 'nothing', expected one of"):
+        pipesat.export(pipesat.read_problem(problem), problem, to="nothing")
+    outcome = cli("export", problem, problem, "--to", "nothing", "-o", tmp_path / "x")
+    assert outcome.err.startswith("pipesat: error: --to: got 'nothing', expected one of")

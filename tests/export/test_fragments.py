@@ -312,7 +312,7 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--to", "torchtitan", "-o", "x.csv"], "-o: got 'x.csv', this name is needed"),
+        (["--to", "torchtitan", "-o", "x.csv"], "--output: got 'x.csv', this name is needed"),
         (["--to", "trace", "-o", "x", "--layers", "1"], "--layers: trace says nothing of layers"),
         (["--to", "torchtitan", "-o", "x", "--layers", "1,"], "--layers: got '1,'"),
         (["--to", "megatron-layout", "-o", "x"], "the layout says how many layers"),

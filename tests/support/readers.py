@@ -147,7 +147,7 @@ _LONG_WORK = (
     "pipesat.workflows.studies.best_plan",
     "pipesat.workflows.studies.least_memory",
     "pipesat.runtime.parity.check_parity",
-    "pipesat.cli.run._run_here",
+    "pipesat.runtime.run.run_order",
 )
 
 

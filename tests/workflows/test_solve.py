@@ -8,6 +8,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 
+import pipesat
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
@@ -299,3 +300,19 @@ def test_deterministic_means_the_same_whatever_the_load() -> None:
     thread.join()
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][3] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time_limit": 0}, "time_limit: got 0, expected a positive number of seconds"),
+        ({"time_limit": float("nan")}, "time_limit: got nan, expected"),
+        ({"workers": 0}, "workers: got 0, expected 1 to 1024"),
+        ({"seed": -1}, "seed: got -1, expected 0 to"),
+    ],
+)
+def test_settings_out_of_range_name_their_parameter(options, message) -> None:
+    problem = chain(1, 1)
+    for function in (pipesat.solve, pipesat.frontier, pipesat.min_memory):
+        with pytest.raises(pipesat.BadInput, match=message):
+            function(problem, **options)
