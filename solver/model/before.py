@@ -45,7 +45,7 @@ class Before(ABC, Generic[C]):
         return self.known[key]
 
     @abstractmethod
-    def fixed(self, x: C, event: C) -> bool | None:
+    def fixed(self, x: C, event: C) -> Literal | None:
         """What is known beforehand."""
 
     @abstractmethod

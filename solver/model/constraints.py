@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.ops import Phase
 from pipesat.solver.model.lags import lag_before
 from pipesat.solver.model.order_literals import add_memory_by_order
 from pipesat.solver.model.staircase import add_memory_by_staircase, staircase_applies
@@ -34,12 +35,15 @@ def add_dataflow(v: Variables) -> None:
         for stage, tasks in enumerate(stages):
             if not tasks:
                 continue
-            lag = lag_before(v.least, v.kept, stage, phase)
-            delay = lag.delay // v.times.unit
-            if lag.stage is None:
-                v.cp.add(tasks[0].start >= delay)
-                continue
-            for task in tasks:
+            listed = v.problem.routes[v.problem.route_of[stage]].classes is not None
+            lags = [lag_before(least, v.kept, stage, phase) for least in v.least]
+            for place, task in enumerate(tasks):
+                lag = lags[v.problem.class_of(stage, task.microbatch)]
+                delay = lag.delay // v.times.unit
+                if lag.stage is None:
+                    if listed or not place:
+                        v.cp.add(task.start >= delay)
+                    continue
                 source = v.tasks[lag.phase][lag.stage][task.microbatch]
                 constraint = v.cp.add(task.start >= source.end + delay)
                 if not isinstance(task.present, bool):
@@ -48,17 +52,34 @@ def add_dataflow(v: Variables) -> None:
 
 def add_microbatch_order(v: Variables) -> None:
     """Run F, backwards and W of a stage in microbatch order each (docs/model.md: no loss)."""
-    for tasks in (*v.tasks["F"], *v.tasks["B"], *v.tasks["W"]):
-        if all(task.present is True for task in tasks):
-            for before, after in pairwise(tasks):
-                _add_order(v, before, after, before.end)
-            continue
-        for before, after in pairwise(tasks):  # an absent W is placed, too, but takes no time
-            length = v.times.duration["W"][before.stage]
-            pairs = v.pairs.partners(before)
-            end = before.end if pairs else before.start + length * before.present
-            _add_order(v, before, after, end)
-            v.cp.add(after.start >= before.start)
+    for phase, stages in v.tasks.items():
+        for stage in range(len(stages)):
+            for tasks in v.chains(stage, phase):
+                _add_chain(v, tasks)
+            if phase != "W":
+                _add_turns(v, stage, phase)
+
+
+def _add_chain(v: Variables, tasks: list[Task]) -> None:
+    if all(task.present is True for task in tasks):
+        for before, after in pairwise(tasks):
+            _add_order(v, before, after, before.end)
+        return
+    for before, after in pairwise(tasks):  # an absent W is placed, too, but takes no time
+        length = v.length("W", before.stage, before.microbatch)
+        pairs = v.pairs.partners(before)
+        end = before.end if pairs else before.start + length * before.present
+        _add_order(v, before, after, end)
+        v.cp.add(after.start >= before.start)
+
+
+def _add_turns(v: Variables, stage: int, phase: Phase) -> None:
+    """Run microbatches of different classes in the order that all stages have."""
+    tasks = v.tasks[phase][stage]
+    for one, other, literal in v.turns.of(v.problem.route_of[stage]) if tasks else ():
+        x, y = tasks[one], tasks[other]
+        v.cp.add(y.start >= x.end).only_enforce_if(literal)
+        v.cp.add(x.start >= y.end).only_enforce_if(~literal)
 
 
 def _add_order(v: Variables, before: Task, after: Task, end: cp_model.LinearExprT) -> None:

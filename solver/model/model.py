@@ -8,6 +8,7 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.least import has_modes, what_differs
 from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order
@@ -53,6 +54,7 @@ class Model:
         def truth(literal: Literal) -> bool:
             return literal if isinstance(literal, bool) else bool(value(literal))
 
+        turn = _turns(v, value)
         partner: dict[Event, Event] = {}
         for choice in v.pairs.all:
             if value(choice.literal):
@@ -70,10 +72,10 @@ class Model:
                 # what they free is free, and each microbatch in the order of the data flow
                 flow = ("FBW".index(task.phase), place if task.phase == "F" else -place)
                 start = value(task.start)
-                end = start + v.times.duration[kind][task.stage]
+                end = start + v.length(kind, task.stage, task.microbatch)
                 if v.pairs.partners(task):
                     end = value(cast(cp_model.IntVar, task.end))
-                key = (start, end, task.microbatch, *flow)
+                key = (start, end, turn[task.stage][task.microbatch], *flow)
                 items.append((key, Op(task.stage, kind, task.microbatch)))
             rows.append(joined(v.problem, [op for _, op in sorted(items)], partner))
         return tuple(rows)
@@ -105,9 +107,33 @@ def build_model(
     return Model(variables, value, objective, times.bound(most + 1, objective))
 
 
-def model_is_exact(problem: Problem) -> bool:  # noqa: ARG001
+def model_is_exact(problem: Problem) -> bool:
     """Whether the model's bound holds for the problem."""
-    return True
+    return not why_not_exact(problem)
+
+
+def why_not_exact(problem: Problem) -> str:
+    """Say why the model's bound need not hold for a problem; ``""`` where it does."""
+    if has_modes(problem):
+        return what_differs(problem)
+    if problem.overlap is not None and not problem.plain:
+        return "pairs of microbatches that differ"
+    return ""
+
+
+def _turns(v: Variables, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
+    """By stage, each microbatch's place in the order that all stages have, else its number."""
+    places = []
+    for number, route in enumerate(v.problem.routes):
+        place = list(range(route.microbatches))
+        chosen = [(x, y) if value(first) else (y, x) for x, y, first in v.turns.of(number)]
+        if chosen:
+            own = route.classes or ()
+            place = [sum(own[m] == own[n] for m in range(n)) for n in place]
+            for _, later in chosen:
+                place[later] += 1
+        places.append(place)
+    return [places[route] for route in v.problem.route_of]
 
 
 def _kind(task: Task, split: bool) -> Kind:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Phase
 from pipesat.core.schedule import Objective
 from pipesat.solver.model.lags import lag_before, tail_after
+from pipesat.solver.model.turns import classes_of
 from pipesat.solver.model.variables import Variables
 
 _LAST_PHASES: tuple[Phase, ...] = ("B", "W")
@@ -21,7 +24,7 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
         begin = _first_start(v, device) if objective == "span" else 0
         for stage in stages:
             for phase in _LAST_PHASES:
-                for task in v.tasks[phase][stage][-1:]:
+                for *_, task in v.chains(stage, phase):
                     if task.present is True:
                         v.cp.add(task.end - begin <= value)
             for task in v.tasks["W"][stage]:
@@ -40,27 +43,36 @@ def _add_what_is_left_out(
     For the span only with a single route: what goes on from its first F to its end there lies
     within the window of the device that holds its first stage.
     """
-    tail = tail_after(v.least, v.kept, stage) // v.times.unit
-    if not tail:
-        return
-    end = v.tasks["B"][stage][-1].end + tail
-    if objective == "makespan":
-        v.cp.add(end <= value)
-    elif len(v.problem.routes) == 1 and not _reaches_kept(v, stage):
-        lowest = min(v.problem.routes[0].stages.index(s) for s in v.kept)
-        first = v.problem.routes[0].stages[lowest]
-        head = lag_before(v.least, v.kept, first, "F").delay // v.times.unit
-        v.cp.add(end - (v.tasks["F"][first][0].start - head) <= value)
+    for *_, last in classes_of(v.problem.routes[v.problem.route_of[stage]]):
+        tail = tail_after(v.least_for(stage, last), v.kept, stage) // v.times.unit
+        if not tail:
+            continue
+        end = v.tasks["B"][stage][last].end + tail
+        if objective == "makespan":
+            v.cp.add(end <= value)
+        elif len(v.problem.routes) == 1 and not _reaches_kept(v, stage):
+            for begin in _begins(v):
+                v.cp.add(end - begin <= value)
+
+
+def _begins(v: Variables) -> Iterator[cp_model.LinearExpr]:
+    """What the first op of the route's first stage starts by, from the first F of each class."""
+    (route,) = v.problem.routes
+    lowest = next(s for s in route.stages if s in v.kept)
+    for first, *_ in classes_of(route):
+        lag = lag_before(v.least_for(lowest, first), v.kept, lowest, "F")
+        yield v.tasks["F"][lowest][first].start - lag.delay // v.times.unit
 
 
 def _reaches_kept(v: Variables, stage: int) -> bool:
     """Whether a kept stage lies before this one on its route."""
-    return lag_before(v.least, v.kept, stage, "F").stage is not None
+    return lag_before(v.least[0], v.kept, stage, "F").stage is not None
 
 
 def _first_start(v: Variables, device: int) -> cp_model.IntVar:
     """No later than the first op of a device: the first F of its first stage of some route."""
     first = v.cp.new_int_var(0, v.horizon, f"first start on {device}")
     for stage in v.problem.stages_on[device]:
-        v.cp.add(first <= v.tasks["F"][stage][0].start)
+        for task, *_ in v.chains(stage, "F"):
+            v.cp.add(first <= task.start)
     return first

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem
+from pipesat.solver.model.turns import known_order
 
 
 class Name(NamedTuple):
@@ -18,12 +19,21 @@ class Name(NamedTuple):
 
 def precedes(problem: Problem, x: Name, y: Name) -> bool:
     """Whether x ends before y starts, if both exist and do not run as a pair."""
-    if problem.route_of[x.stage] != problem.route_of[y.stage] or x.microbatch > y.microbatch:
+    if problem.route_of[x.stage] != problem.route_of[y.stage]:
         return False
+    if x[:2] == y[:2]:
+        return known_order(problem, x.stage, x.phase, x.microbatch, y.microbatch)
+    if x.microbatch == y.microbatch or known_order(
+        problem, x.stage, "F", x.microbatch, y.microbatch
+    ):
+        return follows(problem, x, y)
+    return False
+
+
+def follows(problem: Problem, x: Name, y: Name) -> bool:
+    """Whether y comes after x if x's microbatch does not come after y's, and they are not alike."""
     place = problem.place_of
     if x.phase == y.phase:
-        if x.stage == y.stage:
-            return x.microbatch < y.microbatch
         if x.phase == "W":
             return False
         return (place[x.stage] < place[y.stage]) == (x.phase == "F")

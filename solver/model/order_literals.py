@@ -15,11 +15,11 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Op
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import memory_change
 from pipesat.solver.model.before import Before
 from pipesat.solver.model.literals import Literal, Sum, conjunction
-from pipesat.solver.model.order_facts import precedes
+from pipesat.solver.model.order_facts import follows, precedes
 from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Task, Variables
 
@@ -30,24 +30,28 @@ def add_memory_by_order(v: Variables, device: int) -> None:
         return
     literals = _Before(v)
     for stage in v.problem.stages_on[device]:
-        data = v.problem.stages[stage]
-        if data.held_after_F:
-            for task in v.tasks["F"][stage]:
-                _bound_at(v, device, literals, task, data.held_after_F, True)
-        if data.held_after_B > data.held_after_F and data.may_split:
+        for task in v.tasks["F"][stage]:
+            if taken := _amounts(v.problem, stage, task.microbatch).held_after_F:
+                _bound_at(v, device, literals, task, taken, True)
+        for task, split in zip(v.tasks["B"][stage], v.split[stage], strict=True):
+            data = _amounts(v.problem, stage, task.microbatch)
             excess = data.held_after_B - data.held_after_F
-            for task, split in zip(v.tasks["B"][stage], v.split[stage], strict=True):
+            if excess > 0 and data.may_split:
                 _bound_at(v, device, literals, task, excess, split)
+
+
+def _amounts(problem: Problem, stage: int, microbatch: int) -> Stage:
+    return problem.resulting(stage, 0, problem.class_of(stage, microbatch))
 
 
 def _always_fits(problem: Problem, device: int) -> bool:
     room = problem.devices[device].room
-    everything = sum(
-        max(problem.stages[s].held_after_F, problem.stages[s].held_after_B)
-        * problem.microbatches[s]
-        for s in problem.stages_on[device]
+    held = (
+        _amounts(problem, stage, microbatch)
+        for stage in problem.stages_on[device]
+        for microbatch in range(problem.microbatches[stage])
     )
-    return room is None or everything <= room
+    return room is None or sum(max(x.held_after_F, x.held_after_B) for x in held) <= room
 
 
 def _bound_at(
@@ -59,10 +63,11 @@ def _bound_at(
         return
     held = Sum(taken)
     for choice, partner, kind in v.pairs.partners(event):
-        held.add(memory_change(v.problem, Op(partner.stage, kind, 0)).at_start, choice.literal)
+        op = Op(partner.stage, kind, partner.microbatch)
+        held.add(memory_change(v.problem, op).at_start, choice.literal)
     for stage in v.problem.stages_on[device]:
-        changes = {kind: memory_change(v.problem, Op(stage, kind, 0)).net for kind in KINDS}
         for m, split in enumerate(v.split[stage]):
+            changes = {kind: memory_change(v.problem, Op(stage, kind, m)).net for kind in KINDS}
             f, b = v.tasks["F"][stage][m], v.tasks["B"][stage][m]
             if f is not event:
                 held.add(changes["F"], before(f, event))
@@ -86,8 +91,11 @@ class _Before(Before[Task]):
         super().__init__(v.cp, v.pairs)
         self.v = v
 
-    def fixed(self, x: Task, event: Task) -> bool | None:
+    def fixed(self, x: Task, event: Task) -> Literal | None:
         """What microbatch order and data flow say."""
+        alike = x.phase != "W" and x.name[:2] == event.name[:2]
+        if alike and (turn := self._turn(x, event)) is not None:
+            return None if self.share(x, event) else turn
         if precedes(self.v.problem, x.name, event.name):
             sure = x.present is True and not self.choices.together(x, event)
             return True if sure else None
@@ -99,24 +107,35 @@ class _Before(Before[Task]):
         return self._may_take_no_time(x) and self._may_take_no_time(event)
 
     def _may_take_no_time(self, x: Task) -> bool:
-        duration = self.v.times.duration
+        here = x.stage, x.microbatch
         if x.phase != "B":
-            return not duration[x.phase][x.stage]
+            return not self.v.length(x.phase, *here)
         split = self.v.split[x.stage][x.microbatch]
-        may_run_b = split is not False and not duration["B"][x.stage]
-        return may_run_b or (split is not True and not duration["BW"][x.stage])
+        may_run_b = split is not False and not self.v.length("B", *here)
+        return may_run_b or (split is not True and not self.v.length("BW", *here))
+
+    def _turn(self, x: Task, event: Task) -> Literal | None:
+        """Literal for "x's microbatch comes first", where all stages have one order."""
+        route = self.v.problem.route_of
+        if route[x.stage] != route[event.stage]:
+            return None
+        return self.v.turns.first(route[x.stage], x.microbatch, event.microbatch)
 
     def link(self, x: Task, event: Task, literal: cp_model.IntVar) -> None:
         """What is before x is before the event too; x is before what comes after the event."""
         v = self.v
-        if x.microbatch and x.present is True:
-            earlier = self(v.tasks[x.phase][x.stage][x.microbatch - 1], event)
+        if (turn := self._turn(x, event)) is not None:
+            if x.present is True and follows(v.problem, x.name, event.name):
+                v.cp.add_bool_or([~turn, literal])
+            if follows(v.problem, event.name, x.name) and not self.share(x, event):
+                v.cp.add_bool_or([turn, ~literal])
+        if id(x) in v.earlier and x.present is True:
+            earlier = self(v.earlier[id(x)], event)
             if earlier is False:
                 v.cp.add_bool_or([~literal])
             elif earlier is not True:
                 v.cp.add_implication(literal, earlier)
-        if event.microbatch:
-            before_event = v.tasks[event.phase][event.stage][event.microbatch - 1]
+        if (before_event := v.earlier.get(id(event))) is not None:
             if x is before_event:  # they may run as a pair
                 return
             sooner = self(x, before_event)

@@ -37,12 +37,13 @@ def gains(problem: Problem) -> Gains:
     return found
 
 
-def fusing_may_pay(problem: Problem, known: Gains, stage: int) -> bool:
+def fusing_may_pay(problem: Problem, known: Gains, stage: int, kind: int = 0) -> bool:
     """Whether BW can ever be the better choice of a stage: by itself, or in a pair that gains.
 
-    Elsewhere B and then W in its place take no longer and hold no more.
+    ``kind`` is the microbatch's class. Elsewhere B and then W in its place take no longer and hold
+    no more.
     """
-    data = problem.stages[stage]
+    data = problem.resulting(stage, 0, kind)
     return data.fusing_may_pay or (data.may_fuse and any(one == (stage, "BW") for one, _ in known))
 
 

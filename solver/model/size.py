@@ -37,6 +37,8 @@ def _size_of(problem: Problem, device: int) -> int:
         for s in stages
         if problem.stages[s].held_after_B > problem.stages[s].held_after_F
     )
+    if not problem.plain:  # order and data flow decide little between two classes
+        return size + 8 * max(events, forwards) * forwards
     return size + 4 * events * forwards  # about half of all pairs need a literal, 4 constraints
 
 

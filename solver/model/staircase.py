@@ -23,9 +23,12 @@ from pipesat.solver.model.variables import Variables, splits
 
 
 def staircase_applies(problem: Problem, device: int) -> bool:
-    """One stage whose way takes time, a fixed backward mode, no memory taken at the start of B."""
+    """One stage whose way takes time, a fixed backward mode, no memory taken at the start of B.
+
+    And microbatches that are not a list: a stair counts them.
+    """
     stages = problem.stages_on[device]
-    if len(stages) != 1 or passes_in_an_instant(problem, stages[0]):
+    if not problem.plain or len(stages) != 1 or passes_in_an_instant(problem, stages[0]):
         return False
     stage = problem.stages[stages[0]]
     mode = splits(problem, stages[0], gains(problem))

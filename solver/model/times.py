@@ -13,20 +13,24 @@ import math
 from dataclasses import dataclass, replace
 
 from pipesat.core.ops import Kind, Op, Phase
-from pipesat.core.problem import Link, Problem
-from pipesat.core.rules import duration, link_delay
+from pipesat.core.problem import Link, Problem, Route
+from pipesat.core.rules import duration, link_delay, one_of_each
 from pipesat.core.schedule import Objective
 from pipesat.solver.model.pairing import gains
 
 _DIRECTIONS: tuple[Phase, ...] = ("F", "B")
 KINDS: tuple[Kind, ...] = ("F", "B", "W", "BW")
+HELD = ("held_after_F", "held_after_B", "held_in_backward")
 LARGEST = 1 << 30
 """Largest number that a time in a model may take, in its units: the horizon."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """All times of a problem in multiples of ``unit`` time units, rounded down unless ``exact``."""
+    """All times of a problem in multiples of ``unit`` time units, rounded down unless ``exact``.
+
+    ``duration`` is that of every microbatch where they are alike, else of number 0.
+    """
 
     unit: int
     exact: bool
@@ -58,10 +62,9 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
     exact = unit == 1
     stages = range(len(problem.stages))
     durations = {k: [duration(problem, Op(s, k, 0)) for s in stages] for k in KINDS}
-    delays = [link_delay(problem, s, d) for s in stages for d in _DIRECTIONS]
-    common = math.gcd(
-        *delays, *(t for times in durations.values() for t in times), *gains(problem).values()
-    )
+    every = [op for op in one_of_each(problem) if not op.mode]
+    delays = [link_delay(problem, op.stage, d, op.microbatch) for op in every for d in _DIRECTIONS]
+    common = math.gcd(*delays, *(duration(problem, op) for op in every), *gains(problem).values())
     if objective == "makespan" and unit <= common:
         unit, exact = common, True
     return Times(
@@ -76,7 +79,12 @@ def latest_end(problem: Problem, objective: Objective, value: int) -> int:
     """
     if objective == "makespan":
         return value
-    farthest = max((max(link.F, link.B) for link in problem.links.values()), default=0)
+    links = (
+        problem.link_of_class(stage, kind)
+        for stage, _ in problem.links
+        for kind in range(max(1, len(problem.routes[problem.route_of[stage]].definitions)))
+    )
+    farthest = max((max(link.F, link.B) for link in links if link is not None), default=0)
     return len(problem.devices) * (value + farthest)
 
 
@@ -97,4 +105,19 @@ def rounded(problem: Problem, unit: int) -> Problem:
         for s in problem.stages
     )
     links = {ends: Link(link.F // unit, link.B // unit) for ends, link in problem.links.items()}
-    return replace(problem, stages=tuple(stages), links=links)
+    routes = tuple(_rounded_classes(problem, route, unit) for route in problem.routes)
+    return replace(problem, stages=tuple(stages), links=links, routes=routes)
+
+
+def _rounded_classes(problem: Problem, route: Route, unit: int) -> Route:
+    """State every class's times outright: factors would be of rounded times."""
+    definitions = []
+    for kind, definition in enumerate(route.definitions):
+        outright = []
+        for stage in route.stages:
+            amounts = problem.resulting(stage, 0, kind)
+            stated = tuple((key, getattr(amounts, key)) for key in HELD)
+            times = tuple((key, getattr(amounts, key) // unit) for key in KINDS)
+            outright.append((stage, (*times, *stated)))
+        definitions.append(replace(definition, outright=tuple(outright)))
+    return replace(route, definitions=tuple(definitions))

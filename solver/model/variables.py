@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import cast
 
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.pair_times import with_least_times
+from pipesat.core.least import of_each_class
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
+from pipesat.core.rules import duration
 from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.order_facts import Name, may_coincide
 from pipesat.solver.model.pair_choices import Candidate, Form, PairChoices, add_pair_choices
 from pipesat.solver.model.pairing import Gains, fusing_may_pay, gains
-from pipesat.solver.model.times import Times
+from pipesat.solver.model.times import KINDS, Times
+from pipesat.solver.model.turns import Turns, add_turns, chains
 
 
 @dataclass
@@ -48,7 +52,7 @@ class Variables:
     others have no tasks.
 
     ``split[stage][microbatch]`` says whether the backward is split, ``pairs`` which tasks run as
-    one.
+    one, ``turns`` which microbatch comes first.
     """
 
     cp: cp_model.CpModel
@@ -59,11 +63,37 @@ class Variables:
     tasks: dict[Phase, list[list[Task]]] = field(default_factory=dict)
     split: list[list[Literal]] = field(default_factory=list)
     pairs: PairChoices[Task] = field(default_factory=PairChoices)
+    turns: Turns = field(default_factory=Turns)
+
+    def length(self, kind: Kind, stage: int, microbatch: int) -> int:
+        """How long an op lasts alone, in model time."""
+        return duration(self.problem, Op(stage, kind, microbatch)) // self.times.unit
 
     @cached_property
-    def least(self) -> Problem:
-        """The problem as what is left out counts: each op at its least, alone or in a pair."""
-        return with_least_times(self.problem)
+    def least(self) -> list[Problem]:
+        """By class, the problem as what is left out counts: each op at its least, alone or not."""
+        return [with_least_times(one) for one in of_each_class(self.problem)]
+
+    def least_for(self, stage: int, microbatch: int) -> Problem:
+        """The one of :attr:`least` that a microbatch is of."""
+        return self.least[self.problem.class_of(stage, microbatch)]
+
+    def chains(self, stage: int, phase: Phase) -> list[list[Task]]:
+        """Tasks of a stage and phase that run by number, in lists; no tasks, no lists."""
+        tasks = self.tasks[phase][stage]
+        lists = chains(self.problem, stage, phase) if tasks else []
+        return [[tasks[m] for m in own] for own in lists]
+
+    @cached_property
+    def earlier(self) -> dict[int, Task]:
+        """By identity, the task that each one follows in its chain."""
+        return {
+            id(after): before
+            for phase, stages in self.tasks.items()
+            for stage in range(len(stages))
+            for chain in self.chains(stage, phase)
+            for before, after in pairwise(chain)
+        }
 
     def on_device(self, device: int) -> list[Task]:
         """All tasks of a device."""
@@ -75,15 +105,15 @@ class Variables:
         ]
 
 
-def splits(problem: Problem, stage: int, known: Gains) -> bool | None:
-    """Whether a stage's backwards are split; ``None``: the model chooses per microbatch.
+def splits(problem: Problem, stage: int, known: Gains, kind: int = 0) -> bool | None:
+    """Whether a stage's backwards of a class are split; ``None``: the model chooses for each.
 
     Where fusing never pays (see :func:`pipesat.solver.model.pairing.fusing_may_pay`), splitting
     dominates and the choice is not modelled.
     """
     if not problem.stages[stage].may_split:
         return False
-    return None if fusing_may_pay(problem, known, stage) else True
+    return None if fusing_may_pay(problem, known, stage, kind) else True
 
 
 def add_variables(
@@ -109,24 +139,27 @@ def add_variables(
                 phase.append([])
             continue
         microbatches = range(problem.microbatches[number])
-        choice = splits(problem, number, known)
+        kinds = [problem.class_of(number, m) for m in microbatches]
+        of_kind = {kind: splits(problem, number, known, kind) for kind in set(kinds)}
+        choices = [of_kind[kind] for kind in kinds]
         v.split.append(
             [
                 cp.new_bool_var(f"split {number} {m}") if choice is None else choice
-                for m in microbatches
+                for m, choice in zip(microbatches, choices, strict=True)
             ]
         )
         v.tasks["F"].append([_fixed(v, number, "F", m) for m in microbatches])
         v.tasks["B"].append([_backward(v, number, m) for m in microbatches])
         v.tasks["W"].append(
-            [] if choice is False else [_fixed(v, number, "W", m) for m in microbatches]
+            [] if choices[0] is False else [_fixed(v, number, "W", m) for m in microbatches]
         )
+    v.turns = add_turns(cp, problem)
     add_pairs(v, known)
     return v
 
 
 def _fixed(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
-    length = v.times.duration[phase][stage]
+    length = v.length(phase, stage, microbatch)
     present: Literal = True
     if phase == "W":
         present = v.split[stage][microbatch]
@@ -143,7 +176,8 @@ def _fixed(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
 
 
 def _backward(v: Variables, stage: int, microbatch: int) -> Task:
-    lengths = {kind: v.times.duration[kind][stage] for kind in ("B", "BW")}
+    kinds: tuple[Kind, ...] = ("B", "BW")
+    lengths = {kind: v.length(kind, stage, microbatch) for kind in kinds}
     split = v.split[stage][microbatch]
     start = v.cp.new_int_var(0, v.horizon, str(Op(stage, "B", microbatch)))
     if isinstance(split, bool):
@@ -189,11 +223,11 @@ def _tasks_of(v: Variables, kind: OpKind) -> list[Task]:
 
 
 def _forms(v: Variables, task: Task) -> list[Form]:
-    duration = {kind: times[task.stage] for kind, times in v.times.duration.items()}
+    length = {kind: v.length(kind, task.stage, task.microbatch) for kind in KINDS}
     if task.phase != "B":
-        return [Form(task.phase, duration[task.phase], task.present)]
+        return [Form(task.phase, length[task.phase], task.present)]
     split = v.split[task.stage][task.microbatch]
     if isinstance(split, bool):
         kind: Kind = "B" if split else "BW"
-        return [Form(kind, duration[kind], True)]
-    return [Form("B", duration["B"], split), Form("BW", duration["BW"], cast(Literal, ~split))]
+        return [Form(kind, length[kind], True)]
+    return [Form("B", length["B"], split), Form("BW", length["BW"], cast(Literal, ~split))]

@@ -93,13 +93,13 @@ class _Before(Before[Slot]):
         self.position = {id(slot): n for n, slot in enumerate(slots)}
         self.previous = {
             id(after): before
-            for chain in chains_of(slots).values()
+            for chain in chains_of(problem, slots)
             for before, after in pairwise(chain)
             if before.present is True and after.present is True
         }
         self.earlier = _closure(problem, slots, self.previous, self.position, pairs)
 
-    def fixed(self, x: Slot, event: Slot) -> bool | None:
+    def fixed(self, x: Slot, event: Slot) -> Literal | None:
         """What the order of stage and phase and each microbatch's way say."""
         if self.earlier[id(event)] >> self.position[id(x)] & 1:
             return True

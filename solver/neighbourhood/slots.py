@@ -89,18 +89,25 @@ def slots_of(
     return slots
 
 
-def chains_of(slots: Sequence[Slot]) -> dict[tuple[int, Phase], list[Slot]]:
-    """Slots by stage and phase; each list keeps its order."""
-    chains: dict[tuple[int, Phase], list[Slot]] = {}
+def chains_of(problem: Problem, slots: Sequence[Slot]) -> list[list[Slot]]:
+    """Slots that keep their order: by stage and phase, by class too where that is free.
+
+    Only what is ``free`` may change places with another class: windows of some devices must not
+    change an order that all stages have.
+    """
+    chains: dict[tuple[int, Phase, int], list[Slot]] = {}
     for slot in slots:
-        chains.setdefault((slot.op.stage, slot.phase), []).append(slot)
-    return chains
+        op, free = slot.op, problem.order == "free" or slot.phase == "W"
+        kind = problem.class_of(op.stage, op.microbatch) if free else 0
+        chains.setdefault((op.stage, slot.phase, kind), []).append(slot)
+    return list(chains.values())
 
 
 def _is_free(problem: Problem, known: Gains, op: Op, items: dict[Op, int]) -> bool:
     """Whether an op belongs to a backward whose split is free, with all of it in the segment."""
+    kind = problem.class_of(op.stage, op.microbatch)
     either = problem.stages[op.stage].backward == "either"
-    if op.kind == "F" or not (either and fusing_may_pay(problem, known, op.stage)):
+    if op.kind == "F" or not (either and fusing_may_pay(problem, known, op.stage, kind)):
         return False
     other = Op(op.stage, "W" if op.kind == "B" else "B", op.microbatch)
     return op.kind == "BW" or other in items

@@ -103,7 +103,7 @@ class Window:
             self._add_inputs(slot.start, slot.op, slot.item)
             if slot.backward is not None:
                 self.cp.add(slot.start >= slot.backward.end).only_enforce_if(slot.present)
-        for chain in chains_of(slots).values():
+        for chain in chains_of(self.problem, slots):
             for before, after in pairwise(chain):
                 if before.present is True and after.present is True:
                     order = self.cp.add(after.start >= before.end)

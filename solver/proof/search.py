@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from pipesat.core.problem import Problem
-from pipesat.solver.model.model import model_is_exact
+from pipesat.solver.model.model import why_not_exact
 from pipesat.solver.model.times import latest_end, unit_for
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs.search import ShortRuns, is_long
@@ -36,10 +36,8 @@ class ProofSearch:
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts)
         self.short_runs: ShortRuns | None = None
         self.one_short_run = threading.Lock()
-        if not problem.plain:
-            self.relaxations.queue.end("CP-SAT models equal microbatches: no proof tried")
-        elif not model_is_exact(problem):
-            self.relaxations.queue.end("the model is stricter than the problem: no proof tried")
+        if why_not := why_not_exact(problem):
+            self.relaxations.queue.end(f"CP-SAT cannot model {why_not}: no proof tried")
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif parts.short_runs and incumbent.objective == "makespan" and is_long(problem):

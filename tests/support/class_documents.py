@@ -51,3 +51,51 @@ def random_document(seed: int) -> dict[str, Any]:
         if draw.random() < 0.6:
             device["memory"] = number(4, 24)
     return document
+
+
+def chunked_document(seed: int) -> dict[str, Any]:
+    """One route with two or three stages, several on a device; two to four microbatches.
+
+    Up to three classes, some with several microbatches, and some of them in turn.
+    """
+    draw = random.Random(seed)
+    number = draw.randint
+    homes = draw.choice([(0, 0), (0, 1), (0, 1, 0), (0, 1, 1)])
+    rule = draw.choice(["given", "same", "free"])
+    names = draw.choice(["aab", "aba", "abb", "abc"])
+    if len(homes) == 3:
+        names = "ab" if rule == "free" else names
+    elif rule == "given":
+        names = draw.choice(["aabb", "abab", "abca", names])
+    told: set[str] = set()
+    entries: list[dict[str, Any]] = []
+    for name in names:
+        entry: dict[str, Any] = {"name": name, "count": 1}
+        if name not in told:
+            told.add(name)
+            for key in ("time", "held", "comm"):
+                if draw.random() < 0.7:
+                    entry[key] = [number(1, 5), number(1, 3)]
+        entries.append(entry)
+    document: dict[str, Any] = {
+        "format": "pipesat.problem/1",
+        "devices": [{} for _ in range(max(homes) + 1)],
+        "stages": [
+            {
+                "device": home,
+                "F": number(1, 6),
+                "B": number(1, 6),
+                "W": number(1, 4),
+                "held_after_F": number(0, 4),
+                "backward": "fused",
+            }
+            for home in homes
+        ],
+        "microbatches": entries,
+        "order": rule,
+        "comm": {"default": number(0, 3)},
+    }
+    for device in document["devices"]:
+        if draw.random() < 0.6:
+            device["memory"] = number(6, 24)
+    return document

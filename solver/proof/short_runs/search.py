@@ -26,8 +26,12 @@ _PER_DEVICE = 2  # a run is long if it has more microbatches per device
 
 
 def is_long(problem: Problem) -> bool:
-    """Whether a single route has many microbatches, whose memory may slow them down."""
-    if len(problem.routes) > 1 or all(device.room is None for device in problem.devices):
+    """Whether a single route has many microbatches, alike, whose memory may slow them down."""
+    if (
+        not problem.plain
+        or len(problem.routes) > 1
+        or all(device.room is None for device in problem.devices)
+    ):
         return False
     return problem.routes[0].microbatches > _PER_DEVICE * len(problem.devices)
 
