@@ -49,6 +49,14 @@ def run(
         float,
         typer.Option("--scale", min=1e-9, max=1e9, help="Stretch the problem's times (--virtual)."),
     ] = 1.0,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Measure each rank's peak, in one more step."),
+    ] = False,
+    without_modes: Annotated[
+        bool,
+        typer.Option("--without-modes", help="Keep every microbatch, whatever its memory mode."),
+    ] = False,
     model: Annotated[
         str,
         typer.Option(
@@ -110,6 +118,8 @@ def run(
         "steps": steps,
         "warm_up": warm_up,
         "check": check,
+        "memory": memory,
+        "without_modes": without_modes,
         "split": split.value,
         "timeout": timeout,
         "note": _say,
@@ -160,6 +170,8 @@ class _Options(TypedDict):
     steps: int
     warm_up: int
     check: bool
+    memory: bool
+    without_modes: bool
     split: Literal["even", "balanced"]
     timeout: float
     note: Callable[[str], None]
@@ -203,7 +215,7 @@ def _run_rank(
 
 def _report(problem: Problem, measured: Measured, output: Path, *, as_json: bool) -> None:
     from pipesat.cli.console import print_json
-    from pipesat.cli.timeline_report import print_summary
+    from pipesat.cli.timeline_report import print_peaks, print_summary
     from pipesat.timeline.compare import compare
     from pipesat.timeline.file import write_timeline
 
@@ -212,11 +224,15 @@ def _report(problem: Problem, measured: Measured, output: Path, *, as_json: bool
     check = measured.check
     if as_json:
         document = comparison.document() | {"timeline": str(output)}
-        print_json(document | {"check": None if check is None else check.document()})
+        peaks = measured.peaks and [peak.document() for peak in measured.peaks]
+        document |= {"check": None if check is None else check.document(), "memory": peaks}
+        print_json(document)
     else:
         if check is not None:
             _print_check(check)
         print_summary(comparison)
+        if measured.peaks is not None:
+            print_peaks(problem, measured.peaks)
         typer.echo(f"timeline written to {one_line(str(output))}")
     raise typer.Exit(0 if check is None or check.passed else CHECK_FAILED)
 

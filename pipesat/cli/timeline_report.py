@@ -11,6 +11,7 @@ from pipesat.core.claims import percent
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
+    from pipesat.runtime.peaks import DevicePeak
     from pipesat.timeline.compare import AgainstPrediction
 
 _EXPLAIN = 0.15  # error of the makespan from which users are told what to do
@@ -49,6 +50,34 @@ def print_summary(comparison: AgainstPrediction) -> None:
         )
     if abs(c.error) > _EXPLAIN:
         typer.echo(f"largest: {c.largest.assumption}; {_ADVICE[c.largest.assumption]}")
+
+
+def print_peaks(problem: Problem, peaks: Sequence[DevicePeak]) -> None:
+    """Print the most memory that each device held, predicted and measured."""
+    from pipesat.cli.table import Column, print_table
+    from pipesat.core.amounts import readable
+
+    unit = f"\n({problem.memory_unit})" if problem.memory_unit else ""
+    columns = [
+        Column("device", number=False),
+        Column(f"capacity{unit}"),
+        Column(f"predicted{unit}"),
+        Column("measured\npeak"),
+        Column("error"),
+        Column("", number=False),
+    ]
+    rows = [
+        [
+            peak.device,
+            "unlimited" if peak.capacity is None else str(peak.capacity),
+            str(peak.predicted),
+            readable(peak.measured) if peak.in_units is None else f"{peak.in_units:.0f}",
+            "-" if peak.error is None else percent(peak.error, 1, sign=True),
+            "EXCEEDS its capacity" if peak.fits is False else "",
+        ]
+        for peak in peaks
+    ]
+    print_table(columns, rows)
 
 
 def print_tables(problem: Problem, comparison: AgainstPrediction) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
@@ -25,6 +25,13 @@ LARGEST_FILE = 1 << 30
 Time = Annotated[StrictInt, Field(ge=-(10**18), le=10**18)]
 
 
+ModeEntry: TypeAlias = tuple[StrictInt, StrictInt, StrictStr]
+"""A (stage, microbatch) and the name of its mode."""
+
+Modes: TypeAlias = Mapping[tuple[int, int], int]
+"""Modes of the (stage, microbatch) that are not kept."""
+
+
 class ScheduleModel(BaseModel):
     """The whole document; op texts are judged by the checker, not here."""
 
@@ -34,7 +41,7 @@ class ScheduleModel(BaseModel):
     problem_sha256: StrictStr
     source: StrictStr = ""
     devices: list[list[tuple[StrictStr, Time, Time]]]
-    modes: list[tuple[StrictInt, StrictInt, StrictStr]] = []
+    modes: list[ModeEntry] = []
     copies: list[list[tuple[StrictStr, Time, Time]]] = []
 
 
@@ -58,11 +65,16 @@ def _modes_text(problem: Problem, schedule: Schedule) -> str:
     """Those that are not kept; nothing if all are."""
     if not any(stage.modes for stage in problem.stages):
         return ""
-    modes = [
-        [stage, microbatch, problem.stages[stage].modes[mode - 1].name]
-        for (stage, microbatch), mode in schedule.modes.items()
-    ]
+    modes = modes_entry(problem, schedule.modes)
     return f', "modes": {json.dumps(modes, separators=(",", ":"))}' if modes else ""
+
+
+def modes_entry(problem: Problem, modes: Modes) -> list[ModeEntry]:
+    """Return modes of (stage, microbatch) as files list them."""
+    return [
+        (stage, microbatch, problem.stages[stage].modes[mode - 1].name)
+        for (stage, microbatch), mode in modes.items()
+    ]
 
 
 def _copies_text(schedule: Schedule) -> str:
@@ -103,14 +115,15 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
             f"of {problem.name or 'the given problem'}",
             source=source, where="problem_sha256", value=model.problem_sha256,
         )  # fmt: skip
-    modes = _modes(model, problem, source)
+    modes = modes_of_entry(model.modes, problem, source)
     known: dict[str, Item | Unreadable] = {}
     rows = []
     for row in model.devices:
         timed = []
         for text, start, end in row:
             if text not in known:
-                known[text] = _in_mode(_parse(problem, text), modes)
+                item = _parse(problem, text)
+                known[text] = item if isinstance(item, Unreadable) else in_mode(item, modes)
             timed.append(Timed(known[text], start, end))
         rows.append(tuple(timed))
     copies = tuple(
@@ -120,8 +133,10 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     return Schedule(tuple(rows), model.source, copies if any(copies) else ())
 
 
-def _modes(model: ScheduleModel, problem: Problem, source: str) -> dict[tuple[int, int], int]:
-    """Mode of every (stage, microbatch) that the file lists.
+def modes_of_entry(
+    listed: Sequence[ModeEntry], problem: Problem, source: str
+) -> dict[tuple[int, int], int]:
+    """Return the mode of every (stage, microbatch) that a file's ``modes`` list.
 
     Raises
     ------
@@ -129,11 +144,11 @@ def _modes(model: ScheduleModel, problem: Problem, source: str) -> dict[tuple[in
         If an entry names what the problem does not have, ``keep``, or what is listed already.
     """
     modes: dict[tuple[int, int], int] = {}
-    for number, (stage, microbatch, name) in enumerate(model.modes):
+    for number, (stage, microbatch, name) in enumerate(listed):
 
         def wrong(at: int, wanted: str, entry: int = number) -> BadInput:
             where = f"modes[{entry}]" + (f"[{at}]" if at >= 0 else "")
-            value = model.modes[entry][at] if at >= 0 else list(model.modes[entry])
+            value = listed[entry][at] if at >= 0 else list(listed[entry])
             return BadInput(wanted, source=source, where=where, value=value)
 
         if not 0 <= stage < len(problem.stages):
@@ -152,8 +167,9 @@ def _modes(model: ScheduleModel, problem: Problem, source: str) -> dict[tuple[in
     return modes
 
 
-def _in_mode(item: Item | Unreadable, modes: Mapping[tuple[int, int], int]) -> Item | Unreadable:
-    if isinstance(item, Unreadable) or not modes:
+def in_mode(item: Item, modes: Modes) -> Item:
+    """Return an item in the modes of its (stage, microbatch)."""
+    if not modes:
         return item
     if isinstance(item, Pair):
         first, second = (op._replace(mode=modes.get((op.stage, op.microbatch), 0)) for op in item)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pipesat.core.errors import BadInput
+from pipesat.runtime.orders import TorchOrder, order_of_csv
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,12 @@ class Job:
         Whether losses and gradients are kept for a comparison.
     device
         ``cpu`` (gloo) or ``cuda`` (nccl).
+    modes
+        The file of memory modes beside the order; empty if everything is kept.
+    memory
+        Whether one more step is run whose peak of memory is measured.
+    predicted
+        What that peak is to be on every device, in the problem's unit.
     """
 
     csv: str
@@ -103,6 +110,14 @@ class Job:
     split: str = "even"
     check: bool = False
     device: str = "cpu"
+    modes: str = ""
+    memory: bool = False
+    predicted: tuple[int, ...] = ()
+
+    @property
+    def order(self) -> TorchOrder:
+        """The order with its memory modes, read."""
+        return order_of_csv(self.csv, self.modes)
 
 
 def job_file(folder: Path) -> Path:
@@ -120,4 +135,5 @@ def read_job(folder: Path) -> Job:
     data = json.loads(job_file(folder).read_text())
     shape = data["shape"] | {"blocks": tuple(data["shape"]["blocks"])}
     virtual = data["virtual"] and Virtual(**data["virtual"])
-    return Job(**(data | {"shape": Shape(**shape), "virtual": virtual}))
+    predicted = tuple(data["predicted"])
+    return Job(**(data | {"shape": Shape(**shape), "virtual": virtual, "predicted": predicted}))

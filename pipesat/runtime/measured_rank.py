@@ -16,6 +16,8 @@ from torch import distributed
 
 from pipesat.core.errors import RunFailed
 from pipesat.runtime.job import Job, read_job
+from pipesat.runtime.live_storages import CudaStepMeter, LiveStorages, StepMeter
+from pipesat.runtime.memory_modes import in_modes
 from pipesat.runtime.models import TrainedModel, load_model
 from pipesat.runtime.op_recorder import CudaStamps, HostStamps, Recorder, listen
 from pipesat.runtime.orders import (
@@ -23,7 +25,6 @@ from pipesat.runtime.orders import (
     answer_file,
     measured_file,
     order_file,
-    order_of_csv,
     progress_file,
     rank_name,
 )
@@ -37,7 +38,7 @@ from pipesat.runtime.waits import VirtualDevice
 def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
     """Run a job as rank ``rank`` of local ranks and leave what was measured in files."""
     job = read_job(folder)
-    wanted = order_of_csv(job.csv)
+    wanted = job.order
     with connected(folder, rank, len(wanted.rows), timeout):
         measured = MeasuredRank(api, job, wanted, rank, folder)
         document = measured.run()
@@ -67,8 +68,11 @@ class MeasuredRank:
         order = order_file(folder, 0)
         if not order.exists():  # under torchrun every rank has a folder of its own
             order.write_text(wanted.csv)
-        stage_class = reporting(api.stage, self._around)
-        self.pipeline = RankPipeline(api, wanted, rank, order, model, stage_class, job.device)
+        self.meter: StepMeter = CudaStepMeter() if cuda else LiveStorages()
+        stage_class = in_modes(wanted, reporting(api.stage, self._around), self.meter.add)
+        self.pipeline = RankPipeline(
+            api, wanted, rank, order, model, stage_class, job.device, self.meter.computing
+        )
         self.within_cell = False
         if self.virtual is not None and has_overlapped_cells(job.csv):
             register_overlap(api, self.pipeline.runtime, self._around_cell)
@@ -85,7 +89,8 @@ class MeasuredRank:
             self.virtual.await_input(action)
         self.recorder.begin(action)
         begin = time.monotonic()
-        yield
+        with self.meter.computing():
+            yield
         if self.virtual is not None:
             self.virtual.compute(action, begin)
 
@@ -122,7 +127,24 @@ class MeasuredRank:
                 steps.append(self.recorder.document())
         if self.job.check:
             self.answer = self.pipeline.answer(losses)
-        return {"steps": steps, "torch": torch.__version__, "device": _device(self.job.device)}
+        return {
+            "steps": steps,
+            "torch": torch.__version__,
+            "device": _device(self.job.device),
+            "peak": self._peak() if self.job.memory else None,
+        }
+
+    def _peak(self) -> int:
+        """Run one more step and return the most bytes that are alive in it."""
+        path = progress_file(self.folder, rank_name(self.rank), self.job.warm_up + self.job.steps)
+        with path.open("w", buffering=1) as self.progress, _without_collector():
+            self.pipeline.forget_gradients()
+            self.meter.start()
+            distributed.barrier()
+            self.recorder.restart()
+            self.pipeline.step()
+            self.meter.stop()
+        return self.meter.peak
 
 
 def _require_finite(losses: list[Any], step: int) -> None:

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipesat.core.errors import BadInput
+from pipesat.export.torch.modes import (
+    SUFFIX,
+    ModeRow,
+    read_mode_rows,
+    require_rows_of,
+    rows_text,
+)
 from pipesat.export.torch.read import rows_of_csv
 
 FOLDER_PREFIX = "pipesat-ranks-"
@@ -18,13 +25,14 @@ class TorchOrder:
     """One order for torch's runtime.
 
     ``rows[r]`` are rank r's actions in torch's letters (``0F3``), ``stages_on[r]`` its stages in
-    ascending order, as torch wants them.
+    ascending order, as torch wants them. ``modes`` are the (stage, microbatch) that are not kept.
     """
 
     rows: tuple[tuple[str, ...], ...]
     stages_on: tuple[tuple[int, ...], ...]
     microbatches: int
     csv: str
+    modes: tuple[ModeRow, ...] = ()
 
     @property
     def stages(self) -> int:
@@ -32,13 +40,16 @@ class TorchOrder:
         return sum(map(len, self.stages_on))
 
 
-def order_of_csv(text: str) -> TorchOrder:
+def order_of_csv(text: str, modes: str = "") -> TorchOrder:
     """Read an order in torch's ``compute_only`` CSV; whether torch can run it is for torch to say.
+
+    ``modes`` is the file of memory modes beside it, empty if everything is kept.
 
     Raises
     ------
     BadInput
-        If it is no such CSV, has a rank without stages, or more ranks than one machine should run.
+        If it is no such CSV, has a rank without stages, or more ranks than one machine should run;
+        or the modes are not of this order.
     """
     source = "torch csv"
     rows = [[action for cell in row for action in cell] for row in rows_of_csv(text, source)]
@@ -61,31 +72,36 @@ def order_of_csv(text: str) -> TorchOrder:
             where="stages",
             value=stages_on,
         )
-    return TorchOrder(
-        tuple(tuple(map(str, row)) for row in rows),
-        stages_on,
-        1 + max(action.microbatch for row in rows for action in row),
-        text,
-    )
+    actions = tuple(tuple(map(str, row)) for row in rows)
+    listed = read_mode_rows(modes, "memory modes") if modes else ()
+    require_rows_of(listed, actions, "memory modes")
+    microbatches = 1 + max(action.microbatch for row in rows for action in row)
+    return TorchOrder(actions, stages_on, microbatches, text, listed)
 
 
 def write_orders(folder: Path, orders_wanted: Sequence[TorchOrder]) -> None:
     """Write the orders where :func:`read_orders` finds them."""
     for number, wanted in enumerate(orders_wanted):
         order_file(folder, number).write_text(wanted.csv)
+        modes_file(folder, number).write_text(rows_text(wanted.modes))
 
 
 def read_orders(folder: Path) -> Iterator[TorchOrder]:
     """Read the orders of a run, in their order."""
     number = 0
     while (path := order_file(folder, number)).exists():
-        yield order_of_csv(path.read_text())
+        yield order_of_csv(path.read_text(), modes_file(folder, number).read_text())
         number += 1
 
 
 def order_file(folder: Path, number: int) -> Path:
     """Where order ``number`` is, for torch to load."""
     return folder / f"order.{number}.csv"
+
+
+def modes_file(folder: Path, number: int) -> Path:
+    """Where the memory modes of order ``number`` are; empty if everything is kept."""
+    return order_file(folder, number).with_suffix(SUFFIX)
 
 
 def rank_name(rank: int) -> str:

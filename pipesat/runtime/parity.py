@@ -102,7 +102,11 @@ class ParityReport:
 
 
 def check_parity(
-    orders: Sequence[str], *, timeout: float = TIMEOUT, stop: threading.Event | None = None
+    orders: Sequence[str],
+    *,
+    modes: Sequence[str] = (),
+    timeout: float = TIMEOUT,
+    stop: threading.Event | None = None,
 ) -> list[ParityReport]:
     """Run orders in torch's pipeline runtime and compare each with a single process.
 
@@ -111,6 +115,8 @@ def check_parity(
     orders
         In torch's ``compute_only`` CSV, all for the same number of ranks: they run one after the
         other in the same processes, whose start takes most of the time.
+    modes
+        The file of memory modes beside each, empty where everything is kept; none: all are kept.
     timeout
         Seconds for everything; then all processes are ended.
     stop
@@ -124,7 +130,7 @@ def check_parity(
         If a rank fails or hangs, or ``stop`` was set.
     """
     require_torch()
-    orders_wanted = [order_of_csv(order) for order in orders]
+    orders_wanted = list(map(order_of_csv, orders, modes or [""] * len(orders)))
     ranks = {len(wanted.rows) for wanted in orders_wanted}
     if len(ranks) != 1:
         raise BadInput("expected orders for one number of ranks", value=sorted(ranks))

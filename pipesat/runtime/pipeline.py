@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class RankPipeline:
         model: TrainedModel,
         stage_class: Any,
         device: str = "cpu",
+        around_loss: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         self.wanted = wanted
         on = torch.device(device)
@@ -61,10 +62,15 @@ class RankPipeline:
             stage_class(submodule=m, stage_index=s, num_stages=wanted.stages, device=on)
             for s, m in self.modules.items()
         ]
+
+        def loss_of(output: Any, target: Any) -> Any:
+            with around_loss():
+                return model.loss_of(output, target) / wanted.microbatches
+
         self.runtime = api.runtime(
             stages,
             wanted.microbatches,
-            loss_fn=lambda output, target: model.loss_of(output, target) / wanted.microbatches,
+            loss_fn=loss_of,
             scale_grads=False,
         )
         self.runtime._load_csv(str(order))

@@ -25,13 +25,14 @@ from pipesat.runtime.launch import run_children
 from pipesat.runtime.orders import (
     FOLDER_PREFIX,
     REFERENCE,
+    TorchOrder,
     answer_file,
     measured_file,
-    order_of_csv,
     rank_name,
     write_orders,
 )
 from pipesat.runtime.parity import Deviation, read_answer, worst_deviation
+from pipesat.runtime.peaks import DevicePeak, device_peaks
 from pipesat.runtime.torch_api import require_torch
 from pipesat.timeline.assemble import assemble
 from pipesat.timeline.timeline import Timeline, us_per_unit
@@ -70,10 +71,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came out of a run: its timeline, and the check if one was asked for."""
+    """What came out of a run: its timeline, and the check if one was asked for.
+
+    ``peaks`` are the most memory that each device held in a step, if asked for.
+    """
 
     timeline: Timeline
     check: Check | None
+    peaks: tuple[DevicePeak, ...] | None = None
 
 
 def run_order(
@@ -105,7 +110,7 @@ def run_order(
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     require_torch()
-    wanted = order_of_csv(job.csv)
+    wanted = job.order
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
         write_orders(folder, [wanted])
@@ -123,8 +128,19 @@ def run_order(
             check = check_of(read_answer(answer_file(folder, REFERENCE, 0)), got)
     environment = {"ranks": f"{len(names)} local, gloo", "load before": f"{load:.2f}"}
     return Measured(
-        timeline_of(problem, job, documents, scale=scale, environment=environment), check
+        timeline_of(problem, job, documents, scale=scale, environment=environment),
+        check,
+        peaks_of(problem, job, documents),
     )
+
+
+def peaks_of(
+    problem: Problem, job: Job, documents: Sequence[Mapping[str, Any]]
+) -> tuple[DevicePeak, ...] | None:
+    """Return the ranks' peaks against the predicted ones; ``None`` if they were not measured."""
+    if not job.memory:
+        return None
+    return device_peaks(problem, job.predicted, [document["peak"] for document in documents])
 
 
 def check_of(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> Check:
@@ -145,8 +161,12 @@ def timeline_of(
     environment: Mapping[str, str],
 ) -> Timeline:
     """Put together what the ranks wrote; ``offsets`` of their clocks in ns."""
+    modes = modes_of(problem, job.order)
     steps = assemble(
-        problem, [document["steps"] for document in documents], offsets or [0] * len(documents)
+        problem,
+        [document["steps"] for document in documents],
+        offsets or [0] * len(documents),
+        modes,
     )
     what = "timed waits" if job.virtual else job.module or f"transformer {job.shape}"
     return Timeline(
@@ -162,7 +182,21 @@ def timeline_of(
             "warm-up steps": str(job.warm_up),
             **environment,
         },
+        {
+            (stage, microbatch): problem.stages[stage].modes[mode - 1].name
+            for (stage, microbatch), mode in modes.items()
+        },
     )
+
+
+def modes_of(problem: Problem, wanted: TorchOrder) -> dict[tuple[int, int], int]:
+    """Return the modes of an order's (stage, microbatch) that are not kept, by the problem's."""
+    found = {}
+    for row in wanted.modes:
+        stage = problem.routes[0].stages[row.stage]
+        names = [mode.name for mode in problem.stages[stage].modes]
+        found[stage, row.microbatch] = 1 + names.index(row.mode)
+    return found
 
 
 def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.runtime.orders import FOLDER_PREFIX, order_of_csv
-from pipesat.runtime.run import Check, Measured, check_of, timeline_of
+from pipesat.runtime.orders import FOLDER_PREFIX
+from pipesat.runtime.run import Check, Measured, check_of, peaks_of, timeline_of
 from pipesat.runtime.torch_api import load_torch_api
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run_this_rank(problem: Problem, job: Job, *, timeout: float) -> Measured | N
     """
     api = load_torch_api()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    wanted = order_of_csv(job.csv)
+    wanted = job.order
     if len(wanted.rows) != ranks:
         raise BadInput(
             f"torchrun started {ranks} ranks, expected {len(wanted.rows)}, one per device"
@@ -90,7 +90,7 @@ def _run(
     # no device_id: with it, NCCL runs all sends and receives of a rank one after the other
     backend = "nccl" if job.device == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
-    measured = MeasuredRank(api, job, order_of_csv(job.csv), rank, folder)
+    measured = MeasuredRank(api, job, job.order, rank, folder)
     clocks = _gathered(distributed, offsets(rank, ranks, job.device))
     documents = _gathered(distributed, measured.run())
     check = _check(distributed, job, measured.answer) if job.check else None
@@ -106,7 +106,7 @@ def _run(
         clock_error=2 * max(error for _, error in clocks) / 1000,
         environment={"ranks": f"{ranks} under torchrun, {backend}"},
     )
-    return Measured(timeline, check)
+    return Measured(timeline, check, peaks_of(problem, job, documents))
 
 
 def _require_device(torch: Any, device: str) -> None:
@@ -127,7 +127,7 @@ def _check(distributed: Any, job: Job, answer: Mapping[str, Any]) -> Check | Non
     answers = _gathered(distributed, answer)
     if distributed.get_rank():
         return None
-    wanted = order_of_csv(job.csv)
+    wanted = job.order
     expected = train_alone(load_model(job), wanted.stages, wanted.microbatches)
     got = {name: value for part in answers for name, value in part.items()}
     return check_of(expected, got)

@@ -9,11 +9,15 @@ from pipesat.core.ops import Item
 from pipesat.core.problem import Problem
 from pipesat.export.torch.read import items_of
 from pipesat.export.torch.tokens import parse_cell
+from pipesat.files.schedule_file import Modes, in_mode
 from pipesat.timeline.timeline import DeviceRun, Ran, TrainingStep, TransferCall
 
 
 def assemble(
-    problem: Problem, ranks: Sequence[Sequence[Mapping[str, Any]]], offsets: Sequence[int]
+    problem: Problem,
+    ranks: Sequence[Sequence[Mapping[str, Any]]],
+    offsets: Sequence[int],
+    modes: Modes | None = None,
 ) -> tuple[TrainingStep, ...]:
     """Put the recordings of all ranks together.
 
@@ -25,24 +29,26 @@ def assemble(
         rank's clock (``on a core`` is a length, or ``None``).
     offsets
         What to add to each rank's clock to get that of rank 0, in ns.
+    modes
+        Modes of the (stage, microbatch) that are not kept.
     """
     steps = []
     for recordings in zip(*ranks, strict=True):
         shifted = list(zip(recordings, offsets, strict=True))
         zero = min(ops[0][2] + by for recording, by in shifted if (ops := recording["ops"]))
-        rows = (_row(problem, recording, by - zero) for recording, by in shifted)
+        rows = (_row(problem, recording, by - zero, modes or {}) for recording, by in shifted)
         steps.append(TrainingStep(tuple(rows)))
     return tuple(steps)
 
 
-def _row(problem: Problem, recording: Mapping[str, Any], by: int) -> DeviceRun:
+def _row(problem: Problem, recording: Mapping[str, Any], by: int, modes: Modes) -> DeviceRun:
     def us(time: int) -> float:
         return (time + by) / 1000
 
     return DeviceRun(
         tuple(
             Ran(
-                item_of(problem, action),
+                in_mode(item_of(problem, action), modes),
                 us(start),
                 us(end),
                 (start - since) / 1000,

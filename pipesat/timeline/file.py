@@ -14,6 +14,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
+from pipesat.files.schedule_file import ModeEntry, Modes, in_mode, modes_of_entry
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
 from pipesat.timeline.timeline import (
@@ -63,11 +64,13 @@ class TimelineModel(StrictModel):
     ]
     clock_error: Length | None = None
     environment: dict[str, Text] = {}
+    modes: list[ModeEntry] = []
     steps: Annotated[list[StepModel], Field(min_length=1)]
 
 
 def timeline_bytes(timeline: Timeline) -> bytes:
     """Return the file's content: one line per device and step."""
+    modes = [[*key, name] for key, name in timeline.modes.items()]
     head = {
         "format": FORMAT,
         "problem_sha256": timeline.problem_sha256,
@@ -75,7 +78,7 @@ def timeline_bytes(timeline: Timeline) -> bytes:
         "us_per_time_unit": timeline.us_per_unit,
         "clock_error": timeline.clock_error,
         "environment": dict(timeline.environment),
-    }
+    } | ({"modes": modes} if modes else {})
     steps = ",\n".join(
         '{"devices": [\n' + ",\n".join(map(_row_text, step.devices)) + "]}"
         for step in timeline.steps
@@ -116,19 +119,25 @@ def read_timeline(path: str | Path, problem: Problem) -> Timeline:
     """
     source = str(path)
     model = validated(read_json(Path(path), LARGEST_FILE), TimelineModel, source, _wanted)
+    modes = modes_of_entry(model.modes, problem, source)
     timeline = Timeline(
         model.problem_sha256,
-        tuple(_step(problem, step, source, number) for number, step in enumerate(model.steps)),
+        tuple(
+            _step(problem, step, source, number, modes) for number, step in enumerate(model.steps)
+        ),
         model.us_per_time_unit,
         model.source,
         model.clock_error,
         model.environment,
+        {(stage, microbatch): name for stage, microbatch, name in model.modes},
     )
     require_order_of(problem, timeline, source)
     return timeline
 
 
-def _step(problem: Problem, model: StepModel, source: str, number: int) -> TrainingStep:
+def _step(
+    problem: Problem, model: StepModel, source: str, number: int, modes: Modes
+) -> TrainingStep:
     rows = []
     for device, row in enumerate(model.devices):
         ops = []
@@ -138,7 +147,8 @@ def _step(problem: Problem, model: StepModel, source: str, number: int) -> Train
                 raise BadInput(
                     "it ends before it starts", source=source, where=where, value=[text, start, end]
                 )
-            ops.append(Ran(_item(problem, text, source, where), start, end, waited, cpu))
+            item = in_mode(_item(problem, text, source, where), modes)
+            ops.append(Ran(item, start, end, waited, cpu))
         rows.append(
             DeviceRun(tuple(ops), tuple(TransferCall(*transfer) for transfer in row.transfers))
         )

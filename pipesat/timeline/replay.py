@@ -19,6 +19,8 @@ from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 CostKey: TypeAlias = tuple[OpKind, ...]
 """Stage and kind of an op, or of both ops of a pair, sorted."""
 
+_Alike: TypeAlias = tuple[CostKey, tuple[int, ...]]
+
 LinkKey: TypeAlias = tuple[int, int]
 """Stage whose result is sent, stage that needs it: (0, 1) an activation, (1, 0) a gradient."""
 
@@ -60,12 +62,17 @@ def cost_key(item: Item) -> CostKey:
     return tuple(sorted((op.stage, op.kind) for op in members(item)))
 
 
-def measured_costs(timeline: Timeline) -> dict[CostKey, list[float]]:
-    """Return how long the ops of every stage and kind took, in us, over all steps."""
-    costs: dict[CostKey, list[float]] = defaultdict(list)
+def _alike(item: Item) -> _Alike:
+    """What items share that take equally long: the modes of their ops, too."""
+    return cost_key(item), tuple(op.mode for op in members(item))
+
+
+def _measured(timeline: Timeline) -> dict[_Alike, list[float]]:
+    """Return how long items that are alike took, in us, over all steps."""
+    costs: dict[_Alike, list[float]] = defaultdict(list)
     for step in timeline.steps:
         for _, ran in step:
-            costs[cost_key(ran.item)].append(ran.end - ran.start)
+            costs[_alike(ran.item)].append(ran.end - ran.start)
     return dict(costs)
 
 
@@ -162,19 +169,19 @@ class Replay:
     @property
     def typical_lengths(self) -> list[float]:
         """The median time of every op's stage and kind."""
-        costs = {key: median(values) for key, values in measured_costs(self.timeline).items()}
-        return [costs[cost_key(ran.item)] for ran in self.ran]
+        costs = {key: median(values) for key, values in _measured(self.timeline).items()}
+        return [costs[_alike(ran.item)] for ran in self.ran]
 
     @property
     def core_lengths(self) -> list[float]:
         """The median time on a core of every op's stage and kind; whole times if not known."""
-        costs: dict[CostKey, list[float]] = defaultdict(list)
+        costs: dict[_Alike, list[float]] = defaultdict(list)
         for step in self.timeline.steps:
             for _, ran in step:
                 whole = ran.end - ran.start
-                costs[cost_key(ran.item)].append(whole if ran.cpu is None else ran.cpu)
+                costs[_alike(ran.item)].append(whole if ran.cpu is None else ran.cpu)
         middle = {key: median(values) for key, values in costs.items()}
-        return [middle[cost_key(ran.item)] for ran in self.ran]
+        return [middle[_alike(ran.item)] for ran in self.ran]
 
     @property
     def measured_lengths(self) -> list[float]:

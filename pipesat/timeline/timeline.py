@@ -87,6 +87,8 @@ class Timeline:
         By how much clocks of two devices may differ, in us; ``None`` if that is not known.
     environment
         Where it was measured, for the reader.
+    modes
+        Name of the memory mode of every (stage, microbatch) that was not kept; ops say which.
     """
 
     problem_sha256: str
@@ -95,6 +97,7 @@ class Timeline:
     source: str = ""
     clock_error: float | None = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     @property
     def typical(self) -> TrainingStep:
@@ -140,15 +143,15 @@ def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
                 source=source,
                 where=f"steps[{number}]",
             )
-    seen: set[Op] = set()
+    seen: set[tuple[int, str, int]] = set()
     for device, row in enumerate(first):
         for item in row:
             where = f"steps[0].devices[{device}]"
             for op in members(item):
                 require_op(problem, op, device, source, where)
-                if op in seen:
+                if op[:3] in seen:
                     raise BadInput(f"{op} appears there twice", source=source, where="steps[0]")
-                seen.add(op)
+                seen.add(op[:3])
             if isinstance(item, Pair) and pair_time(problem, *item) is None:
                 raise BadInput(f"{item} may not pair in this problem", source=source, where=where)
     _require_complete(problem, seen, source)
@@ -177,10 +180,10 @@ def require_op(problem: Problem, op: Op, device: int, source: str, where: str) -
         )
 
 
-def _require_complete(problem: Problem, seen: set[Op], source: str) -> None:
+def _require_complete(problem: Problem, seen: set[tuple[int, str, int]], source: str) -> None:
     for stage, count in enumerate(problem.microbatches):
         for microbatch in range(count):
-            f, b, w, bw = (Op(stage, kind, microbatch) in seen for kind in ("F", "B", "W", "BW"))
+            f, b, w, bw = ((stage, kind, microbatch) in seen for kind in ("F", "B", "W", "BW"))
             if not f or bw == b or b != w:
                 raise BadInput(
                     f"expected F and either BW or B and W of stage {stage}, microbatch "

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.least import require_no_modes
 from pipesat.core.ops import Pair
+from pipesat.core.rules import kept
 from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def run(
     warm_up: int = 2,
     check: bool = False,
     split: Literal["even", "balanced"] = "even",
+    memory: bool = False,
+    without_modes: bool = False,
     timeout: float = 600.0,
     note: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
@@ -65,6 +67,10 @@ def run(
         Compare losses and gradients with one process.
     split
         How a profile's layers are cut into stages.
+    memory
+        Run one more step and measure the most memory that each device holds in it.
+    without_modes
+        Keep every microbatch, whatever memory mode the schedule has for it.
     timeout
         Seconds for everything; then all processes are ended.
     note
@@ -75,7 +81,8 @@ def run(
     Returns
     -------
     Measured
-        ``timeline`` (write it with :func:`pipesat.write_timeline`), and ``check`` if asked for.
+        ``timeline`` (write it with :func:`pipesat.write_timeline`), ``check`` and ``peaks`` if
+        asked for.
 
     Raises
     ------
@@ -100,6 +107,8 @@ def run(
         split=split,
         shape=shape,
         scale=scale if virtual else None,
+        memory=memory,
+        without_modes=without_modes,
         note=note,
     )
     return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
@@ -114,6 +123,8 @@ def run_rank(
     steps: int = 5,
     warm_up: int = 2,
     check: bool = False,
+    memory: bool = False,
+    without_modes: bool = False,
     split: Literal["even", "balanced"] = "even",
     device: Literal["cpu", "cuda"] = "cpu",
     timeout: float = 600.0,
@@ -124,6 +135,8 @@ def run_rank(
     Parameters
     ----------
     problem, schedule, model, shape, steps, warm_up, check, split, timeout, note
+        As of :func:`run`.
+    memory, without_modes
         As of :func:`run`.
     device
         ``cuda``: one GPU per rank, with NCCL.
@@ -157,6 +170,8 @@ def run_rank(
         shape=shape,
         device=device,
         note=note,
+        memory=memory,
+        without_modes=without_modes,
     )
     return run_this_rank(problem, job, timeout=timeout)
 
@@ -173,11 +188,14 @@ def _job(
     shape: Shape | None,
     device: str = "cpu",
     scale: float | None = None,
+    memory: bool = False,
+    without_modes: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Job:
     """Return what ranks are asked to run; say how the order was changed for torch.
 
     ``scale`` stretches the problem's times, for waits instead of compute; ``None``: compute.
+    ``memory`` measures peaks, ``without_modes`` keeps every microbatch.
 
     Raises
     ------
@@ -186,20 +204,25 @@ def _job(
     BadInput
         If the shape does not do, or a profile cannot be read.
     """
+    from pipesat.core.memory import peak_memory
+    from pipesat.core.timing import time_order
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.in_turn import makespan_in_turn
+    from pipesat.export.torch.modes import modes_csv
     from pipesat.export.torch.write import torch_csv
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job, Shape
     from pipesat.runtime.run import virtual_times
 
+    if memory and scale is not None:
+        raise BadInput("waits hold no memory: leave --virtual or --memory out", where="--memory")
     shape = shape or Shape()
     shape.require(len(problem.stages))
     if module.endswith(".json"):
         read_profile(module)  # every rank reads it again; what is wrong with it is known now
-    require_no_modes(problem, "run")
     adapted = adapt(problem, schedule)
-    if not problem.alike and adapted.entering != tuple(range(len(adapted.entering))):
+    differ = any(route.classes is not None for route in problem.routes)
+    if differ and adapted.entering != tuple(range(len(adapted.entering))):
         raise NotApplicable(
             "torch numbers microbatches by the last stage's forwards, which here run in another "
             "order than the problem's: list its microbatches in that order (export to `order`)"
@@ -216,11 +239,21 @@ def _job(
             f"for OVERLAP_F_B: makespan {now.makespan}; {stock} in stock torch, which runs their "
             "members in turn"
         )
+    modes = modes_csv(adapted.problem, now)
+    if modes and without_modes:
+        order = tuple(tuple(map(kept, row)) for row in now.order)
+        now, modes = time_order(adapted.problem, order), ""
+        notes.append("memory modes are left out: every microbatch is kept")
+    if device == "cuda" and any(now.copies):
+        raise NotApplicable(
+            "offloaded activations go to files of the host, on the CPU alone so far: --device cpu, "
+            "or modes that recompute"
+        )
     if note is not None:
         for text in notes:
             note(text)
     return Job(
-        csv=torch_csv(problem, adapted.schedule),
+        csv=torch_csv(problem, now),
         steps=steps,
         warm_up=warm_up,
         shape=shape,
@@ -230,6 +263,9 @@ def _job(
         split=split,
         check=check,
         device=device,
+        modes=modes,
+        memory=memory,
+        predicted=tuple(peak_memory(adapted.problem, now)) if memory else (),
     )
 
 
@@ -269,15 +305,17 @@ def parity(
         If a process fails, dies or hangs, or ``stop`` was set.
     """
     from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.modes import modes_csv
     from pipesat.export.torch.write import torch_csv
     from pipesat.runtime.parity import check_parity
 
-    require_no_modes(problem, "parity")
     adapted = adapt(problem, valid_schedule(problem, schedule))
     if note is not None:
         for change in adapted.changes:
             note(f"changed for torch: {change}")
-    (report,) = check_parity([torch_csv(problem, adapted.schedule)], timeout=timeout, stop=stop)
+    order = torch_csv(problem, adapted.schedule)
+    modes = modes_csv(adapted.problem, adapted.schedule)
+    (report,) = check_parity([order], modes=[modes], timeout=timeout, stop=stop)
     return report
 
 
