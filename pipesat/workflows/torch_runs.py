@@ -215,7 +215,7 @@ def _job(
     from pipesat.runtime.run import virtual_times
 
     if memory and scale is not None:
-        raise BadInput("waits hold no memory: leave --virtual or --memory out", where="--memory")
+        raise BadInput("waits hold no memory: virtual runs have no peaks", where="memory")
     shape = shape or Shape()
     shape.require(len(problem.stages))
     if module.endswith(".json"):
