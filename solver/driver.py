@@ -5,19 +5,20 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
-from pipesat.core.least import has_modes, what_differs
+from pipesat.core.least import has_modes
 from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
+from pipesat.solver.modes.search import search_with_modes
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
@@ -96,6 +97,9 @@ def solve(
         if known_bound is not None:
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
+        guides: list[Schedule] = []
+        if has_modes(problem):
+            warm_starts = _noted(warm_starts, guides)
         given, failed = _take_starts(incumbent, schedules, 0)
         written, failures = _take_starts(incumbent, warm_starts, time_limit - longest)
         failed += failures
@@ -106,12 +110,15 @@ def solve(
         starts = sorted(given + written, key=lambda start: start.value(objective))
         if incumbent.schedule is None:
             notes.append("no schedule found")
-        elif has_modes(problem):
-            if not incumbent.proven:
-                notes.append(_aside(problem))
         elif not (incumbent.proven or clock.over):
-            found = portfolio.search(
-                problem, incumbent, starts, threads=workers, seed=seed, parts=parts
+            modes = has_modes(problem)
+            found = (search_with_modes if modes else portfolio.search)(
+                problem,
+                incumbent,
+                guides if modes else starts,
+                threads=workers,
+                seed=seed,
+                parts=parts,
             )
             notes += found.notes
             failed += found.failed
@@ -133,11 +140,11 @@ def solve(
     )
 
 
-def _aside(problem: Problem) -> str:
-    return (
-        f"search stepped aside: it cannot take {what_differs(problem)} into account yet; the bound "
-        "is that of the least amounts of any"
-    )
+def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Schedule]:
+    """Yield schedules and note them all, valid or not."""
+    for schedule in schedules:
+        notes.append(schedule)
+        yield schedule
 
 
 def _take_starts(

@@ -27,6 +27,7 @@ from pipesat.bounds.area import area_over_room
 from pipesat.bounds.chain_warm_up import least_warm_ups
 from pipesat.bounds.classes import bounds_of_classes
 from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.modes import counted_bounds
 from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
@@ -45,10 +46,13 @@ def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
 def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
     """Return the bound of every argument that applies, the best of its devices', in time units.
 
-    Where microbatches have modes, that of the least amounts of any
-    (:func:`pipesat.core.least.least_problem`).
+    Where microbatches have modes, those of the least amounts of any
+    (:func:`pipesat.core.least.least_problem`), and of how many run in each.
     """
-    bounds = [Bound(0, "closed form: nothing takes less than no time")]
+    bounds = [
+        Bound(0, "closed form: nothing takes less than no time"),
+        *counted_bounds(problem, objective),
+    ]
     if not (problem.alike or has_modes(problem) or problem.overlap):
         return [*bounds, *bounds_of_classes(problem, objective)]
     problem = least_problem(problem)

@@ -69,7 +69,7 @@ class _Walk:
         early = self.steps < _FIRST_PASSES
         patience = _PATIENCES[0] if early else self.chance.choice(_PATIENCES)
         disturbance = 0.0 if early else self.chance.choice(_DISTURBANCES)
-        rank = _disturbed(self.jobs, disturbance, self.chance) if disturbance else None
+        rank = disturbed(self.jobs, disturbance, self.chance) if disturbance else None
         packed = pack(self.jobs, patience, rank, give_up)
         if packed is None:
             return None
@@ -90,7 +90,7 @@ class _Walk:
         return tuple(tuple(self.items[item] for item in row) for row in rows)
 
 
-def _disturbed(jobs: Jobs, most: float, chance: random.Random) -> list[float]:
+def disturbed(jobs: Jobs, most: float, chance: random.Random) -> list[float]:
     """Places of the guide, each moved back by up to ``most``."""
     rank = [0.0] * len(jobs.duration)
     for row in jobs.rows:

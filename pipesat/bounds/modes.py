@@ -1,0 +1,176 @@
+"""Lower bounds with memory modes: how many microbatches of a device run in each, counted.
+
+docs/bounds.md ("Memory modes") derives the rows. Per device, a small programme in whole numbers
+(:mod:`pipesat.bounds.counting`) chooses how many microbatches of each stage run in each *way* (a
+mode, its backward split or fused), and says how long that takes at least: compute time with what is
+idle before the first backward and after the last F, memory times time, the time of the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from pipesat.bounds.counting import Programme
+from pipesat.bounds.mode_counts import Counts
+from pipesat.core.claims import Bound
+from pipesat.core.least import has_modes, least_problem
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
+
+_MOST_WAYS = 60  # of a device: beyond, the programme is left out
+_MOST_CHOICES = 40  # of one mode per stage: beyond, microbatches are taken to choose
+
+
+def counted_bounds(problem: Problem, objective: Objective) -> list[Bound]:
+    """Return a bound per device of a problem with memory modes, in time units; none without."""
+    if not has_modes(problem) or problem.overlap is not None:
+        return []
+    least = least_problem(problem)
+    found = []
+    for device, stages in enumerate(problem.stages_on):
+        if not stages:
+            continue
+        counts = Counts(problem, least, device, absolute=objective == "makespan")
+        if len(counts.ways) <= _MOST_WAYS:
+            value = min(_least_time(counts, fixed) for fixed in _choices(counts))
+            name = problem.device_name(device)
+            found.append(Bound(value, f"closed form: modes counted on {name}"))
+    return found
+
+
+def _choices(counts: Counts) -> Iterator[dict[int, int] | None]:
+    """Modes of the device's stages, where each has one for all; ``None``: any mixture."""
+    problem, stages = counts.problem, counts.problem.stages_on[counts.device]
+    numbers = [problem.modes_of(stage) for stage in stages]
+    if problem.mode_choice == "microbatch" or prod(map(len, numbers)) > _MOST_CHOICES:
+        yield None
+        return
+    for chosen in product(*numbers):
+        yield dict(zip(stages, chosen, strict=True))
+
+
+def _least_time(counts: Counts, fixed: dict[int, int] | None) -> int:
+    some = _Programme(counts, fixed, before=False).least_time
+    if not counts.all_may_wait:
+        return some
+    return min(some, _Programme(counts, fixed, before=True).least_time)
+
+
+@dataclass
+class _Programme:
+    """Rows of docs/bounds.md over counts per way; ``before``: all F's run before any backward.
+
+    Variables per way: ``run`` how many; ``head`` of them with F before the first backward, ``out``
+    of these copied out by then; ``whole`` and ``part`` of which the whole backward, or W alone, is
+    left after the last F; ``late`` of which W is left after the last backward.
+    """
+
+    counts: Counts
+    fixed: dict[int, int] | None
+    before: bool
+    rows: Programme = field(default_factory=Programme)
+
+    def __post_init__(self) -> None:
+        counts, rows = self.counts, self.rows
+        sizes = [count for *_, count in counts.groups]
+        self.total = rows.variable(1, self._far(sizes))
+        self.first = rows.variable(0, self._far(sizes))  # when the first backward starts
+        kinds = ("run", "head", "out", "whole", "part", "late")
+        self.number = {
+            kind: [rows.variable(0, sizes[way.group]) for way in counts.ways] for kind in kinds
+        }
+        self._add_choice(sizes)
+        self._add_time()
+        if counts.room is not None:
+            self._add_memory(counts.room)
+        self._add_copies()
+
+    @property
+    def least_time(self) -> int:
+        """Least total, or somewhat less."""
+        return self.rows.least_cost()
+
+    def _far(self, sizes: Sequence[int]) -> int:
+        """A time in which everything is done one after the other, and memory is no matter."""
+        counts = self.counts
+        work = sum(
+            size * max(way.work + way.out + way.back for way in counts.ways if way.group == group)
+            for group, size in enumerate(sizes)
+        )
+        area = sum(
+            size * max(way.area for way in counts.ways if way.group == group)
+            for group, size in enumerate(sizes)
+        )
+        once = counts.first_backward + counts.tail + counts.end + counts.start
+        return 4 * (work + once) + (area + counts.unused) // max(1, counts.room or 1)
+
+    def _sum(self, kind: str, amounts: Sequence[int]) -> dict[int, int]:
+        return dict(zip(self.number[kind], amounts, strict=True))
+
+    def _add_choice(self, sizes: Sequence[int]) -> None:
+        rows, ways, number = self.rows, self.counts.ways, self.number
+        for group, size in enumerate(sizes):
+            own = [n for n, way in zip(number["run"], ways, strict=True) if way.group == group]
+            rows.equals(dict.fromkeys(own, 1), size)
+        for i, way in enumerate(ways):
+            run, head, out, whole, part, late = (number[kind][i] for kind in number)
+            if self.fixed is not None and self.fixed[way.stage] != way.mode:
+                rows.at_most({run: 1}, 0)
+            rows.at_most({head: 1, run: -1}, 0)
+            if self.before:
+                rows.at_least({head: 1, run: -1}, 0)
+            rows.at_most({out: 1, head: -1}, 0)
+            rows.at_most({whole: 1, part: 1, run: -1}, 0)
+            rows.at_most({late: 1, run: -1}, 0)
+
+    def _add_time(self) -> None:
+        """Compute time, with what is idle before the first backward and at the end."""
+        counts, rows = self.counts, self.rows
+        ways = counts.ways
+        work = self._sum("run", [-way.work for way in ways])
+        forward = self._sum("head", [way.forward for way in ways])
+        rows.at_least({self.first: 1}, counts.first_backward)
+        rows.at_least({self.first: 1} | _negative(forward), counts.start)
+        busy = {self.total: 1, self.first: -1} | work | forward
+        rows.at_least(busy, 0)
+        late = self._sum("late", [way.weight for way in ways])
+        rows.at_least(busy | late, counts.end)
+        if not self.before and counts.takes_time:
+            left = self._sum("whole", [way.backward + way.weight for way in ways])
+            left |= self._sum("part", [way.weight for way in ways])
+            rows.at_least(busy | left, counts.tail)
+
+    def _add_memory(self, room: int) -> None:
+        counts, rows = self.counts, self.rows
+        ways = counts.ways
+        after = [way.after for way in ways]
+        if counts.takes_time:
+            held = self._sum("head", [way.held for way in ways])
+            rows.at_most(held | self._sum("out", [way.rest - way.held for way in ways]), room)
+            stored = self._sum("whole", [way.rest for way in ways]) | self._sum("part", after)
+            rows.at_most(stored, room)
+        rows.at_most(self._sum("late", after), room)
+        area = self._sum("run", [-way.area for way in ways])
+        rows.at_least({self.total: room} | area, counts.unused + room * counts.start)
+
+    def _add_copies(self) -> None:
+        """Copies of a channel one after the other, from the first F's end to the last backward."""
+        counts, rows = self.counts, self.rows
+        ways = counts.ways
+        begin = counts.start + min(way.forward for way in ways)
+        end = min(way.backward for way in ways)
+        out, back = [-way.out for way in ways], [-way.back for way in ways]
+        if counts.problem.devices[counts.device].copy_channels == 1:
+            both = [one + other for one, other in zip(out, back, strict=True)]
+            rows.at_least({self.total: 1} | self._sum("run", both), begin + end)
+        else:
+            rows.at_least({self.total: 1} | self._sum("run", out), begin + end)
+            rows.at_least({self.total: 1} | self._sum("run", back), begin + end)
+        rows.at_least({self.first: 1} | self._sum("out", out), begin)
+
+
+def _negative(row: dict[int, int]) -> dict[int, int]:
+    return {variable: -value for variable, value in row.items()}

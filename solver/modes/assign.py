@@ -1,0 +1,176 @@
+"""Modes along an order: put into its ops, and as few as memory asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.problem import Problem
+from pipesat.core.rules import copied_amount, memory_change
+from pipesat.core.schedule import Order
+
+Cell: TypeAlias = tuple[int, int]
+"""A stage and a microbatch of it: what has a mode."""
+
+Modes: TypeAlias = Mapping[Cell, int]
+"""Mode of each cell that is not kept."""
+
+Row: TypeAlias = tuple[Item, ...]
+
+Lever: TypeAlias = Callable[[Cell, int], int]
+"""Mode that a cell is put into if it cannot stay; the number says how many were before it."""
+
+
+def in_modes(problem: Problem, order: Order, modes: Modes) -> Order:
+    """Return an order with its ops in these modes.
+
+    A backward that the mode does not split becomes one op, at the place of its B; one that it does
+    not fuse becomes two in a row. Pairs are taken apart where a member's mode is not keep.
+    """
+    return tuple(tuple(_row_in_modes(problem, row, modes)) for row in order)
+
+
+def _row_in_modes(problem: Problem, row: Sequence[Item], modes: Modes) -> Iterator[Item]:
+    for item in row:
+        if isinstance(item, Pair):
+            if any(modes.get(op[::2]) for op in item):
+                for op in item:
+                    yield from _op_in_mode(problem, op, modes)
+            else:
+                yield Pair(*(op._replace(mode=0) for op in item))
+        else:
+            yield from _op_in_mode(problem, item, modes)
+
+
+def _op_in_mode(problem: Problem, op: Op, modes: Modes) -> Iterator[Op]:
+    mode = modes.get((op.stage, op.microbatch), 0)
+    op = op._replace(mode=mode)
+    amounts = problem.amounts(op.stage, op.microbatch, mode)
+    if op.kind in ("B", "W") and not amounts.may_split:
+        if op.kind == "B":
+            yield op._replace(kind="BW")
+    elif op.kind == "BW" and not amounts.may_fuse:
+        yield op._replace(kind="B")
+        yield op._replace(kind="W")
+    else:
+        yield op
+
+
+def fewest(
+    problem: Problem,
+    order: Order,
+    lever: Lever,
+    spare: Sequence[int] = (),
+    *,
+    weights_first: bool = False,
+) -> Order | None:
+    """Return an order in modes that fits into memory, few of its (stage, microbatch) not kept.
+
+    Each row is followed from left to right. Where memory does not suffice, the microbatch in flight
+    whose backward comes last gives way, as the page that is needed last is the one to evict (Belady
+    1966), and where none can, the next pending W runs first; or, with ``weights_first``, the other
+    way round. Copies are taken as if they were done at
+    once: they cost time, not memory (:mod:`pipesat.core.copies`). ``spare`` is what should be left
+    per device for those under way, where that is possible. ``None`` if some row does not fit.
+    """
+    rows = []
+    for device, row in enumerate(order):
+        room = problem.devices[device].room
+        if room is not None:
+            left = spare[device] if spare else 0
+            fitted = _Row(problem, row, lever, weights_first).fitted(room, left)
+            if fitted is None:
+                return None
+            rows.append(fitted)
+        else:
+            rows.append(row)
+    return tuple(rows)
+
+
+class _Row:
+    """One device's row, followed from left to right; ``chosen`` are the modes so far."""
+
+    def __init__(
+        self, problem: Problem, row: Sequence[Item], lever: Lever, weights_first: bool
+    ) -> None:
+        self.problem, self.row, self.lever = problem, list(row), lever
+        self.weights_first = weights_first
+        self.chosen: dict[Cell, int] = {}
+        self.backwards = [op[::2] for op in _ops(row) if op.kind in ("B", "BW")]
+        self.stored: set[Cell] = set()  # between F and backward
+
+    def fitted(self, room: int, spare: int) -> Row | None:
+        """Return the row in modes that fits, or ``None``."""
+        held, place = 0, 0
+        while place < len(self.row):
+            item = self.row[place]
+            here = {op[::2] for op in _ops((item,)) if op.kind == "F"}
+            taken, net = self._change(item)
+            short = held + taken > room - spare
+            if short and self.weights_first and self._pull_weight(place):
+                continue
+            while held + taken > room - spare and (gain := self._evict(item, here)) is not None:
+                held -= gain
+                taken, net = self._change(item)
+            if held + taken > room:
+                if not self._pull_weight(place):
+                    return None
+                continue
+            held += net
+            self.stored |= here
+            self.stored -= {op[::2] for op in _ops((item,)) if op.kind in ("B", "BW")}
+            place += 1
+        return tuple(_row_in_modes(self.problem, self.row, self.chosen))
+
+    def _evict(self, item: Item, here: set[Cell]) -> int | None:
+        """Put the cell that is needed last into a mode; return by how much less is held now."""
+        before = self._change(item)[0]
+        for cell in reversed(self.backwards):
+            if cell in self.chosen or not (cell in self.stored or cell in here):
+                continue
+            mode = self.lever(cell, len(self.chosen))
+            if not mode:
+                continue
+            gain = self._rest(cell, 0) - self._rest(cell, mode) if cell in self.stored else 0
+            self.chosen[cell] = mode
+            if gain + before - self._change(item)[0] > 0:
+                return gain
+            del self.chosen[cell]
+        return None
+
+    def _rest(self, cell: Cell, mode: int) -> int:
+        """What is held between F and backward."""
+        amounts = self.problem.amounts(*cell, mode)
+        return amounts.held_after_F if amounts.offload is None else amounts.offload.held
+
+    def _pull_weight(self, place: int) -> bool:
+        """Let the next W whose backward is over run at a place, if there is one."""
+        pending = {op[::2] for op in _ops(self.row[:place]) if op.kind == "B"}
+        for later in range(place + 1, len(self.row)):
+            item = self.row[later]
+            if isinstance(item, Op) and item.kind == "W" and item[::2] in pending:
+                if item[::2] in self.chosen and not self._change(item)[1]:
+                    continue  # it is part of BW now
+                self.row.insert(place, self.row.pop(later))
+                return True
+        return False
+
+    def _change(self, item: Item) -> tuple[int, int]:
+        """What an item takes, and what is held more after it, with copies done at once."""
+        taken = net = 0
+        for own in _row_in_modes(self.problem, (item,), self.chosen):
+            change = memory_change(self.problem, own)
+            taken, net = taken + change.at_start, net + change.net
+            for op in _ops((own,)):
+                copied = copied_amount(self.problem, op)
+                if op.kind == "F":
+                    net -= copied
+                elif op.kind != "W":
+                    taken, net = taken + copied, net + copied
+        return taken, net
+
+
+def _ops(row: Sequence[Item]) -> Iterator[Op]:
+    for item in row:
+        yield from item if isinstance(item, Pair) else (item,)

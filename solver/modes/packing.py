@@ -1,0 +1,73 @@
+"""Packing with modes: let ops run earlier, or later, where memory with all copies done allows.
+
+The packer (:mod:`pipesat.solver.packing`) counts memory op by op. Here an offloaded microbatch
+holds, between its F and its backward, what it holds between its copies; ``spare`` is memory that is
+left for copies under way. What comes out is timed with its copies, which shows what they cost.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pipesat.core.ops import Item, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import copied_amount
+from pipesat.core.schedule import Order
+from pipesat.solver.packing.justify import disturbed
+from pipesat.solver.packing.pack import Jobs, jobs_of, pack
+
+_PATIENCES = (0.5, 0.0, 0.25, 0.75, 1.0)
+_DISTURBANCES = (0.0, 0.0, 1.5, 4.0)
+
+
+class Packer:
+    """Passes over one order in modes, forward and backward by turns, disturbed by chance."""
+
+    def __init__(
+        self, problem: Problem, order: Order, spare: Sequence[int], rng: random.Random
+    ) -> None:
+        jobs, self.items = jobs_of(problem, order)
+        self.jobs = _with_copies_done(problem, jobs, self.items, spare)
+        self.forward, self.rng, self.passes = True, rng, 0
+
+    def step(self) -> Order | None:
+        """Run one pass; return the order that comes out."""
+        patience, most = _PATIENCES[0], 0.0
+        if self.passes > 1:
+            patience, most = self.rng.choice(_PATIENCES), self.rng.choice(_DISTURBANCES)
+        self.passes += 1
+        rank = disturbed(self.jobs, most, self.rng) if most else None
+        packed = pack(self.jobs, patience, rank)
+        if packed is None:
+            return None
+        forward, rows = self.forward, packed.rows
+        self.jobs, self.forward = replace(self.jobs, rows=rows).reversed(), not forward
+        return tuple(
+            tuple(self.items[item] for item in (row if forward else row[::-1])) for row in rows
+        )
+
+
+def _with_copies_done(
+    problem: Problem, jobs: Jobs, items: Sequence[Item], spare: Sequence[int]
+) -> Jobs:
+    """Count copies as done at once, and as much less room, where the order allows that."""
+    taken, net = list(jobs.taken), list(jobs.net)
+    for number, item in enumerate(items):
+        for op in members(item):
+            copied = copied_amount(problem, op)
+            if op.kind == "F":
+                net[number] -= copied
+            elif op.kind != "W":
+                taken[number] += copied
+                net[number] += copied
+    rooms: list[int | None] = []
+    for device, row in enumerate(jobs.rows):
+        room = jobs.room[device]
+        held = most = 0
+        for number in row:
+            most = max(most, held + taken[number])
+            held += net[number]
+        rooms.append(None if room is None else min(room, max(most, room - spare[device])))
+    return replace(jobs, taken=taken, net=net, room=rooms)

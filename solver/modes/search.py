@@ -1,0 +1,105 @@
+"""The search of problems with memory modes: starts along guides, then windows in every lane."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+
+from pipesat.core.errors import Deadlock
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import earliest_ends, linearize, time_order
+from pipesat.solver.modes.packing import Packer
+from pipesat.solver.modes.starts import Start, largest_held, orders_from
+from pipesat.solver.modes.windows import ModeWindows, windows_apply
+from pipesat.solver.portfolio import SearchReport
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.lanes import Lanes
+from pipesat.solver.search_parts import SearchParts
+
+_STARTS = 0.35  # of the time left, at most, goes into starts along guides
+_PACKED, _SPARES = 4, (1.0, 0.0)  # starts that are packed, with how much memory left for copies
+_PACKING, _PASSES = 0.25, 6
+PACKED = "packed with modes"
+
+
+def search_with_modes(
+    problem: Problem,
+    incumbent: Incumbent,
+    guides: Sequence[Schedule],
+    *,
+    threads: int,
+    seed: int,
+    parts: SearchParts,
+) -> SearchReport:
+    """Improve an incumbent until it is proven, or out of time or stopped; say what happened.
+
+    ``guides`` are schedules without modes, valid or not.
+    """
+    clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
+    lanes = Lanes(clock)
+    use_windows = parts.windows and windows_apply(problem, incumbent)
+    searches: list[ModeWindows] = []
+
+    def lane(number: int) -> Callable[[], None]:
+        windows = None
+        runner = lanes.runner()
+        if use_windows:
+            windows = ModeWindows(problem, incumbent, runner=runner, seed=seed + number)
+            searches.append(windows)
+        chance = random.Random(seed + number)  # noqa: S311
+        return partial(_run, problem, incumbent, () if number else guides, windows, chance)
+
+    failed = lanes.run([lane(number) for number in range(threads if use_windows else 1)])
+    notes = [search.report for search in searches]
+    if parts.windows and not use_windows:
+        notes.append("windows stepped aside: they cannot take modes with pairs, or such long times")
+    return SearchReport(notes, failed)
+
+
+def _run(
+    problem: Problem,
+    incumbent: Incumbent,
+    guides: Sequence[Schedule],
+    windows: ModeWindows | None,
+    rng: random.Random,
+) -> None:
+    """One lane: starts along guides and packing, if it has any, and windows."""
+    clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
+    best: list[tuple[int, Order]] = []
+    ordered = sorted(guides, key=lambda guide: guide.value(incumbent.objective))
+    for start in orders_from(problem, ordered):
+        if clock.over:
+            break
+        value = _offer(problem, incumbent, start)
+        clock.count_ops(problem.op_count)
+        if value is not None and value not in [known for known, _ in best]:
+            best = sorted([*best, (value, start.order)], key=lambda found: found[0])[:_PACKED]
+    clock = incumbent.clock.part(_PACKING * incumbent.clock.left, stop=lambda: incumbent.proven)
+    for (_, order), share in product(best, _SPARES):
+        spare = [int(share * most) for most in largest_held(problem)]
+        packer = Packer(problem, order, spare, rng)
+        for _ in range(_PASSES):
+            packed = None if clock.over else packer.step()
+            if packed is None:
+                break
+            _offer(problem, incumbent, Start(packed, PACKED))
+            clock.count_ops(problem.op_count)
+    while windows is not None and not (windows.runner.clock.over or incumbent.proven):
+        windows.step()
+
+
+def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:
+    """Offer an order, unless it is too long even without copies; return its value if valid."""
+    try:
+        if incumbent.objective == "makespan" and incumbent.value is not None:
+            sequence = linearize(problem, start.order)
+            least = earliest_ends(sequence, [0 for _ in problem.devices])
+            if max(least, default=0) >= incumbent.value:
+                return None
+        timed = time_order(problem, start.order, incumbent.objective, start.source)
+    except Deadlock:
+        return None
+    return incumbent.offer_timed(timed)

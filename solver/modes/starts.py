@@ -1,0 +1,137 @@
+"""Orders with modes to start from: guides made without modes, each brought into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from pipesat.core.ops import Item, Pair
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.solver.modes.assign import Cell, Lever, fewest, in_modes
+
+
+class Start(NamedTuple):
+    """An order in modes, and in words where it comes from."""
+
+    order: Order
+    source: str
+
+
+def mode_names(problem: Problem) -> list[str]:
+    """Names of all modes but keep, in the order in which they are first stated."""
+    return list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
+
+
+_SPARES = (0.0, 1.0, 0.5, 2.0, 1.5)  # of the largest held_after_F of a device
+
+
+def orders_from(problem: Problem, guides: Iterable[Schedule]) -> Iterator[Start]:
+    """Yield orders in modes along guides, which may exceed memory; they need not fit either.
+
+    Of each guide, and of it with every W right after its B: every single mode for all; the fewest
+    that fit in each mode, with more or less memory left for copies; in two modes by turns. Where
+    a stage has one mode for all, the best choice per stage instead.
+    """
+    names = mode_names(problem)
+    seen = set()
+    for guide in guides:
+        for order, source in ((guide.order, guide.source), _weights_at_once(problem, guide)):
+            if order not in seen:
+                seen.add(order)
+                yield from _along(problem, Start(order, source), names)
+
+
+def _weights_at_once(problem: Problem, guide: Schedule) -> Start:
+    """Run every W right after its B, and split a BW where that costs nothing."""
+    rows: list[tuple[Item, ...]] = []
+    for row in guide.order:
+        new: list[Item] = []
+        for item in row:
+            if isinstance(item, Pair):
+                new.append(item)
+                continue
+            stage = problem.amounts(*item[::2])
+            if item.kind == "F" or (item.kind == "BW" and stage.fusing_may_pay):
+                new.append(item)
+            elif item.kind != "W":
+                new += [item._replace(kind="B"), item._replace(kind="W")]
+        rows.append(tuple(new))
+    return Start(tuple(rows), f"{guide.source}, W's at once")
+
+
+def _along(problem: Problem, guide: Start, names: Sequence[str]) -> Iterator[Start]:
+    for name in names:
+        modes = {cell: mode for cell in _cells(problem) if (mode := _number(problem, cell, name))}
+        yield Start(in_modes(problem, guide.order, modes), f"{guide.source}, all {name}")
+    if problem.mode_choice == "stage":
+        yield from _per_stage(problem, guide, names)
+        return
+    tries = product(_levers(problem, names), _SPARES, (True, False))
+    for (label, lever), share, weights_first in tries:
+        spare = [int(share * most) for most in largest_held(problem)]
+        order = fewest(problem, guide.order, lever, spare, weights_first=weights_first)
+        if order is not None:
+            yield Start(order, f"{guide.source}, fewest {label}")
+
+
+def largest_held(problem: Problem) -> list[int]:
+    """Largest held_after_F of each device."""
+    return [
+        max((problem.stages[s].held_after_F for s in stages), default=0)
+        for stages in problem.stages_on
+    ]
+
+
+def _cells(problem: Problem) -> Iterator[Cell]:
+    for stage, count in enumerate(problem.microbatches):
+        yield from product((stage,), range(count))
+
+
+def _number(problem: Problem, cell: Cell, name: str) -> int:
+    """Number of a stage's mode of this name; 0 if it has none."""
+    names = [mode.name for mode in problem.stages[cell[0]].modes]
+    return 1 + names.index(name) if name in names else 0
+
+
+def _levers(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, Lever]]:
+    def always(name: str) -> Lever:
+        return lambda cell, _: _number(problem, cell, name)
+
+    def by_turns(one: str, other: str, share: int) -> Lever:
+        def lever(cell: Cell, count: int) -> int:
+            first, second = (one, other) if count % share == 0 else (other, one)
+            return _number(problem, cell, first) or _number(problem, cell, second)
+
+        return lever
+
+    for name in names:
+        yield name, always(name)
+    for one, other in product(names, names):
+        if one != other:
+            for share in (2, 3):
+                yield f"{one} and {other}", by_turns(one, other, share)
+
+
+def _per_stage(problem: Problem, guide: Start, names: Sequence[str]) -> Iterator[Start]:
+    """Yield the fewest stages in a mode: those with no room on their device for keep alone.
+
+    A device whose row does not fit puts its stages into a mode one after the other, first those
+    of the route's beginning, whose microbatches stay longest.
+    """
+    for name in names:
+        chosen: dict[Cell, int] = {}
+        for device, row in enumerate(guide.order):
+            alone: Order = tuple(row if d == device else () for d in range(len(guide.order)))
+            for stage in (None, *problem.stages_on[device]):
+                if stage is not None:
+                    for m in range(problem.microbatches[stage]):
+                        chosen[stage, m] = _number(problem, (stage, m), name)
+                if fewest(problem, in_modes(problem, alone, chosen), _none) is not None:
+                    break
+        yield Start(in_modes(problem, guide.order, chosen), f"{guide.source}, stages {name}")
+
+
+def _none(_cell: Cell, _count: int) -> int:
+    return 0

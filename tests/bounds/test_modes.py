@@ -1,0 +1,75 @@
+"""Bounds that count modes: by hand, and never above the optimum by an oracle."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipesat.bounds.modes import counted_bounds
+from pipesat.core.schedule import Objective
+from pipesat.files.problem_file import FORMAT, parse_problem
+from tests.support.oracle_with_modes import optimum
+from tests.support.tiny_modes import tiny
+
+RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
+
+
+def offload(out: int, back: int) -> dict[str, Any]:
+    return {"name": "offload", "offload": {"out": out, "in": back, "held": 0}}
+
+
+def best(document: dict[str, Any], objective: Objective = "makespan") -> int:
+    return max(bound.value for bound in counted_bounds(parse_problem(document), objective))
+
+
+def far_chain(modes: list[dict[str, Any]], channels: int, memory: int = 5) -> dict[str, Any]:
+    """Two devices 20 apart: each of 30 microbatches is away from the first for 42 at least."""
+    stage = {"F": 1, "B": 1, "W": 1, "held_after_F": 1}
+    return {
+        "format": FORMAT,
+        "microbatches": 30,
+        "devices": [{"memory": memory, "copy_channels": channels}, {}],
+        "stages": [{"device": 0, "modes": modes} | stage, {"device": 1} | stage],
+        "comm": {"default": 20},
+    }
+
+
+def test_offloading_is_free_while_copies_take_no_longer_than_compute() -> None:
+    """k = (out + in) / (F + B + W): free up to 1 with one channel, up to 2 with two."""
+    free = best(far_chain([offload(0, 0)], 2, memory=9))
+    assert free < 30 * 3 + 60
+    assert best(far_chain([offload(1, 2)], 1, memory=9)) == free
+    assert best(far_chain([offload(3, 3)], 2, memory=9)) == free
+    assert best(far_chain([offload(4, 4)], 1, memory=9)) > free
+    # two channels, 8 each way: whatever is not offloaded stays 44 with 5 places, so the n that are
+    # take 8 n + 2 <= T, and memory (30 - n) 44 + n 18 <= 5 T: T >= 150 at least
+    assert best(far_chain([offload(8, 8)], 2)) >= 150
+
+
+def test_recomputing_costs_its_work() -> None:
+    """Area: a kept one stays 44 and a recomputed one needs no memory, but one unit more work."""
+    # n recomputed: T >= 90 + n and 5 T >= 44 (30 - n), so 49 n >= 870, n >= 18
+    document = far_chain([RECOMPUTE], 2)
+    assert best(document) >= 90 + 18
+    # one mode for all: 44 * 30 / 5 kept, 120 recomputed with what is idle around
+    per_stage = best(document | {"mode_choice": "stage"})
+    assert 120 <= per_stage < 44 * 30 // 5
+
+
+def test_problems_without_modes_are_none_of_its_business() -> None:
+    document = far_chain([], 2)
+    assert counted_bounds(parse_problem(document), "makespan") == []
+
+
+@pytest.mark.parametrize("seed", range(430, 446))
+def test_no_bound_is_above_the_optimum(seed: int) -> None:
+    document = tiny(Random(seed))
+    problem = parse_problem(document)
+    if sum(problem.microbatches) > 3:
+        document |= {"microbatches": 1}
+    objective: Objective = "span" if seed % 3 == 0 else "makespan"
+    found = optimum(document, objective)
+    for bound in counted_bounds(parse_problem(document), objective):
+        assert found is None or bound.value <= found, bound

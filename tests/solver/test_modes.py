@@ -1,0 +1,115 @@
+"""Problems with memory modes: starts, windows and the whole solve."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import pipesat
+from pipesat.core.checker import check
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.solver.modes.assign import fewest, in_modes
+from pipesat.solver.modes.packing import Packer
+from pipesat.solver.modes.starts import orders_from
+from tests.support.oracle_with_modes import optimum
+from tests.support.tiny_modes import tiny
+
+RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
+OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 0}}
+
+
+def chain(modes: list[dict[str, Any]], memory: int | None, **more: Any) -> Problem:
+    stage = {"F": 1, "B": 1, "W": 1, "held_after_F": 1, "modes": modes}
+    return parse_problem(
+        {
+            "format": FORMAT,
+            "microbatches": 6,
+            "devices": [{"memory": memory} for _ in range(3)],
+            "stages": [{"device": device} | stage for device in range(3)],
+        }
+        | more
+    )
+
+
+def test_those_give_way_whose_backward_comes_last() -> None:
+    """1F1B holds 3, 2 and 1 on three devices: with room for 2, the first lets one go of three."""
+    problem = chain([RECOMPUTE], 2)
+    guide = pipesat.baseline("1f1b", problem).order
+    order = fewest(problem, guide, lambda cell, _: 1)
+    assert order is not None
+    modes = time_order(problem, order).modes
+    # in flight are 0 1 2, then 1 2 3, ...: the last F each time, until its place is free for two
+    assert {stage for stage, _ in modes} == {0}
+    assert modes[0, 2] == 1
+    assert len(modes) == 2
+    assert check(problem, time_order(problem, order)) == []
+
+
+def test_a_mode_that_fuses_drops_w_and_one_that_splits_adds_it() -> None:
+    problem = chain([RECOMPUTE | {"name": "a"}, {"name": "b", "backward": "split"}], None)
+    guide = pipesat.baseline("zb-h1", problem).order
+    fused = in_modes(problem, guide, {(1, 0): 1})
+    assert "1W0" not in map(str, fused[1])
+    assert "1BW0" in map(str, fused[1])
+    again = in_modes(problem, fused, {(1, 0): 2})
+    assert [str(item) for item in again[1] if item in again[1]].count("1W0") == 1
+    assert check(problem, time_order(problem, again)) == []
+
+
+@pytest.mark.parametrize("modes", [[RECOMPUTE], [OFFLOAD], [RECOMPUTE, OFFLOAD]])
+def test_packing_keeps_to_memory(modes: list[dict[str, Any]]) -> None:
+    problem = chain(modes, 2)
+    guides = [pipesat.baseline(name, problem) for name in ("1f1b", "zb-h1")]
+    starts = [start.order for start in orders_from(problem, guides)]
+    valid = [order for order in starts if not check(problem, time_order(problem, order))]
+    assert valid
+    packer = Packer(problem, valid[0], [1, 1, 1], Random(0))
+    for _ in range(6):
+        packed = packer.step()
+        assert packed is not None
+        assert check(problem, time_order(problem, packed)) == []
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("choice", ["microbatch", "stage"])
+def test_never_worse_than_each_single_mode(objective: Objective, choice: str) -> None:
+    problem = chain([RECOMPUTE, OFFLOAD], 2, mode_choice=choice)
+    result = pipesat.solve(problem, objective=objective, deterministic=True, time_limit=0.3)
+    assert result.value is not None
+    assert result.warnings == ()
+    assert result.schedule is not None
+    assert check(problem, result.schedule) == []
+    if choice == "stage":
+        modes = result.schedule.modes
+        assert all(sum(s == stage for s, _ in modes) in (0, 6) for stage in range(3))
+    for name in ("1f1b", "zb-h1", "eager-1f1b"):
+        guide = pipesat.baseline(name, problem).order
+        for mode in (0, 1, 2):
+            every = {(s, m): mode for s in range(3) for m in range(6)}
+            timed = time_order(problem, in_modes(problem, guide, every), objective)
+            if not check(problem, timed):
+                assert result.value <= timed.value(objective)
+
+
+@pytest.mark.parametrize("seed", range(500, 508))
+def test_small_problems_against_the_oracle(seed: int) -> None:
+    document = tiny(Random(seed))
+    problem = parse_problem(document)
+    if sum(problem.microbatches) > 3:
+        document |= {"microbatches": 1}
+        problem = parse_problem(document)
+    objective: Objective = "span" if seed % 3 == 0 else "makespan"
+    best = optimum(document, objective)
+    result = pipesat.solve(problem, objective=objective, deterministic=True, time_limit=0.3)
+    assert result.warnings == ()
+    if best is None:
+        assert result.status == "infeasible"
+        return
+    assert result.value is not None
+    assert result.lower_bound is not None
+    assert result.lower_bound.value <= best <= result.value
