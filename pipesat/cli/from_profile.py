@@ -15,6 +15,7 @@ from pipesat.core.claims import plural
 from pipesat.placement.geometry import OneRoutePlacement
 
 if TYPE_CHECKING:
+    from pipesat.profile.modes import ModeName
     from pipesat.profile.problem import Derived
 
 __all__ = ["app", "from_profile"]
@@ -110,6 +111,25 @@ def from_profile(
     cost: Annotated[
         StatisticName, typer.Option(help="Of an op's times: 10th percentile, median or 90th.")
     ] = StatisticName.median,
+    modes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            show_default="those that the profile has",
+            help="Memory modes of the stages: recompute, offload, none.",
+        ),
+    ] = None,
+    copy_bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
+            show_default="as measured on a GPU",
+            help="Per second between a device and its host, as 20GiB; gives the offload mode.",
+        ),
+    ] = None,
+    copy_channels: Annotated[
+        int, typer.Option(metavar="N", min=1, max=2, help="For both directions, or one each.")
+    ] = 2,
     name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
     output: Output = None,
 ) -> None:
@@ -139,6 +159,11 @@ def from_profile(
         split_limit=split_limit,
         cost=cost.value,
         name=name,
+        modes=None if modes is None else _modes(modes),
+        copy_bandwidth=(
+            None if copy_bandwidth is None else amount("--copy-bandwidth", copy_bandwidth)
+        ),
+        copy_channels=1 if copy_channels == 1 else 2,
         details=derived.append,
         optimizer=optimizer,
         grad_dtype=grad_dtype,
@@ -151,6 +176,20 @@ def from_profile(
     _print_summary(derived[0])
     if not derived[0].measured_links and comm is None:
         typer.echo("links: no delay was measured or given; all are 0 (--comm US)", err=True)
+
+
+def _modes(text: str) -> list[ModeName]:
+    from pipesat.cli.options import refuse_repeated
+    from pipesat.core.errors import BadInput
+    from pipesat.profile.modes import MODES
+
+    if text == "none":
+        return []
+    words = [word.strip() for word in text.split(",")]
+    refuse_repeated("--modes", words, text)
+    if set(words) - set(MODES):
+        raise BadInput("expected recompute, offload, both or none", where="--modes", value=text)
+    return [name for name in MODES if name in words]
 
 
 def _print_summary(derived: Derived) -> None:

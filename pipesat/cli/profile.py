@@ -109,6 +109,10 @@ def profile(
     checkpoint: Annotated[
         bool, typer.Option("--checkpoint", help="Checkpoint all but the first and last layer.")
     ] = False,
+    modes: Annotated[
+        bool,
+        typer.Option("--modes", help="Measure memory modes, too: recompute, offload."),
+    ] = False,
     compile_: Annotated[
         str,
         typer.Option(
@@ -172,6 +176,7 @@ def profile(
                 stages=_counts(stages),
                 splits=[split.value],
                 checkpoint=checkpoint,
+                modes=modes,
                 compile=compile_,
             )
         except RunFailed as error:

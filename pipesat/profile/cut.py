@@ -10,6 +10,7 @@ from pipesat.core.errors import BadInput
 from pipesat.placement.partition import balanced, even
 from pipesat.profile.file import (
     MeasuredCostsModel,
+    OffloadModel,
     ParametersModel,
     Profile,
     Samples,
@@ -17,6 +18,15 @@ from pipesat.profile.file import (
 )
 
 Statistic: TypeAlias = Literal["low", "median", "high"]
+
+
+@dataclass(frozen=True)
+class StageRecompute:
+    """A slice that runs again in its backward: microseconds and bytes."""
+
+    BW: float
+    held_after_F: int
+    peak_in_backward: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,8 @@ class StageCosts:
         which is what torch does on the first stage.
     transient
         Most memory that an op takes beyond what is held during it.
+    recompute, offload
+        The slice in memory modes, where they were measured.
     """
 
     layers: range
@@ -48,6 +60,8 @@ class StageCosts:
     output_bytes: int
     parameters: tuple[ParametersModel, ...]
     buffers: int
+    recompute: StageRecompute | None = None
+    offload: OffloadModel | None = None
 
 
 def layers_of_stages(profile: Profile, stages: int, split: str = "even") -> tuple[range, ...]:
@@ -106,6 +120,14 @@ def _of(
         output_bytes=costs.output.bytes,
         parameters=tuple(costs.parameters),
         buffers=costs.buffers,
+        recompute=None
+        if costs.recompute is None
+        else StageRecompute(
+            time(costs.recompute.BW),
+            costs.recompute.held_after_F,
+            costs.recompute.peak_in_backward,
+        ),
+        offload=costs.offload,
     )
 
 
@@ -132,7 +154,32 @@ def _summed(parts: list[StageCosts]) -> StageCosts:
         output_bytes=parts[-1].output_bytes,
         parameters=tuple(parameter for part in parts for parameter in part.parameters),
         buffers=sum(part.buffers for part in parts),
+        recompute=_recomputed(parts),
+        offload=_offloaded(parts),
     )
+
+
+def _recomputed(parts: list[StageCosts]) -> StageRecompute | None:
+    """Together they keep what the last one does; their backward holds what all of them saved."""
+    layers = [part.recompute for part in parts if part.recompute is not None]
+    last = parts[-1].recompute
+    if last is None or len(layers) < len(parts):
+        return None
+    saved = sum(part.held_after_F for part in parts)
+    return StageRecompute(
+        sum(layer.BW for layer in layers),
+        last.held_after_F,
+        saved + max(part.transient.BW for part in parts),
+    )
+
+
+def _offloaded(parts: list[StageCosts]) -> OffloadModel | None:
+    """Together they leave there what the last one does."""
+    last = parts[-1].offload
+    if last is None or any(part.offload is None for part in parts):
+        return None
+    saved = sum(part.held_after_F for part in parts)
+    return OffloadModel(bytes=max(saved - last.held, 0), held=last.held)
 
 
 def _largest(transients: Iterable[TransientModel]) -> TransientModel:

@@ -72,6 +72,33 @@ class TransientModel(StrictModel):
     BW: NonNegative
 
 
+class RecomputeModel(StrictModel):
+    """A layer or stage that keeps its input alone and runs again in its backward.
+
+    ``held_after_F`` as in ``Costs``; ``peak_in_backward`` is the most that is alive in BW of what
+    was not before F.
+    """
+
+    BW: Samples
+    held_after_F: NonNegative
+    peak_in_backward: NonNegative
+
+
+class OffloadModel(StrictModel):
+    """What is copied to the host after F, and what of ``held_after_F`` stays on the device."""
+
+    bytes: NonNegative
+    held: NonNegative
+
+
+class CopiesModel(StrictModel):
+    """Times of copies of ``bytes`` between the device and pinned memory of the host."""
+
+    bytes: Positive
+    out: Samples
+    back: Samples
+
+
 class MeasuredCostsModel(StrictModel):
     """Costs of one kind of layer, or of one stage.
 
@@ -92,6 +119,8 @@ class MeasuredCostsModel(StrictModel):
     output: TensorModel
     parameters: list[ParametersModel] = []
     buffers: NonNegative = 0
+    recompute: RecomputeModel | None = None
+    offload: OffloadModel | None = None
 
 
 class MeasuredLayerModel(StrictModel):
@@ -150,6 +179,7 @@ class OptionsModel(StrictModel):
 
     checkpoint: bool = False
     compile: str = ""
+    modes: bool = False
     samples: Positive
     warmup: NonNegative
 
@@ -192,6 +222,7 @@ class Profile(StrictModel):
     stages: list[StageCostsModel] = []
     tied: list[TiedModel] = []
     links: LinksModel | None = None
+    copies: CopiesModel | None = None
 
     def costs_of(self, layer: int) -> MeasuredCostsModel:
         """Costs of one layer."""

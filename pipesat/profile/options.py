@@ -23,6 +23,8 @@ class MeasureOptions:
         Numbers of stages whose stages are measured as a whole too, and how layers are cut.
     checkpoint
         Whether layers between the first and the last are checkpointed.
+    modes
+        Whether stages are measured in memory modes, too: recomputed and offloaded.
     compile
         Backend of ``torch.compile`` for these layers; empty: none.
     """
@@ -36,3 +38,4 @@ class MeasureOptions:
     splits: Sequence[str] = ("even",)
     checkpoint: bool = False
     compile: str = ""
+    modes: bool = False

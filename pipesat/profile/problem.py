@@ -19,6 +19,13 @@ from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
 from pipesat.profile.delays import delay_of
 from pipesat.profile.file import LinksModel, Profile
+from pipesat.profile.modes import (
+    MODES,
+    ModeName,
+    bandwidth_of,
+    mode_entries,
+    require_measured,
+)
 from pipesat.profile.static import StaticMemory, Training, static_memory
 
 SPLIT_LIMIT: Final = 1.5
@@ -46,6 +53,9 @@ class ProblemOptions:
         Measured delays; else ``comm`` microseconds on every link.
     backward
         ``auto``: fused where splitting does not pay (see :func:`fused_because`), else either.
+    modes, copy_bandwidth, copy_channels
+        Memory modes of the stages; ``None``: those that the profile has. Bytes per second between a
+        device and its host, ``None``: as measured. 1 channel for both directions, or one each.
     """
 
     devices: int
@@ -61,6 +71,9 @@ class ProblemOptions:
     split_limit: float = SPLIT_LIMIT
     statistic: Statistic = "median"
     name: str = ""
+    modes: tuple[ModeName, ...] | None = None
+    copy_bandwidth: int | None = None
+    copy_channels: int = 2
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,7 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
     BadInput
         If there are more stages than layers, or a list has not one value per device.
     """
+    require_measured(profile, options.modes)
     geometry = Geometry(options.placement, options.devices, options.chunks)
     parts = layers_of_stages(profile, geometry.parts, options.split)
     stages = tuple(costs_of_stage(profile, part, options.statistic) for part in parts)
@@ -103,11 +117,27 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
     def time(us: float) -> int:
         return round(us * per_us)
 
+    modes = [
+        mode_entries(
+            stage,
+            held[number][0],
+            _beside(stage, options),
+            static[geometry.homes[number]].transient,
+            bandwidth_of(profile, options.copy_bandwidth),
+            MODES if options.modes is None else options.modes,
+            time=time,
+            unit=unit,
+        )
+        for number, stage in enumerate(stages)
+    ]
+    copies = any("offload" in entry for entries in modes for entry in entries)
+
     document = problem_document(
         geometry,
         options.microbatches,
         devices=[
             device_entry(None if capacity is None else capacity // unit, ceil(taken.total / unit))
+            | ({"copy_channels": options.copy_channels} if copies else {})
             for capacity, taken in zip(
                 per_device(options.memory, options.devices, "memory"), static, strict=True
             )
@@ -116,7 +146,10 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
             {kind: time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
             | {"held_after_F": ceil(after_F / unit), "held_after_B": ceil(after_B / unit)}
             | backward_entry(_backward(reason, options))
-            for stage, (after_F, after_B), reason in zip(stages, held, fused, strict=True)
+            | ({"modes": entries} if entries else {})
+            for stage, (after_F, after_B), reason, entries in zip(
+                stages, held, fused, modes, strict=True
+            )
         ],
         comm=comm_entry([time(delay) for delay in delays]),
         texts={
@@ -130,7 +163,7 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
         stages,
         static,
         fused,
-        tuple(_remarks(profile, stages, geometry.homes)),
+        (*_remarks(profile, stages, geometry.homes), *_said_of_modes(profile, options, modes)),
         options.links is not None,
     )
 
@@ -180,12 +213,35 @@ def _held(
     stage: StageCosts, options: ProblemOptions, *, fused: bool, last: bool
 ) -> tuple[int, int]:
     """Bytes held after F and after B; with buffers that are not kept, the input is among them."""
-    first = stage.layers.start == 0
     if options.training.receive == "torch":
         return stage.held_after_F, 0 if fused else stage.held_after_B
-    own = 0 if first else stage.input_bytes
+    own = _beside(stage, options)
     gradient = 0 if last else stage.output_bytes  # of the output: W needs it too
     return stage.held_after_F + own, 0 if fused else stage.held_after_B + own + gradient
+
+
+def _beside(stage: StageCosts, options: ProblemOptions) -> int:
+    """Bytes of the stage's input where it is held like activations; it stays in every mode."""
+    return 0 if options.training.receive == "torch" or not stage.layers.start else stage.input_bytes
+
+
+def _said_of_modes(
+    profile: Profile, options: ProblemOptions, modes: Sequence[Sequence[object]]
+) -> list[str]:
+    """What a profile with modes did not lead to."""
+    if not profile.options.modes or options.modes == ():
+        return []
+    wanted = MODES if options.modes is None else options.modes
+    said = []
+    if "offload" in wanted and bandwidth_of(profile, options.copy_bandwidth) is None:
+        said.append(
+            "no offload mode: a bandwidth between device and host was neither measured (a CPU has "
+            "none) nor given (copy bandwidth)"
+        )
+    without = [str(number) for number, entries in enumerate(modes) if not entries]
+    if without and len(without) < len(modes):
+        said.append(f"no memory modes of stages {', '.join(without)}: nothing in them is trained")
+    return said
 
 
 def _delay(options: ProblemOptions, size: int) -> float:

@@ -125,7 +125,6 @@ def _is_plain(tensor: Any) -> bool:
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.layout == torch.strided
-        and tensor.device.type == "cpu"
         and tensor.untyped_storage().nbytes() > 0
     )
 

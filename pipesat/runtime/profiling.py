@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from pipesat.core.errors import BadInput
 from pipesat.profile.cut import layers_of_stages
@@ -23,22 +22,11 @@ from pipesat.profile.file import FORMAT, Profile, parse_profile
 from pipesat.profile.options import MeasureOptions
 from pipesat.runtime.clock_and_memory_meters import CudaClock, CudaMeter, HostClock, HostMeter
 from pipesat.runtime.layered import LayeredModel
+from pipesat.runtime.mode_costs import Checkpointed, copy_times, measure_modes
 from pipesat.runtime.model_walk import Boundary, spec, walk
 from pipesat.runtime.stage_costs import Subject, load_backward, measure, parameters_of
 
 Say = Callable[[str], object]
-
-
-class Checkpointed(nn.Module):
-    """A layer that keeps only its input, and runs again when its backward comes."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Any) -> Any:
-        """Run the layer."""
-        return checkpoint(self.layer, x, use_reentrant=False)
 
 
 @dataclass
@@ -87,6 +75,15 @@ class Profiler:
             samples=self.options.samples,
             warmup=self.options.warmup,
         )
+        if self.options.modes:
+            costs |= measure_modes(
+                subject,
+                self.backward,
+                self.clock,
+                self.meter,
+                samples=self.options.samples,
+                warmup=self.options.warmup,
+            )
         return costs | {
             "input": first.input,
             "output": last.output,
@@ -124,6 +121,8 @@ def profile_layers(
         not finite, or the device is not there.
     """
     require_device(options.device)
+    if options.modes and options.checkpoint:
+        raise BadInput("checkpointed layers recompute in every mode: leave one out", where="modes")
     if options.stages and max(options.stages) > len(model.names):
         raise BadInput(
             f"the model has {len(model.names)} layers, expected at most as many stages",
@@ -145,6 +144,7 @@ def profile_layers(
             "options": {
                 "checkpoint": options.checkpoint,
                 "compile": options.compile,
+                "modes": options.modes,
                 "samples": options.samples,
                 "warmup": options.warmup,
             },
@@ -154,6 +154,7 @@ def profile_layers(
                 for name, boundary in zip(model.names, boundaries, strict=True)
             ],
             "kinds": kinds,
+            "copies": copy_times(options.device, options.samples) if options.modes else None,
             "tied": [
                 {"name": name, "layers": layers, "parameter": parameters_of([_holder(p)])[0]}
                 for name, layers, p in model.shared

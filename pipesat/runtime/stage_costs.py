@@ -169,23 +169,36 @@ def _time_once(
         _require_finite(subject, root)
         del x, output, root, groups
         gc.collect()
+    forward, whole = _time_both(subject, backward, clock, trains=trains)
+    found["F"].append(forward)
+    found["BW"].append(whole)
+    return found
+
+
+def _time_both(
+    subject: Subject, backward: Backward, clock: OpClock, *, trains: bool
+) -> tuple[float, float]:
     clock.lead()
     marks = [clock.mark()]
     x, output, root = subject.forward()
     marks.append(clock.mark())
     if trains:
-        _whole(subject, backward, x, root)
+        run_whole(subject, backward, x, root)
     marks.append(clock.mark())
     forward, whole = clock.durations(marks)
-    found["F"].append(forward)
-    found["BW"].append(whole if trains else 0.0)
     _require_finite(subject, root)
     del x, output, root
     gc.collect()
-    return found
+    return forward, whole if trains else 0.0
 
 
-def _whole(subject: Subject, backward: Backward, x: Any, root: Any) -> None:
+def time_whole(subject: Subject, backward: Backward, clock: OpClock) -> float:
+    """Return the microseconds of one whole backward, after its forward."""
+    return _time_both(subject, backward, clock, trains=True)[1]
+
+
+def run_whole(subject: Subject, backward: Backward, x: Any, root: Any) -> None:
+    """Run a whole backward from the tensor where it starts."""
     start = None if subject.loss_of is not None else (subject.output_gradient,)
     backward.whole((root,), (None,) if start is None else start, [x])
 
@@ -230,7 +243,7 @@ def _memory(
     reading = Reading()
     if trains:
         with meter.op() as reading:
-            _whole(subject, backward, x, root)
+            run_whole(subject, backward, x, root)
     held["held_after_F"] = f.change
     transient |= {"F": f.peak - f.change, "BW": reading.peak}
     return {kind: max(amount, 0) for kind, amount in held.items()} | {

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
     from pipesat.placement.geometry import OneRoutePlacement
     from pipesat.profile.file import LinksModel
+    from pipesat.profile.modes import ModeName
     from pipesat.profile.problem import Derived
 
 Statistic = Literal["low", "median", "high"]
@@ -34,6 +35,9 @@ def problem_from_profile(
     split_limit: float = 1.5,
     cost: Statistic = "median",
     name: str = "",
+    modes: Sequence[ModeName] | None = None,
+    copy_bandwidth: int | None = None,
+    copy_channels: Literal[1, 2] = 2,
     details: Callable[[Derived], None] | None = None,
     **training: Any,
 ) -> Problem:
@@ -63,6 +67,14 @@ def problem_from_profile(
         Of an op's times: 10th percentile (``low``), ``median``, or 90th (``high``).
     name
         For tables and pictures.
+    modes
+        Memory modes of the stages, of ``recompute`` and ``offload``; ``None``: those that the
+        profile has.
+    copy_bandwidth
+        Bytes per second between a device and its host; ``None``: as measured on a GPU. Without any
+        there is no ``offload``.
+    copy_channels
+        1: copies out and back share a channel; 2: they have one each.
     details
         Called with what the numbers consist of: costs and layers of every stage, each device's
         static memory by what it is for, why a backward is fused, remarks.
@@ -100,6 +112,9 @@ def problem_from_profile(
         split_limit=split_limit,
         statistic=cost,
         name=name,
+        modes=None if modes is None else tuple(modes),
+        copy_bandwidth=copy_bandwidth,
+        copy_channels=copy_channels,
     )
     derived = problem_of_profile(measured, options)
     problem = parse_problem(derived.document, f"{source}: made into a problem")

@@ -90,6 +90,78 @@ def test_a_stage_that_was_measured_as_a_whole_counts_as_measured() -> None:
     assert stage_of(2, profile, devices=4)["F"] == 2000  # neither is a layer the slice
 
 
+def with_modes():
+    """Every layer keeps 256 MiB in both modes; the head's loss keeps 4 MiB more when recomputed."""
+    profile = document(options={"samples": 1, "warmup": 0, "modes": True})
+    for kind, bw, peak in (("embedding", 3500, 310), ("block", 5000, 840), ("head", 8000, 570)):
+        layer = profile["kinds"][kind]
+        held = 256 + 4 * (kind == "head")
+        layer["recompute"] = {
+            "BW": times(bw),
+            "held_after_F": held * MIB,
+            "peak_in_backward": peak * MIB,
+        }
+        layer["offload"] = {"bytes": layer["held_after_F"] - 256 * MIB, "held": 256 * MIB}
+    return profile
+
+
+def test_modes_are_sums_of_layers() -> None:
+    # stage 0: embedding and block save 1100, of which the block's 256 stay. The largest transient
+    # of the device is 30, the block's in BW. In recompute the backward holds all 1100 again, and
+    # up to 30 on top of it, which static memory has already.
+    made = derived(with_modes(), copy_bandwidth=422 * MIB)
+    assert made.document["stages"][0]["modes"] == [
+        {
+            "name": "recompute",
+            "backward": "fused",
+            "BW": 8500,
+            "held_after_F": 256,
+            "held_in_backward": 1100,
+        },
+        {"name": "offload", "offload": {"out": 2_000_000, "in": 2_000_000, "held": 256}},
+    ]
+    # stage 1: block and head save 1300; static memory has the head's 90 of a split backward, its
+    # largest transient in BW is 60
+    recompute, offload = made.document["stages"][1]["modes"]
+    assert (recompute["held_after_F"], recompute["held_in_backward"]) == (260, 1300 + 60 - 90)
+    assert offload["offload"]["held"] == 256
+    assert [d["copy_channels"] for d in made.document["devices"]] == [2, 2]
+
+
+def test_modes_with_inputs_that_are_held_as_needed() -> None:
+    held = {"training": Training(receive="held"), "copy_bandwidth": 422 * MIB}
+    first, second = derived(with_modes(), **held).document["stages"]
+    assert first["modes"][0]["held_after_F"] == 256  # tokens are there anyway
+    # the block's input, 256 MiB, stays in every mode
+    recompute, offload = second["modes"]
+    assert recompute["held_after_F"] == 260 + 256
+    assert offload["offload"]["held"] == 256 + 256
+
+
+def test_offload_needs_a_bandwidth() -> None:
+    made = derived(with_modes())
+    assert [mode["name"] for mode in made.document["stages"][0]["modes"]] == ["recompute"]
+    assert "copy_channels" not in made.document["devices"][0]
+    assert any("no offload mode" in remark for remark in made.remarks)
+    measured = with_modes() | {
+        "copies": {"bytes": 422 * MIB, "out": times(1e6), "back": times(2e6)}
+    }
+    offload = derived(measured, copy_channels=1).document["stages"][0]["modes"][1]["offload"]
+    assert (offload["out"], offload["in"]) == (2_000_000, 4_000_000)
+    assert derived(measured, copy_channels=1).document["devices"][0]["copy_channels"] == 1
+    given = derived(measured, copy_bandwidth=844 * MIB).document["stages"][0]["modes"][1]
+    assert given["offload"]["out"] == 1_000_000
+
+
+def test_modes_that_are_wanted() -> None:
+    bandwidth = {"copy_bandwidth": 422 * MIB}
+    assert "modes" not in stage_of(0, with_modes(), modes=(), **bandwidth)
+    (only,) = stage_of(0, with_modes(), modes=("offload",), **bandwidth)["modes"]
+    assert only["name"] == "offload"
+    with pytest.raises(BadInput, match="the profile has no memory modes"):
+        derived(modes=("recompute",))
+
+
 def test_the_statistic() -> None:
     assert [stage_of(1, statistic=s)["F"] for s in ("low", "median", "high")] == [3000, 6000, 12000]
 

@@ -119,6 +119,30 @@ def test_a_checkpointed_layer_holds_its_output_alone_and_runs_again_per_weight_g
 
 
 @pytest.mark.slow
+def test_memory_modes_of_a_feed_forward_layer() -> None:
+    first, last = linears(2)
+    profile = measured(first, Feed(), last, modes=True, loss=lambda output, _: output.sum())
+    assert profile.options.modes
+    assert profile.copies is None  # a CPU has no host to copy to
+    costs = profile.kinds["Feed"]
+    assert costs.recompute is not None
+    assert costs.offload is not None
+    # the output stays; norm, up and gelu's outputs and the statistics go
+    assert costs.offload.held == UNIT
+    assert costs.offload.bytes == costs.held_after_F - UNIT
+    # recomputed: besides the output, the state of the random numbers
+    state = costs.recompute.held_after_F - UNIT
+    assert 0 <= state <= 16 * 1024
+    # in the backward everything is there again, and an op's own memory on top of it
+    assert costs.recompute.peak_in_backward >= costs.held_after_F
+    assert costs.recompute.peak_in_backward <= costs.held_after_F + state + 2 * costs.transient.BW
+    # the loss is no part of the stage that is copied or recomputed: its number stays
+    final = profile.costs_of(2)
+    assert final.offload is not None
+    assert (final.offload.bytes, final.offload.held) == (0, UNIT + 4)
+
+
+@pytest.mark.slow
 def test_a_compiled_layer_is_measured() -> None:
     first, last = linears(2)
     costs = measured(first, Feed(), last, compile="aot_eager").kinds["Feed"]
