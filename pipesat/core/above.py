@@ -21,6 +21,7 @@ ROOMS: Final = {
     "frame_of": "pipesat.picture.notebook",
     "from_parts": "pipesat.placement.building",
     "html_of": "pipesat.picture.notebook",
+    "html_of_problem": "pipesat.picture.notebook",
     "parse_problem": "pipesat.files.problem_file",
     "png_of": "pipesat.picture.notebook",
     "read_problem": "pipesat.files.problem_file",

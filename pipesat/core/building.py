@@ -314,6 +314,9 @@ class Building:
         """
         above("write_problem")(path, self)
 
+    def _repr_html_(self) -> str:
+        return str(above("html_of_problem")(self))
+
     def with_memory(self, memory: Memory) -> Self:
         """Return the same problem with other capacities, static memory included.
 

@@ -14,6 +14,9 @@ class Exported:
     beside: Mapping[str, bytes] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def _repr_png_(self) -> bytes | None:
+        return self.data if self.data.startswith(b"\x89PNG") else None
+
     def __repr__(self) -> str:
         sizes = [f"{len(self.data)} bytes", *(f"{s} {len(d)}" for s, d in self.beside.items())]
         return "\n".join([f"<Exported: {', '.join(sizes)}>", *self.notes])

@@ -27,6 +27,10 @@ class Displayed:
         """Return the rows of its table, each a dictionary with the same keys."""
         raise NotImplementedError
 
+    def told(self) -> list[dict[str, Any]]:
+        """Return the rows that a notebook shows: all, unless some say nothing."""
+        return self.records()
+
     def to_frame(self) -> Any:
         """Return its table as a pandas ``DataFrame``, if pandas is installed.
 

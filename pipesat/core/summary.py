@@ -32,6 +32,26 @@ def records_of(problem: Problem, schedule: Schedule) -> list[dict[str, Any]]:
     ]
 
 
+def records_of_stages(problem: Problem) -> list[dict[str, Any]]:
+    """Return a row per stage: where it lies, what it takes, and its device's memory."""
+    return [
+        {
+            "stage": number,
+            "device": problem.device_name(stage.device),
+            "F": stage.F,
+            "B": stage.B,
+            "W": stage.W,
+            "BW": stage.BW,
+            "held_after_F": stage.held_after_F,
+            "held_after_B": stage.held_after_B,
+            "modes": ", ".join(mode.name for mode in stage.modes) or None,
+            "memory": problem.devices[stage.device].memory,
+            "static": problem.devices[stage.device].static,
+        }
+        for number, stage in enumerate(problem.stages)
+    ]
+
+
 def memory_text(problem: Problem, schedule: Schedule) -> str:
     """Say which device is fullest, and of what."""
     unit = f" {problem.memory_unit}" if problem.memory_unit else ""

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.errors import BadInput
+from pipesat.core.summary import records_of_stages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pipesat.core.problem import Problem
     from pipesat.core.showing import Displayed
 
 _MOST_ROWS: Final = 60  # of a table without a picture
@@ -60,18 +62,28 @@ def html_of(shown: Displayed) -> str:
     )
     png = png_of(shown)
     if png is None:
-        return f"<table>{facts}</table>{_table(shown.records())}"
+        return f"<table>{facts}</table>{_table(shown.told())}"
     data = base64.b64encode(png).decode()
     picture = f'<img src="data:image/png;base64,{data}" style="max-width:100%">'
     return f"<table>{facts}</table>{picture}"
 
 
+def html_of_problem(problem: Problem) -> str:
+    """Return a problem as HTML: what it is, and a table of its stages."""
+    heading = f"<p>{html.escape(repr(problem).strip('<>'))}</p>"
+    return heading + _table(records_of_stages(problem))
+
+
 def _table(records: Sequence[Mapping[str, Any]]) -> str:
-    if not records:
+    """Return rows as a table; columns in which nothing stands are left out."""
+    columns = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
+    if not columns:
         return ""
-    heads = "".join(f"<th>{html.escape(str(name))}</th>" for name in records[0])
+    texts = {name for name in columns if any(isinstance(r[name], str) for r in records)}
+    sides = {name: _LEFT if name in texts else "" for name in columns}
+    heads = "".join(f"<th {sides[n]}>{html.escape(n.replace('_', ' '))}</th>" for n in columns)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in record.values()) + "</tr>"
+        "<tr>" + "".join(f"<td {sides[n]}>{_cell(record[n])}</td>" for n in columns) + "</tr>"
         for record in records[:_MOST_ROWS]
     )
     more = len(records) - _MOST_ROWS

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from pipesat.core.errors import BadInput
+from pipesat.core.showing import Displayed, Facts
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
@@ -208,7 +209,7 @@ class LinksModel(StrictModel):
     sizes: Annotated[list[LinkModel], Field(min_length=1)]
 
 
-class Profile(StrictModel):
+class Profile(Displayed, StrictModel):
     """The whole document."""
 
     format: Literal["pipesat.profile/1"]
@@ -223,6 +224,32 @@ class Profile(StrictModel):
     tied: list[TiedModel] = []
     links: LinksModel | None = None
     copies: CopiesModel | None = None
+
+    def facts(self) -> Facts:
+        """Return what was measured, and on what."""
+        on = self.environment
+        layers = f"{len(self.layers)} of {len(self.kinds)} kinds"
+        return [
+            ("profile", self.name),
+            ("layers", layers),
+            ("measured on", f"{on.device_name}, {on.dtype}, torch {on.torch}"),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per kind of layer: median times in microseconds, held bytes."""
+        return [
+            {
+                "kind": kind,
+                "layers": sum(layer.kind == kind for layer in self.layers),
+                **{
+                    op: None if times is None else times.median
+                    for op, times in (("F", c.F), ("B", c.B), ("W", c.W), ("BW", c.BW))
+                },
+                "held_after_F": c.held_after_F,
+                "held_after_B": c.held_after_B,
+            }
+            for kind, c in self.kinds.items()
+        ]
 
     def costs_of(self, layer: int) -> MeasuredCostsModel:
         """Costs of one layer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,10 @@ class Report:
     def contradictions(self) -> list[str]:
         """Proofs that a checked schedule has refuted: faults of pipesat."""
         return [text for case in self.cases for text in case.result.contradictions]
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.html.decode())
+        return f'<iframe srcdoc="{page}" style="width:100%;height:40em;border:0"></iframe>'
 
     def __repr__(self) -> str:
         schedules = sum(len(case.shown) for case in self.cases)

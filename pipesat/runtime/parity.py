@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.errors import BadInput
+from pipesat.core.showing import Displayed, Facts
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.orders import (
     FOLDER_PREFIX,
@@ -46,8 +47,8 @@ class Deviation:
     relative_error: float
 
 
-@dataclass(frozen=True)
-class ParityReport:
+@dataclass(frozen=True, repr=False)
+class ParityReport(Displayed):
     """What came out of running one order.
 
     Attributes
@@ -84,6 +85,22 @@ class ParityReport:
         """Per rank, how many actions of each of torch's letters were executed."""
         letters = (Counter(action.strip("0123456789") for action in row) for row in self.executed)
         return [{letter: count[letter] for letter in "FIWB"} for count in letters]
+
+    def facts(self) -> Facts:
+        """Return whether it passed, the largest error, and what was compared."""
+        error = f"{self.worst.relative_error:.1e} ({self.worst.name}), limit {TOLERANCE:.0e}"
+        compared = (
+            f"{len(self.losses)} losses and the gradients of {self.gradients} parameters "
+            f"({self.numbers} numbers)"
+        )
+        order = "as planned" if self.executed_as_planned else "NOT as planned"
+        passed = "passed" if self.passed else "failed"
+        facts = [("parity", passed), ("largest relative error", error)]
+        return [*facts, ("compared", compared), ("order", order)]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per rank: how many actions of each of torch's letters it ran."""
+        return [{"rank": rank} | counts for rank, counts in enumerate(self.counts)]
 
     def document(self) -> dict[str, Any]:
         """Return the report for ``--json``; an infinite error is ``None``."""

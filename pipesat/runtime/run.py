@@ -18,6 +18,7 @@ from pipesat.core.ops import Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
+from pipesat.core.showing import Displayed, Facts
 from pipesat.export.torch.tokens import LETTER_OF, cell_text
 from pipesat.export.torch.write import cells_of
 from pipesat.runtime.job import Job, Virtual, write_job
@@ -69,8 +70,8 @@ class Check:
         }
 
 
-@dataclass(frozen=True)
-class Measured:
+@dataclass(frozen=True, repr=False)
+class Measured(Displayed):
     """What came out of a run: its timeline, and the check if one was asked for.
 
     ``peaks`` are the most memory that each device held in a step, if asked for.
@@ -79,6 +80,24 @@ class Measured:
     timeline: Timeline
     check: Check | None
     peaks: tuple[DevicePeak, ...] | None = None
+
+    def facts(self) -> Facts:
+        """Return how long steps took, and the check."""
+        steps, check = self.timeline.makespans, self.check
+        took = f"{min(steps) / 1000:.2f} to {max(steps) / 1000:.2f} ms"
+        facts = [("steps", f"{len(steps)}, each {took}")]
+        if check is not None:
+            error = f"{check.worst.relative_error:.1e} ({check.worst.name})"
+            passed = "passed" if check.passed else "failed"
+            facts += [("check", f"{passed}: largest relative error {error}")]
+        return facts
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per op of the typical step, in microseconds."""
+        return [
+            {"device": device, "op": str(ran.item), "start": ran.start, "end": ran.end}
+            for device, ran in self.timeline.typical
+        ]
 
 
 def run_order(

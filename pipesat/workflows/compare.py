@@ -129,7 +129,10 @@ class Comparisons(Displayed):
         return len(self.rows)
 
     def __getitem__(self, name: str) -> ScheduleRow:
-        return next(row for row in self.rows if row.name == name)
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"{name!r}, expected one of {', '.join(row.name for row in self.rows)}")
 
     @property
     def best(self) -> ScheduleRow | None:
@@ -160,6 +163,15 @@ class Comparisons(Displayed):
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule, the best valid one first."""
         return [_record(row) for row in self._sorted()]
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return the rows of schedules that apply."""
+        left_out = {"bubble_of_span", "to_bound", "valid"}
+        return [
+            {name: value for name, value in row.items() if name not in left_out}
+            for row in self.records()
+            if row["makespan"] is not None
+        ]
 
     def __repr__(self) -> str:
         lines = [

@@ -174,8 +174,14 @@ class MicrobatchOrders(Displayed):
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule."""
+        rules = dict.fromkeys(rule for row in self.rows for rule in row.makespans)
         return [
-            {"name": row.name, **row.makespans, "order": row.order, "why_not": row.why_not}
+            {
+                "name": row.name,
+                **{rule: row.makespans.get(rule) for rule in rules},
+                "order": row.order,
+                "why_not": row.why_not,
+            }
             for row in self.rows
         ]
 

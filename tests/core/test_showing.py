@@ -10,7 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 import pipesat
-from pipesat import BadInput, Problem, Result
+from pipesat import BadInput, Op, Problem, Result
+from pipesat.runtime.parity import Deviation, ParityReport
+from pipesat.runtime.run import Check, Measured
+from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -86,3 +89,38 @@ def test_a_result_is_saved_and_exported(result: Result, tmp_path: Path) -> None:
     again, notes = pipesat.import_order(tmp_path / "order.csv", result.problem)
     assert again.makespan == 6
     assert not notes
+
+
+def test_a_problem_in_a_notebook_is_a_table() -> None:
+    page = Problem.chain(2, 3, F=[1, 7], B=2, W=1, name="<x>", memory=5)._repr_html_()
+    assert "&lt;x&gt;" in page
+    assert page.count("<tr>") == 3  # a heading and a row per stage
+    assert "<td >7</td>" in page
+    assert "modes" not in page  # a column in which nothing stands
+
+
+def test_a_table_in_a_notebook_has_the_schedules_that_apply(result: Result) -> None:
+    table = pipesat.compare(result.problem, result)
+    page = table._repr_html_()
+    assert "1f1b" in page
+    assert "dualpipe" not in page
+    with pytest.raises(KeyError, match="'nothing', expected one of"):
+        table["nothing"]
+
+
+def test_a_report_and_a_picture_show_themselves(result: Result) -> None:
+    assert "<iframe" in pipesat.report(result, baselines=False)._repr_html_()
+    assert (result.export("png")._repr_png_() or b"").startswith(PNG)
+    assert result.export("torch-csv")._repr_png_() is None
+
+
+def test_what_torch_measured_is_a_few_lines() -> None:
+    step = TrainingStep((DeviceRun((Ran(Op(0, "F", 0), 0.0, 2000.0, 0.0),)),))
+    measured = Measured(Timeline("", (step,), 1.0), Check(Deviation("loss", 1e-9), 3, 1e-4))
+    assert "2.00 ms" in repr(measured)
+    assert "passed: largest relative error 1.0e-09 (loss)" in repr(measured)
+    assert measured.records() == [{"device": 0, "op": "0F0", "start": 0.0, "end": 2000.0}]
+    rows = (("0F0",),)
+    report = ParityReport((1.0,), Deviation("w", 0.5), 2, 9, rows, rows)
+    assert ["parity", "failed"] in [line.split() for line in repr(report).splitlines()]
+    assert report.records() == [{"rank": 0, "F": 1, "I": 0, "W": 0, "B": 0}]

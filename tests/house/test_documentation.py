@@ -123,6 +123,10 @@ NEEDS_TORCH = {
         "profile = pipesat.profile(",
     ): "starts processes: tests/runtime/test_run.py, tests/profile/test_profile.py",
     (
+        "docs/python.md",
+        "measured = pipesat.run_rank(",
+    ): "ranks and traces: tests/runtime/test_run.py, tests/timeline, tests/parts/test_trace.py",
+    (
         "README.md",
         "runtime = _PipelineScheduleRuntime(",
     ): "in a rank: tests/export/test_torch_itself.py",

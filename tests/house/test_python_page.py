@@ -21,12 +21,15 @@ def test_the_page_names_every_public_name() -> None:
     assert [name for name in pipesat.__all__ if not re.search(rf"\b{name}\b", PAGE)] == []
 
 
-def test_the_page_calls_a_function_per_command() -> None:
-    elsewhere = (ROOT / "tests").rglob("*.py")
-    called = PAGE + "".join(path.read_text() for path in elsewhere)
-    functions = [n for n in pipesat.__all__ if inspect.isfunction(getattr(pipesat, n))]
-    assert len(functions) > 30
-    assert [name for name in functions if f"{name}(" not in called] == []
+FUNCTIONS = [name for name in dir(pipesat) if inspect.isfunction(getattr(pipesat, name))]
+
+
+def test_the_page_has_an_example_of_every_function() -> None:
+    # tests/house/test_documentation.py runs them, but for those that need ranks or traces
+    examples = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    assert len(FUNCTIONS) > 30
+    missing = [name for name in FUNCTIONS if f"pipesat.{name}(" not in examples]
+    assert missing == []
 
 
 def test_help_explains_every_parameter() -> None:
