@@ -9,11 +9,16 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.support.class_documents import random_document
+from tests.support.class_oracle import Oracle
+from tests.support.oracle_with_modes import optimum
 from tests.support.paths import ROOT
+from tests.support.tiny_modes import tiny
 
 CAMPAIGN = ROOT / "experiments" / "campaign"
 
@@ -70,7 +75,7 @@ def test_a_schedule_by_hand_has_its_figures(judge: Any) -> None:
     pipe = judge("judge.reading").pipe_of(DOCUMENT)
     timed, _ = judge("judge.timed").read_timed(found, 2)
     assert (values.makespan(timed), values.span(timed)) == (9, 9)
-    assert [float(share) for share in values.bubbles(timed).values()] == pytest.approx(
+    assert [float(share) for share in values.bubbles(pipe, timed).values()] == pytest.approx(
         [1 - 12 / 18, 1 - 6 / 9]
     )
     assert values.peaks(pipe, timed) == [5, 2]
@@ -130,6 +135,83 @@ def test_listed_pairs_are_judged(judge: Any) -> None:
     only_forwards = DOCUMENT | {"overlap": {"pairs": pairs[1:]}}
     found["problem_sha256"] = judge("judge.reading").digest(only_forwards)
     assert broken(judge, found, only_forwards) == {"pair"}
+
+
+def test_modes_and_copies_are_judged(judge: Any) -> None:
+    host = {"name": "host", "offload": {"out": 2, "in": 2, "held": 1}}
+    stage = {"device": 0, "F": 2, "B": 1, "W": 1, "held_after_F": 4, "backward": "fused"}
+    document = {
+        "format": "pipesat.problem/1",
+        "microbatches": 2,
+        "devices": [{"memory": 5, "copy_channels": 1}],
+        "stages": [stage | {"modes": [host]}],
+    }
+    # 0F0 holds 4 to the end of its copy out and 1 from there on, so 0F1 fits at 4; once it is gone
+    # the copy back takes 3 at 8
+    found = {
+        "format": "pipesat.schedule/1",
+        "problem_sha256": judge("judge.reading").digest(document),
+        "devices": [[["0F0", 0, 2], ["0F1", 4, 6], ["0BW1", 6, 8], ["0BW0", 10, 12]]],
+        "modes": [[0, 0, "host"]],
+        "copies": [[["0O0", 2, 4], ["0L0", 8, 10]]],
+    }
+    assert broken(judge, found, document) == set()
+    values, pipe = judge("judge.values"), judge("judge.reading").pipe_of(document)
+    timed, _ = judge("judge.timed").read_timed(found, 1)
+    assert values.peaks(pipe, timed) == [5]
+    assert values.mode_counts(pipe, timed) == {"keep": 1, "host": 1}
+    for change, rules in (
+        ({"copies": [[["0O0", 2, 4], ["0L0", 6, 8]]]}, {"memory"}),
+        ({"copies": [[["0O0", 1, 3], ["0L0", 8, 10]]]}, {"copy"}),
+        ({"copies": [[["0O0", 2, 4], ["0L0", 9, 11]]]}, {"copy"}),
+        ({"copies": [[["0O0", 2, 4]]]}, {"copy"}),
+        ({"copies": [[["0O0", 2, 4], ["0L0", 8, 9]]]}, {"duration"}),
+        ({"modes": [], "copies": [[]]}, {"memory"}),
+        ({"modes": [[0, 0, "keep"]], "copies": [[]]}, {"mode"}),
+    ):
+        assert broken(judge, found | change, document) == rules
+    alike = document | {"mode_choice": "stage"}
+    of_alike = found | {"problem_sha256": judge("judge.reading").digest(alike)}
+    assert broken(judge, of_alike, alike) == {"mode"}
+
+
+def test_the_order_of_a_list_is_judged(judge: Any) -> None:
+    kinds = [{"name": "long", "count": 1, "time": [3, 2]}, {"name": "short", "count": 1}]
+    stage = {"device": 0, "F": 1, "B": 1, "W": 1, "backward": "fused"}
+    document = {
+        "format": "pipesat.problem/1",
+        "microbatches": kinds,
+        "order": "same",
+        "devices": [{}],
+        "stages": [stage],
+    }
+    # of the long one F takes 3/2, so 2, B and W 2 each, and BW their sum
+    row = [["0F1", 0, 1], ["0F0", 1, 3], ["0BW1", 3, 5], ["0BW0", 5, 9]]
+    turned = [["0F1", 0, 1], ["0F0", 1, 3], ["0BW0", 3, 7], ["0BW1", 7, 9]]
+    for order, rows, rules in (
+        ("same", row, set()),
+        ("same", turned, {"order"}),
+        ("given", row, {"order"}),
+        ("free", turned, set()),
+    ):
+        problem = document | {"order": order}
+        digest = judge("judge.reading").digest(problem)
+        found = {"format": "pipesat.schedule/1", "problem_sha256": digest, "devices": [rows]}
+        assert broken(judge, found, problem) == rules
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_the_exact_oracle_agrees_with_those_of_the_suite(judge: Any, seed: int) -> None:
+    exact, pipe_of = judge("judge.exact").exact, judge("judge.reading").pipe_of
+    modes, classes = tiny(Random(seed)), random_document(seed)
+    for objective in ("makespan", "span"):
+        truth = exact(pipe_of(modes), objective, 60)
+        assert truth.exact
+        assert truth.upper == optimum(modes, objective)
+        truth = exact(pipe_of(classes), objective, 60)
+        assert truth.exact
+        assert truth.upper == Oracle(classes).optimum(objective)
 
 
 def test_memory_digest_and_ties_are_seen(judge: Any) -> None:

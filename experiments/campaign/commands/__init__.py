@@ -21,7 +21,8 @@ from campaign.commands import (
 from campaign.problems import PROBLEMS
 
 EVERY = tuple(PROBLEMS)
-FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven")
+DIFFERING = ("classes", "modes", "classes-modes", "lengths", "tight-modes")
+FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *DIFFERING)
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "solve": (solve.case, EVERY),

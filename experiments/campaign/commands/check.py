@@ -29,7 +29,8 @@ def case(case: Case) -> None:
     for number in range(4):
         spoiled = copy.deepcopy(valid)
         for _ in range(case.rng.choice([1, 1, 2])):
-            spoil(case.rng, spoiled)
+            modes = spoiled.get("modes") and case.rng.random() < 0.4
+            (spoil_modes if modes else spoil)(case.rng, spoiled)
         one(case, judged, spoiled, f"spoiled{number}.json")
 
 
@@ -79,3 +80,27 @@ def spoil(rng: Random, schedule: Schedule) -> None:
         case 8:
             other = rng.randrange(len(row))
             row[place][0], row[other][0] = row[other][0], row[place][0]
+
+
+def spoil_modes(rng: Random, schedule: Schedule) -> None:
+    """Change one thing about modes or copies, which need not make it invalid."""
+    modes = schedule["modes"]
+    copies = [(row, n) for row in schedule.get("copies", []) for n in range(len(row))]
+    match rng.randrange(6) if copies else rng.randrange(2):
+        case 0:
+            del modes[rng.randrange(len(modes))]
+        case 1:
+            rng.choice(modes)[2] = rng.choice(["keep", "again", "host", "no such"])
+        case 2:  # moved
+            row, n = rng.choice(copies)
+            shift = rng.choice([-2, -1, 1, 3])
+            row[n][1:] = [row[n][1] + shift, row[n][2] + shift]
+        case 3:
+            row, n = rng.choice(copies)
+            del row[n]
+        case 4:
+            row, n = rng.choice(copies)
+            row.insert(n, list(row[n]))
+        case 5:
+            row, n = rng.choice(copies)
+            row[n][2] += rng.choice([-1, 1])

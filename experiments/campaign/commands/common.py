@@ -23,6 +23,9 @@ FAST = (
     "pairs",
     "scaled",
     "huge",
+    "classes",
+    "modes",
+    "classes-modes",
 )
 
 

@@ -42,19 +42,26 @@ def baseline_row(case: Case, judged: Judged, row: dict[str, Any]) -> None:
     better = judged.best is None or row[judged.objective] < judged.best
     if not better and case.rng.random() < 0.8:
         return
-    case.run("baseline", name, "problem.json", "-o", f"{name}.json")
+    baseline, _, rule = name.partition(", ")
+    words = ["--microbatches", rule] if rule else []
+    case.run("baseline", baseline, "problem.json", "-o", f"{name}.json", *words)
     schedule = schedule_in(case.folder / f"{name}.json")
     timed, broken = judged.judge(schedule)
     if not case.expect(timed is not None, f"row {name} is not valid: {broken[:3]}"):
         return
     for objective in ("makespan", "span"):
         best = retimed(judged.pipe, schedule, objective)
+        if best is None:
+            continue
         best_timed, broken = judged.judge(best)
         if best_timed is None:
             continue  # only where ops of length 0 hold more at other times
         figures = {
             "value": (row[objective], values.value(best_timed, objective)),
-            "bubble": (row["bubble"][objective], values.bubbles(best_timed)[objective]),
+            "bubble": (
+                row["bubble"][objective],
+                values.bubbles(judged.pipe, best_timed)[objective],
+            ),
         }
         case.expect(figures["value"][0] == figures["value"][1], f"row {name}: {figures}")
         case.expect(close(*figures["bubble"]), f"row {name}: {figures}")

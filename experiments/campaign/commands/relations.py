@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from campaign.case import Case
 from campaign.commands.common import a_limit, a_problem, an_objective, schedule_in, truth_of
 from campaign.judge.claims import false_claims
-from campaign.judge.reading import load
+from campaign.judge.reading import load, pipe_of
 from campaign.problems.big import MOST, multiplied
+from campaign.problems.differing import with_modes
 
 Document = dict[str, Any]
 
@@ -83,11 +86,14 @@ def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
         ("more memory", Change(more_memory(document), equal=False)),
         ("doubled delays removed", Change(document | {"comm": {}}, equal=False)),
     ]
-    if "overlap" not in document:
+    found += _of_differing(rng, document)
+    if "overlap" not in document and pipe_of(document).plain:
         factor = rng.choice([2, 7, 1000])
         if _largest(document) * factor <= MOST:
             found.append((f"times x {factor}", Change(multiplied(document, factor), factor)))
-    if rng.random() < 0.25:  # only a problem without split backwards has a reverse
+    if (
+        rng.random() < 0.25 and pipe_of(document).plain
+    ):  # only a problem without split backwards has a reverse
         for stage in document["stages"]:
             stage["backward"] = "fused"
         case.write("problem.json", document)
@@ -95,6 +101,43 @@ def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
         if _largest(turned) <= MOST:
             found = [("reversed", Change(turned))]
     return found
+
+
+def _of_differing(rng: Random, document: Document) -> list[tuple[str, Change]]:
+    """Relations of lists of microbatches and of modes."""
+    found = []
+    pipe = pipe_of(document)
+    lists = any(classes is not None for classes in pipe.classes)
+    listed_pairs = "pairs" in document.get("overlap", {})
+    if not lists and not listed_pairs:
+        found.append(("one class", Change(as_list(rng, document))))
+    if lists and pipe.order != "free":
+        freed = {"given": rng.choice(["same", "free"]), "same": "free"}[pipe.order]
+        found.append((f"order {freed}", Change(document | {"order": freed}, equal=False)))
+    if pipe.mode_choice == "stage":
+        each = document | {"mode_choice": "microbatch"}
+        found.append(("a mode per microbatch", Change(each, equal=False)))
+    if pipe.plain:
+        changed = copy.deepcopy(document)
+        with_modes(rng, changed)
+        for stage in changed["stages"]:
+            stage.pop("held_in_backward", None)
+        found.append(("with modes", Change(changed, equal=False)))
+    return found
+
+
+def as_list(rng: Random, document: Document) -> Document:
+    """Numbers of microbatches as lists of one class, which changes nothing without an order."""
+
+    def listed(count: int) -> list[Document]:
+        first = rng.randint(1, count)
+        found: list[Document] = [{"name": "all", "count": first}]
+        return found + [{"name": "all", "count": count - first}] * (first < count)
+
+    if "routes" in document:
+        routes = [r | {"microbatches": listed(r["microbatches"])} for r in document["routes"]]
+        return document | {"routes": routes}
+    return document | {"microbatches": listed(document["microbatches"])}
 
 
 def _largest(value: Any) -> int:

@@ -14,25 +14,49 @@ def least_load(pipe: Pipe, device: int) -> int:
     total = Fraction(0)
     for route, microbatches in pipe.routes:
         for s in route:
-            if pipe.stages[s].device == device:
-                ways = [sum(pipe.least_share(s, k) for k in way) for way in pipe.backwards(s)]
-                total += microbatches * (pipe.least_share(s, "F") + min(ways))
+            if pipe.stages[s].device != device:
+                continue
+            least = [
+                min(
+                    pipe.least_share(s, "F", a) + sum(pipe.least_share(s, k, a) for k in way)
+                    for a in row.values()
+                    for way in a.backwards
+                )
+                for row in pipe.ways[s]
+            ]
+            total += sum(least[pipe.class_of(s, m)] for m in range(microbatches))
     return ceil(total)
 
 
 def one_way(pipe: Pipe) -> int:
     """Length of the longest way of one microbatch, through all forwards and back to some stage."""
+    first = {}  # one microbatch of each class
+    for number, (_, microbatches) in enumerate(pipe.routes):
+        classes = pipe.classes[number] or (0,) * microbatches
+        first[number] = {kind: m for m, kind in reversed([*enumerate(classes)])}
+    return max(
+        _way(pipe, route, m)
+        for number, (route, _) in enumerate(pipe.routes)
+        for m in first[number].values()
+    )
+
+
+def _way(pipe: Pipe, route: tuple[int, ...], m: int) -> int:
     longest = 0
-    for route, _ in pipe.routes:
-        links = list(pairwise(route))
-        there = sum(pipe.least(s, "F") for s in route) + sum(pipe.delay[link][0] for link in links)
-        for position in reversed(range(len(route))):
-            s = route[position]
-            ways = [[pipe.least(s, kind) for kind in way] for way in pipe.backwards(s)]
-            longest = max(longest, there + min(map(sum, ways)))
-            there += min(way[0] for way in ways)
-            if position:
-                there += pipe.delay[route[position - 1], route[position]][1]
+    links = list(pairwise(route))
+    there = sum(pipe.delay_of(*link, m)[0] for link in links)
+    there += sum(min(pipe.least(s, "F", a) for a in pipe.modes(s, m).values()) for s in route)
+    for position in reversed(range(len(route))):
+        s = route[position]
+        ways = [
+            [pipe.least(s, kind, a) for kind in way]
+            for a in pipe.modes(s, m).values()
+            for way in a.backwards
+        ]
+        longest = max(longest, there + min(map(sum, ways)))
+        there += min(way[0] for way in ways)
+        if position:
+            there += pipe.delay_of(route[position - 1], route[position], m)[1]
     return longest
 
 
@@ -47,9 +71,12 @@ def never_fits(pipe: Pipe) -> bool:
     for device, capacity in enumerate(pipe.memory):
         if capacity is None:
             continue
-        if pipe.static[device] > capacity:
+        room = capacity - pipe.static[device]
+        if room < 0:
             return True
-        for stage in pipe.stages:
-            if stage.device == device and stage.F and pipe.static[device] + stage.held_F > capacity:
+        for stage, rows in zip(pipe.stages, pipe.ways, strict=True):
+            if stage.device == device and any(
+                all(a.F and a.held_F > room for a in row.values()) for row in rows
+            ):
                 return True
     return False

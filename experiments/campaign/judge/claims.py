@@ -120,12 +120,18 @@ def false_figures(pipe: Pipe, timed: Timed, shown: dict[str, Any]) -> Iterator[s
     for key, true in truth.items():
         if shown[key] != true:
             yield f"{key} {shown[key]}, the schedule has {true}"
-    for key, share in values.bubbles(timed).items():
+    for key, share in values.bubbles(pipe, timed).items():
         said = (shown.get("bubble") or {}).get(key)
         if not _equal(said, share):
             yield f"bubble of {key} {said}, the schedule has {share}"
     if shown.get("pairs", pairs := values.pair_counts(timed)) != pairs:
         yield f"pairs {shown['pairs']}, the schedule has {pairs}"
+    counts = values.mode_counts(pipe, timed)
+    if shown.get("modes", counts) != counts:
+        yield f"modes {shown['modes']}, the schedule has {counts}"
+    order = values.microbatch_order(pipe, timed)
+    if shown.get("microbatch_order", order) != order:
+        yield f"microbatch order {shown['microbatch_order']}, the schedule has {order}"
     if shown["peak_memory"] != values.peaks(pipe, timed):
         yield f"peak memory {shown['peak_memory']}, the schedule has {values.peaks(pipe, timed)}"
 

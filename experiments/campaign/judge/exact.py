@@ -11,12 +11,13 @@ so none exceeds the sum of all, and no interval of memory covers what it did not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from campaign.judge import values
+from campaign.judge.amounts import KEEP
 from campaign.judge.bounds import lower_bound
 from campaign.judge.reading import KINDS, Pipe
 from campaign.judge.rules import broken_rules
@@ -47,11 +48,11 @@ class Truth:
 
 @dataclass
 class _Run:
-    """One op's variables; ``runs`` is None where it always runs."""
+    """One op's or copy's variables; ``runs`` is None where it always runs."""
 
     start: Any
     end: Any
-    length: int
+    length: Any
     runs: Any
 
 
@@ -62,10 +63,16 @@ class _Model:
         self.run: dict[Op, _Run] = {}
         self.pairs: dict[tuple[Op, Op], Any] = {}
         self.fused: dict[tuple[int, int], Any] = {}
+        self.use: dict[tuple[int, int], dict[str, Any]] = {}
+        self.copies: dict[tuple[int, int, str], _Run] = {}
+        self.before: dict[tuple[int, int, int], Any] = {}
         self.routes_of = {s: (r, m) for r, m in pipe.routes for s in r}
         self.add_ops()
+        self.add_copies()
         self.add_pairs()
         self.add_waits()
+        for route in range(len(pipe.routes)):
+            self.add_order(route)
         for device in range(pipe.devices):
             self.add_turns(device)
             self.add_memory(device)
@@ -74,18 +81,77 @@ class _Model:
         return self.cp.new_int_var(0, self.horizon, name)
 
     def add_ops(self) -> None:
-        for s, stage in enumerate(self.pipe.stages):
+        for s in range(len(self.pipe.stages)):
             for m in range(self.routes_of[s][1]):
                 fused = self.cp.new_bool_var(f"{s}fused{m}")
                 self.fused[s, m] = fused
-                if not stage.may_fuse:
-                    self.cp.add(fused == 0)
-                if not stage.may_split:
-                    self.cp.add(fused == 1)
+                modes = self.pipe.modes(s, m)
+                use = {name: self.cp.new_bool_var(f"{s}{name}{m}") for name in modes}
+                self.use[s, m] = use
+                self.cp.add_exactly_one(use.values())
+                for name, data in modes.items():
+                    if not data.may_fuse:
+                        self.cp.add_implication(use[name], ~fused)
+                    if not data.may_split:
+                        self.cp.add_implication(use[name], fused)
+                    if m and self.pipe.mode_choice == "stage":
+                        self.cp.add(use[name] == self.use[s, 0][name])
                 for kind, runs in (("F", None), ("B", ~fused), ("W", ~fused), ("BW", fused)):
                     op = Op(s, kind, m)
                     start, end = self.var(f"start {op_text(op)}"), self.var(f"end {op_text(op)}")
-                    self.run[op] = _Run(start, end, getattr(stage, kind), runs)
+                    length = sum(getattr(data, kind) * use[name] for name, data in modes.items())
+                    self.run[op] = _Run(start, end, length, runs)
+
+    def add_copies(self) -> None:
+        """O after F, L after O, the backward after L; those of a channel in turn."""
+        for (s, m), use in self.use.items():
+            found = {n: d.copies for n, d in self.pipe.modes(s, m).items() if d.copies is not None}
+            if not found:
+                continue
+            runs = self.cp.new_bool_var("")
+            self.cp.add(sum(use[name] for name in found) == runs)
+            for place, kind in enumerate("OL"):
+                length = sum(times[place] * use[name] for name, times in found.items())
+                run = _Run(self.var(""), self.var(""), length, runs)
+                self.cp.add(run.end == run.start + length)
+                self.copies[s, m, kind] = run
+            out, load = self.copies[s, m, "O"], self.copies[s, m, "L"]
+            self.cp.add(out.start >= self.run[Op(s, "F", m)].end).only_enforce_if(runs)
+            self.cp.add(load.start >= out.end).only_enforce_if(runs)
+            for kind in ("B", "BW"):
+                back = self.run[Op(s, kind, m)].start
+                self.cp.add(back >= load.end).only_enforce_if(runs)
+        for one, other in combinations(self.copies, 2):
+            device = self.pipe.stages[one[0]].device
+            shared = one[2] == other[2] or self.pipe.channels[device] == 1
+            if shared and device == self.pipe.stages[other[0]].device:
+                self.in_turn(self.copies[one], self.copies[other], [])
+
+    def in_turn(self, a: _Run, b: _Run, unless: list[Any]) -> None:
+        first, second = self.cp.new_bool_var(""), self.cp.new_bool_var("")
+        self.cp.add(a.end <= b.start).only_enforce_if(first)
+        self.cp.add(b.end <= a.start).only_enforce_if(second)
+        absent = [~run.runs for run in (a, b) if run.runs is not None]
+        self.cp.add_bool_or([first, second, *absent, *unless])
+
+    def add_order(self, number: int) -> None:
+        """One order of the microbatches of a route that is a list, as `order` says."""
+        route, microbatches = self.pipe.routes[number]
+        if self.pipe.classes[number] is None or self.pipe.order == "free":
+            return
+        for one, other in combinations(range(microbatches), 2):
+            first = self.cp.new_bool_var(f"{one} before {other} on route {number}")
+            self.before[number, one, other] = first
+            if self.pipe.order == "given":
+                self.cp.add(first == 1)
+            for s, (a, b, when) in product(route, ((one, other, first), (other, one, ~first))):
+                ended = self.run[Op(s, "F", a)].end
+                self.cp.add(self.run[Op(s, "F", b)].start >= ended).only_enforce_if(when)
+                for kind in ("B", "BW"):
+                    after = self.run[Op(s, kind, b)].start
+                    for earlier, fused in (("BW", self.fused[s, a]), ("B", ~self.fused[s, a])):
+                        ended = self.run[Op(s, earlier, a)].end
+                        self.cp.add(after >= ended).only_enforce_if(when, fused)
 
     def add_pairs(self) -> None:
         """Every op lasts its own time, or its pair's."""
@@ -94,10 +160,14 @@ class _Model:
             stages = self.pipe.stages
             if stages[one.stage].device != stages[other.stage].device or one[::2] == other[::2]:
                 continue
-            time = self.pipe.pair_time(one[:2], other[:2])
-            if time is None:
+            times = self.times_together(one, other)
+            if not times:
                 continue
             pair = self.cp.new_bool_var(f"{op_text(one)}+{op_text(other)}")
+            time = self.var("")
+            self.cp.add_bool_or([~pair, *times])
+            for both, length in times.items():
+                self.cp.add(time == length).only_enforce_if(pair, both)
             a, b = self.run[one], self.run[other]
             self.cp.add(a.start == b.start).only_enforce_if(pair)
             for op, run in ((one, a), (other, b)):
@@ -111,6 +181,19 @@ class _Model:
             if alone:
                 self.cp.add_at_most_one(partners[op])
             self.cp.add(run.end == run.start + run.length).only_enforce_if(alone)
+
+    def times_together(self, one: Op, other: Op) -> dict[Any, int]:
+        """Time of a pair by literals of the modes of its members that allow it."""
+        found: dict[Any, int] = {}
+        ours, theirs = (self.pipe.modes(op.stage, op.microbatch) for op in (one, other))
+        for name, next_name in product(ours, theirs):
+            time = self.pipe.pair_time(one[:2], other[:2], ours[name], theirs[next_name])
+            if time is not None:
+                both = self.cp.new_bool_var("")
+                for op, mode in ((one, name), (other, next_name)):
+                    self.cp.add_implication(both, self.use[op.stage, op.microbatch][mode])
+                found[both] = time
+        return found
 
     def _as_written(self, one: Op, other: Op) -> tuple[Op, Op]:
         """Members in the order of files."""
@@ -132,7 +215,7 @@ class _Model:
         for route, microbatches in self.pipe.routes:
             for m in range(microbatches):
                 for here, there in pairwise(route):
-                    forth, back = self.pipe.delay[here, there]
+                    forth, back = self.pipe.delay_of(here, there, m)
                     enters = self.run[Op(here, "F", m)]
                     self.cp.add(self.run[Op(there, "F", m)].start >= enters.end + forth)
                     for kind in ("B", "BW"):
@@ -153,13 +236,8 @@ class _Model:
         for one, other in combinations(here, 2):
             if one[::2] == other[::2]:
                 continue  # F, B and W wait for each other anyhow, and BW excludes B and W
-            a, b = self.run[one], self.run[other]
-            first, second = self.cp.new_bool_var(""), self.cp.new_bool_var("")
-            self.cp.add(a.end <= b.start).only_enforce_if(first)
-            self.cp.add(b.end <= a.start).only_enforce_if(second)
-            absent = [~run.runs for run in (a, b) if run.runs is not None]
             paired = [self.pairs[k] for k in ((one, other), (other, one)) if k in self.pairs]
-            self.cp.add_bool_or([first, second, *absent, *paired])
+            self.in_turn(self.run[one], self.run[other], paired)
 
     def add_memory(self, device: int) -> None:
         capacity = self.pipe.memory[device]
@@ -174,20 +252,36 @@ class _Model:
                 held.append(self.cp.new_optional_interval_var(start, length, end, when, ""))
                 amounts.append(amount)
 
-        for (s, m), fused in self.fused.items():
-            stage = self.pipe.stages[s]
-            if stage.device != device:
+        for (s, m), choice in self.fused.items():
+            if self.pipe.stages[s].device != device:
                 continue
             f, b, w, bw = (self.run[Op(s, kind, m)] for kind in ("F", "B", "W", "BW"))
-            hold(stage.held_F, f.start, bw.end, fused)
-            hold(stage.held_F, f.start, b.start, ~fused)
-            hold(max(stage.held_F, stage.held_B), b.start, b.end, ~fused)
-            hold(stage.held_B, b.end, w.end, ~fused)
+            for name, data in self.pipe.modes(s, m).items():
+                fused, split = (self.both(self.use[s, m][name], way) for way in (choice, ~choice))
+                for way, back in ((fused, bw), (split, b)):
+                    since = f.start
+                    if data.copies is not None:
+                        out, load = self.copies[s, m, "O"], self.copies[s, m, "L"]
+                        hold(data.held_F, f.start, out.end, way)
+                        hold(data.copies[2], out.end, load.start, way)
+                        since = load.start
+                    hold(data.held_F, since, back.start, way)
+                most = max(data.held_F, data.held_x)
+                hold(most, bw.start, bw.end, fused)
+                hold(max(most, data.held_B), b.start, b.end, split)
+                hold(data.held_B, b.end, w.end, split)
         room = capacity - self.pipe.static[device]
         if room < 0:
             self.cp.add_bool_or([])
         elif held:
             self.cp.add_cumulative(held, amounts, room)
+
+    def both(self, one: Any, other: Any) -> Any:
+        """Return a literal for both of two literals."""
+        found = self.cp.new_bool_var("")
+        self.cp.add_bool_and(one, other).only_enforce_if(found)
+        self.cp.add_bool_or([~one, ~other, found])
+        return found
 
     def aim(self, objective: str) -> Any:
         goal = self.var("value")
@@ -204,12 +298,16 @@ class _Model:
 
 def horizon(pipe: Pipe) -> int:
     """Return a time that some optimal schedule does not exceed."""
-    total = sum(a + b for a, b in pipe.delay.values()) * max(m for _, m in pipe.routes)
+    total = sum(max(a + b for a, b in rows) for rows in pipe.delay.values())
+    total *= max(m for _, m in pipe.routes)
     for route, microbatches in pipe.routes:
         for s in route:
-            stage = pipe.stages[s]
-            most = {kind: max([getattr(stage, kind), *pipe.pair_times(s, kind)]) for kind in KINDS}
-            total += microbatches * (most["F"] + max(most["BW"], most["B"] + most["W"]))
+            most = {kind: pipe.most(s, kind) for kind in KINDS}
+            copies = [
+                a.copies[0] + a.copies[1] for row in pipe.ways[s] for a in row.values() if a.copies
+            ]
+            once = most["F"] + max(most["BW"], most["B"] + most["W"]) + max(copies, default=0)
+            total += microbatches * once
     return total + 1
 
 
@@ -220,7 +318,7 @@ def exact(pipe: Pipe, objective: str, seconds: float = 10.0) -> Truth:
     else rounded down. The rounded optimum times the divisor is a lower bound (rounded starts keep
     every rule), and the order found is timed in the exact problem.
     """
-    divisor = 1 if pipe.has_pairs else common_divisor(pipe)
+    divisor = 1 if pipe.has_pairs or not pipe.plain else common_divisor(pipe)
     divisor *= max(1, horizon(pipe) // divisor // LARGEST)
     model = _Model(divided(pipe, divisor))
     model.aim(objective)
@@ -260,10 +358,35 @@ def _schedule(model: _Model, solver: Any) -> dict[str, Any]:
         if op in paired:
             text = f"({text}+{op_text(paired[op][1])})"
         start, end = solver.value(run.start), solver.value(run.end)
-        entries.append((start, end, depth[op], model.pipe.stages[op.stage].device, text))
+        place = (depth[op], _turn(model, solver, op))
+        entries.append((start, end, place, model.pipe.stages[op.stage].device, text))
     for start, end, _, device, text in sorted(entries):
         rows[device].append([text, start, end])
-    return {"format": "pipesat.schedule/1", "problem_sha256": "", "devices": rows}
+    found = {"format": "pipesat.schedule/1", "problem_sha256": "", "devices": rows}
+    modes = [
+        [s, m, name]
+        for (s, m), use in model.use.items()
+        for name, chosen in use.items()
+        if name != KEEP and solver.boolean_value(chosen)
+    ]
+    copies: list[list[list[Any]]] = [[] for _ in range(model.pipe.devices)]
+    for (s, m, kind), run in model.copies.items():
+        if solver.boolean_value(run.runs):
+            times = [solver.value(run.start), solver.value(run.end)]
+            copies[model.pipe.stages[s].device].append([f"{s}{kind}{m}", *times])
+    for row in copies:  # at one instant, those out come first
+        row.sort(key=lambda copy: (copy[1], copy[2], "L" in copy[0]))
+    return found | {"modes": modes, "copies": copies} if modes else found
+
+
+def _turn(model: _Model, solver: Any, op: Op) -> int:
+    """How many microbatches come before an op's in the order of its route."""
+    route = model.pipe.route_of[op.stage]
+    found = 0
+    for (number, one, other), first in model.before.items():
+        if number == route and op.microbatch in (one, other):
+            found += solver.boolean_value(first) == (op.microbatch == other)
+    return found
 
 
 def _depths(model: _Model) -> dict[Op, int]:

@@ -6,24 +6,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from functools import cached_property
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
+from campaign.judge.amounts import KEEP, Stage, scaled, way_of
+
 KINDS = ("F", "B", "W", "BW")
-
-
-@dataclass(frozen=True)
-class Stage:
-    device: int
-    F: int
-    B: int
-    W: int
-    BW: int
-    held_F: int
-    held_B: int
-    may_split: bool
-    may_fuse: bool
 
 
 Kinds = tuple[tuple[int, str], tuple[int, str]]
@@ -31,19 +21,26 @@ Kinds = tuple[tuple[int, str], tuple[int, str]]
 
 @dataclass(frozen=True)
 class Pipe:
-    """A problem. ``routes`` are (stages, microbatches); ``delay`` has (activation, gradient).
+    """A problem. ``routes`` are (stages, microbatches).
 
-    ``pairs`` has the times of listed pairs by (stage, kind) of both, in the order of the file;
-    ``pair`` is FB's factor.
+    ``ways[stage][class]`` has a stage's amounts by mode, ``stages`` those of mode keep and class 0;
+    ``delay[link][class]`` has (activation, gradient); ``classes`` has each microbatch's class by
+    route, None where they are a number. ``pairs`` has the times of listed pairs by (stage, kind) of
+    both, in the order of the file; ``pair`` is FB's factor.
     """
 
     memory: tuple[int | None, ...]
     static: tuple[int, ...]
     stages: tuple[Stage, ...]
     routes: tuple[tuple[tuple[int, ...], int], ...]
-    delay: dict[tuple[int, int], tuple[int, int]]
+    delay: dict[tuple[int, int], tuple[tuple[int, int], ...]]
     pair: tuple[int, int] | None
     pairs: dict[Kinds, int]
+    ways: tuple[tuple[dict[str, Stage], ...], ...]
+    classes: tuple[tuple[int, ...] | None, ...]
+    order: str
+    mode_choice: str
+    channels: tuple[int, ...]
 
     @property
     def devices(self) -> int:
@@ -53,46 +50,82 @@ class Pipe:
     def has_pairs(self) -> bool:
         return self.pair is not None or bool(self.pairs)
 
-    def pair_time(self, one: tuple[int, str], other: tuple[int, str]) -> int | None:
-        """Time of two kinds of ops of one device as a pair; None if they may not pair."""
+    @cached_property
+    def plain(self) -> bool:
+        """Whether neither classes nor modes make ops of a stage differ."""
+        return all(len(rows) == 1 and len(rows[0]) == 1 for rows in self.ways)
+
+    @cached_property
+    def route_of(self) -> dict[int, int]:
+        return {s: number for number, (route, _) in enumerate(self.routes) for s in route}
+
+    def class_of(self, stage: int, microbatch: int) -> int:
+        classes = self.classes[self.route_of[stage]]
+        return 0 if classes is None else classes[microbatch]
+
+    def modes(self, stage: int, microbatch: int) -> dict[str, Stage]:
+        """Amounts of a microbatch by mode."""
+        return self.ways[stage][self.class_of(stage, microbatch)]
+
+    def delay_of(self, here: int, there: int, microbatch: int) -> tuple[int, int]:
+        """Delays of a microbatch between two stages, of its activation and its gradient."""
+        return self.delay[here, there][self.class_of(here, microbatch)]
+
+    def pair_time(
+        self, one: tuple[int, str], other: tuple[int, str], a: Stage, b: Stage
+    ) -> int | None:
+        """Time of two kinds of ops of one device, of these amounts; None if they may not pair."""
         for kinds in ((one, other), (other, one)):
-            if kinds in self.pairs:
-                return self.pairs[kinds]
+            if kinds in self.pairs:  # recomputed microbatches have no listed pairs
+                return self.pairs[kinds] if a.listed and b.listed else None
         if self.pair is None or {one[1], other[1]} != {"F", "BW"}:
             return None
-        (forward, _), (backward, _) = (one, other) if one[1] == "F" else (other, one)
-        F, BW, (num, den) = self.stages[forward].F, self.stages[backward].BW, self.pair
+        F, BW = (a.F, b.BW) if one[1] == "F" else (b.F, a.BW)
+        num, den = self.pair
         return max(F, BW, -(-(F + BW) * num // den))
 
-    def pair_times(self, stage: int, kind: str) -> list[int]:
-        """Times of all pairs that an op of this kind can be in."""
+    def pair_times(self, stage: int, kind: str, amounts: Stage) -> list[int]:
+        """Times of all pairs that an op of this kind and these amounts can be in."""
+        if not self.has_pairs:
+            return []
         home = self.stages[stage].device
         here = [s for s, other in enumerate(self.stages) if other.device == home]
-        times = [self.pair_time((stage, kind), (s, k)) for s in here for k in KINDS]
+        times = [
+            self.pair_time((stage, kind), (s, k), amounts, other)
+            for s, k in product(here, KINDS)
+            for row in self.ways[s]
+            for other in row.values()
+        ]
         return [time for time in times if time is not None]
 
-    def least(self, stage: int, kind: str) -> int:
+    def least(self, stage: int, kind: str, amounts: Stage) -> int:
         """Least time that an op lasts, alone or in a pair."""
-        return min([int(getattr(self.stages[stage], kind)), *self.pair_times(stage, kind)])
+        return min([int(getattr(amounts, kind)), *self.pair_times(stage, kind, amounts)])
 
-    def least_share(self, stage: int, kind: str) -> Fraction:
+    def most(self, stage: int, kind: str) -> int:
+        """Longest time that an op of this kind lasts, of any class and mode, or its pair."""
+        found = [amounts for row in self.ways[stage] for amounts in row.values()]
+        return max(max([int(getattr(a, kind)), *self.pair_times(stage, kind, a)]) for a in found)
+
+    def least_share(self, stage: int, kind: str, amounts: Stage) -> Fraction:
         """Least part of a device's time that is an op's: its own time, or half of a pair's."""
-        halves = [Fraction(time, 2) for time in self.pair_times(stage, kind)]
-        return min([Fraction(getattr(self.stages[stage], kind)), *halves])
-
-    def backwards(self, stage: int) -> list[tuple[str, ...]]:
-        """The ways in which a stage may run its backward."""
-        data = self.stages[stage]
-        return [("B", "W")] * data.may_split + [("BW",)] * data.may_fuse
+        halves = [Fraction(time, 2) for time in self.pair_times(stage, kind, amounts)]
+        return min([Fraction(getattr(amounts, kind)), *halves])
 
 
 def pipe_of(document: dict[str, Any]) -> Pipe:
     """Fill in the defaults of a valid document."""
-    stages = tuple(_stage(entry) for entry in document["stages"])
-    if "routes" in document:
-        routes = tuple((tuple(r["stages"]), r["microbatches"]) for r in document["routes"])
-    else:
-        routes = ((tuple(range(len(stages))), document["microbatches"]),)
+    entries = document["stages"]
+    listed = document.get(
+        "routes", [{"stages": [*range(len(entries))], "microbatches": document.get("microbatches")}]
+    )
+    lists = [_microbatches(route["microbatches"]) for route in listed]
+    routes = tuple(
+        (tuple(r["stages"]), count) for r, (count, _, _) in zip(listed, lists, strict=True)
+    )
+    kinds_of = {s: kinds for r, (_, _, kinds) in zip(routes, lists, strict=True) for s in r[0]}
+    ways = tuple(_ways(entry, s, kinds_of.get(s, [{}])) for s, entry in enumerate(entries))
+    stages = tuple(rows[0][KEEP] for rows in ways)
     comm = document.get("comm", {})
     usual = comm.get("default", 0)
     edges = {(edge["src"], edge["dst"]): edge for edge in comm.get("edges", [])}
@@ -101,8 +134,11 @@ def pipe_of(document: dict[str, Any]) -> Pipe:
         for here, there in pairwise(route):
             edge = edges.get((here, there), {})
             apart = stages[here].device != stages[there].device
-            both = (edge.get("F", usual), edge.get("B", usual))
-            delay[here, there] = both if apart else (0, 0)
+            both = (edge.get("F", usual), edge.get("B", usual)) if apart else (0, 0)
+            delay[here, there] = tuple(
+                (scaled(both[0], kind.get("comm")), scaled(both[1], kind.get("comm")))
+                for kind in kinds_of[here]
+            )
     overlap = document.get("overlap", {})
     entries = overlap.get("pairs", [])
     return Pipe(
@@ -113,27 +149,40 @@ def pipe_of(document: dict[str, Any]) -> Pipe:
         delay=delay,
         pair=tuple(overlap["FB"]) if "FB" in overlap else None,
         pairs={(_kind(a), _kind(b)): e["time"] for e in entries for a, b in [e["ops"]]},
+        ways=ways,
+        classes=tuple(classes for _, classes, _ in lists),
+        order=document.get("order", "free"),
+        mode_choice=document.get("mode_choice", "microbatch"),
+        channels=tuple(device.get("copy_channels", 2) for device in document["devices"]),
+    )
+
+
+def _microbatches(said: Any) -> tuple[int, tuple[int, ...] | None, list[dict[str, Any]]]:
+    """How many there are, the class of each, and the classes' definitions."""
+    if isinstance(said, int):
+        return said, None, [{}]
+    numbers: dict[str, int] = {}
+    kinds, classes = [], []
+    for entry in said:
+        if entry["name"] not in numbers:
+            numbers[entry["name"]] = len(kinds)
+            kinds.append(entry)
+        classes += [numbers[entry["name"]]] * entry["count"]
+    return len(classes), tuple(classes), kinds
+
+
+def _ways(
+    entry: dict[str, Any], stage: int, kinds: list[dict[str, Any]]
+) -> tuple[dict[str, Stage], ...]:
+    modes = [{"name": KEEP}, *entry.get("modes", [])]
+    return tuple(
+        {mode["name"]: way_of(entry, mode, kind, stage) for mode in modes} for kind in kinds
     )
 
 
 def _kind(text: str) -> tuple[int, str]:
     digits = text.rstrip("FBW")
     return int(digits), text[len(digits) :]
-
-
-def _stage(entry: dict[str, Any]) -> Stage:
-    backward = entry.get("backward", "either")
-    return Stage(
-        device=entry["device"],
-        F=entry["F"],
-        B=entry["B"],
-        W=entry["W"],
-        BW=entry.get("BW", entry["B"] + entry["W"]),
-        held_F=entry.get("held_after_F", 0),
-        held_B=entry.get("held_after_B", 0),
-        may_split=backward != "fused",
-        may_fuse=backward != "split",
-    )
 
 
 def digest(document: dict[str, Any]) -> str:

@@ -7,9 +7,16 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
+from campaign.judge.differing import (
+    copy_counts,
+    copy_rules,
+    copy_ties,
+    mode_rules,
+    order_rules,
+)
 from campaign.judge.reading import Pipe
 from campaign.judge.timed import Op, Slot, Timed, op_text, read_timed
-from campaign.judge.values import levels
+from campaign.judge.values import amounts_of, levels
 
 
 def broken_rules(pipe: Pipe, sha256: str, document: Any) -> list[str]:
@@ -19,14 +26,16 @@ def broken_rules(pipe: Pipe, sha256: str, document: Any) -> list[str]:
         return [f"form: {what}" for what in wrong]
     if document.get("problem_sha256") != sha256:
         return ["digest: of another problem"]
-    wrong = list(_counts(pipe, timed))
+    wrong = [*mode_rules(pipe, timed)] or [*_counts(pipe, timed), *copy_counts(pipe, timed)]
     if wrong:
         return wrong
     return [
         *_lengths(pipe, timed),
+        *copy_rules(pipe, timed),
         *_members(pipe, timed),
         *_lists(timed),
         *_waits(pipe, timed),
+        *order_rules(pipe, timed),
         *_ties(pipe, timed),
         *_memory(pipe, timed),
     ]
@@ -37,8 +46,8 @@ def _counts(pipe: Pipe, timed: Timed) -> Iterator[str]:
     wanted: set[Op] = set()
     for route, microbatches in pipe.routes:
         for s in route:
-            stage = pipe.stages[s]
             for m in range(microbatches):
+                stage = amounts_of(pipe, timed, s, m)
                 fused = Op(s, "BW", m) in timed.where
                 if fused and not stage.may_fuse:
                     yield f"backward: stage {s} may not fuse"
@@ -62,22 +71,22 @@ def _lengths(pipe: Pipe, timed: Timed) -> Iterator[str]:
         for slot in row:
             if slot.start < 0:
                 yield f"start: {_text(slot)} starts before 0"
-            length = length_of(pipe, slot)
+            length = length_of(pipe, timed, slot)
             if isinstance(length, str):
                 yield length
             elif slot.end - slot.start != length:
                 yield f"duration: {_text(slot)} lasts {slot.end - slot.start}, not {length}"
 
 
-def length_of(pipe: Pipe, slot: Slot) -> int | str:
+def length_of(pipe: Pipe, timed: Timed, slot: Slot) -> int | str:
     """Duration of an op or a pair, or why it may not run."""
+    amounts = [amounts_of(pipe, timed, op.stage, op.microbatch) for op in slot.ops]
     if len(slot.ops) == 1:
-        op = slot.ops[0]
-        return int(getattr(pipe.stages[op.stage], op.kind))
+        return int(getattr(amounts[0], slot.ops[0].kind))
     one, other = slot.ops
     if (one.stage, one.microbatch) == (other.stage, other.microbatch):
         return f"pair: {_text(slot)} is of one stage and microbatch"
-    time = pipe.pair_time(one[:2], other[:2])
+    time = pipe.pair_time(one[:2], other[:2], *amounts)
     return f"pair: {_text(slot)}, which the problem does not allow" if time is None else time
 
 
@@ -119,7 +128,7 @@ def inputs(pipe: Pipe, timed: Timed) -> Iterator[tuple[Op, Op, int]]:
                 return fused if fused in timed.where else Op(s, "B", m)
 
             for here, there in pairwise(route):
-                forth, back = pipe.delay[here, there]
+                forth, back = pipe.delay_of(here, there, m)
                 yield Op(here, "F", m), Op(there, "F", m), forth
                 yield backward(there), backward(here), back
             yield Op(route[-1], "F", m), backward(route[-1]), 0
@@ -137,7 +146,7 @@ def _waits(pipe: Pipe, timed: Timed) -> Iterator[str]:
 
 def _ties(pipe: Pipe, timed: Timed) -> Iterator[str]:
     """Lists are in order of execution: run in turn, they never wait for each other in a circle."""
-    graph: TopologicalSorter[tuple[int, int]] = TopologicalSorter()
+    graph: TopologicalSorter[tuple[Any, ...]] = TopologicalSorter()
     for device, row in enumerate(timed.rows):
         for position in range(1, len(row)):
             graph.add((device, position), (device, position - 1))
@@ -147,6 +156,8 @@ def _ties(pipe: Pipe, timed: Timed) -> Iterator[str]:
             graph.add(other[:2], one[:2])
         else:
             yield f"pair: {op_text(after)} waits for its own partner"
+    for one, other in copy_ties(pipe, timed):
+        graph.add(other, one)
     try:
         graph.prepare()
     except CycleError as error:

@@ -22,7 +22,7 @@ class _Order:
         for device, row in enumerate(timed.rows):
             for position, slot in enumerate(row):
                 self.node[device, position] = len(self.length)
-                length = rules.length_of(pipe, slot)
+                length = rules.length_of(pipe, timed, slot)
                 assert isinstance(length, int), length
                 self.length.append(length)
             if row:
@@ -64,7 +64,12 @@ class _Order:
 
 
 def retimed(pipe: Pipe, document: dict[str, Any], objective: str) -> dict[str, Any] | None:
-    """Return a document's order with the best times; ``None`` if its lists wait for each other."""
+    """Return a document's order with the best times.
+
+    ``None`` if its lists wait for each other, or if it has copies: their memory depends on times.
+    """
+    if any(document.get("copies", [])):
+        return None
     order = _Order(pipe, document)
     earliest = order.starts()
     if earliest is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from campaign.problems import big, medium, tiny
+from campaign.problems import big, differing, medium, tiny
 
 Document = dict[str, Any]
 
@@ -24,8 +24,10 @@ PROBLEMS: dict[str, Callable[[Random], Document]] = {
     "uniform": medium.uniform,
     "uneven": medium.uneven,
     "two-ways": medium.two_ways,
+    "classes": differing.classes,
+    "modes": differing.modes,
+    "classes-modes": differing.classes_and_modes,
+    "lengths": differing.lengths,
+    "tight-modes": differing.tight_modes,
 }
 """The name of a family -> its problems."""
-
-TINY = ("chain", "chunks", "routes", "zero", "zero-chunks", "tight", "overlap", "pairs")
-"""Families that the exact oracle solves within seconds."""
