@@ -21,6 +21,7 @@ TYPE_CHECKING = False  # so that not even typing is imported before a command he
 if TYPE_CHECKING:
     import typing
 
+    from pipesat.advise.study import advise
     from pipesat.bounds.feasibility import preflight, smallest_capacities
     from pipesat.bounds.one_device import closed_form_bound
     from pipesat.core.checker import check
@@ -101,6 +102,7 @@ _HOMES = {
     "Stage": "core.stage",
     "Timed": "core.schedule",
     "Violation": "core.violation",
+    "advise": "advise.study",
     "baseline": "workflows.hand_written",
     "baselines": "workflows.hand_written",
     "check": "core.checker",
@@ -176,6 +178,7 @@ __all__ = [
     "Stage",
     "Timed",
     "Violation",
+    "advise",
     "baseline",
     "baselines",
     "check",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pipesat.cli.advise import advise
 from pipesat.cli.baseline import baseline
 from pipesat.cli.check import check
 from pipesat.cli.compare import compare
@@ -60,6 +61,7 @@ def _root(
 
 for command in (solve, compare, baseline, check, export, show, steps, risk, profile, parity):
     app.command()(command)
+app.command()(advise)
 app.command()(run)
 app.command()(sweep)
 app.command()(frontier)

@@ -15,6 +15,7 @@ from pipesat.cli.arguments import (
     ObjectiveName,
     OutputFolder,
     Seed,
+    TargetName,
     TimeLimit,
     Workers,
 )
@@ -87,6 +88,15 @@ def plan(
     recompute: Annotated[
         RecomputeName, typer.Option(help="Which stages may compute activations again.")
     ] = RecomputeName.never,
+    target: Annotated[
+        TargetName | None,
+        typer.Option(
+            "--for",
+            show_default="any order",
+            help="Plan only what this runtime runs: whole backwards on the first stage and where "
+            "stages recompute.",
+        ),
+    ] = None,
     layout: Annotated[
         list[str] | None,
         typer.Option(
@@ -147,6 +157,7 @@ def plan(
                 latency=latency,
                 bandwidth=carried,
                 recompute=recompute.value,
+                target=None if target is None else target.value,
                 layouts=layout or (),
                 compare=compare,
                 objective=objective.value,

@@ -25,6 +25,7 @@ ROOMS: Final = {
     "parse_problem": "pipesat.files.problem_file",
     "png_of": "pipesat.picture.notebook",
     "read_problem": "pipesat.files.problem_file",
+    "save_advice": "pipesat.advise.files",
     "save_plan": "pipesat.plan.files",
     "save_result": "pipesat.workflows.exports",
     "write_problem": "pipesat.files.problem_text",

@@ -42,6 +42,14 @@ def refusal(ranks: int, chunks: int, microbatches: int) -> str | None:
 
 def least_group(ranks: int, microbatches: int) -> int:
     """Least group size that Megatron-LM takes; m itself always does from m = p on."""
-    return next(
-        size for size in range(ranks, microbatches + 1) if not 0 < microbatches % size < ranks
-    )
+    return group_sizes(ranks, microbatches)[0]
+
+
+def group_sizes(ranks: int, microbatches: int) -> list[int]:
+    """All group sizes that Megatron-LM takes with several stages per rank, ascending."""
+    return [size for size in range(ranks, microbatches + 1) if not 0 < microbatches % size < ranks]
+
+
+def group_option(size: int) -> str:
+    """Return the option that sets a group size."""
+    return f"{_GROUP_SIZE}={size}"

@@ -51,6 +51,9 @@ class Pipeline:
         Capacity, one for all devices or one each; ``None``: unlimited.
     delay
         Delay of a link by the size of what it transfers.
+    recompute_whole
+        Stages that recompute run their backward whole: as runtimes that recompute in each half of a
+        split one.
     """
 
     devices: int
@@ -61,6 +64,7 @@ class Pipeline:
     delay: Delay = no_delay
     backward: Backward = "either"
     overlap: tuple[int, int] | None = None
+    recompute_whole: bool = False
 
     def __post_init__(self) -> None:
         for field in ("devices", "microbatches", "chunks"):

@@ -74,7 +74,7 @@ def problem_document(
                 kind: sum(layers.layers[k].amount(kind, recompute=flag) for k in part)
                 for kind in AMOUNTS
             }
-            | _backward(layers, part, pipeline)
+            | _backward(layers, part, pipeline, again=flag)
             for part, flag in zip(partition, again, strict=True)
         ],
         comm=_comm(layers, partition, pipeline),
@@ -130,8 +130,8 @@ def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]
     }
 
 
-def _backward(layers: Layers, part: range, pipeline: Pipeline) -> dict[str, Any]:
-    fused = any(layers.layers[k].fused for k in part)
+def _backward(layers: Layers, part: range, pipeline: Pipeline, *, again: bool) -> dict[str, Any]:
+    fused = any(layers.layers[k].fused for k in part) or (again and pipeline.recompute_whole)
     return documents.backward_entry("fused" if fused else pipeline.backward)
 
 

@@ -40,6 +40,7 @@ def plan(
     recompute: RecomputeChoice = "never",
     layouts: Sequence[str] = (),
     compare: bool = True,
+    target: str | None = None,
     objective: Objective = "makespan",
     time_limit: float = 120.0,
     workers: int | None = None,
@@ -75,6 +76,8 @@ def plan(
         Splits to compare with: Megatron-LM's strings, or .json files of module names per stage.
     compare
         Whether to compare with the even and the balanced split.
+    target
+        ``torch``: only what torch runs, see :func:`for_torch`; ``None``: any order.
     objective
         ``makespan`` or ``span``.
     time_limit
@@ -105,6 +108,8 @@ def plan(
         source, layers = str(layers), read_layers(layers)
     layers = _with_reserve(layers, reserve)
     _require_choice(layers, recompute, source)
+    if target not in (None, "torch"):
+        raise BadInput("expected torch", where="--for", value=target)
     delay = _delay(latency, bandwidth, layers)
     try:
         shapes = shapes_to_try(
@@ -118,6 +123,8 @@ def plan(
         )
     except BadInput as error:
         raise error.of(source) if source and not error.source else error from None
+    if target == "torch":
+        layers, shapes = for_torch(layers, shapes)
     return best_plan(
         layers,
         shapes,
@@ -131,6 +138,18 @@ def plan(
         listener=listener,
         stop=stop,
     )
+
+
+def for_torch(layers: Layers, shapes: Shapes) -> tuple[Layers, Shapes]:
+    """Return layers and shapes whose schedules torch runs as they are.
+
+    The first stage's backward is whole: torch does nothing in its input-gradient op and everything
+    in the other. So is that of stages that recompute: split, torch would recompute in both halves.
+    """
+    first, *rest = layers.layers
+    whole = replace(layers, layers=(replace(first, fused=True), *rest))
+    pipelines = tuple(replace(shape, recompute_whole=True) for shape in shapes.pipelines)
+    return whole, replace(shapes, pipelines=pipelines)
 
 
 def _require_choice(layers: Layers, recompute: RecomputeChoice, source: str) -> None:

@@ -187,6 +187,7 @@ def test_megatrons_guards() -> None:
             assert refused(p, m, p) == (answer is not None)
             if m >= p:
                 fitting = [g for g in range(1, m + 1) if not refused(p, m, g)]
+                assert megatron.group_sizes(p, m) == fitting
                 assert megatron.least_group(p, m) == fitting[0]
     assert seen == {True, False}
 

@@ -86,6 +86,7 @@ timeline frontier
 plan runtime
 workflows
 sweep report doctor
+advise
 cli
 """
 """From the bottom up; a package uses those of lower lines only, so there are no circles."""

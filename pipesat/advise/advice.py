@@ -1,0 +1,81 @@
+"""The answer as users get it: it shows itself, and has one sentence of advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pipesat.advise.answer import Answer, estimate_text, rank
+from pipesat.advise.sentence import sentence_of
+from pipesat.core.above import above
+from pipesat.core.showing import Displayed, Facts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMAT: Final = "pipesat.advice/1"
+
+
+@dataclass(frozen=True, repr=False)
+class Advice(Answer, Displayed):
+    """An answer: ``print`` it, ``save(folder)`` it, ``to_frame()`` has its table.
+
+    ``sentence`` is the advice, ``chosen`` its row, ``standing`` what is proven of it.
+    """
+
+    @property
+    def sentence(self) -> str:
+        """What a colleague would say, from facts alone."""
+        return sentence_of(self)
+
+    def facts(self) -> Facts:
+        """Return the advice, and what the numbers are."""
+        return [("advice", self.sentence), ("estimate", estimate_text(self.question))]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the table's rows."""
+        return [row.document(self.question) for row in self.shown]
+
+    def plot(self) -> Figure | None:
+        """Draw our plan's stages, as ``plan.plot()``."""
+        return cast("Figure | None", above("figure_of_plan")(self.plan))
+
+    def save(self, folder: str | Path) -> None:
+        """Write what ``pipesat advise -o`` writes.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        """
+        above("save_advice")(self, folder)
+
+    def document(self, commands: Sequence[str] = ()) -> dict[str, Any]:
+        """Return ``pipesat.advice/1``, ready for JSON."""
+        question, standing = self.question, self.standing
+        layers = question.layers
+        return {
+            "format": FORMAT,
+            "name": layers.name,
+            "for": question.runtime,
+            "devices": question.devices,
+            "microbatches": question.microbatches,
+            "memory": question.memory,
+            "reserve": question.reserve,
+            "time_unit": layers.time_unit,
+            "memory_unit": layers.memory_unit,
+            "estimate": layers.estimate or None,
+            "estimate_range": layers.estimate_range,
+            "advice": self.sentence,
+            "status": standing.status,
+            "lower_bound": None if self.bound is None else self.bound.value,
+            "gap": standing.gap,
+            "searched": self.shapes,
+            "chosen": None if self.chosen is None else self.chosen.document(question),
+            "rows": [row.document(question) for row in sorted(self.rows, key=rank)],
+            "left_out": [{"name": name, "why_not": why} for name, why in self.left_out],
+            "commands": [*commands],
+            "wall_s": round(self.seconds, 3),
+        }

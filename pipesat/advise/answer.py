@@ -1,0 +1,117 @@
+"""What was found: a table of checked schedules, the best that runs, and what is proven of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipesat.advise.question import SECONDS, Question
+from pipesat.advise.rows import OURS, Row, require_same_question
+from pipesat.core.claims import Bound, Standing
+from pipesat.plan.answer import Plan
+from pipesat.plan.shapes import shape_name
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows of checked schedules, the best one that the runtime can run, and what is proven of it.
+
+    Attributes
+    ----------
+    chosen
+        The best row that the runtime can run; ``None`` if there is none.
+    plan
+        Our search over partition, placement, recomputation and order.
+    origin
+        The command that makes the layers file; empty if there was one.
+    left_out
+        What has no row, and why.
+
+    Raises
+    ------
+    Contradiction
+        If a row is no checked schedule of the question, or better than the best.
+    """
+
+    question: Question
+    rows: tuple[Row, ...]
+    chosen: Row | None
+    plan: Plan
+    origin: str = ""
+    left_out: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_same_question(self.question, self.rows, self.chosen)
+        _ = self.standing
+
+    @property
+    def bound(self) -> Bound | None:
+        """What no schedule of any partition is below, in the shapes that were searched.
+
+        ``None`` if the chosen row lies outside of these.
+        """
+        row, homes = self.chosen, {shape.homes for shape in self.plan.question.shapes}
+        if row is None or row.shape.homes not in homes or not all(row.partition):
+            return None
+        return self.plan.bound
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the chosen row."""
+        value = None if self.chosen is None else self.chosen.makespan
+        bound = self.bound
+        return Standing(value, None if bound is None else bound.value, of="the advice")
+
+    @property
+    def shapes(self) -> str:
+        """Shapes that were searched, as a list in words."""
+        names = [shape_name(s.shape) for s in self.plan.known.states if not s.why_not]
+        return ", ".join(names)
+
+    @property
+    def shown(self) -> list[Row]:
+        """The table: 1F1B on every split, of all other schedules the best one."""
+        kept: dict[tuple[str, ...], Row] = {}
+        for row in sorted(self.rows, key=rank):
+            both = row.name in ("1f1b", OURS)
+            kept.setdefault((row.name, row.split, row.by_hand) if both else (row.name,), row)
+        return sorted(kept.values(), key=lambda row: (not row.fits, row.makespan))
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """Proofs that a checked schedule refutes: faults of pipesat."""
+        return self.plan.contradictions
+
+
+def rank(row: Row) -> tuple[bool, bool, int]:
+    """Key to sort rows by: what fits first, then what runs, then the fastest."""
+    return not row.fits, not row.runs, row.makespan
+
+
+def estimate_text(question: Question) -> str:
+    """Say what is estimated, and by how much it may be off; empty if costs were measured."""
+    layers = question.layers
+    if not layers.estimate:
+        return ""
+    text = f"all times and memory are an estimate: {layers.estimate}"
+    if layers.estimate_range is None:
+        return text
+    least, most = (share / 1000 for share in layers.estimate_range)
+    return f"{text}; times may be {least:.2f} to {most:.2f} of those shown"
+
+
+def time_text(question: Question, value: int) -> str:
+    """Show a time in milliseconds where its unit is known."""
+    unit = question.layers.time_unit
+    second = SECONDS.get(unit)
+    if second is None:
+        return f"{value} {unit}".rstrip()
+    return f"{value * second * 1000:,.1f} ms"
+
+
+def memory_text(question: Question, value: int) -> str:
+    """Show memory in GiB where its unit is one of bytes."""
+    each = question.bytes_per_unit
+    if each is None:
+        return f"{value} {question.layers.memory_unit}".rstrip()
+    return f"{value * each / 2**30:.1f} GiB"

@@ -1,0 +1,96 @@
+"""The commands that repeat each part of an answer, in a shell in its folder."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pipesat.advise.rows import OURS, Row
+from pipesat.advise.runtimes import FORMAT_OF
+from pipesat.layers.megatron import group_option
+
+if TYPE_CHECKING:
+    from pipesat.advise.advice import Advice
+
+LAYERS = "layers.json"
+
+
+def commands(advice: Advice) -> Iterator[str]:
+    """Yield them in order: layers, search, the chosen row, its export, the report."""
+    question = advice.question
+    if advice.origin:
+        yield f"{advice.origin} -o {LAYERS}"
+    yield _plan(advice)
+    for row in advice.shown:
+        if row.name != OURS and row.fits:
+            yield _baseline(row)
+    if advice.chosen is None:
+        return
+    yield "pipesat compare problem.json"
+    if question.runtime == "megatron":
+        yield "cat megatron.txt"
+    else:
+        counts = ",".join(map(str, advice.chosen.layout(question).counts))
+        layers = "" if question.runtime == "torch" else f" --layers {counts}"
+        to = FORMAT_OF[question.runtime]
+        yield f"pipesat export problem.json schedule.json --to {to}{layers} -o ./"
+    yield "pipesat report . -o report.html"
+
+
+def _plan(advice: Advice) -> str:
+    question = advice.question
+    loops = sorted({s.chunks for s in advice.plan.question.shapes if s.placement == "loop"})
+    words = ["pipesat", "plan", LAYERS, "--devices", str(question.devices)]
+    words += ["--microbatches", str(question.microbatches), "--placement", "any"]
+    for count in loops:
+        words += ["--chunks", str(count)]
+    if question.memory is not None:
+        words += ["--memory", str(question.memory)]
+    if question.reserve:
+        words += ["--reserve", str(question.reserve)]
+    if question.may_recompute:
+        words += ["--recompute", "choose"]
+    if question.latency:
+        words += ["--latency", str(question.latency)]
+    if question.bandwidth is not None:
+        words += ["--bandwidth", str(question.bandwidth)]
+    if question.runtime != "megatron":
+        words += ["--for", "torch"]
+    return shlex.join([*words, "-o", "plan"])
+
+
+def problem_name(row: Row) -> str:
+    """Name of the file with a row's problem."""
+    return f"{row.name}-{row.split}.problem.json"
+
+
+def _baseline(row: Row) -> str:
+    group = "" if row.group is None else f" --group {row.group}"
+    name = f"rows/{problem_name(row)}"
+    return f"pipesat baseline {row.name} {name}{group} -o rows/{row.name}-{row.split}.json"
+
+
+def megatron_flags(advice: Advice, row: Row) -> str:
+    """Return Megatron-LM's options for a row that it runs, one per line.
+
+    The layout in quotes, as a shell needs it: ``|`` is a character of it.
+    """
+    question = advice.question
+    layout = row.layout(question).text
+    lines = [
+        f"--pipeline-model-parallel-size={question.devices}",
+        f"--pipeline-model-parallel-layout={shlex.quote(layout)}",
+    ]
+    if row.group is not None:
+        lines.append(group_option(row.group))
+    if row.again:
+        lines += [
+            "--recompute-granularity=full",
+            "--recompute-method=uniform",
+            "--recompute-num-layers=1",
+        ]
+    lines.append(
+        f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
+    )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,102 @@
+"""The folder of an answer: configuration, order, hazards, report, and the commands to repeat it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pipesat.advise.advice import Advice
+from pipesat.advise.commands import LAYERS, commands, megatron_flags, problem_name
+from pipesat.advise.rows import Row
+from pipesat.advise.runtimes import FORMAT_OF, options_of
+from pipesat.core.claims import Standing
+from pipesat.core.result import Baseline, Result
+from pipesat.export import EXPORTERS, FILE_NAMES
+from pipesat.export.result_folder import write_result_folder
+from pipesat.files.atomic import prepare_folder, write_files, write_with_claims
+from pipesat.layers.file import write_layers
+from pipesat.layers.layer import Layers
+from pipesat.plan.picture import plan_pictures
+from pipesat.report.study import report
+
+
+def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> None:
+    """Write every file of an answer.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    Contradiction
+        If the answer contradicts itself; then the schedule is written all the same.
+    """
+    folder = Path(folder)
+    for place in (folder, folder / "rows"):
+        prepare_folder(place)
+    write_layers(folder / LAYERS, _without_reserve(advice))
+    rows = {problem_name(row): _json(row.problem.document) for row in advice.shown}
+    write_files(folder / "rows", rows)
+    files: dict[str, bytes] = {}
+    if advice.chosen is not None:
+        write_result_folder(folder, result_of(advice, advice.chosen), log)
+        files = _configuration(advice, advice.chosen)
+
+    def claims() -> dict[str, bytes]:
+        made = {"advice.json": _json(advice.document([*commands(advice)]))}
+        made["commands.sh"] = _script(advice).encode()
+        if advice.plan.result is not None:
+            made |= {f"plan.{kind}": data for kind, data in plan_pictures(advice.plan).items()}
+        return made
+
+    write_with_claims(folder, files, claims)
+    if advice.chosen is not None:
+        report(folder, folder / "report.html", baselines=False)
+
+
+def _configuration(advice: Advice, row: Row) -> dict[str, bytes]:
+    """What the runtime is handed: its file, with what belongs beside it."""
+    to = FORMAT_OF[advice.question.runtime]
+    if advice.question.runtime == "megatron":
+        return {FILE_NAMES[to]: megatron_flags(advice, row).encode()}
+    options = options_of(advice.question, row)
+    exported = EXPORTERS[to](row.problem, row.schedule, options)
+    file = Path(FILE_NAMES[to])
+    beside = {file.with_suffix(suffix).name: data for suffix, data in exported.beside.items()}
+    return {file.name: exported.data, **beside}
+
+
+def result_of(advice: Advice, row: Row) -> Result:
+    """Return a row as the result of a solve: what is proven holds for all splits searched."""
+    own = advice.plan.result
+    if own is not None and own.schedule is row.schedule and own.problem == row.problem:
+        return own
+    bound = advice.bound
+    standing = Standing(row.makespan, None if bound is None else bound.value, of="this row")
+    return Result(
+        problem=row.problem,
+        status=standing.status,
+        objective="makespan",
+        schedule=row.schedule,
+        lower_bound=bound,
+        baseline=Baseline(row.name, row.makespan),
+        wall_s=advice.seconds,
+        seed=0 if own is None else own.seed,
+        workers=1 if own is None else own.workers,
+        versions={} if own is None else own.versions,
+    )
+
+
+def _without_reserve(advice: Advice) -> Layers:
+    layers = advice.question.layers
+    return replace(layers, reserve=layers.reserve - advice.question.reserve)
+
+
+def _script(advice: Advice) -> str:
+    head = ["#!/usr/bin/env bash", "# Repeats each part of the answer; run it in this folder."]
+    return "\n".join([*head, "set -euo pipefail", *commands(advice)]) + "\n"
+
+
+def _json(document: object) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()

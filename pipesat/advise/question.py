@@ -1,0 +1,103 @@
+"""What is asked: layers on devices, under a memory cap, for a runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Final, Literal, TypeAlias, get_args
+
+from pipesat.core.amounts import amount
+from pipesat.core.errors import BadInput
+from pipesat.core.problem import Problem
+from pipesat.layers.layer import Layers
+from pipesat.layers.pipeline import Pipeline, link_delay
+from pipesat.layers.stages import problem_of_split
+from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
+from pipesat.plan.recompute import Flags
+from pipesat.plan.shapes import Shapes
+from pipesat.workflows.plans import for_torch
+
+Runtime: TypeAlias = Literal["torch", "torchtitan", "automodel", "megatron"]
+RUNTIMES: Final = get_args(Runtime)
+SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Of the units of time that tokens per second can be worked out from."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question; every row of the answer is a schedule of these layers and devices.
+
+    Attributes
+    ----------
+    layers
+        With the reserve that every device keeps free.
+    memory, reserve
+        Capacity of a device, ``None`` without a limit, and what of it stays free.
+    latency, bandwidth
+        Of every link, in the layers' units; without a bandwidth, size does not count.
+    tokens
+        Of a microbatch, ``None`` if unknown.
+    """
+
+    layers: Layers
+    devices: int
+    microbatches: int
+    memory: int | None
+    reserve: int
+    latency: int
+    bandwidth: Fraction | None
+    runtime: Runtime
+    tokens: int | None = None
+
+    @property
+    def may_recompute(self) -> bool:
+        """Whether recomputing could help: layers have costs for it, and memory is limited."""
+        return self.memory is not None and self.layers.recomputable
+
+    def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
+        """Return the pipeline of a placement."""
+        return Pipeline(
+            devices=self.devices,
+            microbatches=self.microbatches,
+            placement=placement,
+            chunks=chunks,
+            memory=self.memory,
+            delay=link_delay(self.latency, self.bandwidth),
+        )
+
+    def as_run(self, shape: Pipeline, runtime: Runtime | None) -> tuple[Layers, Pipeline]:
+        """Return layers and shape with what a runtime cannot run ruled out; ``None``: nothing."""
+        if runtime is None:
+            return self.layers, shape
+        if runtime == "megatron":
+            return self.layers, replace(shape, backward="fused")
+        layers, shapes = for_torch(self.layers, Shapes((shape,)))
+        return layers, shapes.pipelines[0]
+
+    def problem(
+        self,
+        partition: tuple[range, ...],
+        shape: Pipeline,
+        recompute: Flags,
+        runtime: Runtime | None,
+    ) -> Problem:
+        """Return the problem of one way to cut, place and recompute."""
+        layers, pipeline = self.as_run(shape, runtime)
+        return problem_of_split(layers, partition, pipeline, recompute=recompute)
+
+    @cached_property
+    def work(self) -> int:
+        """Compute of one microbatch in all layers, nothing recomputed, the least of both ways."""
+        return sum(
+            layer.amount("F") + min(layer.amount("BW"), layer.amount("B") + layer.amount("W"))
+            for layer in self.layers.layers
+        )
+
+    @cached_property
+    def bytes_per_unit(self) -> int | None:
+        """Bytes of the layers' memory unit; ``None`` if it is not one of bytes."""
+        try:
+            return amount("memory_unit", f"1{self.layers.memory_unit}")
+        except BadInput:
+            return None

@@ -1,0 +1,167 @@
+"""The rows of an answer: each one a schedule that the checker has seen, of the question's layers.
+
+:func:`require_same_question` holds all of them to that, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pipesat.advise.question import SECONDS, Question, Runtime
+from pipesat.core.checker import check
+from pipesat.core.claims import ratio, require_best
+from pipesat.core.errors import Contradiction
+from pipesat.core.memory import peak_memory
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.layers.layout import MegatronLayout, layout_of_partition
+from pipesat.layers.pipeline import Pipeline
+from pipesat.plan.recompute import Flags, has_variant
+from pipesat.plan.shapes import shape_name
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One schedule on one split.
+
+    Attributes
+    ----------
+    name
+        Of the hand-written schedule, or :data:`OURS`.
+    split
+        ``even``, ``balanced`` or ``ours``.
+    runtime
+        Whose restrictions the problem obeys, ``None``: any order.
+    fits
+        Whether it keeps to the memory; else it needs more, and is only shown.
+    why_not
+        Why the runtime cannot run it today; empty: it can.
+    by_hand
+        What its configuration cannot say, and the user's own code has to.
+    setting
+        What its configuration has to say besides what is exported.
+    group
+        Microbatches per group of an interleaved schedule, ``None``: one per device.
+    """
+
+    name: str
+    split: str
+    shape: Pipeline
+    partition: tuple[range, ...]
+    recompute: Flags
+    problem: Problem
+    schedule: Schedule
+    runtime: Runtime | None
+    fits: bool
+    why_not: str = ""
+    by_hand: str = ""
+    setting: str = ""
+    group: int | None = None
+
+    @property
+    def makespan(self) -> int:
+        """Of the schedule, in the layers' time unit."""
+        return self.schedule.makespan
+
+    @property
+    def runs(self) -> bool:
+        """Whether it fits and the runtime can run it."""
+        return self.fits and not self.why_not
+
+    @property
+    def peaks(self) -> list[int]:
+        """Peak memory of every device, the reserve included."""
+        return peak_memory(self.problem, self.schedule)
+
+    @property
+    def placement(self) -> str:
+        """``chain``, ``vee`` or ``loop of 3``."""
+        return shape_name(self.shape)
+
+    def layout(self, question: Question) -> MegatronLayout:
+        """Which layers every stage has."""
+        return layout_of_partition(question.layers, self.partition)
+
+    @property
+    def again(self) -> tuple[int, ...]:
+        """Stages that recompute."""
+        return tuple(stage for stage, flag in enumerate(self.recompute) if flag)
+
+    def all_again(self, question: Question) -> bool:
+        """Whether every stage that can recompute does."""
+        layers = question.layers
+        able = [stage for stage, part in enumerate(self.partition) if has_variant(layers, part)]
+        return bool(able) and [*self.again] == able
+
+    def share_of_ideal(self, question: Question) -> float | None:
+        """Time of the layers' own work, shared by all devices evenly, over the makespan."""
+        work = question.microbatches * question.work
+        return ratio(work, question.devices * self.makespan)
+
+    def tokens_per_second(self, question: Question) -> float | None:
+        """``None`` where the tokens or the unit of time are unknown."""
+        second = SECONDS.get(question.layers.time_unit)
+        if question.tokens is None or second is None or not self.makespan:
+            return None
+        return question.microbatches * question.tokens / (self.makespan * second)
+
+    def document(self, question: Question) -> dict[str, Any]:
+        """Return the row ready for JSON; what is unknown is ``None``."""
+        return {
+            "schedule": self.name,
+            "split": self.split,
+            "placement": self.placement,
+            "layout": self.layout(question).text,
+            "layers_per_stage": [len(part) for part in self.partition],
+            "group": self.group,
+            "recompute": [*self.again],
+            "makespan": self.makespan,
+            "tokens_per_second": self.tokens_per_second(question),
+            "share_of_ideal": self.share_of_ideal(question),
+            "peak_memory": max(self.peaks) - question.reserve,
+            "fits": self.fits,
+            "runs": self.runs,
+            "why_not": self.why_not or None,
+            "by_hand": self.by_hand or None,
+            "setting": self.setting or None,
+            "source": self.schedule.source,
+        }
+
+
+def fits(problem: Problem, schedule: Schedule) -> bool:
+    """Whether a schedule keeps to the memory; what breaks any other rule is refused.
+
+    Raises
+    ------
+    Contradiction
+        If it is not valid with any amount of memory.
+    """
+    if not check(problem, schedule):
+        return True
+    roomy = problem.with_memory(None)
+    if violations := check(roomy, schedule):
+        raise Contradiction(f"{schedule.source} is no schedule of its problem: {violations[0]}")
+    return False
+
+
+def require_same_question(question: Question, rows: Iterable[Row], best: Row | None) -> None:
+    """Raise ``Contradiction`` unless all rows are checked schedules of one question.
+
+    Every row's problem is built again from the question's layers and compared, its schedule goes
+    through the checker, and no row that runs is better than the best.
+    """
+    rows = tuple(rows)
+    for row in rows:
+        same = question.problem(row.partition, row.shape, row.recompute, row.runtime)
+        wanted = (question.devices, question.microbatches, question.memory)
+        asked = (row.shape.devices, row.shape.microbatches, row.shape.memory)
+        if same.sha256 != row.problem.sha256 or asked != wanted:
+            raise Contradiction(f"{row.name} ({row.split} split) answers another question")
+        if fits(row.problem, row.schedule) != row.fits:
+            raise Contradiction(f"{row.name} ({row.split} split) is wrong about its memory")
+    found = [(f"{row.name} ({row.split} split)", row.makespan) for row in rows if row.runs]
+    require_best("the advice", None if best is None else best.makespan, found)

@@ -1,0 +1,78 @@
+"""What the runtime that is asked for can run today: its exporter says so, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from pipesat.advise.question import Question, Runtime
+from pipesat.advise.rows import Row
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.ops import Op
+from pipesat.export import EXPORTERS
+from pipesat.export.frameworks.options import Options
+from pipesat.layers.megatron import group_sizes, refusal
+
+FORMAT_OF: Final[dict[Runtime, str]] = {
+    "torch": "torch-csv",
+    "torchtitan": "torchtitan",
+    "automodel": "nemo-automodel",
+    "megatron": "megatron-layout",
+}
+"""What each runtime's configuration is exported as."""
+_MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b")
+
+
+def marked(question: Question, row: Row) -> Row:
+    """Return a row with why its runtime cannot run it, and what is to be done by hand."""
+    if not row.fits:
+        return replace(row, why_not="needs more memory than there is")
+    if question.runtime == "megatron":
+        return replace(row, why_not=_megatron(question, row))
+    try:
+        EXPORTERS[FORMAT_OF[question.runtime]](row.problem, row.schedule, options_of(question, row))
+    except (NotApplicable, BadInput) as error:
+        return replace(row, why_not=str(error))
+    setting, by_hand = _recomputing(question, row)
+    return replace(row, setting=setting, by_hand=by_hand)
+
+
+def options_of(question: Question, row: Row) -> Options:
+    """Return what the exporter is told besides problem and schedule."""
+    if question.runtime == "torch":
+        return Options()
+    return Options(layers=row.layout(question).counts)
+
+
+def _megatron(question: Question, row: Row) -> str:
+    if row.name not in _MEGATRON_ORDERS:
+        return "Megatron-LM runs orders of its own, 1F1B and interleaved 1F1B"
+    if row.again and not row.all_again(question):
+        return "Megatron-LM recomputes on all stages alike"
+    p, m = question.devices, question.microbatches
+    chunks = row.shape.stages // p
+    if row.group is not None and row.group not in group_sizes(p, m):
+        return f"Megatron-LM refuses groups of {row.group}: the last one would be too small"
+    return (refusal(p, chunks, m) or "") if row.group is None else ""
+
+
+def _recomputing(question: Question, row: Row) -> tuple[str, str]:
+    """What has to be set, and what to be written by hand, for the stages that recompute."""
+    if not row.again:
+        return "", ""
+    splits = any(isinstance(i, Op) and i.kind == "B" for line in row.schedule.order for i in line)
+    if question.runtime != "torch" and row.all_again(question) and not splits:
+        return "set full activation checkpointing", ""
+    return "", f"checkpoint {stages_text(row.again)} in your own code"
+
+
+def stages_text(stages: tuple[int, ...]) -> str:
+    """Name stages: ``stage 3``, ``stages 0-3``, ``stages 0-2, 5``."""
+    runs: list[list[int]] = []
+    for stage in stages:
+        if runs and runs[-1][-1] == stage - 1:
+            runs[-1].append(stage)
+        else:
+            runs.append([stage])
+    texts = [f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return f"stage{'' if len(stages) == 1 else 's'} {', '.join(texts)}"

@@ -1,0 +1,181 @@
+"""One sentence of advice, every part of it a fact that can be looked up in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pipesat.advise.answer import Answer, memory_text, time_text
+from pipesat.advise.rows import OURS, Row
+from pipesat.advise.runtimes import stages_text
+from pipesat.advise.written import SCHEDULES
+from pipesat.core.claims import change, difference, percent, ratio
+from pipesat.core.errors import NotApplicable
+from pipesat.core.memory import peak_memory
+from pipesat.workflows.hand_written import baseline
+
+_HEAVY: Final = 1.5  # times the usual layer: worth naming
+
+
+def sentence_of(answer: Answer) -> str:
+    """Return the advice; it begins with the word estimate where costs are one."""
+    if answer.chosen is None:
+        return f"{answer.question.runtime} can run none of these schedules: {_why_none(answer)}"
+    parts = [
+        *_what(answer, answer.chosen),
+        *_bottleneck(answer, answer.chosen),
+        *_memory(answer, answer.chosen),
+        *_proof(answer, answer.chosen),
+    ]
+    start = "by an estimate of all costs, " if answer.question.layers.estimate else ""
+    text = f"{start}{'; '.join(parts)}."
+    return text[0].upper() + text[1:]
+
+
+def _why_none(answer: Answer) -> str:
+    found = sorted(answer.rows, key=lambda row: row.makespan)
+    return found[0].why_not if found else "none was built in time"
+
+
+def name_of(answer: Answer, row: Row) -> str:
+    """Name a row: schedule, placement, split."""
+    own = "our order" if row.name == OURS else row.name
+    group = "" if row.group is None else f" in groups of {row.group}"
+    where = (
+        f"the layout {row.layout(answer.question).text}"
+        if row.split == "ours"
+        else (f"the {row.split} split")
+    )
+    return f"{own}{group} in a {row.placement} on {where}"
+
+
+def _what(answer: Answer, row: Row) -> Iterator[str]:
+    question = answer.question
+    text = f"take {name_of(answer, row)}: {time_text(question, row.makespan)} per step"
+    others = [
+        (label, found)
+        for label, names in (("1F1B", {"1f1b"}), ("interleaved 1F1B", {"interleaved-1f1b"}))
+        if (found := _best_of(answer, names)) is not None and found is not row
+    ]
+    gains = [f"{change(row.makespan, x.makespan, 1)} than the best {label}" for label, x in others]
+    yield f"{text}, {' and '.join(gains)}" if gains else text
+    if row.setting:
+        yield row.setting
+    if row.by_hand:
+        yield row.by_hand
+        plain = [x for x in answer.rows if x.runs and not x.by_hand]
+        easy = min(plain, key=lambda x: x.makespan, default=None)
+        if easy is not None:
+            yield (
+                f"with nothing by hand the best is {name_of(answer, easy)}, "
+                f"{time_text(question, easy.makespan)}"
+            )
+
+
+def _best_of(answer: Answer, names: set[str]) -> Row | None:
+    rows = [row for row in answer.rows if row.fits and row.name in names]
+    return min(rows, key=lambda row: row.makespan, default=None)
+
+
+@dataclass(frozen=True)
+class _Busiest:
+    """The device with most to do: its work per microbatch, and its heaviest layer."""
+
+    device: int
+    work: int
+    layer: int
+    heaviest: int
+    again: int
+
+
+def _busiest(answer: Answer, row: Row) -> _Busiest:
+    layers = answer.question.layers
+    flags = row.recompute or (False,) * len(row.partition)
+
+    def work(layer: int, *, again: bool) -> int:
+        one = layers.layers[layer]
+        split = one.amount("B", recompute=again) + one.amount("W", recompute=again)
+        return one.amount("F", recompute=again) + min(one.amount("BW", recompute=again), split)
+
+    found = []
+    for device in range(answer.question.devices):
+        own = [
+            (layer, flag)
+            for part, flag, home in zip(row.partition, flags, row.shape.homes, strict=True)
+            for layer in part
+            if home == device
+        ]
+        each = {layer: work(layer, again=flag) for layer, flag in own}
+        plain = sum(work(layer, again=False) for layer in each)
+        total = sum(each.values())
+        most = max(each, key=lambda layer: each[layer], default=0)
+        found.append(_Busiest(device, total, most, each.get(most, 0), total - plain))
+    return max(found, key=lambda one: one.work)
+
+
+def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
+    question = answer.question
+    busiest = _busiest(answer, row)
+    busy = percent(ratio(question.microbatches * busiest.work, row.makespan), 0)
+    text = f"rank {busiest.device} is the bottleneck, at work {busy} of the time"
+    work = sorted(layer.amount("F") + layer.amount("BW") for layer in question.layers.layers)
+    usual, equal = work[len(work) // 2], question.work
+    share = percent(ratio(busiest.heaviest, busiest.work), 0)
+    label = question.layers.label(busiest.layer)
+    if busiest.heaviest * question.devices > equal:
+        yield (
+            f"{text}: {label} alone is {share} of it and more than an equal share of all work, so "
+            "no split evens it out: shard it over more devices, or give it fewer"
+        )
+    elif busiest.heaviest > _HEAVY * usual:
+        yield f"{text}: {label} is {share} of it"
+    elif busiest.again:
+        yield f"{text}: recomputing is {percent(ratio(busiest.again, busiest.work), 0)} of it"
+    else:
+        over = difference(question.devices * busiest.work, equal)
+        yield f"{text}, with {percent(over, 0)} more than an equal share"
+
+
+def _memory(answer: Answer, row: Row) -> Iterator[str]:
+    question = answer.question
+    if question.memory is None:
+        return
+    room = memory_text(question, question.memory - question.reserve)
+    if not row.again:
+        most = memory_text(question, max(row.peaks) - question.reserve)
+        yield f"nothing has to recompute: {most} of {room} are used at most"
+        return
+    plain = question.problem(row.partition, row.shape, (), row.runtime)
+    name = SCHEDULES[row.shape.placement][0]
+    text = f"memory has {stages_text(row.again)} recompute"
+    try:
+        peaks = peak_memory(plain, baseline(name, plain))
+    except NotApplicable:
+        yield text
+        return
+    need = max(peaks) - question.reserve
+    if need > question.memory - question.reserve:
+        rank, needed = peaks.index(max(peaks)), memory_text(question, need)
+        text += f": without, {name} would need {needed} on rank {rank}, and there are {room}"
+    yield text
+
+
+def _proof(answer: Answer, row: Row) -> Iterator[str]:
+    question, standing, bound = answer.question, answer.standing, answer.bound
+    ours = min((x for x in answer.rows if x.name == OURS), key=lambda x: x.makespan, default=None)
+    if ours is not None and not ours.runs and ours.makespan < row.makespan:
+        yield (
+            f"our order would take {time_text(question, ours.makespan)}, "
+            f"{change(ours.makespan, row.makespan, 1)}, but {ours.why_not}"
+        )
+    if bound is None:
+        yield "no bound is known for it"
+    elif standing.proven:
+        yield f"proven optimal among all splits of {answer.shapes}"
+    else:
+        yield (
+            f"no schedule on any split of {answer.shapes} takes less than "
+            f"{time_text(question, bound.value)}, so at most {percent(standing.gap, 1)} can still "
+            "be gained"
+        )

@@ -1,0 +1,292 @@
+"""From a question to an answer: rows that users know, our search, and what is proven of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pipesat.advise.advice import Advice
+from pipesat.advise.megatron import interleaved_rows, moved_rows
+from pipesat.advise.question import RUNTIMES, Question, Runtime
+from pipesat.advise.rows import OURS, Row, fits
+from pipesat.advise.runtimes import marked
+from pipesat.advise.written import hand_written_rows
+from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.result import Improvement
+from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
+from pipesat.layers.layer import Layer, Layers
+from pipesat.plan.recompute import has_variant
+from pipesat.workflows.plans import plan
+
+if TYPE_CHECKING:
+    from pipesat.plan.answer import Plan
+    from pipesat.plan.candidate import Candidate
+    from pipesat.plan.recompute import RecomputeChoice
+
+QUICK: Final = 10.0
+"""Seconds of search with ``quick``."""
+RESERVED: Final = Fraction(1, 20)
+"""Of the memory, kept free unless a reserve is given."""
+_MOST_DEVICES: Final = 4096
+_MOST_AMOUNT: Final = 10**12
+_WRITTEN: Final = 0.35  # of the time limit, for schedules that users know
+_MEGATRON: Final = 0.55  # of the time limit, for those and Megatron-LM's knobs
+_MOVING: Final = 0.7  # of the time limit, for moving its layouts too
+_ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
+_ALIKE: Final = 0.25  # of the time limit, for a plan in which all stages recompute or none
+
+
+def advise(
+    layers: Layers | str | Path,
+    devices: int,
+    microbatches: int,
+    *,
+    memory: int | None = None,
+    reserve: int | None = None,
+    runtime: Runtime = "torch",
+    latency: int = 0,
+    bandwidth: float | Fraction | None = None,
+    tokens: int | None = None,
+    origin: str = "",
+    quick: bool = False,
+    time_limit: float = 75.0,
+    workers: int | None = None,
+    seed: int = 0,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> Advice:
+    """Answer which schedule, split and memory for these layers, in one table and one sentence.
+
+    Parameters
+    ----------
+    layers
+        What :func:`pipesat.read_layers` or ``layers_from_profile`` returns, or the path of a layers
+        file. :func:`pipesat.plan` takes the same.
+    devices, microbatches
+        Pipeline ranks, and microbatches.
+    memory
+        Capacity of a device in the layers' memory unit; ``None``: unlimited.
+    reserve
+        Of it, what stays free for fragments and buffers; ``None``: a twentieth.
+    runtime
+        ``torch``, ``torchtitan``, ``automodel`` or ``megatron``: what is marked as running today.
+    latency, bandwidth
+        Of every link: time units, size units per time unit.
+    tokens
+        Of a microbatch, for tokens per second.
+    origin
+        The command that made the layers, to be repeated with the others.
+    quick
+        Search for 10 seconds.
+    time_limit
+        Seconds for the search.
+    workers, seed, listener, stop
+        As of :func:`pipesat.plan`.
+
+    Raises
+    ------
+    Infeasible
+        If no partition fits into memory, even recomputing.
+    BadInput
+        If a value is wrong.
+    """
+    question = _question(
+        layers, devices, microbatches, memory, reserve, runtime, latency, bandwidth, tokens
+    )
+    limit = min(QUICK, time_limit) if quick else time_limit
+    work = _Work(question, Deadline(limit, stop or threading.Event()), workers, seed, listener)
+    work.write()
+    found = work.search()
+    runnable = [row for row in work.rows if row.runs]
+    chosen = min(runnable, key=lambda row: (row.makespan, row.by_hand != ""), default=None)
+    return Advice(
+        question,
+        tuple(work.rows),
+        chosen,
+        found,
+        origin,
+        tuple(work.left_out.items()),
+        work.deadline.seconds,
+    )
+
+
+def _question(
+    layers: Layers | str | Path,
+    devices: int,
+    microbatches: int,
+    memory: int | None,
+    reserve: int | None,
+    runtime: Runtime,
+    latency: int,
+    bandwidth: float | Fraction | None,
+    tokens: int | None,
+) -> Question:
+    from pipesat.layers.file import read_layers
+
+    read = layers if isinstance(layers, Layers) else read_layers(layers)
+    if runtime not in RUNTIMES:
+        raise BadInput(f"expected one of {', '.join(RUNTIMES)}", where="--for", value=runtime)
+    if not 1 <= devices <= _MOST_DEVICES:
+        expected = f"expected 1 to {_MOST_DEVICES}"
+        raise BadInput(expected, where="--devices", value=devices)
+    free = reserve
+    if free is None:
+        free = 0 if memory is None else ceil(RESERVED * memory)
+    most = _MOST_AMOUNT if memory is None else memory
+    if not 0 <= free <= most:
+        what = "" if memory is None else ", the memory"
+        raise BadInput(f"expected 0 to {most}{what}", where="--reserve", value=free)
+    return Question(
+        replace(read, reserve=read.reserve + free),
+        devices,
+        microbatches,
+        memory,
+        free,
+        latency,
+        None if bandwidth is None else Fraction(str(bandwidth)),
+        runtime,
+        tokens,
+    )
+
+
+@dataclass
+class _Work:
+    """Rows so far, and the time there is."""
+
+    question: Question
+    deadline: Deadline
+    workers: int | None
+    seed: int
+    listener: Listener | None
+    rows: list[Row] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Build what users know; for Megatron-LM, over all of its knobs."""
+        say = self.left_out.__setitem__
+        self._all_of(hand_written_rows(self.question, say), _WRITTEN)
+        if self.question.runtime == "megatron":
+            self._all_of(interleaved_rows(self.question, say), _MEGATRON)
+            until = Deadline(_MOVING * self.deadline.limit, self.deadline.stop, self.deadline.began)
+            self._all_of(moved_rows(self.question, [*self.rows], until), 1.0)
+
+    def _all_of(self, rows: Iterator[Row], share: float) -> None:
+        """Add rows until a share of the time is over; one is always made."""
+        for row in rows:
+            self._add(row)
+            if self.deadline.past(share):
+                self.left_out["more schedules and splits"] = "not built in time"
+                return
+
+    @property
+    def best(self) -> int | None:
+        """The least makespan of what runs, so far."""
+        return min((row.makespan for row in self.rows if row.runs), default=None)
+
+    def _add(self, row: Row) -> None:
+        self.rows.append(row)
+        best = self.best
+        if row.fits and self.listener is not None:
+            source = f"{row.placement}, {row.split} split: {row.schedule.source}"
+            self.listener(Improvement(self.deadline.seconds, best, None, source))
+
+    def search(self) -> Plan:
+        """Search over splits, placements, recomputation and orders; add what was found as rows."""
+        question = self.question
+        again = question.may_recompute
+        alike = again and question.runtime in _ALIKE_ONLY
+        kept = _ALIKE * self.deadline.limit if alike else 0.0
+        found = self._plan(
+            question.layers, "choose" if again else "never", self.deadline.left - kept
+        )
+        if found.chosen is not None:
+            row = self._ours(found.chosen, found.chosen.recompute)
+            self._add(row)
+            if alike and row.by_hand:
+                self._search_alike()
+        return found
+
+    def _search_alike(self) -> None:
+        """What a configuration can say: no stage recomputes, or if that does not fit, all do."""
+        layers = self.question.layers
+        try:
+            chosen = self._plan(layers, "never", self.deadline.left).chosen
+            if chosen is not None:
+                self._add(self._ours(chosen, ()))
+        except Infeasible:
+            all_again = replace(layers, layers=tuple(map(_again, layers.layers)))
+            chosen = self._plan(all_again, "never", self.deadline.left).chosen
+            if chosen is not None:
+                flags = tuple(has_variant(layers, part) for part in chosen.partition)
+                self._add(self._ours(chosen, flags))
+
+    def _plan(self, layers: Layers, recompute: RecomputeChoice, seconds: float) -> Plan:
+        question, began = self.question, self.deadline.seconds
+
+        best = self.best
+
+        def listen(improvement: Improvement) -> None:
+            if self.listener is not None:
+                values = [v for v in (best, improvement.value) if v is not None]
+                self.listener(
+                    improvement._replace(
+                        seconds=began + improvement.seconds, value=min(values, default=None)
+                    )
+                )
+
+        return plan(
+            layers,
+            question.devices,
+            question.microbatches,
+            memory=question.memory,
+            placement="any",
+            chunks=self._chunks(),
+            latency=question.latency,
+            bandwidth=question.bandwidth,
+            recompute=recompute,
+            target=None if question.runtime == "megatron" else "torch",
+            compare=False,
+            time_limit=max(LEAST_SECONDS, seconds),
+            workers=self.workers,
+            seed=self.seed,
+            listener=listen,
+            stop=self.deadline.stop,
+        )
+
+    def _chunks(self) -> tuple[int, ...]:
+        """Stages per device of the loops to search: 2, and what is best for Megatron-LM."""
+        best = min((r for r in self.rows if r.runs), key=lambda r: r.makespan, default=None)
+        loops = {2}
+        if self.question.runtime == "megatron" and best is not None:
+            loops.add(max(2, best.shape.stages // self.question.devices))
+        return tuple(sorted(loops))
+
+    def _ours(self, chosen: Candidate, flags: tuple[bool, ...]) -> Row:
+        question = self.question
+        runtime = None if question.runtime == "megatron" else question.runtime
+        shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
+        problem = question.problem(chosen.partition, shape, flags, runtime)
+        schedule = chosen.schedules[0]
+        row = Row(
+            OURS,
+            "ours",
+            shape,
+            chosen.partition,
+            flags,
+            problem,
+            schedule,
+            runtime,
+            fits(problem, schedule),
+        )
+        return marked(question, row)
+
+
+def _again(layer: Layer) -> Layer:
+    if layer.recomputed is None:
+        return layer
+    return replace(layer, costs=layer.recomputed, recomputed=None, fused=True)

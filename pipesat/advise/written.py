@@ -1,0 +1,126 @@
+"""The schedules that users know, each on the even and on the balanced split."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from pipesat.advise.question import Question, Runtime
+from pipesat.advise.rows import Row, fits
+from pipesat.advise.runtimes import marked
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.layers.pipeline import Pipeline
+from pipesat.placement.geometry import OneRoutePlacement
+from pipesat.plan.even_split import even_partition
+from pipesat.plan.proposals import balanced_partition
+from pipesat.plan.recompute import Flags, has_variant, where_needed
+from pipesat.workflows.hand_written import baseline
+
+SCHEDULES: Final[dict[OneRoutePlacement, tuple[str, ...]]] = {
+    "chain": ("1f1b", "zb-h1"),
+    "loop": ("interleaved-1f1b", "interleaved-zb"),
+    "vee": ("zb-v", "dualpipev"),
+}
+"""Hand-written schedules of the table, by placement."""
+SPLITS: Final = {"even": even_partition, "balanced": balanced_partition}
+
+LeftOut = Callable[[str, str], None]
+
+
+def hand_written_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
+    """Yield a row per schedule and split, with the recomputation that serves it best.
+
+    Parameters
+    ----------
+    left_out
+        Told the name of what has no row, and why.
+    """
+    runtime = question.runtime
+    for placement, names in SCHEDULES.items():
+        if runtime == "megatron" and placement != "chain":
+            continue  # its loops are tried with all their knobs, a V it does not have
+        shape = question.shape(placement)
+        for split, partition in splits(question, shape, left_out):
+            for name in names:
+                try:
+                    yield best_flags(question, name, split, shape, partition, runtime)
+                except NotApplicable as error:
+                    left_out(f"{name} ({split} split)", str(error))
+
+
+def splits(
+    question: Question, shape: Pipeline, left_out: LeftOut
+) -> Iterator[tuple[str, tuple[range, ...]]]:
+    """Yield the even and the balanced split of a shape, where they exist."""
+    for split, cut in SPLITS.items():
+        try:
+            partition = cut(question.layers, shape)
+        except (BadInput, Infeasible, NotApplicable) as error:
+            left_out(f"{split} split, {shape.placement}", str(error))
+        else:
+            yield split, partition
+
+
+def best_flags(
+    question: Question,
+    name: str,
+    split: str,
+    shape: Pipeline,
+    partition: tuple[range, ...],
+    runtime: Runtime,
+    group: int | None = None,
+) -> Row:
+    """Return the row of the recomputation with which a schedule runs fastest.
+
+    Tried are none, what 1F1B needs, and all; if none fits, the one that needs least memory.
+
+    Raises
+    ------
+    NotApplicable
+        If the schedule does not exist on this shape.
+    """
+    build = partial(baseline, name, group=group)
+    rows = []
+    for flags in flags_to_try(question, shape, partition):
+        problem = question.problem(partition, shape, flags, runtime)
+        made = row_of(question, build, name, split, shape, partition, flags, problem)
+        rows.append(marked(question, replace(made, group=group)))
+    return min(rows, key=_rank)
+
+
+def row_of(
+    question: Question,
+    build: Callable[[Problem], Schedule],
+    name: str,
+    split: str,
+    shape: Pipeline,
+    partition: tuple[range, ...],
+    flags: Flags,
+    problem: Problem,
+) -> Row:
+    """Build a schedule and return its row, not yet marked."""
+    schedule = build(problem)
+    fitting = fits(problem, schedule)
+    return Row(name, split, shape, partition, flags, problem, schedule, question.runtime, fitting)
+
+
+def flags_to_try(question: Question, shape: Pipeline, partition: tuple[range, ...]) -> list[Flags]:
+    """Return different choices of recomputation: none, where 1F1B needs it, everywhere."""
+    if not question.may_recompute:
+        return [()]
+    layers = question.layers
+    everywhere = tuple(has_variant(layers, part) for part in partition)
+    found: list[Flags] = [(), everywhere]
+    if question.runtime != "megatron":
+        with contextlib.suppress(NotApplicable):
+            found.append(where_needed(layers, shape, partition))
+    return [flags if any(flags) else () for flags in dict.fromkeys(found)]
+
+
+def _rank(row: Row) -> tuple[bool, bool, int]:
+    return not row.fits, not row.runs, row.makespan if row.fits else max(row.peaks)

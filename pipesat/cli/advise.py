@@ -1,0 +1,296 @@
+"""``pipesat advise``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipesat.cli.arguments import (
+    MOST_AMOUNT,
+    MOST_MICROBATCHES,
+    MOST_TOKENS,
+    AsJson,
+    OutputFolder,
+    Seed,
+    Workers,
+    seconds,
+)
+from pipesat.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from pipesat.layers.layer import Layers
+
+_MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_OF_A_CONFIG = ("gpu", "length", "batch", "tensor_parallel")
+
+
+class RuntimeName(StrEnum):
+    """Where the schedule is to run."""
+
+    torch = "torch"
+    torchtitan = "torchtitan"
+    automodel = "automodel"
+    megatron = "megatron"
+
+
+def advise(
+    context: typer.Context,
+    devices: Annotated[
+        int, typer.Option(metavar="P", min=1, max=4096, help="Pipeline ranks.", show_default=False)
+    ],
+    microbatches: Annotated[
+        int,
+        typer.Option(
+            metavar="M", min=1, max=MOST_MICROBATCHES, help="Microbatches.", show_default=False
+        ),
+    ],
+    costs: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="COSTS", help="Layers or profile file (JSON); or --config.", show_default=False
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A published model, with costs estimated for --gpu: profile --list-configs.",
+            show_default="none",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="a100, h100, h200, b200, l40s, mi300x.",
+            show_default="none",
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CAP",
+            help="Capacity of a device, as 40GiB, or in the file's memory unit.",
+            show_default="the GPU's",
+        ),
+    ] = None,
+    reserve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
+            help="Of it, what stays free for fragments and communication buffers.",
+            show_default="5 %",
+        ),
+    ] = None,
+    runtime: Annotated[
+        RuntimeName, typer.Option("--for", help="Where it is to run.")
+    ] = RuntimeName.torch,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MOST_TOKENS,
+            help="With --config: tokens per sequence.",
+            show_default="the model's",
+        ),
+    ] = None,
+    batch: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=MOST_TOKENS, help="With --config: sequences per microbatch."
+        ),
+    ] = 1,
+    tensor_parallel: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=MOST_TOKENS, help="With --config: GPUs that share a layer."
+        ),
+    ] = 1,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MOST_AMOUNT,
+            help="With a file: tokens of a microbatch, for tokens per second.",
+            show_default="unknown",
+        ),
+    ] = None,
+    latency: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link, in time units."
+        ),
+    ] = 0,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X",
+            help="Size units per time unit that links carry.",
+            show_default="the GPU's, 70 % of it; of a file unlimited",
+        ),
+    ] = None,
+    output: OutputFolder = None,
+    quick: Annotated[bool, typer.Option("--quick", help="An answer in 20 s.")] = False,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", metavar="S", callback=seconds, help="Seconds for the search."),
+    ] = 75.0,
+    workers: Workers = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """One question, one answer: which schedule, split and memory, and what it gains.
+
+    Compares 1F1B, interleaved, zero bubble and DualPipeV with our search, marks what the runtime
+    can run today, and says what is proven. Writes configuration, order, report and the commands
+    that repeat each part into DIR. Ctrl-C keeps the best so far.
+    """
+    from pipesat.cli.checked_schedule import naming
+    from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.costs import memory_amount, memory_amounts, rate
+    from pipesat.cli.exits import one_line, refuse_contradictions
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.options import refuse_given
+    from pipesat.cli.progress import Progress
+
+    if config is None:
+        refuse_given(context, _OF_A_CONFIG, "only --config asks for an estimate")
+    else:
+        if costs is not None:
+            raise BadInput("a file or --config, not both", where="COSTS", value=str(costs))
+        refuse_given(context, ("tokens",), "--config has it: --length and --batch")
+    with Interrupts() as interrupts:
+        from pipesat.advise.files import save_advice
+        from pipesat.advise.study import advise as run
+        from pipesat.files.atomic import prepare_folder
+
+        carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
+        if config is None:
+            given = _Given(_read(costs), None, carried, tokens)
+        else:
+            given = _estimated(config, gpu, length, batch, tensor_parallel, carried)
+        data = given.layers
+        capacity = given.memory
+        if memory is not None:
+            several = memory_amounts("--memory", memory, data)
+            if isinstance(several, list):
+                raise BadInput("expected one for all devices", where="--memory", value=memory)
+            capacity = several
+        kept = None if reserve is None else memory_amount("--reserve", reserve, data)
+        if output is not None:
+            prepare_folder(output)
+        if data.estimate:
+            typer.echo(one_line(f"pipesat: all costs are an estimate: {data.estimate}"), err=True)
+        with Progress(stderr()) as progress, naming(costs or Path(config or "")):
+            found = run(
+                data,
+                devices,
+                microbatches,
+                memory=capacity,
+                reserve=kept,
+                runtime=runtime.value,
+                latency=latency,
+                bandwidth=given.bandwidth,
+                tokens=given.tokens,
+                origin=given.origin,
+                quick=quick,
+                time_limit=time_limit,
+                workers=workers,
+                seed=seed,
+                listener=progress,
+                stop=interrupts.stop,
+            )
+        if output is not None:
+            save_advice(found, output, progress.lines)
+    if as_json:
+        from pipesat.advise.commands import commands
+
+        print_json(found.document([*commands(found)]))
+    else:
+        from pipesat.cli.advise_report import print_advice
+
+        print_advice(found, output)
+    refuse_contradictions(found.contradictions, output)
+    raise typer.Exit(interrupts.exit_code)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Layers, and what is known of the machine and the microbatches besides."""
+
+    layers: Layers
+    memory: int | None
+    bandwidth: Fraction | None
+    tokens: int | None
+    origin: str = ""
+
+
+def _read(costs: Path | None) -> Layers:
+    """Layers of a layers file or of a profile."""
+    from pipesat.files.strict_json import read_json
+    from pipesat.layers.file import LARGEST_FILE, parse_layers
+    from pipesat.layers.from_profile import layers_of_profile
+    from pipesat.profile.file import read_profile
+
+    if costs is None:
+        raise BadInput("expected a layers or profile file, or --config with --gpu", where="COSTS")
+    if _MODEL.fullmatch(str(costs)) and not costs.exists():
+        raise BadInput(
+            f"a model is measured first: pipesat profile --model {costs} -o profile.json, then "
+            "pipesat advise profile.json",
+            where="COSTS",
+            value=str(costs),
+        )
+    document = read_json(costs, LARGEST_FILE)
+    kind = document.get("format") if isinstance(document, dict) else None
+    if kind == "pipesat.problem/1":
+        raise BadInput(
+            "a problem is cut already: pipesat compare answers for it, advise takes layers",
+            source=str(costs),
+        )
+    if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
+        return layers_of_profile(read_profile(costs))
+    return parse_layers(document, str(costs))
+
+
+def _estimated(
+    config: str,
+    gpu: str | None,
+    length: int | None,
+    batch: int,
+    tensor_parallel: int,
+    bandwidth: Fraction | None,
+) -> _Given:
+    """Costs of a published model by the roofline; memory and links are the GPU's."""
+    from fractions import Fraction
+
+    from pipesat.layers.file import layers_document, parse_layers
+    from pipesat.layers.roofline import LIKELY, Run, estimated_layers
+    from pipesat.profile.gpus import named_gpu
+    from pipesat.profile.shapes import named_shape
+
+    if gpu is None:
+        raise BadInput("--config needs a --gpu to estimate its costs for", where="--gpu")
+    named, device = named_shape(config), named_gpu(gpu)
+    run = Run(length=length or named.length, batch=batch, tensor_parallel=tensor_parallel)
+    name = f"{config} on {gpu}"
+    layers = estimated_layers(named.shape, device, run, name=name)
+    layers = parse_layers(layers_document(layers), f"{name}: made into layers")
+    carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
+    words = f"pipesat layers estimate --config {config} --gpu {gpu} --length {run.length}"
+    return _Given(
+        layers,
+        device.memory // 2**20,
+        carried if bandwidth is None else bandwidth,
+        run.length * run.batch,
+        f"{words} --batch {batch} --tensor-parallel {tensor_parallel}",
+    )

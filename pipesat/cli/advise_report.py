@@ -1,0 +1,82 @@
+"""The text of ``pipesat advise``."""
+
+from __future__ import annotations
+
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.cli.table import Column, print_table, wrapped
+from pipesat.core.claims import percent
+
+if TYPE_CHECKING:
+    from pipesat.advise.advice import Advice
+    from pipesat.advise.rows import Row
+
+
+def print_advice(advice: Advice, folder: Path | None) -> None:
+    """Print the table, the sentence, and where everything is."""
+    from pipesat.advise.answer import estimate_text, memory_text, time_text
+    from pipesat.cli.console import stdout
+
+    question, width = advice.question, stdout().width
+    rows = advice.shown
+    estimated = "\n(estimate)" if question.layers.estimate else ""
+    columns = [
+        Column("schedule", number=False),
+        Column("split", number=False),
+        Column("placement", number=False, spare=4),
+        Column("recom-\nputes", number=False),
+        Column(f"time{estimated}"),
+        Column(f"tokens/s{estimated}", spare=3),
+        Column(f"of ideal{estimated}", spare=2),
+        Column(f"memory{estimated}"),
+        Column(f"runs in\n{question.runtime}", number=False),
+    ]
+    lines = [
+        [
+            row.name if row.group is None else f"{row.name}, groups of {row.group}",
+            row.split,
+            row.placement,
+            ",".join(map(str, row.again)) if len(row.again) < 4 else f"{len(row.again)} stages",
+            time_text(question, row.makespan),
+            _tokens(row.tokens_per_second(question)),
+            percent(row.share_of_ideal(question), 0),
+            memory_text(question, max(row.peaks) - question.reserve),
+            _runs(row),
+        ]
+        for row in rows
+    ]
+    needed = [any(line[i] for line in lines) for i in range(len(columns))]
+    needed[5] = any(line[5] != "-" for line in lines)
+    print_table([*compress(columns, needed)], [[*compress(line, needed)] for line in lines])
+    typer.echo("")
+    if question.memory is not None:
+        typer.echo(
+            f"memory: {memory_text(question, question.memory)} per rank, of which "
+            f"{memory_text(question, question.reserve)} are kept free"
+        )
+    if text := estimate_text(question):
+        typer.echo(wrapped(one_line(text), width))
+    for name, why in advice.left_out:
+        typer.echo(wrapped(one_line(f"left out: {name}: {why}"), width))
+    for text in advice.contradictions:
+        typer.echo(wrapped(one_line(f"no bound is claimed: {text}"), width))
+    typer.echo("\n" + wrapped(one_line(advice.sentence), width))
+    if folder is not None:
+        typer.echo("\n" + one_line(f"written to {folder}; its commands.sh repeats each part"))
+
+
+def _tokens(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _runs(row: Row) -> str:
+    if not row.fits:
+        return "too large"
+    if row.why_not:
+        return "no"
+    return "by hand" if row.by_hand else "yes"

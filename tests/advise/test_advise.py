@@ -1,0 +1,238 @@
+"""``pipesat advise``: rows by formula, what is asserted of them, Megatron's rules, the folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesat
+from pipesat.advise.advice import Advice
+from pipesat.advise.commands import megatron_flags
+from pipesat.advise.rows import Row, require_same_question
+from pipesat.advise.runtimes import stages_text
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, Contradiction
+from pipesat.layers.layer import Layers
+from pipesat.layers.layout import partition_of_layout
+from pipesat.layers.layout_text import parse_layout
+from tests.conftest import Run
+from tests.support.outcomes import one_bad_line
+from tests.support.plans import entry, layers_of
+
+AGAIN = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
+FOUR = replace(layers_of([entry(1, 1, 1, 4) | AGAIN for _ in range(4)]), time_unit="ms")
+
+
+def asked(layers: Layers = FOUR, **options: Any) -> Advice:
+    options = {"devices": 2, "microbatches": 4, "time_limit": 20.0, "workers": 1} | options
+    return pipesat.advise(layers, **options)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Advice:
+    return asked(tokens=300)
+
+
+@pytest.fixture(scope="module")
+def megatron() -> Advice:
+    return asked(microbatches=5, runtime="megatron")
+
+
+def rows_of(advice: Advice, name: str) -> Iterator[Row]:
+    yield from (row for row in advice.rows if row.name == name)
+
+
+def test_rows_by_formula(plain: Advice) -> None:
+    """Two stages of two layers: F 2, BW 4; 1F1B takes (m + p - 1)(F + BW) = 30 of 24 at least."""
+    (even, balanced) = rows_of(plain, "1f1b")
+    assert even.makespan == balanced.makespan == 30
+    assert plain.question.work == 12
+    assert even.share_of_ideal(plain.question) == 0.8
+    assert even.tokens_per_second(plain.question) == 4 * 300 / 0.030
+    assert max(even.peaks) == 2 * 2 * 4  # two microbatches of two layers
+    assert {row.name for row in plain.rows} >= {"1f1b", "interleaved-1f1b", "zb-h1", "ours"}
+    assert {"zb-v", "dualpipev"} <= {row.name for row in plain.rows}
+
+
+def test_every_row_is_a_checked_schedule_and_ours_is_the_best(plain: Advice) -> None:
+    assert plain.chosen is not None
+    for row in plain.rows:
+        assert check(row.problem, row.schedule) == []
+        assert row.runs
+        assert row.makespan >= plain.chosen.makespan
+    assert plain.bound is not None
+    assert plain.bound.value <= plain.chosen.makespan
+    table = plain.records()
+    assert [row["makespan"] for row in table] == sorted(row["makespan"] for row in table)
+    assert table[0]["makespan"] == plain.chosen.makespan
+
+
+def other_question(advice: Advice, row: Row) -> Row:
+    return replace(row, problem=row.problem.with_microbatches(5))
+
+
+def other_split(advice: Advice, row: Row) -> Row:
+    return replace(row, partition=(range(1), range(1, 4)))
+
+
+def too_much(advice: Advice, row: Row) -> Row:
+    return replace(row, fits=False)
+
+
+@pytest.mark.parametrize("broken", [other_question, other_split, too_much])
+def test_a_row_that_answers_something_else_is_refused(
+    plain: Advice, broken: Callable[[Advice, Row], Row]
+) -> None:
+    first, *rest = plain.rows
+    require_same_question(plain.question, plain.rows, plain.chosen)
+    with pytest.raises(Contradiction, match=r"1f1b \(even split\)"):
+        replace(plain, rows=(broken(plain, first), *rest))
+
+
+def test_a_better_row_than_the_advice_is_refused(plain: Advice) -> None:
+    worst = max(plain.rows, key=lambda row: row.makespan)
+    with pytest.raises(Contradiction, match="the advice is called the best"):
+        replace(plain, chosen=worst)
+    with pytest.raises(Contradiction, match="the advice is called the best"):
+        replace(plain, chosen=None)
+
+
+def test_memory_has_stages_recompute() -> None:
+    """Capacity 10: 1F1B wants two microbatches of two layers, 16, on rank 0; recomputing takes 4.
+
+    The reserve of 1 is kept free. One microbatch at a time, 8, would fit without.
+    """
+    advice = asked(memory=10, reserve=1, runtime="torchtitan")
+    assert advice.chosen is not None
+    assert all(max(row.peaks) <= 10 for row in advice.rows if row.fits)
+    assert all(row.problem.devices[0].static == 1 for row in advice.rows)
+    for row in rows_of(advice, "1f1b"):
+        # the first stage recomputes: F 2, BW 6; then a microbatch takes 6 on the other: by hand
+        assert row.again == (0,)
+        assert row.by_hand == "checkpoint stage 0 in your own code"
+        assert row.problem.stages[0].backward == "fused"
+    found = re.search(r"would need (\d+) on rank \d, and there are 9", advice.sentence)
+    assert (found is not None) == bool(advice.chosen.again)
+    assert found is None or int(found[1]) > 9
+
+
+def test_what_does_not_fit_is_shown_with_what_it_needs() -> None:
+    layers = layers_of([entry(1, 1, 1, 4) for _ in range(4)])
+    advice = asked(layers, memory=10, reserve=0)
+    (even, _) = rows_of(advice, "1f1b")
+    assert (even.fits, even.why_not) == (False, "needs more memory than there is")
+    assert max(even.peaks) == 16
+    assert advice.chosen is not None
+    assert advice.chosen.name == "ours"
+    assert "nothing has to recompute" in advice.sentence
+
+
+def test_the_head_that_no_split_evens_out_is_named() -> None:
+    layers = layers_of(
+        [entry(1, 1, 1), entry(1, 1, 1), entry(9, 9, 9) | {"name": "head", "role": "head"}]
+    )
+    advice = asked(layers)
+    assert "rank 1 is the bottleneck" in advice.sentence
+    assert "layer 2 (head) alone is 100 % of it and more than an equal share" in advice.sentence
+
+
+def test_megatrons_rows_keep_its_guards(megatron: Advice) -> None:
+    """2 ranks, 5 microbatches: groups of 2 and 4 leave a last one of 1; 3 and 5 do not."""
+    groups = {row.group for row in rows_of(megatron, "interleaved-1f1b") if row.runs}
+    assert groups <= {3, 5}
+    assert groups
+    for row in megatron.rows:
+        if row.runs:
+            assert row.name in ("1f1b", "interleaved-1f1b")
+            assert row.problem.stages[0].backward == "fused"
+            assert row.again in ((), tuple(range(row.shape.stages)))
+    (ours,) = rows_of(megatron, "ours")
+    assert not ours.runs
+    assert megatron.chosen is not None
+    assert megatron.bound is not None
+    assert megatron.bound.value <= ours.makespan <= megatron.chosen.makespan
+
+
+def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
+    row = min(rows_of(megatron, "interleaved-1f1b"), key=lambda row: row.makespan)
+    words = shlex.split(megatron_flags(megatron, row), comments=True)
+    flags = dict(word.removeprefix("--").split("=", 1) for word in words)
+    layout = parse_layout(flags.pop("pipeline-model-parallel-layout"), blocks=4, devices=2)
+    assert partition_of_layout(layout, FOUR) == row.partition
+    assert flags == {
+        "pipeline-model-parallel-size": "2",
+        "microbatch-group-size-per-virtual-pipeline-stage": str(row.group),
+    }
+    again = replace(row, recompute=(True,) * row.shape.stages)
+    assert "--recompute-granularity=full\n" in megatron_flags(megatron, again)
+
+
+@pytest.mark.slow
+def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> None:
+    """The story on a small model: every line says estimate, every row's command gives its time."""
+    folder = tmp_path / "out"
+    words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    outcome = cli(*words, "--for", "torchtitan", "--time-limit", 2, "-o", folder)
+    assert outcome.code == 0, outcome.err
+    assert "time  " not in outcome.out.splitlines()[0] or "(estimate)" in outcome.out
+    assert "By an estimate of all costs, take " in outcome.out
+    assert outcome.err.startswith("pipesat: all costs are an estimate: roofline")
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"advice.json", "commands.sh", "layers.json", "report.html", "schedule.csv"}
+    assert names >= {"schedule.toml", "schedule.py", "schedule.hazards.txt", "plan.png"}
+    document = json.loads((folder / "advice.json").read_text())
+    assert "estimate" in document
+    assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
+    made = {(row["schedule"], row["split"]): row["makespan"] for row in document["rows"]}
+    lines = [line for line in document["commands"] if line.startswith("pipesat baseline")]
+    assert lines
+    for line in lines:
+        words = [word.replace("rows/", f"{folder}/rows/") for word in shlex.split(line)[1:]]
+        found = re.search(r"makespan (\d+)", cli(*words).out)
+        assert found is not None
+        name, split = Path(words[2]).name.removesuffix(".problem.json").rsplit("-", 1)
+        assert int(found[1]) == made[name, split]
+
+
+BAD = {
+    "no costs": ([], "expected a layers or profile file, or --config with --gpu"),
+    "no GPU": (["--config", "tiny"], "--config needs a --gpu"),
+    "two models": (["x.json", "--config", "tiny"], "a file or --config, not both"),
+    "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
+    "a GPU of a file": (["x.json", "--gpu", "h100"], "only --config asks for an estimate"),
+    "no file": (["x.json"], "cannot read"),
+    "a wish": (["--config", "tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
+    "all kept free": (
+        ["--config", "tiny", "--gpu", "h100", "--memory", "1GiB", "--reserve", "2GiB"],
+        "--reserve: got 2048, expected 0 to 1024, the memory",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_line(cli: Run, name: str) -> None:
+    words, what = BAD[name]
+    outcome = cli("advise", *words, "--devices", 2, "--microbatches", 4)
+    assert outcome.code == 2
+    assert what in outcome.err.splitlines()[-1]
+
+
+def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
+    path = tmp_path / "problem.json"
+    pipesat.Problem.chain(2, 4, F=1, B=1, W=1).write(path)
+    words = ["advise", path, "--devices", 2, "--microbatches", 4]
+    one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
+    with pytest.raises(BadInput, match="--for"):
+        asked(runtime="jax")
+
+
+def test_stages_are_named_in_runs() -> None:
+    assert stages_text((3,)) == "stage 3"
+    assert stages_text((0, 1, 2, 5)) == "stages 0-2, 5"
