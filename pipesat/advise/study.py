@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pipesat.plan.candidate import Candidate
     from pipesat.plan.recompute import RecomputeChoice
 
-QUICK: Final = 10.0
+QUICK: Final = 8.0
 """Seconds of search with ``quick``."""
 RESERVED: Final = Fraction(1, 20)
 """Of the memory, kept free unless a reserve is given."""
@@ -82,7 +82,7 @@ def advise(
     origin
         The command that made the layers, to be repeated with the others.
     quick
-        Search for 10 seconds.
+        Search for 8 seconds.
     time_limit
         Seconds for the search.
     workers, seed, listener, stop
@@ -130,17 +130,17 @@ def _question(
 
     read = layers if isinstance(layers, Layers) else read_layers(layers)
     if runtime not in RUNTIMES:
-        raise BadInput(f"expected one of {', '.join(RUNTIMES)}", where="--for", value=runtime)
+        raise BadInput(f"expected one of {', '.join(RUNTIMES)}", where="runtime", value=runtime)
     if not 1 <= devices <= _MOST_DEVICES:
         expected = f"expected 1 to {_MOST_DEVICES}"
-        raise BadInput(expected, where="--devices", value=devices)
+        raise BadInput(expected, where="devices", value=devices)
     free = reserve
     if free is None:
         free = 0 if memory is None else ceil(RESERVED * memory)
     most = _MOST_AMOUNT if memory is None else memory
     if not 0 <= free <= most:
         what = "" if memory is None else ", the memory"
-        raise BadInput(f"expected 0 to {most}{what}", where="--reserve", value=free)
+        raise BadInput(f"expected 0 to {most}{what}", where="reserve", value=free)
     return Question(
         replace(read, reserve=read.reserve + free),
         devices,
@@ -250,7 +250,7 @@ class _Work:
             bandwidth=question.bandwidth,
             recompute=recompute,
             target=None if question.runtime == "megatron" else "torch",
-            compare=False,
+            compare=True,  # the even and the balanced split are solved too, memory short or not
             time_limit=max(LEAST_SECONDS, seconds),
             workers=self.workers,
             seed=self.seed,

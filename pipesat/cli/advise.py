@@ -154,11 +154,11 @@ def advise(
     can run today, and says what is proven. Writes configuration, order, report and the commands
     that repeat each part into DIR. Ctrl-C keeps the best so far.
     """
-    from pipesat.cli.checked_schedule import naming
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import memory_amount, memory_amounts, rate
     from pipesat.cli.exits import one_line, refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
 

@@ -109,7 +109,7 @@ def plan(
     layers = _with_reserve(layers, reserve)
     _require_choice(layers, recompute, source)
     if target not in (None, "torch"):
-        raise BadInput("expected torch", where="--for", value=target)
+        raise BadInput("expected torch", where="target", value=target)
     delay = _delay(latency, bandwidth, layers)
     try:
         shapes = shapes_to_try(

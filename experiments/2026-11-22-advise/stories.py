@@ -1,0 +1,38 @@
+"""The story of docs/advise.md as its reader runs it: every command, its wall time, its output.
+
+``python experiments/2026-11-22-advise/stories.py [torchtitan] [megatron] [quick]``; a folder for
+what is written is made anew under the system's temporary one.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+STORY = (
+    "advise --config llama3-8b --gpu h100 --devices 8 --microbatches 32 --memory 40GiB "
+    "--for {runtime} -o out"
+)
+STORIES = {
+    "torchtitan": STORY.format(runtime="torchtitan"),
+    "megatron": STORY.format(runtime="megatron"),
+    "quick": STORY.format(runtime="torchtitan") + " --quick",
+}
+
+
+def main(names: list[str]) -> None:
+    """Run stories and print what they print, as Markdown."""
+    for name in names or list(STORIES):
+        with tempfile.TemporaryDirectory() as folder:
+            words = [sys.executable, "-m", "pipesat", *shlex.split(STORIES[name])]
+            began = time.monotonic()
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+            seconds = time.monotonic() - began
+        print(f"`pipesat {STORIES[name]}`: {seconds:.0f} s\n\n```\n{done.stdout}```\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
