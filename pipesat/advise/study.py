@@ -18,6 +18,7 @@ from pipesat.advise.runtimes import marked
 from pipesat.advise.written import hand_written_rows
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.result import Improvement
+from pipesat.core.settings import require_settings
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.layer import Layer, Layers
 from pipesat.plan.recompute import has_variant
@@ -94,7 +95,15 @@ def advise(
         If no partition fits into memory, even recomputing.
     BadInput
         If a value is wrong.
+
+    Examples
+    --------
+    >>> layers = pipesat.estimate_layers("tiny", "h100")
+    >>> advice = pipesat.advise(layers, devices=2, microbatches=4, time_limit=5)
+    >>> print(advice.sentence)
+    >>> advice.save("advice")
     """
+    require_settings(time_limit, workers, seed)
     question = _question(
         layers, devices, microbatches, memory, reserve, runtime, latency, bandwidth, tokens
     )

@@ -273,24 +273,22 @@ def _estimated(
     """Costs of a published model by the roofline; memory and links are the GPU's."""
     from fractions import Fraction
 
-    from pipesat.layers.file import layers_document, parse_layers
-    from pipesat.layers.roofline import LIKELY, Run, estimated_layers
+    from pipesat.layers.roofline import LIKELY
     from pipesat.profile.gpus import named_gpu
     from pipesat.profile.shapes import named_shape
+    from pipesat.workflows.from_profile import estimate_layers
 
     if gpu is None:
-        raise BadInput("--config needs a --gpu to estimate its costs for", where="--gpu")
-    named, device = named_shape(config), named_gpu(gpu)
-    run = Run(length=length or named.length, batch=batch, tensor_parallel=tensor_parallel)
-    name = f"{config} on {gpu}"
-    layers = estimated_layers(named.shape, device, run, name=name)
-    layers = parse_layers(layers_document(layers), f"{name}: made into layers")
+        raise BadInput("--config needs a --gpu to estimate its costs for", where="gpu")
+    each = length or named_shape(config).length
+    device = named_gpu(gpu)
+    layers = estimate_layers(config, gpu, length=each, batch=batch, tensor_parallel=tensor_parallel)
     carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
-    words = f"pipesat layers estimate --config {config} --gpu {gpu} --length {run.length}"
+    words = f"pipesat layers estimate --config {config} --gpu {gpu} --length {each}"
     return _Given(
         layers,
         device.memory // 2**20,
         carried if bandwidth is None else bandwidth,
-        run.length * run.batch,
+        each * batch,
         f"{words} --batch {batch} --tensor-parallel {tensor_parallel}",
     )
