@@ -18,8 +18,8 @@ from pipesat.files.problem_file import parse_problem  # noqa: E402
 from tests.support.oracle_with_modes import optimum  # noqa: E402
 from tests.support.tiny_modes import tiny  # noqa: E402
 
-MOST_STAGES_TIMES_MICROBATCHES = 6
-SECONDS = 0.3  # of deterministic time
+MOST_STAGES_TIMES_MICROBATCHES = 4
+SECONDS = 0.2  # of deterministic time
 
 
 def main(first: int, last: int) -> None:

@@ -64,6 +64,7 @@ def fewest(
     spare: Sequence[int] = (),
     *,
     weights_first: bool = False,
+    fixed: Modes | None = None,
 ) -> Order | None:
     """Return an order in modes that fits into memory, few of its (stage, microbatch) not kept.
 
@@ -73,13 +74,14 @@ def fewest(
     way round. Copies are taken as if they were done at
     once: they cost time, not memory (:mod:`pipesat.core.copies`). ``spare`` is what should be left
     per device for those under way, where that is possible. ``None`` if some row does not fit.
+    ``fixed`` are modes that have been chosen before.
     """
     rows = []
     for device, row in enumerate(order):
         room = problem.devices[device].room
         if room is not None:
             left = spare[device] if spare else 0
-            fitted = _Row(problem, row, lever, weights_first).fitted(room, left)
+            fitted = _Row(problem, row, lever, weights_first, fixed or {}).fitted(room, left)
             if fitted is None:
                 return None
             rows.append(fitted)
@@ -92,11 +94,16 @@ class _Row:
     """One device's row, followed from left to right; ``chosen`` are the modes so far."""
 
     def __init__(
-        self, problem: Problem, row: Sequence[Item], lever: Lever, weights_first: bool
+        self,
+        problem: Problem,
+        row: Sequence[Item],
+        lever: Lever,
+        weights_first: bool,
+        fixed: Modes,
     ) -> None:
         self.problem, self.row, self.lever = problem, list(row), lever
         self.weights_first = weights_first
-        self.chosen: dict[Cell, int] = {}
+        self.chosen: dict[Cell, int] = dict(fixed)
         self.backwards = [op[::2] for op in _ops(row) if op.kind in ("B", "BW")]
         self.stored: set[Cell] = set()  # between F and backward
 

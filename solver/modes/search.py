@@ -69,8 +69,12 @@ def _run(
     """One lane: starts along guides and packing, if it has any, and windows."""
     clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
     best: list[tuple[int, Order]] = []
-    ordered = sorted(guides, key=lambda guide: guide.value(incumbent.objective))
-    for start in orders_from(problem, ordered):
+
+    def worth(length: int) -> bool:
+        value = incumbent.value
+        return incumbent.objective == "span" or value is None or length < value
+
+    for start in orders_from(problem, guides, worth):
         if clock.over:
             break
         value = _offer(problem, incumbent, start)

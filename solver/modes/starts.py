@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pipesat.core.ops import Item, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import earliest_ends, linearize
 from pipesat.solver.modes.assign import Cell, Lever, fewest, in_modes
 
 
@@ -24,23 +26,72 @@ def mode_names(problem: Problem) -> list[str]:
     return list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
 
 
-_SPARES = (0.0, 1.0, 0.5, 2.0, 1.5)  # of the largest held_after_F of a device
+_SPARES = (1.0, 0.0, 0.5, 2.0, 1.5)  # of the largest held_after_F of a device
 
 
-def orders_from(problem: Problem, guides: Iterable[Schedule]) -> Iterator[Start]:
+def orders_from(
+    problem: Problem, guides: Iterable[Schedule], worth: Callable[[int], bool] = lambda _: True
+) -> Iterator[Start]:
     """Yield orders in modes along guides, which may exceed memory; they need not fit either.
 
     Of each guide, and of it with every W right after its B: every single mode for all; the fewest
     that fit in each mode, with more or less memory left for copies; in two modes by turns. Where
-    a stage has one mode for all, the best choice per stage instead.
+    a stage has one mode for all, the best choice per stage instead. ``worth`` is asked whether one
+    that takes so long without modes, as if memory were no matter, should be tried at all.
     """
-    names = mode_names(problem)
-    seen = set()
+    known: dict[Order, str] = {}
     for guide in guides:
-        for order, source in ((guide.order, guide.source), _weights_at_once(problem, guide)):
-            if order not in seen:
-                seen.add(order)
-                yield from _along(problem, Start(order, source), names)
+        for start in (Start(guide.order, guide.source), _weights_at_once(problem, guide)):
+            known.setdefault(start.order, start.source)
+    lengths = {order: _length(problem, order) for order in known}
+    for way in _ways(problem):
+        for order in sorted(known, key=lambda order: lengths[order]):
+            if worth(lengths[order]) and (found := way(Start(order, known[order]))) is not None:
+                yield found
+
+
+def _length(problem: Problem, order: Order) -> int:
+    """Earliest makespan of an order, whether it fits into memory or not."""
+    return max(earliest_ends(linearize(problem, order), [0 for _ in problem.devices]), default=0)
+
+
+_Way: TypeAlias = Callable[[Start], Start | None]
+
+
+def _ways(problem: Problem) -> Iterator[_Way]:
+    """Yield what may be made of a guide, the usually best first."""
+    names = mode_names(problem)
+    if problem.mode_choice == "stage":
+        yield from (partial(_per_stage, problem, name, None) for name in names)
+        yield from (partial(_all_in, problem, name) for name in names)
+        for also, name in product(range(len(problem.stages)), names):
+            yield partial(_per_stage, problem, name, also)
+        return
+    single = True
+    for share, weights_first in product(_SPARES, (True, False)):
+        spare = [int(share * most) for most in largest_held(problem)]
+        for lever in _levers(problem, names):
+            yield partial(_fewest_in, problem, lever, spare, weights_first)
+        if single:
+            yield from (partial(_all_in, problem, name) for name in names)
+            single = False
+
+
+def _all_in(problem: Problem, name: str, guide: Start) -> Start:
+    modes = {cell: mode for cell in _cells(problem) if (mode := _number(problem, cell, name))}
+    return Start(in_modes(problem, guide.order, modes), f"{guide.source}, all {name}")
+
+
+def _fewest_in(
+    problem: Problem,
+    labelled: tuple[str, Lever],
+    spare: Sequence[int],
+    weights_first: bool,
+    guide: Start,
+) -> Start | None:
+    label, lever = labelled
+    order = fewest(problem, guide.order, lever, spare, weights_first=weights_first)
+    return None if order is None else Start(order, f"{guide.source}, fewest {label}")
 
 
 def _weights_at_once(problem: Problem, guide: Schedule) -> Start:
@@ -59,21 +110,6 @@ def _weights_at_once(problem: Problem, guide: Schedule) -> Start:
                 new += [item._replace(kind="B"), item._replace(kind="W")]
         rows.append(tuple(new))
     return Start(tuple(rows), f"{guide.source}, W's at once")
-
-
-def _along(problem: Problem, guide: Start, names: Sequence[str]) -> Iterator[Start]:
-    for name in names:
-        modes = {cell: mode for cell in _cells(problem) if (mode := _number(problem, cell, name))}
-        yield Start(in_modes(problem, guide.order, modes), f"{guide.source}, all {name}")
-    if problem.mode_choice == "stage":
-        yield from _per_stage(problem, guide, names)
-        return
-    tries = product(_levers(problem, names), _SPARES, (True, False))
-    for (label, lever), share, weights_first in tries:
-        spare = [int(share * most) for most in largest_held(problem)]
-        order = fewest(problem, guide.order, lever, spare, weights_first=weights_first)
-        if order is not None:
-            yield Start(order, f"{guide.source}, fewest {label}")
 
 
 def largest_held(problem: Problem) -> list[int]:
@@ -114,23 +150,28 @@ def _levers(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, Lever
                 yield f"{one} and {other}", by_turns(one, other, share)
 
 
-def _per_stage(problem: Problem, guide: Start, names: Sequence[str]) -> Iterator[Start]:
-    """Yield the fewest stages in a mode: those with no room on their device for keep alone.
+def _per_stage(problem: Problem, name: str, also: int | None, guide: Start) -> Start | None:
+    """Put the fewest stages into a mode: those with no room on their device for keep alone.
 
     A device whose row does not fit puts its stages into a mode one after the other, first those
-    of the route's beginning, whose microbatches stay longest.
+    of the route's beginning, whose microbatches stay longest. ``also`` is one that is in the mode
+    in any case, so that others may be more in step with it.
     """
-    for name in names:
-        chosen: dict[Cell, int] = {}
-        for device, row in enumerate(guide.order):
-            alone: Order = tuple(row if d == device else () for d in range(len(guide.order)))
-            for stage in (None, *problem.stages_on[device]):
-                if stage is not None:
-                    for m in range(problem.microbatches[stage]):
-                        chosen[stage, m] = _number(problem, (stage, m), name)
-                if fewest(problem, in_modes(problem, alone, chosen), _none) is not None:
-                    break
-        yield Start(in_modes(problem, guide.order, chosen), f"{guide.source}, stages {name}")
+    chosen: dict[Cell, int] = {}
+    if also is not None:
+        chosen = {
+            (also, m): _number(problem, (also, m), name) for m in range(problem.microbatches[also])
+        }
+    for device, row in enumerate(guide.order):
+        alone: Order = tuple(row if d == device else () for d in range(len(guide.order)))
+        for stage in (None, *problem.stages_on[device]):
+            if stage is not None:
+                for m in range(problem.microbatches[stage]):
+                    chosen[stage, m] = _number(problem, (stage, m), name)
+            if fewest(problem, alone, _none, fixed=chosen) is not None:
+                break
+    order = fewest(problem, guide.order, _none, fixed=chosen)
+    return None if order is None else Start(order, f"{guide.source}, stages {name}")
 
 
 def _none(_cell: Cell, _count: int) -> int:
