@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pipesat.advise.question import SECONDS, Question
 from pipesat.advise.rows import OURS, Row, require_same_question
+from pipesat.core.amounts import readable
 from pipesat.core.claims import Bound, Standing
 from pipesat.plan.answer import Plan
 from pipesat.plan.shapes import shape_name
+
+_PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,13 @@ def time_text(question: Question, value: int) -> str:
     second = SECONDS.get(unit)
     if second is None:
         return f"{value} {unit}".rstrip()
-    return f"{value * second * 1000:,.1f} ms"
+    milliseconds = value * second * 1000
+    return f"{milliseconds:,.1f} ms" if milliseconds >= _PLAIN else f"{milliseconds:.4g} ms"
 
 
 def memory_text(question: Question, value: int) -> str:
-    """Show memory in GiB where its unit is one of bytes."""
+    """Show memory in GiB, MiB, ... where its unit is one of bytes."""
     each = question.bytes_per_unit
     if each is None:
         return f"{value} {question.layers.memory_unit}".rstrip()
-    return f"{value * each / 2**30:.1f} GiB"
+    return readable(value * each)

@@ -58,7 +58,7 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
         for label, names in (("1F1B", {"1f1b"}), ("interleaved 1F1B", {"interleaved-1f1b"}))
         if (found := _best_of(answer, names)) is not None and found is not row
     ]
-    gains = [f"{change(row.makespan, x.makespan, 1)} than the best {label}" for label, x in others]
+    gains = [_against(row, x, f"the best {label}") for label, x in others]
     yield f"{text}, {' and '.join(gains)}" if gains else text
     if row.setting:
         yield row.setting
@@ -71,6 +71,12 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
                 f"with nothing by hand the best is {name_of(answer, easy)}, "
                 f"{time_text(question, easy.makespan)}"
             )
+
+
+def _against(row: Row, other: Row, name: str) -> str:
+    if row.makespan == other.makespan:
+        return f"as long as {name}"
+    return f"{change(row.makespan, other.makespan, 1)} than {name}"
 
 
 def _best_of(answer: Answer, names: set[str]) -> Row | None:
@@ -134,7 +140,7 @@ def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
         yield f"{text}: recomputing is {percent(ratio(busiest.again, busiest.work), 0)} of it"
     else:
         over = difference(question.devices * busiest.work, equal)
-        yield f"{text}, with {percent(over, 0)} more than an equal share"
+        yield f"{text}, with {percent(over, 0)} more than an equal share" if over else text
 
 
 def _memory(answer: Answer, row: Row) -> Iterator[str]:

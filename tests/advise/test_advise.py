@@ -14,6 +14,7 @@ import pytest
 
 import pipesat
 from pipesat.advise.advice import Advice
+from pipesat.advise.answer import memory_text, time_text
 from pipesat.advise.commands import megatron_flags
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
@@ -231,6 +232,19 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
     one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
     with pytest.raises(BadInput, match="runtime: got"):
         asked(runtime="jax")
+
+
+def test_times_and_memory_are_shown_in_units_that_show_them(plain: Advice) -> None:
+    layers = replace(FOUR, time_unit="us", memory_unit="MiB")
+    question = replace(plain.question, layers=layers)
+    assert [time_text(question, value) for value in (1_234_567, 99_000, 7)] == [
+        "1,234.6 ms",
+        "99 ms",
+        "0.007 ms",
+    ]
+    assert [memory_text(question, value) for value in (40960, 20)] == ["40 GiB", "20 MiB"]
+    unknown = replace(question, layers=replace(layers, time_unit="", memory_unit="cells"))
+    assert (time_text(unknown, 7), memory_text(unknown, 7)) == ("7", "7 cells")
 
 
 def test_stages_are_named_in_runs() -> None:
