@@ -64,7 +64,7 @@ def test_dualpipe_is_the_same_from_both_ends() -> None:
 
     for near, far in zip(order[:3], order[:2:-1], strict=True):
         assert far == tuple(
-            Pair(turned(x.forward), turned(x.backward)) if isinstance(x, Pair) else turned(x)
+            Pair(turned(x.first), turned(x.second)) if isinstance(x, Pair) else turned(x)
             for x in near
         )
 

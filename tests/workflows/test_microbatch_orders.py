@@ -28,6 +28,7 @@ def chain(memory: int | None = None) -> pipesat.Problem:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, 36])
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
 def test_the_best_of_all_orders_is_found(name: str, memory: int | None) -> None:
@@ -49,6 +50,7 @@ def test_the_best_of_all_orders_is_found(name: str, memory: int | None) -> None:
     assert found.lower_bound.value <= row.value
 
 
+@pytest.mark.slow
 def test_no_rule_is_better_and_the_own_order_is_ignored() -> None:
     problem = chain()
     found = pipesat.microbatch_orders(problem, time_limit=1, deterministic=True)
@@ -64,6 +66,7 @@ def test_no_rule_is_better_and_the_own_order_is_ignored() -> None:
     assert found.seconds(found.best.value) == found.best.value / 1000  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_lengths_take_the_place_of_the_problems_microbatches() -> None:
     plain = chain().with_microbatches(7)
     options: dict[str, Any] = {"baselines": ["1f1b"], "time_limit": 1, "deterministic": True}
