@@ -134,7 +134,9 @@ class Plan(Displayed):
             return ()
         own = remarks(self.question.layers, self.chosen.partition, self.chosen.shape)
         dropped = (f"no bound is claimed: {text}" for text in self.contradictions)
-        return (*own, *_too_full(self), *dropped, *_better_elsewhere(self))
+        estimate = self.question.layers.estimate
+        said = (f"all times and memory are an estimate: {estimate}",) if estimate else ()
+        return (*said, *own, *_too_full(self), *dropped, *_better_elsewhere(self))
 
     @property
     def gains(self) -> tuple[str, ...]:

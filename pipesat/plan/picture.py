@@ -61,7 +61,7 @@ def _title(plan: Plan) -> tuple[str, str]:
     where = "" if chosen is None else f", {shape_name(chosen.shape)} on {chosen.shape.devices}"
     verdict = plan.standing.verdict
     proof = verdict if plan.bound is None else f"{verdict} over all partitions"
-    name = layers.name or "plan"
+    name = f"{layers.name or 'plan'}{' (estimated costs)' if layers.estimate else ''}"
     return f"{name}{where}", f"{plan.question.objective} {plan.value:,}{unit}, {proof}"
 
 

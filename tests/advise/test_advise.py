@@ -202,6 +202,14 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
         assert int(found[1]) == made[name, split]
 
 
+def test_a_plan_of_an_estimate_says_so() -> None:
+    plan = pipesat.plan(pipesat.estimate_layers("tiny", "h100"), 2, 2, compare=False, time_limit=1)
+    assert plan.remarks[0].startswith("all times and memory are an estimate: roofline")
+    figure = plan.plot()
+    assert figure is not None
+    assert "(estimated costs)" in figure.get_suptitle()
+
+
 BAD = {
     "no costs": ([], "expected a layers or profile file, or --config with --gpu"),
     "no GPU": (["--config", "tiny"], "--config needs a --gpu"),
