@@ -48,6 +48,8 @@ def _print_times(shown: ShownSchedule) -> None:
         f"\nmakespan {metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)}), "
         f"span {metrics.span} (bubble {percent(metrics.bubble_of_span)})"
     )
+    for name, said in shown.differing():
+        typer.echo(one_line(f"{name}: {said}"))
 
 
 def _print_critical_path(shown: ShownSchedule) -> None:

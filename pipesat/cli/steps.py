@@ -8,6 +8,7 @@ import typer
 
 from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
+from pipesat.core.ops import members
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -39,8 +40,20 @@ def _rank_document(problem: Problem, rank: int, row: tuple[RankStep, ...]) -> di
     return {
         "device": rank,
         "name": problem.device_name(rank),
-        "steps": [{"step": s.kind, "op": str(s.item), "peer": s.peer} for s in row],
+        "steps": [
+            {"step": s.kind, "op": str(s.item), "peer": s.peer} | _modes(problem, s) for s in row
+        ],
     }
+
+
+def _modes(problem: Problem, step: RankStep) -> dict[str, str]:
+    """Name of the mode in which a compute step runs, where it is not kept."""
+    if step.peer is not None:
+        return {}
+    names = [
+        problem.stages[op.stage].modes[op.mode - 1].name for op in members(step.item) if op.mode
+    ]
+    return {"mode": ", ".join(names)} if names else {}
 
 
 def _print_lists(problem: Problem, lists: Steps) -> None:
@@ -48,7 +61,9 @@ def _print_lists(problem: Problem, lists: Steps) -> None:
         transfers = sum(step.peer is not None for step in row)
         name = one_line(problem.device_name(rank))
         typer.echo(f"\n{name}: {len(row) - transfers} compute steps, {transfers} transfers")
-        for kind, item, peer in row:
+        for step in row:
+            kind, item, peer = step
             way = "from" if kind.startswith("Recv") else "to"
             where = "" if peer is None else f" {way} {one_line(problem.device_name(peer))}"
-            typer.echo(f"  {kind:<18} {item}{where}")
+            mode = "".join(f" in mode {name}" for name in _modes(problem, step).values())
+            typer.echo(one_line(f"  {kind:<18} {item}{where}{mode}"))

@@ -60,3 +60,14 @@ class Displayed:
     def _repr_png_(self) -> bytes | None:
         png = above("png_of")(self)
         return None if png is None else bytes(png)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Show ascending numbers: ``0–3, 5``."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs)

@@ -11,6 +11,7 @@ from pipesat.core.problem import Problem, Stage
 from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
 from pipesat.core.schedule import Objective
+from pipesat.core.showing import ranges
 from pipesat.core.stage import KEEP
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import ReportedCase, Shown
@@ -216,7 +217,7 @@ def stages(problem: Problem) -> Markup:
             alike.setdefault(_costs(problem, op, lists, modes, more), []).append(op.stage)
     lines = sorted(alike.items(), key=lambda line: line[1][0])  # stage by stage
     rows = [
-        [ranges(members), ranges(sorted({problem.stages[s].device for s in members})), *costs]
+        [_ranges(members), _ranges(sorted({problem.stages[s].device for s in members})), *costs]
         for costs, members in lines
     ]
     caption = "Costs per stage and microbatch, and memory held"
@@ -249,12 +250,5 @@ def _costs(problem: Problem, op: Op, lists: bool, modes: bool, more: bool) -> tu
     return tuple(cells)
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Show ascending numbers: ``0–3, 5``."""
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and n == runs[-1][1] + 1:
-            runs[-1][1] = n
-        else:
-            runs.append([n, n])
-    return plain(", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs))
+def _ranges(numbers: Sequence[int]) -> str:
+    return plain(ranges(numbers))

@@ -15,8 +15,7 @@ from pipesat.placement.documents import Costs, Setting, peak_of_1f1b, per_device
 from pipesat.placement.from_numbers import share_of_1f1b
 
 if TYPE_CHECKING:
-    from pipesat.core.least import require_plain
-from pipesat.core.problem import Problem
+    from pipesat.core.problem import Problem
 
 UNLIMITED: Final = "unlimited"
 _EXPECTED: Final = (
@@ -70,13 +69,15 @@ def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any
     BadInput
         If there are fewer stages than devices, a list has not one value per device, or it is an
         amount with a unit: problem documents have units of their own.
+    NotApplicable
+        If it is a share of 1F1B's peak, and microbatches are a list or there are memory modes.
     """
     if isinstance(capacity, CapacityInBytes):
         raise BadInput("expected a number in the problem's own memory unit", where="memory")
     problem = parse_problem(document)
-    require_plain(problem, "a sweep over capacities")
     count = len(problem.devices)
     if isinstance(capacity, Fraction):
+        require_plain(problem, "a share of 1F1B's peak")
         peak = round(capacity * _peak_of_1f1b(problem))
         capacity = [device.static + peak for device in problem.devices]
     devices = [

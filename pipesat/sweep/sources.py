@@ -197,6 +197,8 @@ class ProblemSource:
         if axes["microbatches"] is not None:
             if "routes" in document:
                 raise BadInput("the problem's routes say how many", where="microbatches")
+            if not isinstance(document["microbatches"], int):
+                raise BadInput("the problem's microbatches are a list", where="microbatches")
             document["microbatches"] = axes["microbatches"]
         if axes["memory"] is None:
             return document

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.claims import percent
-from pipesat.core.metrics import Metrics, measure
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.metrics import Metrics, measure, mode_counts
+from pipesat.core.showing import Displayed, Facts, ranges
 from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipesat.export.steps import Steps
 
 WIDTH = 100
+MOST_CLASSES = 12  # named
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +51,27 @@ class ShownSchedule(Displayed):
         return [
             ("makespan", f"{metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)})"),
             ("span", f"{metrics.span} (bubble {percent(metrics.bubble_of_span)})"),
+            *self.differing(),
         ]
+
+    def differing(self) -> Facts:
+        """Return which microbatches are of which class, and how many run in which mode."""
+        found: list[tuple[str, str]] = []
+        for number, route in enumerate(self.problem.routes):
+            if route.classes is None:
+                continue
+            members: dict[str, list[int]] = {kind.name: [] for kind in route.definitions}
+            for microbatch, kind in enumerate(route.classes):
+                members[route.definitions[kind].name].append(microbatch)
+            named = [f"{name} {ranges(numbers)}" for name, numbers in members.items()]
+            left = len(named) - MOST_CLASSES
+            said = "; ".join(named[:MOST_CLASSES]) + (f"; {left} more" if left > 0 else "")
+            where = f" of route {number}" if len(self.problem.routes) > 1 else ""
+            found.append((f"classes{where}", said))
+        if any(stage.modes for stage in self.problem.stages):
+            counts = mode_counts(self.problem, self.schedule)
+            found.append(("modes", ", ".join(f"{name} {count}" for name, count in counts.items())))
+        return found
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per device: where its time goes, in time units, and its peak memory."""
@@ -114,12 +135,16 @@ def steps(problem: Problem, schedule: Schedule | Result | str | Path) -> Steps:
     ------
     NotValid
         If the checker refuses the schedule.
+    NotApplicable
+        If it has copies, whose effect on memory depends on times.
     """
-    from pipesat.core.errors import Fault
+    from pipesat.core.errors import Fault, NotApplicable
     from pipesat.export.step_check import step_faults
     from pipesat.export.steps import steps_of
 
     timed = valid_schedule(problem, schedule)
+    if any(timed.copies):
+        raise NotApplicable("steps has no copies yet: this schedule offloads microbatches")
     lists = steps_of(problem, timed)
     if faults := step_faults(problem, timed.order, lists):
         raise Fault(f"the steps cannot run: {faults[0]}")

@@ -22,6 +22,7 @@ from pipesat.core.ops import Op, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Order, Schedule
+from pipesat.core.showing import ranges
 from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder
 from pipesat.files.problem_file import FORMAT, parse_problem
@@ -33,7 +34,6 @@ from pipesat.report.markup import element, plain, script_json
 from pipesat.report.page import page
 from pipesat.report.result_file import read_result
 from pipesat.report.shown import Shown, case_of
-from pipesat.report.tables import ranges
 from pipesat.workflows.rows import row_of
 from tests.conftest import Run
 from tests.support.problems import chain, document, problems
