@@ -75,6 +75,12 @@ def test_every_row_is_a_checked_schedule_and_ours_is_the_best(plain: Advice) -> 
     assert table[0]["makespan"] == plain.chosen.makespan
 
 
+def test_an_answer_shows_itself_in_a_few_lines(plain: Advice) -> None:
+    first, second = repr(plain).splitlines()
+    assert (first, second) == ("Advice", f"  advice  {plain.sentence}")
+    assert "interleaved-zb" in plain._repr_html_()
+
+
 def other_question(advice: Advice, row: Row) -> Row:
     return replace(row, problem=row.problem.with_microbatches(5))
 
