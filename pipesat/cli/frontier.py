@@ -44,6 +44,10 @@ def frontier(
         ),
     ] = None,
     layers: LayersPerStage = None,
+    levers: Annotated[
+        bool,
+        typer.Option("--levers", help="A curve each for keep alone, each memory mode, all."),
+    ] = False,
     time_limit: TimeLimit = 600.0,
     workers: Workers = None,
     seed: Seed = 0,
@@ -88,6 +92,7 @@ def frontier(
                 count=count,
                 placements=None if placements is None else names_of("--placements", placements),
                 layers=stated,
+                levers=levers,
                 objective=objective.value,
                 time_limit=time_limit,
                 workers=workers,

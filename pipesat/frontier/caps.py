@@ -117,22 +117,34 @@ def attainable_on(problem: Problem, device: int, most: int) -> Sequence[int]:
     """Every amount up to ``most`` that a device can hold at some moment, sorted.
 
     It is ``static + sum over its stages of (n * held_after_F + k * held_after_B)`` with n and k at
-    most m, a little more than what a schedule can reach, which does no harm. Where these are too
-    many, all multiples of their common divisor take their place.
+    most m, and the like with all that a microbatch can hold in its modes: a little more than what
+    a schedule can reach, which does no harm. Where these are too many, all multiples of their
+    common divisor take their place.
     """
     static = problem.devices[device].static
     items: dict[int, int] = {}
     for number in problem.stages_on[device]:
-        stage, m = problem.stages[number], problem.microbatches[number]
-        items[stage.held_after_F] = items.get(stage.held_after_F, 0) + m
-        if stage.may_split:
-            items[stage.held_after_B] = items.get(stage.held_after_B, 0) + m
+        for amount in amounts_held(problem, number):
+            items[amount] = items.get(amount, 0) + problem.microbatches[number]
     sums = _sums(items, static, most)
     return range(static, most + 1, math.gcd(*_steps(problem))) if sums is None else sorted(sums)
 
 
 def _steps(problem: Problem) -> set[int]:
-    return {a for s in problem.stages for a in (s.held_after_F, s.held_after_B) if a}
+    return {a for s in range(len(problem.stages)) for a in amounts_held(problem, s) if a}
+
+
+def amounts_held(problem: Problem, number: int) -> set[int]:
+    """Every amount that a microbatch of a stage can hold at a moment, in any mode."""
+    found: set[int] = set()
+    for mode in problem.modes_of(number):
+        stage = problem.amounts(number, 0, mode)
+        found |= {stage.held_after_F, max(stage.held_after_F, stage.held_in_backward)}
+        if stage.may_split:
+            found |= {stage.held_after_B, max(stage.held_after_B, stage.held_in_backward)}
+        if stage.offload is not None:
+            found.add(stage.offload.held)
+    return found
 
 
 def _sums(items: Mapping[int, int], static: int, most: int) -> set[int] | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pipesat.files.atomic import prepare_folder, write_with_claims
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.frontier.caps import Cap, at_cap
+from pipesat.frontier.levers import Lever
 from pipesat.frontier.min_memory import Sufficient, sufficient_document
 from pipesat.frontier.picture import Staircase, frontier_pictures
 from pipesat.frontier.published import PublishedPoint
@@ -21,12 +22,12 @@ from pipesat.picture.gantt import gantt_png
 
 FORMAT: Final = "pipesat.frontier/1"
 _COLUMNS: Final = (
-    "placement", "kind", "name", "cap", "share_of_1f1b", "value", "lower_bound", "gap", "status",
-    "source", "largest_peak", "baseline", "baseline_value", "seconds",
+    "placement", "lever", "kind", "name", "cap", "share_of_1f1b", "value", "lower_bound", "gap",
+    "status", "source", "largest_peak", "baseline", "baseline_value", "seconds",
 )  # fmt: skip
 
 Curves = Mapping[str | None, Frontier]
-"""By placement; ``None`` for the problem as it is."""
+"""By placement or lever; ``None`` for the problem as it is."""
 
 
 def document(curves: Curves, folder: Path | None, **about: object) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def document(curves: Curves, folder: Path | None, **about: object) -> dict[str, 
         "memory_unit": first.problem.memory_unit,
         "curves": [
             {
-                "placement": placement,
+                **named(placement),
                 "scale": None if frontier.scale is None else vars(frontier.scale),
                 "points": [_point(placement, row, folder) for row in frontier.rows],
                 "published": [_published(frontier, point) for point in frontier.points],
@@ -55,6 +56,12 @@ def document(curves: Curves, folder: Path | None, **about: object) -> dict[str, 
         ],
         **about,
     }
+
+
+def named(name: str | None) -> dict[str, str | None]:
+    """Return a curve's name under what it stands for: a placement or a lever."""
+    lever = isinstance(name, Lever)
+    return {"placement": None if lever else name, "lever": str(name) if lever else None}
 
 
 def _point(placement: str | None, row: CapRow, folder: Path | None) -> dict[str, Any]:
@@ -108,7 +115,7 @@ def table_rows(curves: Curves) -> Iterator[dict[str, Any]]:
     """Yield a row per cap, then one per hand-written schedule, curve by curve."""
     blank = dict.fromkeys(_COLUMNS)
     for placement, frontier in curves.items():
-        home = {"placement": placement or ""}
+        home = {key: value or "" for key, value in named(placement).items()}
         for row in frontier.rows:
             yield blank | home | {"kind": "cap"} | _cells(row)
         for point in frontier.points:

@@ -186,16 +186,17 @@ def _draw(axes: Axes, curve: Staircase, position: int, right: int) -> None:
     marks = [(cap, value) for cap in curve.marks if (value := curve.value(cap)) is not None]
     axes.plot(*_columns(marks), marker, color=colour, markersize=5.5)
     published = [(peak, value) for _, peak, value in curve.published]
-    axes.plot(
-        *_columns(published),
-        marker,
-        markersize=7,
-        markerfacecolor="white",
-        markeredgecolor=colour,
-        markeredgewidth=1.5,
-        linestyle="none",
-        label=f"{name}hand-written",
-    )
+    if published:
+        axes.plot(
+            *_columns(published),
+            marker,
+            markersize=7,
+            markerfacecolor="white",
+            markeredgecolor=colour,
+            markeredgewidth=1.5,
+            linestyle="none",
+            label=f"{name}hand-written",
+        )
 
 
 def _columns(points: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, excess, require_best
-from pipesat.core.least import require_plain
+from pipesat.core.least import require_no_list
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline
-from pipesat.core.schedule import Objective
+from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import (
     Cap,
     Scale1F1B,
+    amounts_held,
     at_cap,
     attainable,
     choose_caps,
@@ -102,6 +103,7 @@ def trace(
     count: int = 12,
     time_limit: float = 600.0,
     baselines: Mapping[str, Build] | None = None,
+    known: Sequence[Schedule] = (),
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Frontier:
@@ -114,17 +116,21 @@ def trace(
         :func:`pipesat.frontier.caps.choose_caps`.
     baselines
         Hand-written schedules by name: points to compare with, and schedules to start from.
+    known
+        Valid schedules that count from the start.
     time_limit
         Seconds for everything. Ends early once every cap is proven.
 
     A bound that a checked schedule contradicts is dropped, and stands in the curve's
     ``contradictions``.
     """
-    require_plain(problem, "frontier")
+    require_no_list(problem, "frontier")
     deadline = Deadline(time_limit, stop or threading.Event())
     study = Study(Curve(problem, objective), solve, deadline, listener)
     curve = study.curve
     curve.prove(None, closed_form_bound(at_cap(problem, None), objective))
+    for schedule in known:
+        curve.know(schedule)
     points = tuple(published_points(curve, baselines or {}, lambda: study.deadline.over))
     study.hand_written_s = study.deadline.seconds
     rounds = _UNLIMITED + (len(caps) if caps is not None else count)
@@ -165,11 +171,7 @@ def _ample(problem: Problem) -> int:
     """A cap that no schedule exceeds: all microbatches held at once."""
     return max(
         device.static
-        + sum(
-            problem.microbatches[s]
-            * max(problem.stages[s].held_after_F, problem.stages[s].held_after_B)
-            for s in stages
-        )
+        + sum(problem.microbatches[s] * max(amounts_held(problem, s), default=0) for s in stages)
         for device, stages in zip(problem.devices, problem.stages_on, strict=True)
     )
 

@@ -26,6 +26,7 @@ def frontier(
     count: int = 12,
     placements: Sequence[Placement] | None = None,
     layers: int | Sequence[int] = (),
+    levers: bool = False,
     objective: Objective = "makespan",
     time_limit: float = 600.0,
     workers: int | None = None,
@@ -53,6 +54,9 @@ def frontier(
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
         stage; a loop and a V cut between them.
+    levers
+        A curve each for what microbatches may do to save memory: keep alone, each memory mode of
+        the problem, all of them.
     objective
         ``makespan`` or ``span``.
     time_limit
@@ -74,19 +78,18 @@ def frontier(
         If other placements are asked for, and devices do not hold exactly one stage of one route.
     """
     from pipesat.frontier.answers import Frontiers
-    from pipesat.frontier.caps import readable_caps
+    from pipesat.frontier.levers import with_levers
     from pipesat.workflows.studies import frontiers, versions
 
     require_settings(time_limit, workers, seed)
     stated = [layers] if isinstance(layers, int) else [*layers]
-    placed = _placed(problem, placements, stated)
+    if levers and placements is not None:
+        raise BadInput("expected placements or levers, not both", where="levers")
+    placed = with_levers(problem) if levers else _placed(problem, placements, stated)
     given = None if caps is None else [_cap(cap) for cap in caps]
     curves = frontiers(
         placed,
-        caps={
-            name: None if given is None else readable_caps(one, given)
-            for name, one in placed.items()
-        },
+        caps={name: _caps(problem, one, given, levers=levers) for name, one in placed.items()},
         count=count,
         objective=objective,
         time_limit=time_limit,
@@ -161,6 +164,21 @@ def min_memory(
     )
     about = {"seed": seed, "workers": workers, "versions": versions()}
     return LeastMemory(found, accepted, about)
+
+
+def _caps(
+    problem: Problem, one: Problem, given: Sequence[int | Fraction] | None, *, levers: bool
+) -> list[int] | None:
+    """Caps of a curve; where levers are compared, of the given ones those that it can meet."""
+    from pipesat.frontier.caps import least_feasible_cap, readable_caps
+
+    if given is None:
+        return None
+    if not levers:
+        return readable_caps(one, given)
+    least = least_feasible_cap(one)
+    caps = readable_caps(problem, given)
+    return [cap for cap in caps if cap >= least] or [least]
 
 
 def _cap(given: int | Fraction | str) -> int | Fraction:

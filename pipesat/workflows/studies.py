@@ -7,6 +7,7 @@ import importlib.metadata
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Unpack
 
@@ -49,6 +50,8 @@ def frontiers(
         Capacities to look at, by the same names; ``None``: ``count`` of them, where steps are
         likely.
     """
+    from pipesat.core.stage import KEEP
+    from pipesat.frontier.levers import Lever, taken_over
     from pipesat.frontier.trace import trace
 
     solve, baselines = solver_of(objective, workers, seed), published()  # slow to import
@@ -66,9 +69,17 @@ def frontiers(
             count=count,
             time_limit=(expires - time.monotonic()) / (len(placed) - number),
             baselines=baselines,
+            known=[
+                schedule
+                for other, frontier in curves.items()
+                if isinstance(name, Lever) and isinstance(other, Lever)
+                for schedule in taken_over(frontier.curve, problem)
+            ],
             listener=listener,
             stop=stop,
         )
+        if isinstance(name, Lever) and name != KEEP:  # the same as keep's, which shows them
+            curves[name] = replace(curves[name], points=())
     return curves
 
 
