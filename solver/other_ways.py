@@ -25,7 +25,7 @@ _PACKING = 0.1, 8.0
 _FAR = 1000  # between the seeds of rounds: lanes' seeds lie in between
 _GROWTH = 0.5, 30.0  # it ends early where it does not help
 _STEADY = 0.15, 10.0
-_EXCHANGES = 0.3, 20.0
+_EXCHANGES = 0.5, 60.0
 _PACKED_OPS, _FEWEST_PASSES = 200_000, 3  # ops of all passes together: some 6 s
 
 

@@ -1,10 +1,9 @@
 """Local search over which microbatch takes which place of an order.
 
-An order that is good for one sequence of microbatches is packed anew after they have changed
-places, so two moves alternate: exchange microbatches while the order of ops stays (thousands of
-permutations a second, :mod:`pipesat.solver.permutations.times`), then let ops run earlier where the
-new sequence leaves gaps (:mod:`pipesat.solver.packing`). Exchanges are swaps and shifts; where none
-helps, a few random ones lead away from the best.
+Two ways: exchange microbatches while the order of ops stays (thousands of permutations a second,
+:mod:`pipesat.solver.permutations.times`), by swaps and shifts, where none helps a few at random
+that lead away from the best; or exchange one or two and let ops run earlier where the new sequence
+leaves gaps, step by step (:mod:`pipesat.solver.permutations.anneal`).
 """
 
 from __future__ import annotations
@@ -18,13 +17,15 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.packing.justify import justified
-from pipesat.solver.permutations.times import PermutedOrder
+from pipesat.solver.permutations.anneal import Annealing
+from pipesat.solver.permutations.times import PermutedOrder, neighbours
 from pipesat.solver.run.clock import Clock
 
 SOURCE = "microbatch order"
 _AT_ONCE = 192  # permutations valued together
 _STALE = 4  # rounds without an improvement before an order is packed anew
-_ROUND = 6.0  # seconds at most between two packings
+_ROUND, _QUICK = 3.0, 0.3  # seconds, and share of the time for all, of a start's first round
+_RUNS = 2  # of annealing, from the best starts
 _KICK = 3  # exchanges at random that lead away from the best
 _PASSES = 12
 _LARGEST_VALUE = np.iinfo(np.int64).max
@@ -38,44 +39,40 @@ def permutations_apply(problem: Problem) -> bool:
 def permuted_schedules(
     problem: Problem, starts: Sequence[Schedule], *, clock: Clock, seed: int
 ) -> Iterator[Schedule]:
-    """Yield schedules from several starts in turn, each of smaller makespan than its start's last.
+    """Yield schedules from several starts, each of smaller makespan than all before of its start.
 
-    Goes on until the clock is over; a start that has not improved for a while waits longer.
+    One exchange and packing of every start; then annealing from the best of what came out, a few
+    times, until the clock is over.
     """
     chance = np.random.default_rng(seed)
     orders = [start.order for start in starts if PermutedOrder.applies(problem, start.order)]
-    best = [time_order(problem, order).makespan for order in orders]
-    turn = 0
-    while orders and not clock.over:
-        which = _next(best, turn)
-        turn += 1
-        for schedule in _round(problem, orders[which], clock, chance):
-            if schedule.makespan <= best[which]:
-                orders[which] = schedule.order
-                if schedule.makespan < best[which]:
-                    best[which] = schedule.makespan
-                    yield schedule
-
-
-def _next(best: Sequence[int], turn: int) -> int:
-    """Every start in its turn first, then the best one every other time."""
-    if turn < len(best) or turn % 2:
-        return turn % len(best) if turn < len(best) else (turn // 2) % len(best)
-    return min(range(len(best)), key=best.__getitem__)
+    found: list[Schedule] = []
+    for number, order in enumerate(orders):
+        part = clock.part(min(_ROUND, _QUICK * clock.left / (len(orders) - number)))
+        last = None
+        for last in _round(problem, order, part, chance):
+            yield last
+        if last is not None:
+            found.append(last)
+    found.sort(key=lambda schedule: schedule.makespan)
+    for left in range(_RUNS, 0, -1) if found else ():
+        best = found[(_RUNS - left) % len(found)]
+        run = Annealing(problem, best.order, int(chance.integers(1 << 30)))
+        for improved in run.improved(clock.part(clock.left / left)):
+            yield time_order(problem, improved, source=SOURCE)
 
 
 def _round(
     problem: Problem, order: Order, clock: Clock, chance: np.random.Generator
 ) -> Iterator[Schedule]:
     """One exchange of microbatches, then one packing."""
-    part = clock.part(_ROUND)
     exchanged = PermutedOrder(problem, order)
-    order = exchanged.permuted(_exchange(exchanged, part, chance, _STALE)[0])
+    order = exchanged.permuted(_exchange(exchanged, clock, chance, _STALE)[0])
     yield from justified(
         problem,
         order,
         seed=int(chance.integers(1 << 30)),
-        clock=part,
+        clock=clock,
         passes=_PASSES,
         source=SOURCE,
     )
@@ -110,7 +107,7 @@ def _exchange(
     value = least = int(_values(order, here[None])[0])
     stale = 0
     while (patience is None or stale < patience) and least > enough and not clock.over:
-        tried = _neighbours(order, here, chance)
+        tried = neighbours(order, here, chance, _AT_ONCE)
         if not len(tried):
             break
         values = _values(order, tried)
@@ -125,7 +122,7 @@ def _exchange(
             stale += 1
             here = best
             for _ in range(_KICK):
-                kicked = _neighbours(order, here, chance, 1)
+                kicked = neighbours(order, here, chance, 1)
                 if order.fits(kicked)[0]:
                     here = kicked[0]
             value = int(_values(order, here[None])[0])
@@ -136,26 +133,3 @@ def _values(order: PermutedOrder, tried: Ints) -> Ints:
     """Makespan of each permutation; the largest number if it exceeds memory."""
     values: Ints = np.where(order.fits(tried) > 0, order.makespans(tried), _LARGEST_VALUE)
     return values
-
-
-def _neighbours(
-    order: PermutedOrder, here: Ints, chance: np.random.Generator, count: int = _AT_ONCE
-) -> Ints:
-    """Permutations one swap, or one shift, away; places of one route, of different classes."""
-    routes = [r for r in order.routes() if len(set(order.kind[r.start : r.stop])) > 1]
-    if not routes:
-        return np.empty((0, len(here)), dtype=np.int64)
-    tried = np.repeat(here[None], count, axis=0)
-    for row in tried:
-        route = routes[int(chance.integers(len(routes)))]
-        while True:
-            a, b = chance.integers(route.start, route.stop, 2)
-            if order.kind[row[a]] != order.kind[row[b]]:
-                break
-        if chance.random() < 0.5:
-            row[[a, b]] = row[[b, a]]
-        elif a < b:
-            row[a : b + 1] = np.roll(row[a : b + 1], -1)
-        else:
-            row[b : a + 1] = np.roll(row[b : a + 1], 1)
-    return tried

@@ -77,10 +77,11 @@ class PermutedOrder:
         most = longest * max(problem.microbatches) * len(problem.stages)
         return most < _EXACT and not any(isinstance(i, Pair) for row in order for i in row)
 
-    def _place(self, op: Op) -> int:
+    def place(self, op: Op) -> int:
+        """Place of an op's microbatch among those of all routes."""
         return self.offset[self.problem.route_of[op.stage]] + op.microbatch
 
-    def _examples(self, op: Op) -> list[Op]:
+    def examples(self, op: Op) -> list[Op]:
         """The op on one microbatch of each class of its route."""
         classes = self.problem.routes[self.problem.route_of[op.stage]].classes
         first = {c: m for m, c in reversed([*enumerate(classes or (0,))])}
@@ -88,11 +89,11 @@ class PermutedOrder:
 
     def _step(self, item: Item, before: int, inputs: Sequence[tuple[int, int]]) -> _Step:
         (op,) = members(item)
-        examples = self._examples(op)
+        examples = self.examples(op)
         needs = [awaited(self.problem, example) for example in examples]
         delays = np.array([0 if need is None else need.delay for need in needs])
         return _Step(
-            self._place(op),
+            self.place(op),
             before,
             np.array([duration(self.problem, example) for example in examples]),
             tuple((source, delays) for source, _ in inputs),
@@ -101,11 +102,11 @@ class PermutedOrder:
     def _memory(self, row: Sequence[Item]) -> tuple[Ints, Ints, Ints]:
         """Per op of a row: its place; what it takes at its start and changes in all, by class."""
         ops = [op for item in row for op in members(item)]
-        changes = [[memory_change(self.problem, x) for x in self._examples(op)] for op in ops]
+        changes = [[memory_change(self.problem, x) for x in self.examples(op)] for op in ops]
         width = max(map(len, changes))
         taken = [[c.at_start for c in of] + [0] * (width - len(of)) for of in changes]
         net = [[c.net for c in of] + [0] * (width - len(of)) for of in changes]
-        return np.array([self._place(op) for op in ops]), np.array(taken), np.array(net)
+        return np.array([self.place(op) for op in ops]), np.array(taken), np.array(net)
 
     def makespans(self, permutations: Ints) -> Ints:
         """Makespan of each permutation; shape (K, places) in, (K,) out."""
@@ -134,8 +135,12 @@ class PermutedOrder:
 
     def permuted(self, permutation: Ints) -> Order:
         """The order with its microbatches in these places."""
-        own = [[int(n) - route.start for n in permutation[route]] for route in self._slices()]
-        return relabelled(self.problem, self.order, own)
+        return relabelled(self.problem, self.order, self.by_route(permutation))
+
+    def by_route(self, permutation: Ints) -> list[list[int]]:
+        """The numbers of the microbatches at each route's places."""
+        routes = self.routes()
+        return [[int(n) - r.start for n in permutation[r.start : r.stop]] for r in routes]
 
     @property
     def identity(self) -> Ints:
@@ -149,5 +154,23 @@ class PermutedOrder:
             for first, route in zip(self.offset, self.problem.routes, strict=True)
         ]
 
-    def _slices(self) -> list[slice]:
-        return [slice(places.start, places.stop) for places in self.routes()]
+
+def neighbours(order: PermutedOrder, here: Ints, chance: np.random.Generator, count: int) -> Ints:
+    """Permutations one swap, or one shift, away; places of one route, of different classes."""
+    routes = [r for r in order.routes() if len(set(order.kind[r.start : r.stop])) > 1]
+    if not routes:
+        return np.empty((0, len(here)), dtype=np.int64)
+    tried = np.repeat(here[None], count, axis=0)
+    for row in tried:
+        route = routes[int(chance.integers(len(routes)))]
+        while True:
+            a, b = chance.integers(route.start, route.stop, 2)
+            if order.kind[row[a]] != order.kind[row[b]]:
+                break
+        if chance.random() < 0.5:
+            row[[a, b]] = row[[b, a]]
+        elif a < b:
+            row[a : b + 1] = np.roll(row[a : b + 1], -1)
+        else:
+            row[b : a + 1] = np.roll(row[b : a + 1], 1)
+    return tried

@@ -12,8 +12,10 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.solver.permutations.search import permutations_apply
+from pipesat.solver.permutations.anneal import Annealing
+from pipesat.solver.permutations.search import best_places, permutations_apply
 from pipesat.solver.permutations.times import PermutedOrder
+from pipesat.solver.run.clock import Clock
 from tests.support.class_documents import random_document
 from tests.support.class_oracle import Oracle
 
@@ -75,3 +77,30 @@ def test_answers_lie_between_the_oracle_and_their_bounds(seed: int) -> None:
     assert result.lower_bound is not None
     assert result.lower_bound.value <= optimum <= result.value
     assert (result.status == "optimal") == (result.lower_bound.value == result.value)
+
+
+@pytest.mark.parametrize("memory", [None, 60, 36])
+def test_annealed_orders_keep_every_rule_and_get_no_longer(memory: int | None) -> None:
+    problem = tail(memory)
+    start = BASELINES["list-scheduling"](problem)  # it fits
+    run = Annealing(problem, start.order, seed=0)
+    found = [*run.improved(Clock(0.3, deterministic=True))]
+    makespans = [time_order(problem, order).makespan for order in found]
+    assert makespans == sorted(makespans, reverse=True)
+    assert makespans[-1] == run.best.makespan
+    assert makespans[-1] <= start.makespan
+    for order in found:
+        assert check(problem, time_order(problem, order)) == []
+
+
+def test_annealing_is_no_worse_than_exchanges_alone() -> None:
+    # 2 long and 5 short: work of (3 * 2 + 5) * 12 = 132 on every device, and the last one cannot
+    # begin before a short F has come down two devices: 2 * (4 + 1)
+    problem = tail(None)
+    start = BASELINES["zb-h1"](problem)
+    clock = Clock(1.0, deterministic=True)
+    exchanged = best_places(problem, start.order, clock=clock, seed=0)
+    run = Annealing(problem, start.order, seed=0)
+    *_, last = run.improved(Clock(0.6, deterministic=True))
+    assert exchanged is not None
+    assert 142 <= time_order(problem, last).makespan <= exchanged.makespan
