@@ -97,7 +97,8 @@ class Annealing:
     def _step(self) -> _State | None:
         permutation = self.here.permutation
         for _ in range(self.chance.choice(_EXCHANGES)):
-            permutation = neighbours(self.places, permutation, self.draws, 1)[0]
+            for exchanged in neighbours(self.places, permutation, self.draws, 1):
+                permutation = exchanged
         jobs = self._jobs(self.here.rows, permutation)
         return self._settled(jobs, permutation, _PASSES) if _fits(jobs) else None
 

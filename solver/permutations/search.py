@@ -32,8 +32,8 @@ _LARGEST_VALUE = np.iinfo(np.int64).max
 
 
 def permutations_apply(problem: Problem) -> bool:
-    """Whether microbatches differ and may change places."""
-    return not problem.alike and problem.order != "given"
+    """Whether microbatches differ: they may change places, or where they are given ops may move."""
+    return not problem.alike
 
 
 def permuted_schedules(

@@ -156,9 +156,12 @@ class PermutedOrder:
 
 
 def neighbours(order: PermutedOrder, here: Ints, chance: np.random.Generator, count: int) -> Ints:
-    """Permutations one swap, or one shift, away; places of one route, of different classes."""
+    """Permutations one swap, or one shift, away; places of one route, of different classes.
+
+    None where the order of the microbatches is given.
+    """
     routes = [r for r in order.routes() if len(set(order.kind[r.start : r.stop])) > 1]
-    if not routes:
+    if not routes or order.problem.order == "given":
         return np.empty((0, len(here)), dtype=np.int64)
     tried = np.repeat(here[None], count, axis=0)
     for row in tried:

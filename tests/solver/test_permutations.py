@@ -14,7 +14,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver.permutations.anneal import Annealing
 from pipesat.solver.permutations.search import best_places, permutations_apply
-from pipesat.solver.permutations.times import PermutedOrder
+from pipesat.solver.permutations.times import PermutedOrder, neighbours
 from pipesat.solver.run.clock import Clock
 from tests.support.class_documents import random_document
 from tests.support.class_oracle import Oracle
@@ -56,10 +56,16 @@ def test_arrays_agree_with_timing_and_checker(memory: int | None, name: str) -> 
         assert (check(problem, timed) == []) == bool(fit)
 
 
-def test_only_what_may_change_places_does() -> None:
-    assert permutations_apply(tail(None))
-    assert permutations_apply(tail(None, "free"))
-    assert not permutations_apply(tail(None, "given"))
+@pytest.mark.parametrize(("order", "exchanges"), [("same", 9), ("free", 9), ("given", 0)])
+def test_only_what_may_change_places_does(order: str, exchanges: int) -> None:
+    problem = tail(None, order)
+    assert permutations_apply(problem)
+    places = PermutedOrder(problem, BASELINES["zb-h1"](problem).order)
+    draws = np.random.default_rng(0)
+    assert len(neighbours(places, places.identity, draws, 9)) == exchanges
+    run = Annealing(problem, BASELINES["zb-h1"](problem).order, seed=0)
+    *_, last = run.improved(Clock(0.05, deterministic=True))
+    assert check(problem, time_order(problem, last)) == []
 
 
 @pytest.mark.parametrize("seed", range(60))

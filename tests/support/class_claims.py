@@ -50,7 +50,7 @@ def wrong_of_model(problem: Problem, optimum: int | None, objective: Objective) 
 
 def wrong_of_solve(problem: Problem, optimum: int | None, objective: Objective) -> list[str]:
     """What a solve says that an oracle's optimum refutes."""
-    result = pipesat.solve(problem, objective=objective, time_limit=1, deterministic=True)
+    result = pipesat.solve(problem, objective=objective, time_limit=0.2, deterministic=True)
     value = result.value
     bound = None if result.lower_bound is None else result.lower_bound.value
     if result.warnings:
