@@ -226,9 +226,13 @@ class _Model:
                     self.cp.add(self.run[Op(last, kind, m)].start >= forward.end)
                 for s in route:
                     self.cp.add(self.run[Op(s, "W", m)].start >= self.run[Op(s, "B", m)].end)
-            first = [self.run[Op(route[0], "F", m)] for m in range(microbatches)]
-            for one, other in pairwise(first):  # microbatches are alike: numbered as they enter
-                self.cp.add(one.start <= other.start)
+            alike: dict[int, list[_Run]] = {}
+            for m in range(microbatches):
+                kind = self.pipe.class_of(route[0], m)
+                alike.setdefault(kind, []).append(self.run[Op(route[0], "F", m)])
+            for first in alike.values():  # those of one class are numbered as they enter
+                for one, other in pairwise(first):
+                    self.cp.add(one.start <= other.start)
 
     def add_turns(self, device: int) -> None:
         """Two ops that both run take turns, or are a pair."""

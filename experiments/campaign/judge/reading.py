@@ -52,8 +52,13 @@ class Pipe:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether neither classes nor modes make ops of a stage differ."""
-        return all(len(rows) == 1 and len(rows[0]) == 1 for rows in self.ways)
+        """Whether there are neither lists of microbatches nor modes, nor held_in_backward."""
+        lists = any(classes is not None for classes in self.classes)
+        return not lists and all(
+            len(row) == 1 and not any(a.held_x for a in row.values())
+            for rows in self.ways
+            for row in rows
+        )
 
     @cached_property
     def route_of(self) -> dict[int, int]:
