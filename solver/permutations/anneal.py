@@ -30,6 +30,7 @@ from pipesat.solver.run.clock import Clock
 
 _HEAT = 0.004  # of the makespan: what is taken with a chance of 1/e at the beginning
 _EXCHANGES = (0, 1, 1, 2)  # at a step; with none, only packing differs
+_TRIES = 8  # exchanges at a step, where memory is tight
 _PASSES, _FIRST_PASSES = 3, 6
 _PATIENCES = (0.0, 0.25, 0.5, 0.5, 1.0)
 _SHIFTED = 0.4  # of the passes put one phase off:
@@ -95,12 +96,16 @@ class Annealing:
         return longer <= 0 or (heat > 0 and self.chance.random() < math.exp(-longer / heat))
 
     def _step(self) -> _State | None:
-        permutation = self.here.permutation
-        for _ in range(self.chance.choice(_EXCHANGES)):
-            for exchanged in neighbours(self.places, permutation, self.draws, 1):
-                permutation = exchanged
-        jobs = self._jobs(self.here.rows, permutation)
-        return self._settled(jobs, permutation, _PASSES) if _fits(jobs) else None
+        """The order after some exchanges, packed; ``None`` if none of those tried fits."""
+        for _ in range(_TRIES):
+            permutation = self.here.permutation
+            for _ in range(self.chance.choice(_EXCHANGES)):
+                for exchanged in neighbours(self.places, permutation, self.draws, 1):
+                    permutation = exchanged
+            jobs = self._jobs(self.here.rows, permutation)
+            if _fits(jobs):
+                return self._settled(jobs, permutation, _PASSES)
+        return None
 
     def _jobs(self, rows: list[list[int]], permutation: Ints) -> Jobs:
         """The items in these rows, with what the microbatches at their places need."""
