@@ -40,7 +40,13 @@ def same_but_for_the_order(problem: Problem) -> bool:
 
 def has_modes(problem: Problem) -> bool:
     """Whether some stage has memory modes, or holds more while its backward runs."""
-    return any(stage.modes or stage.held_in_backward for stage in problem.stages)
+    return any(stage.modes or stage.held_in_backward for stage in problem.stages) or any(
+        key == "held_in_backward" and amount
+        for route in problem.routes
+        for kind in route.definitions
+        for _, stated in kind.outright
+        for key, amount in stated
+    )
 
 
 def what_differs(problem: Problem) -> str:

@@ -316,3 +316,18 @@ def test_settings_out_of_range_name_their_parameter(options, message) -> None:
     for function in (pipesat.solve, pipesat.frontier, pipesat.min_memory):
         with pytest.raises(pipesat.BadInput, match=message):
             function(problem, **options)
+
+
+def test_a_class_alone_may_hold_more_while_its_backward_runs() -> None:
+    """All microbatches are alike, but what the class states is in no stage."""
+    held = {"name": "a", "count": 2, "stages": {"0": {"held_in_backward": 4}}}
+    stages = [{"device": 0, "F": 1, "B": 1, "W": 1, "held_after_F": 2}]
+    problem = parse_problem(
+        document(chain(1, 2), stages=stages, microbatches=[held], order="given")
+        | {"devices": [{"memory": 5}]}
+    )
+    # both F first would hold 2 + 4 in the first backward, so one microbatch follows the other
+    result = solve(problem, time_limit=5, workers=1, deterministic=True)
+    assert (result.status, result.value) == ("optimal", 6)
+    assert result.schedule is not None
+    assert not check(problem, result.schedule)
