@@ -5,32 +5,34 @@ compared with its members alone. Where there is none it waits if a partner for w
 known to arrive soon enough, and runs one op as :mod:`pipesat.heuristics.list_scheduling` would
 otherwise. What keeps memory safe there keeps it safe here: the F of a pair starts only where it
 could start alone, whatever the other member frees.
+
+From the best policy on, :mod:`pipesat.heuristics.shared.climbing_pairs` looks for better limits on
+microbatches in flight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import combinations, islice
-from typing import NamedTuple
+from itertools import islice
 
 from pipesat.bounds.feasibility import capacities_by_order, preflight
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.least import without_modes
-from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, in_order, pair_time
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.heuristics.list_scheduling import Policy, Simulation
+from pipesat.heuristics.list_scheduling import Policy
 from pipesat.heuristics.registry import GiveUp, published_slow, unless_given_up
+from pipesat.heuristics.shared.climbing_pairs import climbed
+from pipesat.heuristics.shared.pairing_simulation import PairingSimulation
 
 NAME = "greedy-pairs"
 
 _WAITS = (1.0, 2.0, 0.0)
 _LIMITS: tuple[tuple[float, int], ...] = ((0.75, 2), (1, 1), (1, 2), (1.25, 1), (1, 3))
 _PACES = (2.0, 1.5, 2.5, 3.0)  # of a period without pairs: pairs make it up to half as long
-_MOST_OPS = 100_000  # simulated by all policies together: a few seconds
+_MOST_OPS = 60_000  # simulated by all policies together: some two seconds
 _FEWEST = 4
 
 
@@ -62,19 +64,37 @@ def paired_schedules(
     for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
         if device.memory is not None and need.capacity > device.memory:
             return
-    if chosen is None:
-        most = max(_FEWEST, _MOST_OPS // problem.op_count)
-        chosen = islice(pairing_policies(problem), most)
-    for policy, wait in chosen:
-        order = _PairingSimulation(problem, policy, wait).run(give_up)
+    for policy, wait in _affordable(problem) if chosen is None else chosen:
+        order = PairingSimulation(problem, policy, wait).run(give_up)
         if order is None:
             return
         yield time_order(own, order, source=NAME)
 
 
+def greedy_schedules(problem: Problem, give_up: GiveUp) -> Iterator[Schedule]:
+    """Yield the schedules of which :data:`greedy_pairs` is the best, as they are made."""
+    best = None
+    for choice in _affordable(problem):
+        for schedule in paired_schedules(problem, give_up, [choice]):
+            yield schedule
+            value = schedule.makespan, schedule.span
+            best = (value, choice) if best is None or value < best[0] else best
+    if best is not None:
+        _, (policy, wait) = best
+        for order in climbed(without_modes(problem), policy, wait, give_up):
+            yield time_order(problem, order, source=NAME)
+
+
+def _affordable(problem: Problem) -> Iterator[tuple[Policy, float]]:
+    most = max(_FEWEST, _MOST_OPS // problem.op_count)
+    return islice(pairing_policies(problem), most)
+
+
 @published_slow(NAME, placement="any", pairs=True, source="pipesat")
 def greedy_pairs(problem: Problem, give_up: GiveUp) -> Schedule:
-    """Return the portfolio's schedule of least makespan; among equals that of least span.
+    """Return the portfolio's schedule of least makespan, or what climbing from it finds.
+
+    Among equals that of least span.
 
     Raises
     ------
@@ -87,127 +107,8 @@ def greedy_pairs(problem: Problem, give_up: GiveUp) -> Schedule:
         preflight(without_modes(problem))
     except Infeasible as error:
         raise NotApplicable(f"no schedule fits into memory: {error}") from error
-    made = list(paired_schedules(problem, give_up))
+    made = list(greedy_schedules(problem, give_up))
     unless_given_up(give_up)
     if not made:
         raise NotApplicable("one microbatch fits only if ops of length zero share instants")
     return min(made, key=lambda schedule: (schedule.makespan, schedule.span))
-
-
-class _Ready(NamedTuple):
-    """An op that could start, whether it is the first in its queue, and when its input is there."""
-
-    op: Op
-    first: bool
-    arrival: int
-
-
-class _PairingSimulation(Simulation):
-    """One run of one policy; ``wait``: for a partner, in parts of what the pair would save."""
-
-    def __init__(self, problem: Problem, policy: Policy, wait: float) -> None:
-        super().__init__(problem, policy)
-        self.wait = wait
-
-    def step(self, device: int, now: int) -> bool:
-        """Start a pair or an op on an idle device; False if it has to, or chooses to, wait."""
-        best: tuple[int, ...] = ()
-        soon = False
-        choice: Item | None = None
-        for a, b in combinations(self._queued(device, now), 2):
-            saved = self._saved(a, b)
-            early, late = sorted((a.arrival, b.arrival))
-            if saved <= 0:
-                continue
-            if late > now and (soon or early > now or late - now > self.wait * saved):
-                continue
-            worth = (saved, *self._urgency(a, b))
-            if late <= now and worth <= best:
-                continue
-            pair = in_order(self.problem, Pair(a.op, b.op))
-            if not self._fits(device, pair):
-                continue
-            if late > now:
-                soon = True
-            else:
-                best, choice = worth, pair
-        if choice is not None:
-            self.start(choice, device, now)
-            return True
-        return not soon and super().step(device, now)
-
-    def _queued(self, device: int, now: int) -> list[_Ready]:
-        """The first two of every queue of the device, in every kind that they could run as."""
-        found: list[_Ready] = []
-        for stage in self.problem.stages_on[device]:
-            data = self.problem.stages[stage]
-            backwards: list[Kind] = ["B"] if data.may_split else []
-            backwards += ["BW"] if data.may_fuse else []
-            queues: list[tuple[str, list[Kind]]] = [("F", ["F"]), ("B", backwards)]
-            for phase, kinds in queues:
-                done = self.started[phase][stage]
-                for place, arrival in enumerate(self.arrivals[phase][stage][done : done + 2]):
-                    ops = (Op(stage, kind, done + place) for kind in kinds)
-                    found += [_Ready(op, place == 0, arrival) for op in ops]
-            for place, microbatch in enumerate(islice(self.pending[stage], 2)):
-                found.append(_Ready(Op(stage, "W", microbatch), place == 0, now))
-        return found
-
-    def _urgency(self, a: _Ready, b: _Ready) -> tuple[int, int]:
-        """Which of two pairs that save as much goes first: the larger one."""
-        place = self.problem.place_of
-        forwards = [place[x.op.stage] for x in (a, b) if x.op.kind == "F"]
-        backwards = [x.op.microbatch for x in (a, b) if x.op.kind in ("B", "BW")]
-        depth = sum(forwards) if self.policy.deep_first else -sum(forwards)
-        return -sum(backwards), depth
-
-    def _saved(self, a: _Ready, b: _Ready) -> int:
-        """Time that a pair saves; 0 if the two may not pair, or not yet."""
-        if not (a.first and b.first) and (
-            a.first == b.first
-            or a.op.stage != b.op.stage
-            or PHASE_OF[a.op.kind] != PHASE_OF[b.op.kind]
-        ):
-            return 0  # only together with the first may the second of its queue start
-        time = pair_time(self.problem, a.op, b.op)
-        return 0 if time is None else self._alone(a.op) + self._alone(b.op) - time
-
-    def _alone(self, op: Op) -> int:
-        alone = duration(self.problem, op)
-        if op.kind == "BW" and self.problem.stages[op.stage].may_split:
-            parts = (op._replace(kind="B"), op._replace(kind="W"))
-            return min(alone, sum(duration(self.problem, part) for part in parts))
-        return alone
-
-    def _fits(self, device: int, pair: Pair) -> bool:
-        """Whether a pair fits into memory, and leaves every launched microbatch able to finish."""
-        if not self.memory[device].fits(pair):
-            return False
-        forwards = sorted((op for op in pair if op.kind == "F"), key=lambda op: op.microbatch)
-        backwards = len(pair) - len(forwards)
-        for op in forwards:
-            limit = self.limit[op.stage]
-            ahead = op.microbatch - self.started["B"][op.stage] - backwards
-            if limit is not None and ahead >= limit:
-                return False
-        if not forwards:
-            return True
-        first, *others = forwards
-        if not self.forward_is_safe(device, first):
-            return False
-        return all(self._safe_after(device, first, op) for op in others)
-
-    def _safe_after(self, device: int, first: Op, second: Op) -> bool:
-        """Whether a second forward is safe if a first one has started."""
-        launched = self.problem.previous[first.stage] is None
-        route = self.problem.route_of[first.stage]
-        self.started["F"][first.stage] += 1
-        self.active[device] += self.activation(first)
-        if launched:
-            self.launched[device].append((first.microbatch, route))
-        safe = self.forward_is_safe(device, second)
-        if launched:
-            self.launched[device].pop()
-        self.active[device] -= self.activation(first)
-        self.started["F"][first.stage] -= 1
-        return safe

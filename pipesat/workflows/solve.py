@@ -167,8 +167,9 @@ class _Starts:
 
     ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
-    a fraction of a second, even if told to give up. Of the slow ones, those with pairs come
-    first. ``all_made`` says afterwards whether whoever took them took all, and none was given up.
+    a fraction of a second, even if told to give up. Of the slow ones, those with pairs come first;
+    greedy pairs one by one, where microbatches are alike. ``all_made`` says afterwards whether
+    whoever took them took all, and none was given up.
     """
 
     problem: Problem
@@ -178,6 +179,8 @@ class _Starts:
     all_made: bool = False
 
     def __iter__(self) -> Iterator[Schedule]:
+        from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
+        from pipesat.heuristics.greedy_pairs import greedy_schedules
         from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
         from pipesat.heuristics.list_scheduling import list_schedules, policies
         from pipesat.heuristics.microbatch_orders import GIVEN, permutations
@@ -192,8 +195,11 @@ class _Starts:
             give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
             yield from list_schedules(problem, give_up, islice(chosen, 1))
         slow = [entry for entry in named if entry.slow is not None]
-        yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
         others = {rule: own for rule, own in orders.items() if rule != GIVEN}
+        if problem.overlap is not None and problem.plain and not others:
+            slow = [entry for entry in slow if entry.name != GREEDY_PAIRS]
+            yield from greedy_schedules(problem, self.give_up)
+        yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
         if not others:
             yield from list_schedules(problem, self.give_up, chosen)
         for policy in chosen:

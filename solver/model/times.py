@@ -106,7 +106,11 @@ def rounded(problem: Problem, unit: int) -> Problem:
     )
     links = {ends: Link(link.F // unit, link.B // unit) for ends, link in problem.links.items()}
     routes = tuple(_rounded_classes(problem, route, unit) for route in problem.routes)
-    return replace(problem, stages=tuple(stages), links=links, routes=routes)
+    overlap = problem.overlap
+    if overlap is not None:
+        times = {kinds: max(1, time // unit) for kinds, time in overlap.times.items()}
+        overlap = replace(overlap, times=times)
+    return replace(problem, stages=tuple(stages), links=links, routes=routes, overlap=overlap)
 
 
 def _rounded_classes(problem: Problem, route: Route, unit: int) -> Route:

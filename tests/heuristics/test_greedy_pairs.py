@@ -12,10 +12,15 @@ from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.metrics import pair_counts
 from pipesat.core.ops import KINDS
 from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.greedy_pairs import paired_schedules, pairing_policies
-from tests.support.problems import chain, document
+from pipesat.heuristics.list_scheduling import Policy
+from pipesat.heuristics.shared import climbing_pairs
+from pipesat.heuristics.shared.climbing_pairs import climbed
+from pipesat.heuristics.shared.pairing_simulation import PairingSimulation
+from tests.support.problems import chain, document, vee
 
 
 def drawn(rng: random.Random) -> Problem:
@@ -80,6 +85,23 @@ def test_uniform_chain_reaches_the_formula() -> None:
         )
     )
     assert BASELINES["greedy-pairs"](problem).makespan == 3 * 12 + 7 * 11
+
+
+def test_climbing_keeps_every_rule_and_gets_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(climbing_pairs, "_MOST_TRIES", 40)
+    problem = vee(2, 26, cap=4, F=3, B=3, W=2)  # 4 stages x 26 x 3 ops
+    pairs = [{"ops": [f"{a}F", f"{b}BW"], "time": 5} for a, b in ((0, 3), (1, 2), (2, 1), (3, 0))]
+    problem = parse_problem(document(problem, overlap={"pairs": pairs}))
+    before = PairingSimulation(problem, Policy(), 0.0)
+    assert before.run(lambda: False) is not None
+    ends = [max(before.busy_until)]
+    for order in climbed(problem, Policy(), 0.0, lambda: False):
+        schedule = time_order(problem, order)
+        assert check(problem, schedule) == []
+        assert schedule.makespan <= ends[-1]
+        ends.append(schedule.makespan)
+    assert len(ends) > 1
+    assert list(climbed(chain(2, 2), Policy(), 0.0, lambda: False)) == []  # searched as a whole
 
 
 def test_without_pairs_it_does_not_apply() -> None:

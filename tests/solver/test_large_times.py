@@ -21,6 +21,7 @@ from pipesat.core.memory import memory_profiles
 from pipesat.core.problem import Link, Problem
 from pipesat.core.schedule import Objective, Schedule, Timed
 from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.solver.model import times
 from pipesat.solver.model.model import build_model, model_is_exact
@@ -35,7 +36,7 @@ from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.schedules import steady_schedules
 from pipesat.workflows.solve import solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
-from tests.support.problems import chain, problems, vee
+from tests.support.problems import chain, document, problems, vee
 
 Sizes = st.sampled_from([3, 7, 20, 50])
 
@@ -85,6 +86,12 @@ def test_the_unit() -> None:
     by_span = model_times(problem, 100, "span")  # a least span may be a mean: no common unit
     assert (by_span.unit, by_span.exact) == (1, True)
     assert rounded(problem, 400).stages[0].B == 2
+    paired = parse_problem(
+        document(problem, overlap={"pairs": [{"ops": ["0F", "0BW"], "time": 1700}]})
+    )
+    overlap = rounded(paired, 400).overlap
+    assert overlap is not None
+    assert overlap.listed((0, "F"), (0, "BW")) == 4
 
 
 def test_what_rounded_numbers_say() -> None:
