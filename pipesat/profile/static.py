@@ -110,8 +110,7 @@ def static_memory(
     Parameters
     ----------
     splits
-        Whether each stage's backward may be split: then torch keeps an input gradient per
-        microbatch to the end of the step.
+        Whether each stage's backward may be split.
     """
     parameters = [p for stage in stages for p in stage.parameters]
     repeated = _counted_too_often(profile, stages)
@@ -128,7 +127,7 @@ def static_memory(
         gradients=per_number(training.grad_dtype),
         optimizer=states + master,
         buffers=sum(stage.buffers for stage in stages),
-        receive=_receive_buffers(profile, stages, training, microbatches, splits),
+        receive=_receive_buffers(profile, stages, training, microbatches),
         transient=max(
             _transient(stage, split) for stage, split in zip(stages, splits, strict=True)
         ),
@@ -163,17 +162,17 @@ def _receive_buffers(
     stages: Sequence[StageCosts],
     training: Training,
     microbatches: int,
-    splits: Sequence[bool],
 ) -> int:
     """Bytes of a step's inputs, and of torch's buffers: one input and one gradient per microbatch.
 
     The first stage receives no activation but has all of its inputs, the last one no gradient but
-    all targets. torch keeps an input gradient per microbatch where B runs alone. With ``held``,
-    there is one gradient that has come and waits for its backward.
+    all targets. torch waits for its sends when a step ends, and keeps what was sent until then: an
+    output and an input gradient per microbatch. (An output counts twice while its microbatch is in
+    flight.) With ``held``, there is one gradient that has come and waits for its backward.
     """
     last = len(profile.layers)
     per_microbatch = once = 0
-    for stage, split in zip(stages, splits, strict=True):
+    for stage in stages:
         first, final = stage.layers.start == 0, stage.layers.stop == last
         if first:
             per_microbatch += profile.microbatch.input.bytes
@@ -183,9 +182,8 @@ def _receive_buffers(
         if training.receive == "held":
             once += gradient
         else:
-            per_microbatch += gradient
-            per_microbatch += 0 if first else stage.input_bytes
-            per_microbatch += stage.input_bytes if split else 0
+            per_microbatch += 2 * gradient  # received, and the output that was sent
+            per_microbatch += 0 if first else 2 * stage.input_bytes
     return microbatches * per_microbatch + once
 
 

@@ -75,8 +75,8 @@ def test_a_chain_of_sums() -> None:
 
 def static_of_chain(device):
     """MiB: weights, gradients and two states of AdamW; buffers of 4 microbatches; a transient."""
-    if device == 0:  # 140 MiB of weights; a gradient per microbatch comes back; BW of the block: 30
-        return 4 * 140 + 4 * (1 + 256) + 30
+    if device == 0:  # 140 MiB of weights; output sent and its gradient back; BW of the block: 30
+        return 4 * 140 + 4 * (1 + 2 * 256) + 30
     # 150 MiB of weights; input, input gradient (B runs alone) and targets; B of the head: 90
     return 4 * 150 + 4 * (256 + 256 + 1) + 90
 
@@ -182,8 +182,8 @@ def test_static_memory_of_a_vee_is_of_both_stages() -> None:
     assert static.weights == static.gradients == 90 * MIB
     assert static.optimizer == 180 * MIB
     assert static.transient == 90 * MIB  # the larger one, not both
-    # embedding: tokens and output gradient; head: input, its gradient, targets
-    assert static.receive == 4 * (TOKENS + ACTIVATION + 2 * ACTIVATION + TOKENS)
+    # embedding: tokens, output and its gradient; head: input, its gradient, targets
+    assert static.receive == 4 * (TOKENS + 2 * ACTIVATION + 2 * ACTIVATION + TOKENS)
 
 
 def test_balanced_cuts_are_those_of_the_partition() -> None:
@@ -280,9 +280,10 @@ def test_buffers_that_are_held_as_needed() -> None:
     assert [static.reserve for static in result.static] == [3 * MIB] * 2
 
 
-def test_fused_backwards_keep_no_input_gradients() -> None:
+def test_input_gradients_are_kept_until_a_step_ends() -> None:
+    # of a split backward torch keeps them; of a whole one, the sends that wait for the step's end
     split, fused = (derived(backward=b).static[1].receive for b in ("either", "fused"))
-    assert split - fused == 4 * ACTIVATION
+    assert split == fused == 4 * (2 * ACTIVATION + TOKENS)
 
 
 TIED = [{"name": "words", "layers": [0, 3], "parameter": weights(40)}]

@@ -1,0 +1,79 @@
+"""Profile a small decoder, solve with memory modes under a cap, run it in torch, measure peaks.
+
+python 01_run.py: prints a table and writes results.json. Takes about 4 minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+SIZES = {"config": "tiny", "width": 128, "heads": 4, "length": 256, "vocabulary": 256}
+MODEL = [word for key, value in SIZES.items() for word in (f"--{key}", value)]
+CASES = ((2, 6, 6, "18MiB"), (4, 10, 6, "18MiB"))  # ranks, blocks, microbatches, capacity
+
+
+def pipesat(*words: object) -> str:
+    command = [sys.executable, "-m", "pipesat", *map(str, words)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def case(folder: Path, ranks: int, blocks: int, microbatches: int, capacity: str) -> dict:
+    profile, problem, out = folder / "profile.json", folder / "problem.json", folder / "out"
+    cut = ("--layers", blocks, "--stages", ranks, "--samples", 5)
+    pipesat("profile", *MODEL, *cut, "--modes", "-o", profile)
+    pipesat(
+        *("problem", "from-profile", profile, "--devices", ranks, "--microbatches", microbatches),
+        *("--optimizer", "none", "--backward", "fused", "--copy-bandwidth", "500MiB"),
+        *("--memory", capacity, "-o", problem),
+    )
+    solved = json.loads(pipesat("solve", problem, "-o", out, "--time-limit", 15, "--json"))
+    runs = {}
+    for name, more in (("modes", ["--check"]), ("kept", ["--without-modes"])):
+        words = ("run", problem, out / "schedule.json", "-o", folder / "timeline.json")
+        steps = ("--model", profile, "--steps", 1, "--warm-up", 1, "--memory", "--json")
+        runs[name] = json.loads(pipesat(*words, *steps, *more))
+    keys = ("status", "value", "lower_bound", "modes")
+    return {
+        "ranks": ranks,
+        "blocks": blocks,
+        "microbatches": microbatches,
+        "solved": {key: solved[key] for key in keys},
+        "check": runs["modes"]["check"],
+        "peaks": {name: ran["memory"] for name, ran in runs.items()},
+    }
+
+
+def main() -> None:
+    results = []
+    for ranks, *rest in CASES:
+        with tempfile.TemporaryDirectory() as name:
+            found = case(Path(name), ranks, *rest)
+        results.append(found)
+        print(
+            f"{ranks} ranks, {found['microbatches']} microbatches: modes {found['solved']['modes']}"
+        )
+        print(f"  largest relative error of gradients {found['check']['largest_relative_error']}")
+        for name, peaks in found["peaks"].items():
+            for peak in peaks:
+                print(
+                    f"  {name:6} {peak['device']}: capacity {peak['capacity']}, predicted "
+                    f"{peak['predicted']}, measured {peak['measured']:.0f} KiB, error "
+                    f"{100 * peak['error']:+.1f} %{'' if peak['fits'] else ', exceeds'}"
+                )
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+    document = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine, "cases": results}
+    (HERE / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
