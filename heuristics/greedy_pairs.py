@@ -106,7 +106,7 @@ def greedy_pairs(problem: Problem, give_up: GiveUp) -> Schedule:
     try:
         preflight(without_modes(problem))
     except Infeasible as error:
-        raise NotApplicable(f"no schedule fits into memory: {error}") from error
+        raise NotApplicable("no schedule fits into memory") from error
     made = list(greedy_schedules(problem, give_up))
     unless_given_up(give_up)
     if not made:

@@ -162,13 +162,18 @@ HOMES = {
     for name in PLACEMENTS
 }
 
+PAIRED = parse_problem(
+    placed([Costs(2, 2, 2)] * 4, Setting(devices=2, microbatches=8, overlap=(2, 3)), "vee")
+)
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_baseline_is_a_valid_schedule_file(
     cli: Run, save: Save, tmp_path: Path, name: str
 ) -> None:
-    problem = HOMES.get(BASELINES[name].placement, PROBLEM)
+    other = PAIRED if name == "greedy-pairs" else PROBLEM
+    problem = HOMES.get(BASELINES[name].placement, other)
     saved, file = save(problem), tmp_path / "b.json"
     outcome = cli("baseline", name, saved, "-o", file)
     assert (outcome.code, outcome.err) == (0, "")

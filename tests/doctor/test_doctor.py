@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,7 @@ def test_a_schedule_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_an_export_that_lies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipesat import export
-
+    export = import_module("pipesat.export")
     honest = export.EXPORTERS["torch-csv"]
 
     def swapped(problem: Any, schedule: Any) -> Any:

@@ -95,7 +95,7 @@ def test_a_cut_off_line_is_run_again(folder: Path) -> None:
 def test_an_ablation_runs_without_the_part(folder: Path) -> None:
     everything = script("2_ablate.py", "--folder", str(folder), "--only", "serial-*", "--plan")
     assert int(everything.split()[1]) > 4  # the whole, without warm starts, and without parts
-    made = rows("2_ablate.py", folder, "--variant", "[ec]*e*")
+    made = rows("2_ablate.py", folder, "--variant", "[ec][vl]*e*")
     assert made.keys() == {"everything", "closed_forms"}
     assert {(row["status"], row["value"]) for row in made.values()} == {("optimal", 10)}
     assert "closed form" in made["everything"]["bound_source"]
