@@ -120,6 +120,10 @@ OUTPUT = {
 }
 NEEDS_TORCH = {
     (
+        "docs/memory.md",
+        "from pipesat.runtime.memory_modes import",
+    ): "in a rank: tests/runtime/test_memory_modes.py",
+    (
         "docs/python.md",
         "profile = pipesat.profile(",
     ): "starts processes: tests/runtime/test_run.py, tests/profile/test_profile.py",
