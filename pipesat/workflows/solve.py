@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product, tee, zip_longest
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import BadInput, Fault, NotApplicable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Improvement, Result
     from pipesat.core.schedule import Objective, Schedule
+    from pipesat.heuristics.list_scheduling import Policy
     from pipesat.heuristics.registry import Published
 
 _QUICK_OPS = 5_000  # one policy of list scheduling takes 0.2 s at most
@@ -183,7 +184,7 @@ class _Starts:
         from pipesat.heuristics.greedy_pairs import greedy_schedules
         from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
         from pipesat.heuristics.list_scheduling import list_schedules, policies
-        from pipesat.heuristics.microbatch_orders import GIVEN, permutations
+        from pipesat.heuristics.microbatch_orders import permutations
         from pipesat.heuristics.registry import never
 
         problem = self.problem
@@ -195,21 +196,32 @@ class _Starts:
             give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
             yield from list_schedules(problem, give_up, islice(chosen, 1))
         slow = [entry for entry in named if entry.slow is not None]
-        others = {rule: own for rule, own in orders.items() if rule != GIVEN}
-        if problem.overlap is not None and problem.plain and not others:
+        if problem.overlap is not None and problem.plain:
             slow = [entry for entry in slow if entry.name != GREEDY_PAIRS]
             yield from greedy_schedules(problem, self.give_up)
         yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
-        if not others:
-            yield from list_schedules(problem, self.give_up, chosen)
-        for policy in chosen:
-            yield from list_schedules(problem, self.give_up, [policy])
-            for rule, permutation in others.items():
-                entering = permuted(problem, permutation)
-                for made in list_schedules(entering, self.give_up, [policy]):
-                    order = relabelled(problem, made.order, permutation)
-                    yield time_order(problem, order, source=f"{made.source}, {rule}")
+        # by each policy in every order, then by the next one
+        own = zip(orders.items(), tee(chosen, len(orders)), strict=True)
+        streams = [self._listed(*order, policies) for order, policies in own]
+        for made in chain.from_iterable(zip_longest(*streams)):
+            if made is not None:
+                yield made
         self.all_made = not self.give_up()
+
+    def _listed(
+        self, rule: str, permutation: Permutation, chosen: Iterable[Policy]
+    ) -> Iterator[Schedule]:
+        """Yield list scheduling's schedules in one order of microbatches."""
+        from pipesat.heuristics.list_scheduling import list_schedules
+        from pipesat.heuristics.microbatch_orders import GIVEN
+
+        if rule == GIVEN:
+            yield from list_schedules(self.problem, self.give_up, chosen)
+            return
+        entering = permuted(self.problem, permutation)
+        for made in list_schedules(entering, self.give_up, chosen):
+            order = relabelled(self.problem, made.order, permutation)
+            yield time_order(self.problem, order, source=f"{made.source}, {rule}")
 
     def _made(
         self, entries: Iterable[Published], orders: Mapping[str, Permutation]

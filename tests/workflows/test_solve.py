@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 import pipesat
+import pipesat.solver
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
+from pipesat.core.result import Result
+from pipesat.core.schedule import Schedule
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver.run.clock import Clock
@@ -331,3 +336,28 @@ def test_a_class_alone_may_hold_more_while_its_backward_runs() -> None:
     assert (result.status, result.value) == ("optimal", 6)
     assert result.schedule is not None
     assert not check(problem, result.schedule)
+
+
+def test_list_scheduling_without_a_choice_is_not_tried_by_every_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a microbatch holds 1 on a device without room, unless its ops share an instant: then list
+    # scheduling has one schedule whatever its policy, made while nothing is known, and at its turn
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "devices": [{"memory": 0}],
+            "stages": [{"device": 0, "F": 0, "B": 0, "W": 0, "held_after_F": 1}],
+            "microbatches": 3,
+        }
+    )
+    taken = []
+
+    def recorded(*args: Any, warm_starts: Iterable[Schedule], **options: Any) -> Result:
+        taken.extend(warm_starts)
+        return real(*args, warm_starts=taken, **options)
+
+    real = pipesat.solver.solve
+    monkeypatch.setattr("pipesat.solver.solve", recorded)
+    assert solve(problem, deterministic=True, time_limit=1).value == 0
+    assert [schedule.source for schedule in taken].count("list-scheduling") == 2
