@@ -15,6 +15,7 @@ from pipesat.cli.arguments import (
     MOST_MICROBATCHES,
     MOST_TOKENS,
     AsJson,
+    Latency,
     OutputFolder,
     Seed,
     Workers,
@@ -124,12 +125,7 @@ def advise(
             show_default="unknown",
         ),
     ] = None,
-    latency: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link, in time units."
-        ),
-    ] = 0,
+    latency: Latency = 0,
     bandwidth: Annotated[
         str | None,
         typer.Option(

@@ -95,6 +95,16 @@ Workers: TypeAlias = Annotated[
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="Seed of the search.")
 ]
+Latency: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--latency",
+        metavar="N",
+        min=0,
+        max=MOST_AMOUNT,
+        help="Delay of every link, in time units.",
+    ),
+]
 LayersPerStage: TypeAlias = Annotated[
     str | None,
     typer.Option(

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from pipesat.cli.arguments import (
-    MOST_AMOUNT,
     MOST_CHUNKS,
     MOST_MICROBATCHES,
     AsJson,
+    Latency,
     ObjectiveName,
     OutputFolder,
     Seed,
@@ -71,12 +71,7 @@ def plan(
             show_default="2",
         ),
     ] = None,
-    latency: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link, in time units."
-        ),
-    ] = 0,
+    latency: Latency = 0,
     bandwidth: Annotated[
         str | None,
         typer.Option(
