@@ -131,6 +131,13 @@ def _notes(text: str, rows: list[list[Cell]], problem: Problem) -> Iterator[str]
             f"{_cells(other)} put in turn, because only one F and one B, not both of one "
             "microbatch on one stage, make a pair"
         )
+    if problem.has_lists:
+        yield (
+            "its numbers are taken for the problem's own: in a file that export wrote they are "
+            "places in the .order.json beside it, which is not read"
+        )
+    if problem.has_modes:
+        yield "every microbatch is taken to be kept: a .modes.csv beside it is not read"
     if skipped := communication_in(text):
         yield f"left out actions that compute nothing, {skipped} of them: torch adds its own"
 
