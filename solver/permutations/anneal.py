@@ -20,9 +20,8 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.microbatch_order import relabelled
-from pipesat.core.ops import PHASE_OF, Op, Phase, members
+from pipesat.core.ops import PHASE_OF, Phase
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.core.schedule import Order
 from pipesat.solver.packing.pack import Jobs, jobs_of, pack
 from pipesat.solver.permutations.times import PermutedOrder, neighbours
@@ -53,28 +52,13 @@ class Annealing:
     def __init__(self, problem: Problem, order: Order, seed: int) -> None:
         self.problem = problem
         self.places = PermutedOrder(problem, order)
-        self.jobs, items = jobs_of(problem, order)
-        self.ops: list[Op] = [op for item in items for op in members(item)]
-        self.place = np.array([self.places.place(op) for op in self.ops])
+        self.jobs, _ = jobs_of(problem, order)  # numbered as the ops of the places are
+        self.ops = self.places.ops
         self.phase = [PHASE_OF[op.kind] for op in self.ops]
-        self.table = self._table()
         self.chance = random.Random(seed)  # noqa: S311
         self.draws = np.random.default_rng(seed)
         first = self._jobs(self.jobs.rows, self.places.identity)
         self.here = self.best = self._settled(first, self.places.identity, _FIRST_PASSES)
-
-    def _table(self) -> Ints:
-        """Duration, memory taken, net change and delay of every op's input; by op and class."""
-        examples = [self.places.examples(op) for op in self.ops]
-        width = max(map(len, examples))
-        table = np.zeros((len(self.ops), width, 4), dtype=np.int64)
-        for number, own in enumerate(examples):
-            for kind, op in enumerate(own):
-                change, need = memory_change(self.problem, op), awaited(self.problem, op)
-                delay = 0 if need is None else need.delay
-                length = duration(self.problem, op)
-                table[number, kind] = (length, change.at_start, change.net, delay)
-        return table
 
     def improved(self, clock: Clock) -> Iterator[Order]:
         """Yield an order whenever its makespan is the least so far, until the clock is over."""
@@ -109,8 +93,9 @@ class Annealing:
 
     def _jobs(self, rows: list[list[int]], permutation: Ints) -> Jobs:
         """The items in these rows, with what the microbatches at their places need."""
-        kinds = self.places.kind[permutation][self.place]
-        length, taken, net, delay = self.table[np.arange(len(kinds)), kinds].T.tolist()
+        kinds = self.places.kind[permutation][self.places.place_of]
+        amounts = self.places.amounts[np.arange(len(kinds)), kinds]
+        length, taken, net, delay = amounts.T.tolist()
         return replace(
             self.jobs,
             rows=rows,

@@ -7,14 +7,11 @@ O(n) array operations of length K.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.microbatch_order import relabelled
-from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.core.schedule import Order
@@ -23,26 +20,22 @@ from pipesat.core.timing import linearize
 _EXACT = 1 << 60  # sums of longer times do not fit into 64 bits
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One op of the sequence: when it starts, and for how long it runs, by class.
-
-    ``place`` is its microbatch's place among all of :class:`PermutedOrder`; ``inputs`` are pairs
-    of a step and a delay by class.
-    """
-
-    place: int
-    before: int
-    duration: Ints
-    inputs: tuple[tuple[int, Ints], ...]
-
-
 class PermutedOrder:
     """An order whose microbatches may change places.
 
     A permutation is an array with, per place, the number of the microbatch that is there; places
     are the microbatches of all routes, one route after the other (``offset[route] + microbatch``).
     Only microbatches of one route may change places.
+
+    Attributes
+    ----------
+    kind
+        Class of each microbatch, of the places of all routes.
+    ops, place_of
+        Ops in an order that respects what they wait for, and the place of each one's microbatch.
+    amounts
+        Duration, memory taken at the start, net change, and delay of the input of every op on a
+        microbatch of each class; shape (ops, classes, 4).
     """
 
     def __init__(self, problem: Problem, order: Order) -> None:
@@ -53,13 +46,19 @@ class PermutedOrder:
             [c for r in problem.routes for c in (r.classes or (0,) * r.microbatches)]
         )
         sequence = linearize(problem, order)
-        self._steps = [
-            self._step(item, sequence.before[number], sequence.inputs[number])
-            for number, item in enumerate(sequence.item)
-        ]
+        self.ops: list[Op] = [op for item in sequence.item for op in members(item)]
+        self.place_of = np.array([self._place(op) for op in self.ops])
+        self._places = self.place_of.tolist()
+        self.amounts = self._amounts()
+        self._lengths, self._delays = (list(self.amounts[:, :, which].copy()) for which in (0, 3))
+        self._before = sequence.before
+        self._sources = [[source for source, _ in inputs] for inputs in sequence.inputs]
+        rows: list[list[int]] = [[] for _ in problem.devices]
+        for number, device in enumerate(sequence.device):
+            rows[device].append(number)
         self._rooms = [
-            (device.room, *self._memory(row))
-            for device, row in zip(problem.devices, order, strict=True)
+            (device.room, np.array(row))
+            for device, row in zip(problem.devices, rows, strict=True)
             if device.room is not None and row
         ]
 
@@ -77,59 +76,45 @@ class PermutedOrder:
         most = longest * max(problem.microbatches) * len(problem.stages)
         return most < _EXACT and not any(isinstance(i, Pair) for row in order for i in row)
 
-    def place(self, op: Op) -> int:
+    def _place(self, op: Op) -> int:
         """Place of an op's microbatch among those of all routes."""
         return self.offset[self.problem.route_of[op.stage]] + op.microbatch
 
-    def examples(self, op: Op) -> list[Op]:
-        """The op on one microbatch of each class of its route."""
-        classes = self.problem.routes[self.problem.route_of[op.stage]].classes
-        first = {c: m for m, c in reversed([*enumerate(classes or (0,))])}
-        return [op._replace(microbatch=first[c]) for c in sorted(first)]
-
-    def _step(self, item: Item, before: int, inputs: Sequence[tuple[int, int]]) -> _Step:
-        (op,) = members(item)
-        examples = self.examples(op)
-        needs = [awaited(self.problem, example) for example in examples]
-        delays = np.array([0 if need is None else need.delay for need in needs])
-        return _Step(
-            self.place(op),
-            before,
-            np.array([duration(self.problem, example) for example in examples]),
-            tuple((source, delays) for source, _ in inputs),
-        )
-
-    def _memory(self, row: Sequence[Item]) -> tuple[Ints, Ints, Ints]:
-        """Per op of a row: its place; what it takes at its start and changes in all, by class."""
-        ops = [op for item in row for op in members(item)]
-        changes = [[memory_change(self.problem, x) for x in self.examples(op)] for op in ops]
-        width = max(map(len, changes))
-        taken = [[c.at_start for c in of] + [0] * (width - len(of)) for of in changes]
-        net = [[c.net for c in of] + [0] * (width - len(of)) for of in changes]
-        return np.array([self.place(op) for op in ops]), np.array(taken), np.array(net)
+    def _amounts(self) -> Ints:
+        """:attr:`amounts`: each op asked on one microbatch of each class of its route."""
+        classes = [route.classes or (0,) for route in self.problem.routes]
+        first = [{c: m for m, c in reversed([*enumerate(own)])} for own in classes]
+        table = np.zeros((len(self.ops), max(map(len, first)), 4), dtype=np.int64)
+        for number, op in enumerate(self.ops):
+            for kind, microbatch in first[self.problem.route_of[op.stage]].items():
+                example = op._replace(microbatch=microbatch)
+                change, need = memory_change(self.problem, example), awaited(self.problem, example)
+                delay = 0 if need is None else need.delay
+                length = duration(self.problem, example)
+                table[number, kind] = (length, change.at_start, change.net, delay)
+        return table
 
     def makespans(self, permutations: Ints) -> Ints:
         """Makespan of each permutation; shape (K, places) in, (K,) out."""
         kinds = np.ascontiguousarray(self.kind[permutations].T)
         ends: list[Ints] = []
         nothing = np.zeros(len(permutations), dtype=np.int64)
-        for step in self._steps:
-            kind = kinds[step.place]
-            start = nothing if step.before < 0 else ends[step.before]
-            for source, delays in step.inputs:
-                start = np.maximum(start, ends[source] + delays[kind])
-            ends.append(start + step.duration[kind])
+        for number, place in enumerate(self._places):
+            kind, before = kinds[place], self._before[number]
+            start = nothing if before < 0 else ends[before]
+            for source in self._sources[number]:
+                start = np.maximum(start, ends[source] + self._delays[number][kind])
+            ends.append(start + self._lengths[number][kind])
         last: Ints = np.maximum.reduce(ends)
         return last
 
     def fits(self, permutations: Ints) -> Ints:
         """Whether each permutation keeps to memory op by op; shape (K, places) in, (K,) out."""
         fine = np.ones(len(permutations), dtype=np.int64)
-        for room, places, taken, net in self._rooms:
-            kinds = self.kind[permutations[:, places]]
-            index = np.arange(len(places))
-            change = net[index, kinds]
-            held = np.cumsum(change, axis=1) - change + taken[index, kinds]
+        for room, row in self._rooms:
+            kinds = self.kind[permutations[:, self.place_of[row]]]
+            change = self.amounts[row, kinds, 2]
+            held = np.cumsum(change, axis=1) - change + self.amounts[row, kinds, 1]
             fine &= held.max(axis=1) <= room
         return fine
 
