@@ -11,7 +11,7 @@ from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
-from pipesat.core.least import has_modes
+from pipesat.core.least import memory_varies
 from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Result
@@ -98,7 +98,7 @@ def solve(
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
         guides: list[Schedule] = []
-        if has_modes(problem):
+        if memory_varies(problem):
             warm_starts = _noted(warm_starts, guides)
         given, failed = _take_starts(incumbent, schedules, 0)
         written, failures = _take_starts(incumbent, warm_starts, time_limit - longest)
@@ -111,7 +111,7 @@ def solve(
         if incumbent.schedule is None:
             notes.append("no schedule found")
         elif not (incumbent.proven or clock.over):
-            modes = has_modes(problem)
+            modes = memory_varies(problem)
             found = (search_with_modes if modes else portfolio.search)(
                 problem,
                 incumbent,

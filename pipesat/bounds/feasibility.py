@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipesat.bounds.modes_alone import has_modes, modes_that_fit, need_of, takes_time
+from pipesat.bounds.modes_alone import modes_that_fit, need_of, takes_time
 from pipesat.bounds.one_microbatch import (
     Passage,
     Step,
@@ -119,7 +119,7 @@ def smallest_capacities(problem: Problem) -> list[Need]:
     These are sufficient together, too, unless ops of length zero on several devices share instants.
     """
     least = _most([_smallest_capacities(one) for one in of_each_class(problem)])
-    if not has_modes(problem):
+    if not problem.has_modes:
         return least
     return [
         by_modes if _exact(problem, by_modes.device) else relaxed
@@ -166,7 +166,7 @@ def capacities_by_order(problem: Problem) -> list[Need]:
     That is all it takes for those who count memory op by op: they are on the safe side where ops of
     length zero share an instant.
     """
-    if has_modes(problem):
+    if problem.has_modes:
         return _capacities_by_modes(problem)
     return _most([_capacities_by_order(one) for one in of_each_class(problem)])
 
@@ -231,7 +231,7 @@ def sure_order(problem: Problem) -> Order:
         If there is none.
     """
     preflight(problem)
-    if has_modes(problem):
+    if problem.has_modes:
         return _sure_order_in_modes(problem)
     rows: list[list[Item]] = [[] for _ in problem.devices]
     alone = of_each_class(problem)
@@ -312,7 +312,7 @@ def _sentence(problem: Problem, need: Need) -> str:
     )
     if any(problem.stages[stage].modes for stage in stages):
         reason += " in the modes of least need"
-    sure = not has_modes(problem) or _exact(problem, device)
+    sure = not problem.has_modes or _exact(problem, device)
     most = f"; the smallest capacity that works is {capacity}"
     return (
         f"{problem.device_name(device)} has a capacity of {data.memory}{unit} but needs "

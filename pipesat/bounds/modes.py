@@ -16,7 +16,7 @@ from math import prod
 from pipesat.bounds.counting import Programme
 from pipesat.bounds.mode_counts import Counts
 from pipesat.core.claims import Bound
-from pipesat.core.least import has_modes, least_problem
+from pipesat.core.least import least_problem, memory_varies
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 
@@ -26,7 +26,7 @@ _MOST_CHOICES = 40  # of one mode per stage: beyond, microbatches are taken to c
 
 def counted_bounds(problem: Problem, objective: Objective) -> list[Bound]:
     """Return a bound per device of a problem with memory modes, in time units; none without."""
-    if not has_modes(problem) or problem.overlap is not None:
+    if not memory_varies(problem) or problem.overlap is not None:
         return []
     least = least_problem(problem)
     found = []

@@ -33,11 +33,6 @@ class _Way(NamedTuple):
     mode: int
 
 
-def has_modes(problem: Problem) -> bool:
-    """Whether any stage has memory modes."""
-    return any(stage.modes for stage in problem.stages)
-
-
 def classes_of(route: Route) -> range:
     """Numbers of the classes of a route's microbatches; one where they do not differ."""
     return range(max(1, len(route.definitions)))

@@ -32,7 +32,7 @@ from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.claims import Bound
-from pipesat.core.least import has_modes, least_problem
+from pipesat.core.least import least_problem, memory_varies
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
@@ -53,7 +53,7 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
         Bound(0, "closed form: nothing takes less than no time"),
         *counted_bounds(problem, objective),
     ]
-    if not (problem.alike or has_modes(problem) or problem.overlap):
+    if not (problem.alike or memory_varies(problem) or problem.overlap):
         return [*bounds, *bounds_of_classes(problem, objective)]
     problem = least_problem(problem)
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]

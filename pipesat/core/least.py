@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Link, Problem, Route, Stage
+from pipesat.core.problem import Link, Problem, Stage
 
 
 def least_problem(problem: Problem) -> Problem:
@@ -23,38 +23,40 @@ def least_problem(problem: Problem) -> Problem:
     """
     if problem.plain:
         return problem
-    return replace(
+    return _plain(
         problem,
-        stages=tuple(_least_stage(problem, stage) for stage in range(len(problem.stages))),
-        routes=tuple(_without_list(route) for route in problem.routes),
-        links={hop: _least_link(problem, hop[0]) for hop in problem.links},
-        order="free",
-        mode_choice="microbatch",
+        [_least_stage(problem, stage) for stage in range(len(problem.stages))],
+        {hop: _least_link(problem, hop[0]) for hop in problem.links},
     )
 
 
 def same_but_for_the_order(problem: Problem) -> bool:
     """Whether :func:`least_problem` has the same schedules, but for the rule about the order."""
-    return problem.alike and not has_modes(problem)
+    return problem.alike and not memory_varies(problem)
 
 
-def has_modes(problem: Problem) -> bool:
-    """Whether some stage has memory modes, or holds more while its backward runs."""
-    return any(stage.modes or stage.held_in_backward for stage in problem.stages) or any(
-        key == "held_in_backward" and amount
-        for route in problem.routes
-        for kind in route.definitions
-        for _, stated in kind.outright
-        for key, amount in stated
+def memory_varies(problem: Problem) -> bool:
+    """Whether held_after_F and held_after_B do not say all: memory modes, or held_in_backward."""
+    own = any(stage.held_in_backward for stage in problem.stages)
+    return (
+        own
+        or problem.has_modes
+        or any(
+            key == "held_in_backward" and amount
+            for route in problem.routes
+            for kind in route.definitions
+            for _, stated in kind.outright
+            for key, amount in stated
+        )
     )
 
 
 def what_differs(problem: Problem) -> str:
     """Say what a problem has that a plain one has not; ``""`` if nothing."""
     found = []
-    if any(route.classes is not None for route in problem.routes):
+    if problem.has_lists:
         found.append("microbatches that are a list")
-    if any(stage.modes for stage in problem.stages):
+    if problem.has_modes:
         found.append("memory modes")
     if any(stage.held_in_backward for stage in problem.stages):
         found.append("held_in_backward")
@@ -81,7 +83,7 @@ def require_no_list(problem: Problem, what: str) -> None:
     NotApplicable
         If they are a list.
     """
-    if any(route.classes is not None for route in problem.routes):
+    if problem.has_lists:
         raise NotApplicable(f"{what} cannot take microbatches that are a list into account yet")
 
 
@@ -93,13 +95,13 @@ def require_no_modes(problem: Problem, what: str) -> None:
     NotApplicable
         If one has.
     """
-    if any(stage.modes for stage in problem.stages):
+    if problem.has_modes:
         raise NotApplicable(f"{what} cannot take memory modes into account yet")
 
 
 def without_modes(problem: Problem) -> Problem:
     """Return the problem in which every microbatch keeps what its stage's own amounts say."""
-    if not any(stage.modes for stage in problem.stages):
+    if not problem.has_modes:
         return problem
     return replace(problem, stages=tuple(replace(stage, modes=()) for stage in problem.stages))
 
@@ -113,13 +115,10 @@ def typical_problem(problem: Problem) -> Problem:
     """
     if problem.plain:
         return problem
-    return replace(
+    return _plain(
         problem,
-        stages=tuple(_typical_stage(problem, stage) for stage in range(len(problem.stages))),
-        routes=tuple(_without_list(route) for route in problem.routes),
-        links={hop: _typical_link(problem, hop[0]) or link for hop, link in problem.links.items()},
-        order="free",
-        mode_choice="microbatch",
+        [_typical_stage(problem, stage) for stage in range(len(problem.stages))],
+        {hop: _typical_link(problem, hop[0]) or link for hop, link in problem.links.items()},
     )
 
 
@@ -163,7 +162,7 @@ def of_each_class(problem: Problem) -> list[Problem]:
     Their stages have the least amounts over their modes, so they have none, and held_in_backward.
     """
     most = max(len(route.definitions) for route in problem.routes)
-    if not most and not any(stage.modes for stage in problem.stages):
+    if not most and not problem.has_modes:
         return [problem]
     return [_of_class(problem, kind) for kind in range(max(1, most))]
 
@@ -176,21 +175,28 @@ def _of_class(problem: Problem, kind: int) -> Problem:
         mine = kinds[problem.route_of[number]]
         found = [problem.resulting(number, mode, mine) for mode in problem.modes_of(number)]
         stages.append(_least_of(found))
-    return replace(
+    return _plain(
         problem,
-        stages=tuple(stages),
-        routes=tuple(_without_list(route) for route in problem.routes),
-        links={
+        stages,
+        {
             hop: problem.link_of_class(hop[0], kinds[problem.route_of[hop[0]]]) or link
             for hop, link in problem.links.items()
         },
-        order="free",
-        mode_choice="microbatch",
     )
 
 
-def _without_list(route: Route) -> Route:
-    return replace(route, classes=None, definitions=())
+def _plain(
+    problem: Problem, stages: Sequence[Stage], links: Mapping[tuple[int, int], Link]
+) -> Problem:
+    """The problem with other amounts, the same for every microbatch, and no rule or choice."""
+    return replace(
+        problem,
+        stages=tuple(stages),
+        routes=tuple(replace(route, classes=None, definitions=()) for route in problem.routes),
+        links=links,
+        order="free",
+        mode_choice="microbatch",
+    )
 
 
 def _kinds(problem: Problem, stage: int) -> range:

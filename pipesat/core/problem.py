@@ -184,18 +184,25 @@ class Problem(Building):
         return {}
 
     @cached_property
+    def has_modes(self) -> bool:
+        """Whether some stage has memory modes."""
+        return any(stage.modes for stage in self.stages)
+
+    @cached_property
+    def has_lists(self) -> bool:
+        """Whether the microbatches of some route are a list, be they equal or not."""
+        return any(route.classes is not None for route in self.routes)
+
+    @cached_property
     def plain(self) -> bool:
         """Whether ``stages`` and ``links`` say it all, for every microbatch."""
-        return all(route.classes is None for route in self.routes) and not any(
-            stage.modes or stage.held_in_backward for stage in self.stages
-        )
+        more = any(stage.held_in_backward for stage in self.stages)
+        return not (self.has_lists or self.has_modes or more)
 
     @cached_property
     def alike(self) -> bool:
         """Whether all microbatches of a stage have the same amounts, and there are no modes."""
-        return not any(stage.modes for stage in self.stages) and all(
-            self._all_equal(route) for route in self.routes
-        )
+        return not self.has_modes and all(self._all_equal(route) for route in self.routes)
 
     def _all_equal(self, route: Route) -> bool:
         numbers = {kind.effect: number for number, kind in enumerate(route.definitions)}

@@ -78,7 +78,7 @@ def export_torch_csv(problem: Problem, schedule: Schedule, *, exact: bool = Fals
     adapted = adapt(problem, schedule, exact=exact)
     beside = {".hazards.txt": hazards_text(adapted.problem, adapted.schedule).encode()}
     told = [*notes(problem, schedule, adapted)]
-    if any(route.classes is not None for route in problem.routes):
+    if problem.has_lists:
         beside[".order.json"] = (json.dumps(adapted.entering) + "\n").encode()
         told.append(
             "microbatches differ: hand them to torch in the order of the .order.json beside it, "

@@ -63,7 +63,7 @@ def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
 
 def _modes_text(problem: Problem, schedule: Schedule) -> str:
     """Those that are not kept; nothing if all are."""
-    if not any(stage.modes for stage in problem.stages):
+    if not problem.has_modes:
         return ""
     modes = modes_entry(problem, schedule.modes)
     return f', "modes": {json.dumps(modes, separators=(",", ":"))}' if modes else ""

@@ -97,7 +97,7 @@ def _of_classes(problem: Problem) -> Iterator[str]:
             f"The microbatches{where} are of {counted(len(route.definitions), 'class', 'es')}: "
             f"{', '.join(named)}{more}; each has the times, amounts and delays of its class."
         )
-    if any(route.classes is not None for route in problem.routes):
+    if problem.has_lists:
         yield _ORDERS[problem.order]
 
 

@@ -204,8 +204,8 @@ def _left_out(left_out: Sequence[Shown]) -> Markup:
 
 def stages(problem: Problem) -> Markup:
     """Return the table of costs, equal stages together."""
-    lists = any(route.classes is not None for route in problem.routes)
-    modes = any(stage.modes for stage in problem.stages)
+    lists = problem.has_lists
+    modes = problem.has_modes
     more = any(s.held_in_backward or _states(s, "held_in_backward") for s in problem.stages)
     head = ["stage", "rank", *(["class"] if lists else []), *(["mode"] if modes else [])]
     head += ["#F", "#B", "#W", "#BW", "backward", "#held after F", "#held after B"]

@@ -76,7 +76,7 @@ def microbatch_orders(
 
     require_settings(time_limit, seed=seed)
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
-    if all(route.classes is None for route in free.routes):
+    if not free.has_lists:
         text = "expected a list, or lengths beside it: those of a number are all alike"
         raise BadInput(text, where="microbatches")
     preflight(free)

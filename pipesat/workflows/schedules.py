@@ -68,7 +68,7 @@ class ShownSchedule(Displayed):
             said = "; ".join(named[:MOST_CLASSES]) + (f"; {left} more" if left > 0 else "")
             where = f" of route {number}" if len(self.problem.routes) > 1 else ""
             found.append((f"classes{where}", said))
-        if any(stage.modes for stage in self.problem.stages):
+        if self.problem.has_modes:
             counts = mode_counts(self.problem, self.schedule)
             found.append(("modes", ", ".join(f"{name} {count}" for name, count in counts.items())))
         return found

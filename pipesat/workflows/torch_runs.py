@@ -221,7 +221,7 @@ def _job(
     if module.endswith(".json"):
         read_profile(module)  # every rank reads it again; what is wrong with it is known now
     adapted = adapt(problem, schedule)
-    differ = any(route.classes is not None for route in problem.routes)
+    differ = problem.has_lists
     if differ and adapted.entering != tuple(range(len(adapted.entering))):
         raise NotApplicable(
             "torch numbers microbatches by the last stage's forwards, which here run in another "

@@ -8,7 +8,7 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.least import has_modes, what_differs
+from pipesat.core.least import memory_varies, what_differs
 from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order
@@ -114,7 +114,7 @@ def model_is_exact(problem: Problem) -> bool:
 
 def why_not_exact(problem: Problem) -> str:
     """Say why the model's bound need not hold for a problem; ``""`` where it does."""
-    if has_modes(problem):
+    if memory_varies(problem):
         return what_differs(problem)
     if problem.overlap is not None and not problem.plain:
         return "pairs of microbatches that differ"
