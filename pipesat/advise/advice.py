@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "pipesat.advice/1"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Advice(Answer, Displayed):
     """An answer: ``print`` it, ``save(folder)`` it, ``to_frame()`` has its table.
 

@@ -15,7 +15,7 @@ from pipesat.plan.shapes import shape_name
 _PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Answer:
     """Rows of checked schedules, the best one that the runtime can run, and what is proven of it.
 

@@ -10,7 +10,7 @@ from pipesat.advise.answer import Answer, memory_text, time_text
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.written import SCHEDULES
-from pipesat.core.claims import change, difference, percent, ratio
+from pipesat.core.claims import against, change, difference, percent, ratio
 from pipesat.core.errors import NotApplicable
 from pipesat.core.memory import peak_memory
 from pipesat.workflows.hand_written import baseline
@@ -58,7 +58,7 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
         for label, names in (("1F1B", {"1f1b"}), ("interleaved 1F1B", {"interleaved-1f1b"}))
         if (found := _best_of(answer, names)) is not None and found is not row
     ]
-    gains = [_against(row, x, f"the best {label}") for label, x in others]
+    gains = [against(row.makespan, x.makespan, f"the best {label}", 1) for label, x in others]
     yield f"{text}, {' and '.join(gains)}" if gains else text
     if row.setting:
         yield row.setting
@@ -71,12 +71,6 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
                 f"with nothing by hand the best is {name_of(answer, easy)}, "
                 f"{time_text(question, easy.makespan)}"
             )
-
-
-def _against(row: Row, other: Row, name: str) -> str:
-    if row.makespan == other.makespan:
-        return f"as long as {name}"
-    return f"{change(row.makespan, other.makespan, 1)} than {name}"
 
 
 def _best_of(answer: Answer, names: set[str]) -> Row | None:

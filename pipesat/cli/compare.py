@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,4 +115,5 @@ def _write(folder: Path | None, placement: str | None, result: Result, log: list
         return
     if placement is not None:
         folder /= placement.replace(" ", "-").replace("=", "")
-    result.save(folder, log)
+    with warnings.catch_warnings(action="ignore"):  # of torch's order: solver.log has it
+        result.save(folder, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
@@ -56,7 +57,7 @@ def export(
     file = file_of(path, to)
     data = read_problem(problem)
     counts = None if layers is None else numbers("--layers", layers)
-    with naming(problem):
+    with naming(problem), warnings.catch_warnings(action="ignore"):  # the notes say it
         exported = run(data, schedule, to, file, layers=counts, exact=exact)
     for note in exported.notes:
         typer.echo(one_line(note))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,20 +75,22 @@ def solve(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        written = None if output is None else result.save(output, progress.lines)
+        with warnings.catch_warnings(record=True) as told:
+            written = None if output is None else result.save(output, progress.lines)
     if as_json:
         print_json(result.document(written))
     else:
-        _print_summary(result, output)
+        _print_summary(result, output, [str(warning.message) for warning in told])
     end_of_solve([result], interrupts.exit_code, output)
 
 
-def _print_summary(result: Result, output: Path | None) -> None:
+def _print_summary(result: Result, output: Path | None, told: list[str]) -> None:
     from pipesat.cli.table import Column, print_table
 
     facts = [*result.facts()]
     if result.status == "infeasible":  # the reason is said on stderr
         facts = [fact for fact in facts if fact[0] != "note"]
     if output is not None:
+        facts += [("note", text) for text in told]
         facts.append(("written to", str(output)))
     print_table([Column("", number=False)] * 2, facts, wrap_last=True)

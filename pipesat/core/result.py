@@ -39,18 +39,45 @@ class Improvement(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Result(Displayed):
     """The outcome of a solve. Unknown quantities are ``None``, never 0.
 
-    ``print`` it, ``plot()`` it, ``save(folder)`` it, ``export(format)`` its order; ``schedule`` has
-    the times.
+    ``print`` it, ``plot()`` it, ``save(folder)`` it, ``export(format)`` its order.
 
-    ``target`` names the runtime whose restrictions value and bound obey, ``None`` if none.
-    ``baselines_left_out``: the search ended before all hand-written schedules were made, so that
-    ``baseline`` is the best of some. ``contradictions`` are proofs that a checked schedule has
-    refuted: faults of pipesat. ``warnings`` say which proofs the solve itself has dropped
-    for that reason, and what failed in it without costing the schedule; the explanation has them.
+    Attributes
+    ----------
+    problem
+        What was solved.
+    status
+        ``optimal``, ``feasible``, ``infeasible`` or ``unknown``.
+    objective
+        ``makespan`` or ``span``; ``value`` is the schedule's, in the problem's time unit.
+    schedule
+        The times of all ops; ``schedule.source`` says who found them: a hand-written schedule by
+        name (:func:`pipesat.baselines`) or a part of the search (docs/search.md).
+    lower_bound
+        ``lower_bound.value`` is what no schedule goes below, ``lower_bound.source`` what proves it.
+    baseline
+        ``name`` and ``value`` of the best hand-written schedule that fits.
+    wall_s
+        Seconds that the solve took.
+    seed, workers, versions
+        What else a repetition needs.
+    history
+        When value and bound became better.
+    explanation
+        Why it is infeasible or unknown, and what had to be dropped.
+    target
+        The runtime whose restrictions value and bound obey, ``None`` if none.
+    baselines_left_out
+        The search ended before all hand-written schedules were made: ``baseline`` is the best of
+        some.
+    contradictions
+        Proofs that a checked schedule has refuted: faults of pipesat.
+    warnings
+        Which proofs the solve itself has dropped for that reason, and what failed in it without
+        costing the schedule; the explanation has them.
 
     Raises
     ------
@@ -101,9 +128,12 @@ class Result(Displayed):
         unit = f" {self.problem.time_unit}" if self.problem.time_unit else ""
         facts: list[tuple[str, str]] = [("status", self.status)]
         if self.schedule is not None:
-            facts += [(self.objective, f"{self.value}{unit}"), ("found by", self.schedule.source)]
+            finder = self.schedule.source
+            if self.baseline is not None and self.baseline.name == finder:
+                finder += ", a hand-written schedule"
+            facts += [(self.objective, f"{self.value}{unit}"), ("found by", finder)]
         if self.lower_bound is not None:
-            bound = f"{self.lower_bound.value}{unit} ({self.lower_bound.source})"
+            bound = f"{self.lower_bound.value}{unit} (proven by {self.lower_bound.source})"
             facts += [("lower bound", bound), ("gap", percent(self.gap, 3))]
         if self.schedule is not None:
             of_makespan, of_span = bubbles(self.problem, self.schedule)

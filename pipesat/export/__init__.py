@@ -90,7 +90,14 @@ def export_torch_csv(problem: Problem, schedule: Schedule, *, exact: bool = Fals
             f"the order alone keeps every microbatch: {modes.count(chr(10)) - 1} (stage, "
             f"microbatch) run in other memory modes, listed in the file that ends in {MODES_SUFFIX}"
         )
-    return Exported(torch_csv(adapted.problem, adapted.schedule).encode(), beside, tuple(told))
+    changed = ""
+    if adapted.schedule.makespan != schedule.makespan:
+        changed = (
+            f"torch's order takes {adapted.schedule.makespan}, the schedule {schedule.makespan}: "
+            'solve with target="torch" (--for torch) for the best of the orders that torch runs'
+        )
+    data = torch_csv(adapted.problem, adapted.schedule).encode()
+    return Exported(data, beside, tuple(told), changed)
 
 
 def export_order(problem: Problem, schedule: Schedule) -> Exported:
@@ -123,7 +130,7 @@ def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) ->
     order = export_torch_csv(problem, schedule, exact=options.exact)
     beside = {".py": files[".py"].encode(), ".csv": order.data, **order.beside}
     told = (*order.notes, TORCHTITAN_NOTE, *_set_for(problem, options, splits=splits))
-    return Exported(files[".toml"].encode(), beside, told)
+    return Exported(files[".toml"].encode(), beside, told, order.changed)
 
 
 def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options) -> Exported:
@@ -141,7 +148,7 @@ def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options
     order = export_torch_csv(problem, schedule, exact=options.exact)
     beside = {".csv": order.data, **order.beside}
     told = (*order.notes, *automodel_notes(problem), *_set_for(problem, options, splits=splits))
-    return Exported(text.encode(), beside, told)
+    return Exported(text.encode(), beside, told, order.changed)
 
 
 def export_megatron_layout(problem: Problem, schedule: Schedule, options: Options) -> Exported:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
@@ -26,8 +27,15 @@ _OF_A_SCHEDULE = {
 }
 
 
-def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str | None:
-    """Write every file of a result and return the path of its schedule, if there is one.
+class Written(NamedTuple):
+    """Path of the schedule, if there is one, and whether torch's order takes another time."""
+
+    schedule: str | None
+    changed: str = ""
+
+
+def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> Written:
+    """Write every file of a result.
 
     Raises
     ------
@@ -36,13 +44,15 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str
     """
     path = None if result.schedule is None else str(folder / "schedule.json")
     files: dict[str, bytes] = {}
+    changed = ""
     if result.schedule is not None:
         files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
         files["gantt.png"] = gantt_png(result.problem, result.schedule, title=title_of(result))
         trace = export_trace(result.problem, result.schedule)
         files["trace.json"] = trace.data
         log = [*log, *(f"trace.json: {note}" for note in trace.notes)]
-        log = [*log, *_add_torch_csv(files, result.problem, result.schedule)]
+        told, changed = _add_torch_csv(files, result.problem, result.schedule)
+        log = [*log, *told]
     files["problem.json"] = _json_bytes(result.problem.document)
     files["result.json"] = _json_bytes(result.document(path))
     lines = [*log, f"status {result.status} after {result.wall_s:.1f} s"]
@@ -52,19 +62,21 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> str
     write_files(folder, files)
     for stale in _OF_A_SCHEDULE - files.keys():
         (folder / stale).unlink(missing_ok=True)  # of an earlier solve into the same folder
-    return path
+    return Written(path, changed)
 
 
-def _add_torch_csv(files: dict[str, bytes], problem: Problem, schedule: Schedule) -> list[str]:
-    """Add the order for torch where torch can run it; return what the log has to say."""
+def _add_torch_csv(
+    files: dict[str, bytes], problem: Problem, schedule: Schedule
+) -> tuple[list[str], str]:
+    """Add the order for torch where torch can run it; return what the log and a user are told."""
     try:
         exported = export_torch_csv(problem, schedule)
     except NotApplicable as error:
-        return [f"no schedule.csv: {error}"]
+        return [f"no schedule.csv: {error}"], ""
     files["schedule.csv"] = exported.data
     for suffix, text in exported.beside.items():
         files[f"schedule{suffix}"] = text
-    return [f"schedule.csv: {note}" for note in exported.notes]
+    return [f"schedule.csv: {note}" for note in exported.notes], exported.changed
 
 
 def _json_bytes(document: object) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Frontiers(Displayed):
     """Curves of value against memory, by placement; ``None`` for the problem as it is.
 
@@ -88,7 +88,7 @@ def _fact(frontier: Frontier) -> str:
     return text + (f", largest gap {percent(max(gaps))}" if gaps else "")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class LeastMemory(Displayed):
     """How little memory is enough, and the schedule that shows it; ``found`` has all of it."""
 

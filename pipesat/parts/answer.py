@@ -47,7 +47,7 @@ class LeastTime:
         return Standing(self.plan.length, self.bound.value, of="the time of parts")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class PairTimes(Displayed):
     """How long the ops of all chunks take alone, and together where stages share a device.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from pipesat.core.claims import change
+from pipesat.core.claims import against
 from pipesat.picture.both_formats import blank_figure, figure_of, png_and_svg
 from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.style import FAINT_INK, FILL, INK, INK_ON, MEANING
@@ -81,7 +81,7 @@ def _title(found: PairTimes, ops: tuple[ChunkOp, ...], plan: LeastTime) -> str:
     text = f"{found.name(ops)}: {length:,}"
     if len(ops) == 2:
         in_turn = found.in_turn((ops[0], ops[1]))
-        text += f", {change(length, in_turn)} than {in_turn:,} in turn"
+        text += f", {against(length, in_turn, f'{in_turn:,} in turn')}"
     return text + f" ({standing.verdict})"
 
 

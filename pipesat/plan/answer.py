@@ -33,7 +33,7 @@ _ROOM: Final = 0.03  # of a device's memory, less than this free is told
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Plan(Displayed):
     """What a search found.
 

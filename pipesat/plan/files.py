@@ -27,7 +27,7 @@ def write_plan(folder: Path, plan: Plan, log: Sequence[str]) -> str | None:
     path = None
     files: dict[str, bytes] = {}
     if plan.result is not None:
-        path = write_result_folder(folder, plan.result, log)
+        path = write_result_folder(folder, plan.result, log).schedule
     text, names = layout_text(plan), module_names(plan)
     if text is not None:
         files["layout.txt"] = f"{text}\n".encode()

@@ -47,7 +47,7 @@ class Deviation:
     relative_error: float
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class ParityReport(Displayed):
     """What came out of running one order.
 

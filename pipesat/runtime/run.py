@@ -70,7 +70,7 @@ class Check:
         }
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Measured(Displayed):
     """What came out of a run: its timeline, and the check if one was asked for.
 

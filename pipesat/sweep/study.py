@@ -26,7 +26,7 @@ Watch: TypeAlias = Callable[[Sequence[Case], Sequence[Case], int], AbstractConte
 """Called with all cases, those to run, and how many run at a time; its context hears every row."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Sweep(Displayed):
     """The cases of a sweep, and the rows there are; ``path`` is the file that has them."""
 

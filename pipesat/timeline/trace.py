@@ -90,7 +90,7 @@ class _TraceRank(NamedTuple):
     transfers: list[TransferCall]
 
 
-def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> ImportedTrace:
+def import_traces(problem: Problem, paths: Sequence[str | Path], *, skip: int = 0) -> ImportedTrace:
     """Read one trace per rank (``.json`` or ``.json.gz``), without the first ``skip`` steps.
 
     A trace that names its rank (``distributedInfo``) has that one; otherwise the order of the files
@@ -106,7 +106,7 @@ def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> 
     require_torch_pipeline(problem)
     if len(paths) != len(problem.devices):
         raise BadInput(f"{len(paths)} traces, expected {len(problem.devices)}, one per rank")
-    ranks = _on_one_clock([_rank(problem, path) for path in paths])
+    ranks = _on_one_clock([_rank(problem, Path(path)) for path in paths])
     numbers = [rank.number for rank in ranks]
     if sorted(n for n in numbers if n is not None) == list(range(len(ranks))):
         ranks.sort(key=lambda rank: rank.number or 0)
@@ -128,7 +128,7 @@ def import_traces(problem: Problem, paths: Sequence[Path], *, skip: int = 0) -> 
         us_per_unit(problem),
         "torch profiler",
         None,
-        {"traces": ", ".join(path.name for path in paths)},
+        {"traces": ", ".join(Path(path).name for path in paths)},
     )
     require_order_of(problem, measured, str(paths[0]))
     timeline = replace(measured, steps=tuple(_with_waits(problem, step) for step in steps))

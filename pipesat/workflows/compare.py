@@ -109,7 +109,7 @@ def compare(
     return Comparisons(problem, one.result.objective, one.rows, (one,))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Comparisons(Displayed):
     """A table of schedules: iterate over its rows, ``print`` it, or call ``to_frame()``.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,11 @@ def export(
         ``data`` are the file's bytes, ``beside`` those of the files beside it by suffix, ``notes``
         what their user has to know.
 
+    Warns
+    -----
+    UserWarning
+        If the runtime can only run another order, which takes another time.
+
     Raises
     ------
     NotValid
@@ -63,6 +69,21 @@ def export(
     BadInput
         If there is no such format, or a file cannot be written.
     """
+    exported = _exported(problem, schedule, to, path, layers=layers, exact=exact)
+    if exported.changed:
+        warnings.warn(exported.changed, stacklevel=2)
+    return exported
+
+
+def _exported(
+    problem: Problem,
+    schedule: Schedule | Result | str | Path,
+    to: str,
+    path: str | Path | None,
+    *,
+    layers: int | Sequence[int] | None = None,
+    exact: bool = False,
+) -> Exported:
     from pipesat.export import EXPORTERS
     from pipesat.export.frameworks.options import Options
 
@@ -75,6 +96,7 @@ def export(
         options = replace(options, output=file)
     exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
     if file is not None:
+        exported = replace(exported, path=file)
         _write(exported, file)
     return exported
 
@@ -137,7 +159,10 @@ def export_result(
     BadInput, NotApplicable, NotValid
         As :func:`export`.
     """
-    return export(result.problem, result, to, path, **options)
+    exported = _exported(result.problem, result, to, path, **options)
+    if exported.changed:
+        warnings.warn(exported.changed, stacklevel=3)  # of who called Result.export
+    return exported
 
 
 def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> str | None:
@@ -147,12 +172,20 @@ def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> 
     ------
     BadInput
         If the folder cannot be written; then nothing in it has changed.
+
+    Warns
+    -----
+    UserWarning
+        If torch can only run another order, which takes another time.
     """
     from pipesat.export.result_folder import write_result_folder
     from pipesat.files.atomic import prepare_folder
 
     prepare_folder(Path(folder))
-    return write_result_folder(Path(folder), result, log)
+    written = write_result_folder(Path(folder), result, log)
+    if written.changed:
+        warnings.warn(f"schedule.csv: {written.changed}", stacklevel=3)  # of who called Result.save
+    return written.schedule
 
 
 def import_order(path: str | Path, problem: Problem) -> Imported:

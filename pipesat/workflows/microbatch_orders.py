@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipesat.core.checker import check
-from pipesat.core.claims import Bound, Standing, change
+from pipesat.core.claims import Bound, Standing, against
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.settings import require_settings
@@ -111,7 +111,7 @@ class OrderRow:
         return self.makespans.get(BEST)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class MicrobatchOrders(Displayed):
     """Orders of microbatches under each hand-written schedule, the best first, and a bound.
 
@@ -164,7 +164,7 @@ class MicrobatchOrders(Displayed):
         if best is None or best.value is None:
             return [("orders", "none fits")]
         given = best.makespans[GIVEN]
-        saved = "" if given is None else f", {change(best.value, given)} than as given"
+        saved = "" if given is None else f", {against(best.value, given, 'the order given')}"
         standing = Standing(best.value, self.lower_bound.value)
         return [
             ("best", f"{best.name}: makespan {best.value}{saved}"),

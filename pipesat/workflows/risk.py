@@ -26,7 +26,7 @@ OURS = "schedule"
 NOISE = 0.05
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class Risk(Displayed):
     """Values of a schedule, ``schedule``, and of baselines: with queued links, and with noise."""
 

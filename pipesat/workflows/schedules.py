@@ -24,7 +24,7 @@ WIDTH = 100
 MOST_CLASSES = 12  # named
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class ShownSchedule(Displayed):
     """A checked schedule: ``print`` shows it as a text grid, ``to_frame`` where time goes."""
 

@@ -91,6 +91,37 @@ def test_a_result_is_saved_and_exported(result: Result, tmp_path: Path) -> None:
     assert not notes
 
 
+def test_who_exports_another_order_than_was_solved_is_told(tmp_path: Path) -> None:
+    """One microbatch at a time fits. B frees it, so split F1 follows at 4 and all ends at 9.
+
+    torch runs the first stage's B and W as one: F1 at 5, all ends at 10.
+    """
+    problem = Problem.chain(2, 2, F=1, B=1, W=1, held_after_F=1, memory=1)
+    split = pipesat.solve(problem, deterministic=True, time_limit=5)
+    assert split.value == 9
+    for give in (split.save, lambda path: split.export("torch-csv", path / "order.csv")):
+        with pytest.warns(
+            UserWarning, match=r"torch's order takes 10, the schedule 9: solve"
+        ) as told:
+            give(tmp_path)
+        assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match="takes 10"):
+        exported = pipesat.export(problem, split, path=tmp_path / "order.csv")
+    assert repr(exported).splitlines()[:3] == [
+        "Exported",
+        f"  file    {tmp_path / 'order.csv'}, {len(exported.data)} bytes",
+        f"  beside  {tmp_path / 'order.hazards.txt'}: read it before you run this",
+    ]
+    whole = pipesat.solve(problem, target="torch", deterministic=True, time_limit=5)
+    assert whole.value == 10
+    assert whole.export("torch-csv").changed == ""
+
+
+def test_what_a_result_has_is_listed() -> None:
+    assert {"status", "value", "lower_bound", "gap", "schedule", "baseline"} <= set(dir(Result))
+    assert repr(pipesat.Bound(548, "CP-SAT")) == "548 (CP-SAT)"
+
+
 def test_a_problem_in_a_notebook_is_a_table() -> None:
     page = Problem.chain(2, 3, F=[1, 7], B=2, W=1, name="<x>", memory=5)._repr_html_()
     assert "&lt;x&gt;" in page

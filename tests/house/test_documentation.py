@@ -36,6 +36,7 @@ from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from tests.conftest import Run
 from tests.support.annotated_trace import write_annotated_trace
 from tests.support.paths import ROOT
+from tests.support.timelines import TRACES
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 PROFILE = ROOT / "experiments" / "2026-11-21-predicted-and-measured" / "profile.json"
@@ -125,12 +126,12 @@ NEEDS_TORCH = {
     ): "in a rank: tests/runtime/test_memory_modes.py",
     (
         "docs/python.md",
-        "profile = pipesat.profile(",
-    ): "starts processes: tests/runtime/test_run.py, tests/profile/test_profile.py",
+        "import pipesat\n\nif __name__",
+    ): "starts processes: tests/runtime/test_python_page.py",
     (
         "docs/python.md",
-        "measured = pipesat.run_rank(",
-    ): "ranks and traces: tests/runtime/test_run.py, tests/timeline, tests/parts/test_trace.py",
+        "import pipesat\n\ntwo = ",
+    ): "under torchrun: tests/runtime/test_python_page.py",
     (
         "README.md",
         "runtime = _PipelineScheduleRuntime(",
@@ -368,6 +369,8 @@ def reader(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     (tmp_path / "problem.json").write_text(json.dumps(OWN_PROBLEM))
     (tmp_path / "given").mkdir()
     write_annotated_trace(tmp_path / "given" / "trace.json")
+    for rank, trace in enumerate(TRACES):
+        (tmp_path / "given" / f"rank{rank}.json").write_text(json.dumps(trace))
     monkeypatch.chdir(tmp_path)
     return lambda page: Reader(page, cli)
 

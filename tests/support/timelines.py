@@ -64,3 +64,18 @@ def files(tmp_path: Path, *documents: object, packed: bool = False) -> list[Path
         path.write_bytes(gzip.compress(data) if packed else data)
         paths.append(path)
     return paths
+
+
+TRACES = (
+    trace(
+        0,
+        ("0F0", 3, 5),
+        ("0SEND_F0", 5, 5),
+        ("0F1", 5, 7),
+        ("0RECV_B0", 7, 7),
+        ("0B0", 7, 17),
+        ("0B1", 17, 23),
+    ),
+    trace(1, ("1RECV_F0", 3, 3), ("1F0", 3, 8), ("1B0", 8, 12), ("1F1", 12, 14), ("1B1", 14, 18)),
+)
+"""Two stages, two microbatches, 1F1B, with the waits inside the ranges as torch has them."""

@@ -31,7 +31,7 @@ from pipesat.timeline.timeline import (
 )
 from pipesat.timeline.trace import import_traces
 from tests.support.problems import chain, document, problems
-from tests.support.timelines import files, ran, step, trace
+from tests.support.timelines import TRACES, files, ran, step, trace
 
 # Two devices, two microbatches, F = 2 ms, BW = 4 ms, delay 1 ms. Predicted, in ms:
 #   device 0: 0F0 0-2, 0F1 2-4, 0BW0 10-14, 0BW1 16-20
@@ -372,21 +372,6 @@ def test_recordings_get_one_clock_and_begin_at_0() -> None:
 
 
 # torch's profiler
-
-
-# as predicted above, with the waits inside the ranges as torch has them; 3 ms later
-TRACES = (
-    trace(
-        0,
-        ("0F0", 3, 5),
-        ("0SEND_F0", 5, 5),
-        ("0F1", 5, 7),
-        ("0RECV_B0", 7, 7),
-        ("0B0", 7, 17),
-        ("0B1", 17, 23),
-    ),
-    trace(1, ("1RECV_F0", 3, 3), ("1F0", 3, 8), ("1B0", 8, 12), ("1F1", 12, 14), ("1B1", 14, 18)),
-)
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -17,9 +17,11 @@ def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
     split = [op for item in items for op in members(item) if op.kind == "B"]
     if split:
         yield (
-            "It splits backwards (I, W). Do not combine it with activation checkpointing (W then "
-            "recomputes per parameter group; torchtitan issue 773) or torch.compile (I and W each "
-            "cost about a whole backward; pytorch issue 161904). torchtitan checkpoints by "
+            "It splits backwards: in torch's file I is the backward for the input (B elsewhere), W "
+            "for the weights, and B both at once (BW elsewhere). Do not combine it with activation "
+            "checkpointing (W then recomputes per parameter group; torchtitan issue 773) or "
+            "torch.compile (I and W each cost about a whole backward; pytorch issue 161904). "
+            "torchtitan checkpoints by "
             'default: switch it off, or solve with stages that say "backward": "fused".'
         )
         first = problem.routes[0].stages[0]
