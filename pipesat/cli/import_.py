@@ -23,6 +23,20 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The order to read.")],
     problem: ProblemFile,
     output: OutputFile,
+    order: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The microbatches' own numbers; if not given, FILE's .order.json, where it is.",
+        ),
+    ] = None,
+    modes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What runs in which memory mode; if not given, FILE's .modes.csv, where it is.",
+        ),
+    ] = None,
 ) -> None:
     """Read an order that a runtime runs, time it, check it and write it as a schedule file."""
     del form  # there is one
@@ -34,7 +48,7 @@ def import_(
 
     data = read_problem(problem)
     with naming(problem):
-        schedule, notes = import_order(file, data)
+        schedule, notes = import_order(file, data, order=order, modes=modes)
     for note in notes:
         typer.echo(one_line(f"pipesat: {note}"), err=True)
     write_schedule(output, data, schedule)

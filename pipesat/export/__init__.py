@@ -19,6 +19,8 @@ from pipesat.export.frameworks.options import Options
 from pipesat.export.frameworks.torchtitan import NOTE as TORCHTITAN_NOTE
 from pipesat.export.frameworks.torchtitan import torchtitan_files
 from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.companions import ORDER_SUFFIX
+from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
 from pipesat.export.torch.hazards import hazards_text
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
 from pipesat.export.torch.modes import modes_csv
@@ -76,10 +78,10 @@ def export_torch_csv(problem: Problem, schedule: Schedule, *, exact: bool = Fals
         If torch cannot run it: several routes, a device without stages, a capacity exceeded.
     """
     adapted = adapt(problem, schedule, exact=exact)
-    beside = {".hazards.txt": hazards_text(adapted.problem, adapted.schedule).encode()}
+    beside = {HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule).encode()}
     told = [*notes(problem, schedule, adapted)]
     if problem.has_lists:
-        beside[".order.json"] = (json.dumps(adapted.entering) + "\n").encode()
+        beside[ORDER_SUFFIX] = (json.dumps(adapted.entering) + "\n").encode()
         told.append(
             "microbatches differ: hand them to torch in the order of the .order.json beside it, "
             "which has their own numbers, and padded to one shape"

@@ -12,6 +12,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.export import export_torch_csv, export_trace
+from pipesat.export.torch.companions import SUFFIXES as COMPANIONS
 from pipesat.files.atomic import write_files
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt_png
@@ -23,7 +24,7 @@ _OF_A_SCHEDULE = {
     "trace.json",
     "schedule.csv",
     "schedule.hazards.txt",
-    "schedule.modes.csv",
+    *(f"schedule{suffix}" for suffix in COMPANIONS),
 }
 
 

@@ -98,6 +98,9 @@ def _exported(
     if file is not None:
         exported = replace(exported, path=file)
         _write(exported, file)
+        if gone := _remove_stale(exported, file):
+            told = f"removed {', '.join(gone)}: of an earlier order under this name"
+            exported = replace(exported, notes=(*exported.notes, told))
     return exported
 
 
@@ -149,6 +152,20 @@ def _write(exported: Exported, path: Path) -> None:
     write_files(path.parent, {path.name: exported.data, **files_beside(exported, path)})
 
 
+def _remove_stale(exported: Exported, path: Path) -> list[str]:
+    """Remove what lies beside an order for torch and is not of this order; return the names."""
+    from pipesat.export.torch.companions import SUFFIXES
+    from pipesat.export.torch.hazards import SUFFIX as HAZARDS
+
+    if HAZARDS not in exported.beside:  # a picture, say
+        return []
+    stale = [path.with_suffix(suffix) for suffix in SUFFIXES if suffix not in exported.beside]
+    there = [file for file in stale if file.is_file()]
+    for file in there:
+        file.unlink()
+    return [file.name for file in there]
+
+
 def export_result(
     result: Result, to: str, path: str | Path | None = None, **options: Any
 ) -> Exported:
@@ -188,8 +205,16 @@ def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> 
     return written.schedule
 
 
-def import_order(path: str | Path, problem: Problem) -> Imported:
+def import_order(
+    path: str | Path,
+    problem: Problem,
+    *,
+    order: str | Path | None = None,
+    modes: str | Path | None = None,
+) -> Imported:
     """Read an order that torch's runtime runs (its CSV), time it and check it.
+
+    What :func:`export` writes comes back: the files that it writes beside the CSV are read.
 
     Parameters
     ----------
@@ -197,24 +222,36 @@ def import_order(path: str | Path, problem: Problem) -> Imported:
         The CSV file: row i is rank i.
     problem
         The problem that it is an order of.
+    order
+        The microbatches' own numbers; the file beside the CSV that ends in ``.order.json``, if
+        there is one, where none is named.
+    modes
+        What runs in which memory mode, with its copies; the same with ``.modes.csv``.
 
     Returns
     -------
     Imported
-        ``schedule``, and ``notes``: what in the file it has otherwise.
+        ``schedule``, and ``notes``: what in the file it has otherwise, and what was assumed.
 
     Raises
     ------
     NotValid
         If the order does not fit the problem, with all violations.
     BadInput
-        If the file cannot be read, or breaks a rule of torch's: the first cell that does is named.
+        If a file cannot be read, breaks a rule of torch's (the first cell that does is named), or
+        contradicts the CSV or the problem.
     NotApplicable
         If torch cannot run a pipeline of the problem's shape.
     """
+    from pipesat.export.torch.companions import Companions, assumptions
     from pipesat.export.torch.read import read_torch_csv
 
-    imported = read_torch_csv(Path(path), problem)
+    file = Path(path)
+    given = (None if named is None else Path(named) for named in (order, modes))
+    companions = Companions.of(file, *given)
+    imported = read_torch_csv(file, problem, companions)
     if violations := check(problem, imported.schedule):
-        raise NotValid("this order does not fit the problem", violations)
+        assumed = "; ".join(assumptions(problem, companions, file))
+        told = f" ({assumed})" if assumed else ""
+        raise NotValid(f"this order does not fit the problem{told}", violations)
     return imported

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
-from pipesat.export.torch.read import read_torch_csv
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.run import virtual_times
 
@@ -55,15 +53,6 @@ def test_torch_numbers_them_as_they_run_and_a_list_has_their_own_numbers(
     # nothing but the numbers changes, so what torch takes is what was planned
     planned = f"makespan {short_first.makespan} (was {short_first.makespan})"
     assert any(planned in note for note in exported.notes)
-
-
-def test_an_order_that_comes_back_says_what_its_numbers_are(
-    problem: Problem, short_first: Schedule, tmp_path: Path
-) -> None:
-    file = tmp_path / "order.csv"
-    file.write_bytes(EXPORTERS["torch-csv"](problem, short_first).data)
-    notes = read_torch_csv(file, problem).notes
-    assert [".order.json" in note and "not read" in note for note in notes] == [True]
 
 
 def test_virtual_times_are_those_of_each_microbatch(problem: Problem) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from pipesat.core.checker import check
@@ -19,7 +17,6 @@ from pipesat.export.torch.modes import (
     require_rows_of,
     rows_text,
 )
-from pipesat.export.torch.read import read_torch_csv
 from pipesat.files.problem_file import parse_problem
 
 _RECOMPUTE = {"name": "recompute", "BW": 30, "held_after_F": 1, "held_in_backward": 10}
@@ -48,13 +45,6 @@ def csv_of(problem: Problem, *ops: Op) -> str:
 def test_nothing_is_written_where_all_is_kept() -> None:
     problem = one_device()
     assert csv_of(problem, Op(0, "F", 0), Op(0, "BW", 0), Op(0, "F", 1), Op(0, "BW", 1)) == ""
-
-
-def test_an_order_that_comes_back_is_taken_to_keep_all(tmp_path: Path) -> None:
-    file = tmp_path / "order.csv"
-    file.write_text("0F0,0B0,0F1,0B1\n")
-    notes = read_torch_csv(file, one_device()).notes
-    assert [".modes.csv" in note and "not read" in note for note in notes] == [True]
 
 
 def test_copies_say_what_they_wait_for() -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TypeVar
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.microbatch_order import permuted
-from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.ops import Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.timing import retime, time_order
 
+_Named = TypeVar("_Named", Op, Copy)
 _MOST_OPS_FOR_STAGEWISE_FUSING = 2_000_000  # ops times stages: beyond, all or nothing
 
 
@@ -55,30 +56,30 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
     """
     require_torch_pipeline(problem)
     _require_torch_pairs(schedule.order)
-    changes: list[str] = []
-    as_written = tuple(tuple(map(_forward_first, row)) for row in schedule.order)
-    entering = _last_forwards(problem, as_written)
-    if exact:
+    entering = _last_forwards(problem, schedule.order)
+    if exact and not problem.has_lists:  # else a file beside it has the microbatches' own numbers
         _require_in_order(entering)
-        same = as_written == schedule.order
-        kept = schedule if same else time_order(problem, as_written, source=schedule.source)
-        return Adapted(kept, problem, entering)
-    label = {old: new for new, old in enumerate(entering)}
-    order = _mapped(as_written, lambda op: op._replace(microbatch=label[op.microbatch]))
-    if order != as_written:
+    changes: list[str] = []
+    problem, written = permuted(problem, [entering]), _as_torch_writes(schedule, entering)
+    order = written.order
+    if entering != tuple(range(len(entering))):
         changes.append("microbatches relabelled so that the last stage's forwards run in order")
-    problem = permuted(problem, [entering])
-    whole = _whole_first_backward(problem, order)
-    if whole != order:
-        order = whole
-        changes.append("the first stage's backward written whole (torch's B)")
-    fused = _adjacent_fused(problem, order)
-    if fused != order:
-        order = fused
-        changes.append("each B directly followed by its own W fused where that costs nothing")
-    if not changes and order == schedule.order:
+    elif order == schedule.order:
+        written = schedule
+    if not exact:
+        whole = _whole_first_backward(problem, order)
+        if whole != order:
+            order = whole
+            changes.append("the first stage's backward written whole (torch's B)")
+        now = written if order == written.order else time_order(problem, order)
+        fused = _adjacent_fused(problem, order, now)
+        if fused != order:
+            order = fused
+            changes.append("each B directly followed by its own W fused where that costs nothing")
+    if written is schedule and order == schedule.order:
         return Adapted(schedule, problem, entering)
-    timed = time_order(problem, order, source=schedule.source)
+    timed = written if order == written.order else time_order(problem, order)
+    timed = retime(problem, timed, source=schedule.source)  # its copies stay what they are
     if violations := check(problem, timed):
         raise NotApplicable(f"torch's order of this schedule is not valid: {violations[0]}")
     return Adapted(timed, problem, entering, tuple(changes))
@@ -134,13 +135,27 @@ def _forward_first(item: Item) -> Item:
     return item
 
 
-def _mapped(order: Order, change: Callable[[Op], Op]) -> Order:
-    def item_of(item: Item) -> Item:
-        if isinstance(item, Pair):
-            return Pair(change(item.first), change(item.second))
-        return change(item)
+def _as_torch_writes(schedule: Schedule, entering: tuple[int, ...]) -> Schedule:
+    """Return a schedule with torch's numbers of its microbatches, and the F of every pair first."""
+    label = {old: new for new, old in enumerate(entering)}
 
-    return tuple(tuple(item_of(item) for item in row) for row in order)
+    def named(what: _Named) -> _Named:
+        return what._replace(microbatch=label[what.microbatch])
+
+    def written(item: Item) -> Item:
+        return _forward_first(Pair(*map(named, item)) if isinstance(item, Pair) else named(item))
+
+    return replace(
+        schedule,
+        devices=tuple(
+            tuple(timed._replace(item=written(timed.item)) for timed in row)  # type: ignore[arg-type]
+            for row in schedule.devices
+        ),
+        copies=tuple(
+            tuple(timed._replace(copy=named(timed.copy)) for timed in row)  # type: ignore[type-var]
+            for row in schedule.copies
+        ),
+    )
 
 
 def _last_forwards(problem: Problem, order: Order) -> tuple[int, ...]:
@@ -184,14 +199,17 @@ def _whole_first_backward(problem: Problem, order: Order) -> Order:
     return min(options)[-1]
 
 
-def _adjacent_fused(problem: Problem, order: Order) -> Order:
-    """Fuse adjacent B and W of every stage, or stage by stage, where nothing gets worse."""
+def _adjacent_fused(problem: Problem, order: Order, now: Schedule) -> Order:
+    """Fuse adjacent B and W of every stage, or stage by stage, where nothing gets worse.
+
+    ``now`` is the order as timed so far.
+    """
     stages = {
         stage for stage, data in enumerate(problem.stages) if data.may_fuse
     } & _stages_with_adjacent(order)
     if not stages:
         return order
-    now = time_order(problem, order)
+    now = retime(problem, now)
     size = sum(map(len, order)) * len(problem.stages)
     attempts = [stages]
     if size <= _MOST_OPS_FOR_STAGEWISE_FUSING:

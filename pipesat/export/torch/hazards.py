@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pipesat.core.ops import Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.export.torch.in_turn import makespan_in_turn
 from pipesat.export.torch.loaders import loader_for
+
+SUFFIX: Final = ".hazards.txt"
 
 
 def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:

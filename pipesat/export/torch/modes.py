@@ -193,7 +193,10 @@ def read_mode_rows(text: str, source: str) -> tuple[ModeRow, ...]:
     BadInput
         Naming the line and the column that is wrong.
     """
-    lines = [*csv.reader(io.StringIO(text))]
+    try:
+        lines = [*csv.reader(io.StringIO(text))]
+    except csv.Error as error:  # a field of more than 131,072 characters, say
+        raise BadInput(f"not CSV: {error}", source=source) from None
     if not lines or lines[0] != list(HEAD):
         raise BadInput(f"expected the head {','.join(HEAD)}", source=source, where="line 1")
     rows: dict[tuple[int, int], ModeRow] = {}

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from pipesat.core.copies_as_listed import as_listed
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import earliest_ends, linearize, schedule_of, time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
+from pipesat.export.torch.companions import Companions, OwnWords, assumptions
 from pipesat.export.torch.lint import lint
-from pipesat.export.torch.tokens import KIND_OF, Cell, communication_in, parse_cell
+from pipesat.export.torch.tokens import Action, Cell, communication_in, parse_cell
 from pipesat.files.source import read_text
 
 LARGEST_FILE = 1 << 28
@@ -29,7 +32,7 @@ class Imported(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_torch_csv(path: Path, problem: Problem) -> Imported:
+def read_torch_csv(path: Path, problem: Problem, companions: Companions | None = None) -> Imported:
     """Read an order of a problem from torch's CSV and time it as early as possible.
 
     Row i is device i, stage k the k-th of the route. Empty cells and communication are skipped: the
@@ -37,10 +40,14 @@ def read_torch_csv(path: Path, problem: Problem) -> Imported:
     where the problem allows pairs and the cell is an F and a B of different (stage, microbatch),
     otherwise its members run in turn, as torch runs them. The notes count what was changed so.
 
+    ``companions`` say whose numbers the file has, and what runs in which memory mode with which
+    copies; those that lie beside it, if not given.
+
     Raises
     ------
     BadInput
-        If the file cannot be read, or breaks a rule of torch's: the first cell that does is named.
+        If a file cannot be read, the CSV breaks a rule of torch's (the first cell that does is
+        named), or a companion contradicts it or the problem.
     NotApplicable
         If torch cannot run a pipeline of the problem's shape.
     """
@@ -57,9 +64,25 @@ def read_torch_csv(path: Path, problem: Problem) -> Imported:
         more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
         raise BadInput(f"{complaints[0]}{more}", source=source)
     _check_placement(rows, problem, source)
-    order = tuple(tuple(item for cell in row for item in items_of(cell, problem)) for row in rows)
-    schedule = time_order(problem, order, source=f"torch-csv {path.name}")
-    return Imported(schedule, tuple(_notes(text, rows, problem)))
+    companions = companions or Companions.of(path)
+    own = OwnWords(problem, companions, rows)
+    items = [[tuple(items_of(cell, problem, own.op)) for cell in row] for row in rows]
+    order = tuple(tuple(item for found in row for item in found) for row in items)
+    schedule = _timed(problem, order, own, f"torch-csv {path.name}")
+    notes = (*_notes(text, rows, items, problem), *assumptions(problem, companions, path))
+    return Imported(schedule, notes)
+
+
+def _timed(problem: Problem, order: Order, own: OwnWords, source: str) -> Schedule:
+    """Time an order as early as possible, with the copies that are listed for it."""
+    trips = own.trips()
+    if not trips:
+        return time_order(problem, order, source=source)
+    sequence = as_listed(problem, linearize(problem, order), trips)
+    if sequence is None:
+        raise BadInput("its copies and the order's ops wait for each other", source=own.source)
+    devices = len(problem.devices)
+    return schedule_of(sequence, devices, earliest_ends(sequence, [0] * devices), source)
 
 
 def rows_of_csv(text: str, source: str) -> list[list[Cell]]:
@@ -92,10 +115,16 @@ def _lines(text: str, source: str) -> Iterator[list[str]]:
         raise BadInput(f"not CSV: {error}", source=source, where=f"row {reader.line_num}") from None
 
 
-def items_of(cell: Cell, problem: Problem) -> list[Item]:
-    """Return the pair that a cell is, or its ops in turn; stage k is the k-th of the route."""
-    stages = problem.routes[0].stages
-    ops = [Op(stages[a.stage], KIND_OF[a.letter], a.microbatch) for a in cell]
+def items_of(cell: Cell, problem: Problem, own: Callable[[Action], Op] | None = None) -> list[Item]:
+    """Return the pair that a cell is, or its ops in turn; stage k is the k-th of the route.
+
+    ``own`` makes an op of an action; without it microbatches have the problem's own numbers.
+    """
+    if own is None:
+        stages = problem.routes[0].stages
+        ops = [Op(stages[a.stage], a.kind, a.microbatch) for a in cell]
+    else:
+        ops = [*map(own, cell)]
     if not _is_pair(cell) or pair_time(problem, *ops) is None:
         return list(ops)
     return [in_order(problem, Pair(*ops))]
@@ -109,14 +138,13 @@ def _is_pair(cell: Cell) -> bool:
     return (one.stage, one.microbatch) != (other.stage, other.microbatch)
 
 
-def _is_allowed(cell: Cell, problem: Problem) -> bool:
-    return any(isinstance(item, Pair) for item in items_of(cell, problem))
-
-
-def _notes(text: str, rows: list[list[Cell]], problem: Problem) -> Iterator[str]:
-    overlapped = [cell for row in rows for cell in row if len(cell) > 1]
-    pairs = [cell for cell in overlapped if _is_pair(cell)]
-    allowed = [cell for cell in pairs if _is_allowed(cell, problem)]
+def _notes(
+    text: str, rows: list[list[Cell]], items: list[list[tuple[Item, ...]]], problem: Problem
+) -> Iterator[str]:
+    found = zip(chain.from_iterable(rows), chain.from_iterable(items), strict=True)
+    overlapped = [(cell, made) for cell, made in found if len(cell) > 1]
+    pairs = [(cell, made) for cell, made in overlapped if _is_pair(cell)]
+    allowed = [cell for cell, made in pairs if isinstance(made[0], Pair)]
     if pairs and problem.overlap is None:
         yield (
             f"{_cells(len(pairs))} put in turn, because the problem has no overlap key: it says no "
@@ -131,13 +159,6 @@ def _notes(text: str, rows: list[list[Cell]], problem: Problem) -> Iterator[str]
             f"{_cells(other)} put in turn, because only one F and one B, not both of one "
             "microbatch on one stage, make a pair"
         )
-    if problem.has_lists:
-        yield (
-            "its numbers are taken for the problem's own: in a file that export wrote they are "
-            "places in the .order.json beside it, which is not read"
-        )
-    if problem.has_modes:
-        yield "every microbatch is taken to be kept: a .modes.csv beside it is not read"
     if skipped := communication_in(text):
         yield f"left out actions that compute nothing, {skipped} of them: torch adds its own"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.ops import Kind
+from pipesat.core.ops import Copy, Kind
 
 Letter: TypeAlias = Literal["F", "I", "W", "B"]
 
@@ -16,6 +16,7 @@ LETTER_OF: Final[dict[Kind, Letter]] = {"F": "F", "B": "I", "W": "W", "BW": "B"}
 KIND_OF: Final[dict[Letter, Kind]] = {"F": "F", "I": "B", "W": "W", "B": "BW"}
 
 _ACTION = re.compile(r"(0|[1-9][0-9]{0,8})([FIWB])(0|[1-9][0-9]{0,8})")
+_COPY = re.compile(r"(0|[1-9][0-9]{0,8})([OL])(0|[1-9][0-9]{0,8})")
 _OVERLAP = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 _NOT_COMPUTE = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
 
@@ -31,6 +32,11 @@ class Action(NamedTuple):
     stage: int
     letter: Letter
     microbatch: int
+
+    @property
+    def kind(self) -> Kind:
+        """Which kind of op it is."""
+        return KIND_OF[self.letter]
 
     def __str__(self) -> str:
         return f"{self.stage}{self.letter}{self.microbatch}"
@@ -62,12 +68,27 @@ def parse_cell(text: str) -> Cell | None:
     members = overlap[1].split(";") if overlap else [text]
     actions = []
     for member in members:
-        match = _ACTION.fullmatch(member)
-        if match is None:
+        action = parse_action(member)
+        if action is None:
             raise ValueError(
                 f"{text!r} is no action: write <stage><F|I|W|B><microbatch>, as in 0F3, "
                 "or (0F2;7B0)OVERLAP_F_B"
             )
-        stage, letter, microbatch = match.groups()
-        actions.append(Action(int(stage), letter, int(microbatch)))  # type: ignore[arg-type]
+        actions.append(action)
     return tuple(actions)
+
+
+def parse_action(text: str) -> Action | None:
+    """Parse one compute action; ``None`` if the text is none."""
+    if match := _ACTION.fullmatch(text):
+        stage, letter, microbatch = match.groups()
+        return Action(int(stage), letter, int(microbatch))  # type: ignore[arg-type]
+    return None
+
+
+def parse_copy_word(text: str) -> Copy | None:
+    """Parse a copy in torch's words, as ``2O3``: stages by place; ``None`` if the text is none."""
+    if match := _COPY.fullmatch(text):
+        stage, kind, microbatch = match.groups()
+        return Copy(int(stage), kind, int(microbatch))  # type: ignore[arg-type]
+    return None

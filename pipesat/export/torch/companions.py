@@ -1,0 +1,172 @@
+"""The files beside an order for torch: whose numbers it has, and what is not kept.
+
+``.order.json``: the microbatches' own numbers, one per number of torch's. ``.modes.csv``:
+:mod:`pipesat.export.torch.modes`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipesat.core.copies_as_listed import ListedTrip
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Copy, Op
+from pipesat.core.problem import Problem
+from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
+from pipesat.export.torch.modes import ModeRow, read_mode_rows, require_rows_of
+from pipesat.export.torch.tokens import Action, Cell, parse_action, parse_copy_word
+from pipesat.files.source import read_text
+from pipesat.files.strict_json import read_json
+
+ORDER_SUFFIX: Final = ".order.json"
+SUFFIXES: Final = (ORDER_SUFFIX, MODES_SUFFIX)
+_LARGEST_FILE: Final = 1 << 28
+
+
+@dataclass(frozen=True)
+class Companions:
+    """What the files beside an order say; ``None`` where there is no such file."""
+
+    order: Path | None
+    modes: Path | None
+
+    @classmethod
+    def of(cls, path: Path, order: Path | None = None, modes: Path | None = None) -> Companions:
+        """Return those that are named, else those that lie beside ``path``."""
+
+        def beside(suffix: str) -> Path | None:
+            file = path.with_suffix(suffix)
+            return file if file.exists() else None
+
+        return cls(order or beside(ORDER_SUFFIX), modes or beside(MODES_SUFFIX))
+
+
+class OwnWords:
+    """torch's words of an order in the problem's own: its stages, numbers and memory modes.
+
+    Parameters
+    ----------
+    rows
+        The order's cells, which break no rule of torch's.
+
+    Raises
+    ------
+    BadInput
+        If a file contradicts the problem or the order.
+    """
+
+    def __init__(self, problem: Problem, companions: Companions, rows: Sequence[Sequence[Cell]]):
+        self.problem = problem
+        self.stages = problem.routes[0].stages
+        self.source = str(companions.modes)
+        m = problem.routes[0].microbatches
+        self.numbers = range(m) if companions.order is None else _numbers(companions.order, m)
+        self.listed: tuple[ModeRow, ...] = ()
+        if companions.modes is not None:
+            self.listed = read_mode_rows(read_text(companions.modes, _LARGEST_FILE), self.source)
+            order = [[str(action) for cell in row for action in cell] for row in rows]
+            require_rows_of(self.listed, order, self.source)
+        self.modes = {
+            (self.stages[row.stage], self.numbers[row.microbatch]): self._mode(row)
+            for row in self.listed
+        }
+
+    def op(self, action: Action) -> Op:
+        """Return an action as an op."""
+        stage, microbatch = self.stages[action.stage], self.numbers[action.microbatch]
+        return Op(stage, action.kind, microbatch, self.modes.get((stage, microbatch), 0))
+
+    def trips(self) -> list[ListedTrip]:
+        """Return the copies of all that is offloaded.
+
+        Raises
+        ------
+        BadInput
+            If their turns on a channel are not 0, 1, 2, ...
+        """
+        rows = [row for row in self.listed if row.offloads]
+        self._check_turns(rows)
+        return [
+            ListedTrip(
+                self.stages[row.stage],
+                self.numbers[row.microbatch],
+                row.out_turn,
+                row.load_turn,
+                self._op(row.out_before),
+                self._op(row.load_with),
+                tuple(self._op_or_copy(text) for text in row.load_after),
+            )
+            for row in rows
+        ]
+
+    def _mode(self, row: ModeRow) -> int:
+        modes = self.problem.stages[self.stages[row.stage]].modes
+        names = [mode.name for mode in modes]
+        if row.mode not in names:
+            one_of = f"one of {', '.join(names)}" if names else "none: the stage has no modes"
+            raise self._wrong(row, f"expected a mode of the problem, {one_of}", row.mode)
+        mode = names.index(row.mode)
+        if (modes[mode].offload is not None) != row.offloads:
+            wanted = "no turns: this mode copies nothing" if row.offloads else "turns of its copies"
+            raise self._wrong(row, f"expected {wanted}", row.mode)
+        return mode + 1
+
+    def _check_turns(self, rows: Sequence[ModeRow]) -> None:
+        taken: dict[tuple[int, str], list[tuple[int, ModeRow]]] = defaultdict(list)
+        for row in rows:
+            device = self.problem.stages[self.stages[row.stage]].device
+            shared = self.problem.devices[device].copy_channels == 1
+            taken[device, "O"].append((row.out_turn, row))
+            taken[device, "O" if shared else "L"].append((row.load_turn, row))
+            if shared and row.load_turn < row.out_turn:
+                raise self._wrong(row, "expected the copy out first on a channel", row.load_turn)
+        for turns in taken.values():
+            for turn, (given, row) in enumerate(sorted(turns)):
+                if turn != given:
+                    raise self._wrong(row, f"expected turn {turn} of its channel next", given)
+
+    def _op(self, text: str) -> Op | None:
+        action = parse_action(text)
+        return None if action is None else self.op(action)
+
+    def _op_or_copy(self, text: str) -> Op | Copy:
+        if copy := parse_copy_word(text):
+            return copy._replace(
+                stage=self.stages[copy.stage], microbatch=self.numbers[copy.microbatch]
+            )
+        op = self._op(text)
+        assert op is not None  # noqa: S101  the reader knows no other words
+        return op
+
+    def _wrong(self, row: ModeRow, wanted: str, value: object) -> BadInput:
+        where = f"stage {row.stage}, microbatch {row.microbatch}"
+        return BadInput(wanted, source=self.source, where=where, value=value)
+
+
+def assumptions(problem: Problem, companions: Companions, path: Path) -> Iterator[str]:
+    """Yield what is assumed because a file is not there."""
+    if problem.has_lists and companions.order is None:
+        yield (
+            f"no {path.with_suffix(ORDER_SUFFIX).name} beside it: its microbatch numbers are taken "
+            "for the problem's own"
+        )
+    if problem.has_modes and companions.modes is None:
+        yield f"no {path.with_suffix(MODES_SUFFIX).name} beside it: every microbatch is kept"
+
+
+def _numbers(path: Path, m: int) -> tuple[int, ...]:
+    """Read the microbatches' own numbers."""
+    listed = read_json(path, _LARGEST_FILE)
+    wanted = f"expected a list with each microbatch of the problem, 0 to {m - 1}, once"
+    if not isinstance(listed, list) or len(listed) != m:
+        raise BadInput(wanted, source=str(path), value=listed)
+    seen: set[int] = set()
+    for place, number in enumerate(listed):
+        if type(number) is not int or not 0 <= number < m or number in seen:
+            raise BadInput(wanted, source=str(path), where=f"[{place}]", value=number)
+        seen.add(number)
+    return tuple(listed)
