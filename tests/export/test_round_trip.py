@@ -75,6 +75,7 @@ def fused(order: Order) -> list[list[tuple[int, str, int, int]]]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:torch.s order takes")
 @settings(max_examples=60, deadline=None)
 @given(scheduled())
 def test_what_is_exported_comes_back(made: tuple[Problem, Schedule]) -> None:
