@@ -42,11 +42,23 @@ def time_order(
     ValueError
         If the order names a stage, device or pair that the problem does not have.
     """
-    sequence = linearize(problem, order)
-    if offloads_anything(problem, sequence):
-        sequence = _with_best_copies(problem, sequence)
+    sequence = with_all_copies(problem, order)
     ends = earliest_ends(sequence, releases(sequence, len(problem.devices), objective))
     return schedule_of(sequence, len(problem.devices), ends, source)
+
+
+def with_all_copies(problem: Problem, order: Order) -> LinearOrder:
+    """Put an order into one sequence, with the copies of what it offloads where timing puts them.
+
+    Raises
+    ------
+    Deadlock, ValueError
+        As :func:`time_order`.
+    """
+    sequence = linearize(problem, order)
+    return (
+        _with_best_copies(problem, sequence) if offloads_anything(problem, sequence) else sequence
+    )
 
 
 def retime(

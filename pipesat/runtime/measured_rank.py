@@ -17,7 +17,7 @@ from torch import distributed
 from pipesat.core.errors import RunFailed
 from pipesat.runtime.job import Job, read_job
 from pipesat.runtime.live_storages import CudaStepMeter, LiveStorages, StepMeter
-from pipesat.runtime.memory_modes import in_modes
+from pipesat.runtime.memory_modes import MemoryModes
 from pipesat.runtime.models import TrainedModel, load_model
 from pipesat.runtime.op_recorder import CudaStamps, HostStamps, Recorder, listen
 from pipesat.runtime.orders import (
@@ -69,7 +69,13 @@ class MeasuredRank:
         if not order.exists():  # under torchrun every rank has a folder of its own
             order.write_text(wanted.csv)
         self.meter: StepMeter = CudaStepMeter() if cuda else LiveStorages()
-        stage_class = in_modes(wanted, reporting(api.stage, self._around), self.meter.add)
+        self.modes = MemoryModes(
+            wanted.modes,
+            self.meter.add,
+            await_input=(lambda _: None) if self.virtual is None else self.virtual.await_input,
+            around_copy=self._around_copy,
+        )
+        stage_class = self.modes.stage_class(reporting(api.stage, self._around))
         self.pipeline = RankPipeline(
             api, wanted, rank, order, model, stage_class, job.device, self.meter.computing
         )
@@ -95,8 +101,16 @@ class MeasuredRank:
             self.virtual.compute(action, begin)
 
     @contextmanager
+    def _around_copy(self, copy: str) -> Iterator[None]:
+        begin, start = time.monotonic(), self.recorder.stamps.now()
+        yield
+        if self.virtual is not None:
+            self.virtual.copy(copy, begin)
+        self.recorder.copies.append((copy, start, self.recorder.stamps.now()))
+
+    @contextmanager
     def _around_cell(self, cell: str) -> Iterator[None]:
-        with self._around(cell):
+        with self.modes.running_cell(cell), self._around(cell):
             self.within_cell = True
             yield
             self.within_cell = False

@@ -13,8 +13,8 @@ ended before it in the schedule, a copy back starts no earlier than it does ther
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from torch.utils.checkpoint import checkpoint
 
 from pipesat.core.errors import BadInput
 from pipesat.export.torch.modes import ModeRow, read_mode_rows
+from pipesat.export.torch.tokens import parse_cell
 from pipesat.runtime.copy_channels import ChannelCopy, CopyChannels
 from pipesat.runtime.offload import OnStorage, Trip
-from pipesat.runtime.orders import TorchOrder
+from pipesat.runtime.stages import Around
 
 _FORWARD = "forward_maybe_with_nosync"
 
@@ -40,11 +41,25 @@ class MemoryModes:
         Lines of the file; those of other ranks' stages play no part.
     on_storage
         Told of every storage that a copy back makes (a meter).
+    await_input
+        Called with an op's text before it starts: waits for inputs that torch knows nothing of.
+    around_copy
+        Entered around a copy, in its channel's thread, with its text.
     """
 
-    def __init__(self, rows: Sequence[ModeRow], on_storage: OnStorage = lambda _: None) -> None:
+    def __init__(
+        self,
+        rows: Sequence[ModeRow],
+        on_storage: OnStorage = lambda _: None,
+        *,
+        await_input: Callable[[str], object] = lambda _: None,
+        around_copy: Around = lambda _: nullcontext(),
+    ) -> None:
         self.rows = {(row.stage, row.microbatch): row for row in rows}
         self.on_storage = on_storage
+        self.await_input = await_input
+        self.around_copy = around_copy
+        self.within_cell = False
         self.stages: dict[int, Any] = {}
         self.trips: dict[tuple[int, int], Trip] = {}
         self.channels: CopyChannels | None = None
@@ -67,11 +82,15 @@ class MemoryModes:
     def stage_class(self, base: Any) -> Any:
         """Derive a stage class from torch's whose microbatches run in their modes.
 
+        It is torch's own where everything is kept.
+
         Raises
         ------
         BadInput
             If this torch runs a stage's module in a method of another name.
         """
+        if not self.rows:
+            return base
         if not hasattr(base, _FORWARD):
             raise BadInput(
                 f"torch {torch.__version__} has no {base.__name__}.{_FORWARD}, which memory modes "
@@ -86,7 +105,7 @@ class MemoryModes:
                 self.microbatch_now = -1
 
             def forward_one_chunk(self, chunk: int, *args: Any, **kwargs: Any) -> Any:
-                with modes.running(self.stage_index, "F", chunk):
+                with modes.running(f"{self.stage_index}F{chunk}"):
                     self.microbatch_now = chunk
                     try:
                         return super().forward_one_chunk(chunk, *args, **kwargs)
@@ -104,11 +123,11 @@ class MemoryModes:
 
             def backward_one_chunk(self, chunk: int, *args: Any, **kwargs: Any) -> Any:
                 letter = "B" if kwargs.get("full_backward", True) else "I"
-                with modes.running(self.stage_index, letter, chunk):
+                with modes.running(f"{self.stage_index}{letter}{chunk}"):
                     return super().backward_one_chunk(chunk, *args, **kwargs)
 
             def backward_weight_one_chunk(self, chunk: int, *args: Any, **kwargs: Any) -> Any:
-                with modes.running(self.stage_index, "W", chunk):
+                with modes.running(f"{self.stage_index}W{chunk}"):
                     return super().backward_weight_one_chunk(chunk, *args, **kwargs)
 
         return StageWithModes
@@ -127,26 +146,42 @@ class MemoryModes:
         return output
 
     @contextmanager
-    def running(self, stage: int, letter: str, microbatch: int) -> Iterator[None]:
+    def running_cell(self, cell: str) -> Iterator[None]:
+        """Around an overlapped cell, whose members start and end together."""
+        with self.running(cell):
+            self.within_cell = True
+            yield
+            self.within_cell = False
+
+    @contextmanager
+    def running(self, text: str) -> Iterator[None]:
         """Around an op: wait for what it must wait for, and say that it starts and has ended."""
         own = [row for row in self.rows.values() if row.stage in self.stages and row.offloads]
-        if not own:
+        if not own or self.within_cell:
             yield
             return
-        action = f"{stage}{letter}{microbatch}"
-        if self.channels is None or f">{action}" in self.channels.happened:
+        actions = {str(action): action for action in parse_cell(text) or ()}
+        if self.channels is None or not self.channels.happened.isdisjoint(
+            f">{name}" for name in actions
+        ):
             self._begin_step(own)
         channels = self.channels
         assert channels is not None  # noqa: S101
-        before = [f"{row.stage}O{row.microbatch}" for row in own if row.out_before == action]
-        if letter != "F" and (stage, microbatch) in self.trips:
-            before.append(f"{stage}L{microbatch}")
-        channels.await_all(before, action)
-        channels.note(f">{action}")
+        before = [f"{row.stage}O{row.microbatch}" for row in own if row.out_before in actions]
+        before += [
+            f"{a.stage}L{a.microbatch}"
+            for a in actions.values()
+            if a.letter != "F" and (a.stage, a.microbatch) in self.trips
+        ]
+        self.await_input(text)
+        channels.await_all(before, text)
+        for name in actions:
+            channels.note(f">{name}")
         yield
-        if letter in ("B", "W"):
-            self.trips.pop((stage, microbatch), None)
-        channels.note(action)
+        for name, (stage, letter, microbatch) in actions.items():
+            if letter in ("B", "W"):
+                self.trips.pop((stage, microbatch), None)
+            channels.note(name)
 
     def _begin_step(self, own: Sequence[ModeRow]) -> None:
         if self.channels is not None:
@@ -158,19 +193,24 @@ class MemoryModes:
         self.channels = CopyChannels([[row[turn] for turn in sorted(row)] for row in rows])
 
     def _out(self, row: ModeRow) -> ChannelCopy:
-        def run() -> None:
-            self.trips[row.stage, row.microbatch].out()
-
         key = f"{row.stage}O{row.microbatch}"
+
+        def run() -> None:
+            with self.around_copy(key):
+                self.trips[row.stage, row.microbatch].out()
+
         return ChannelCopy(key, (f"{row.stage}F{row.microbatch}",), run)
 
     def _back(self, row: ModeRow) -> ChannelCopy:
+        key = f"{row.stage}L{row.microbatch}"
+
         def run() -> None:
-            self.trips[row.stage, row.microbatch].back(self.on_storage)
+            with self.around_copy(key):
+                self.trips[row.stage, row.microbatch].back(self.on_storage)
 
         started = (f">{row.load_with}",) if row.load_with else ()
         after = (f"{row.stage}O{row.microbatch}", *started, *row.load_after)
-        return ChannelCopy(f"{row.stage}L{row.microbatch}", after, run)
+        return ChannelCopy(key, after, run)
 
 
 def _tensors_in(value: Any) -> Iterator[Any]:
@@ -181,8 +221,3 @@ def _tensors_in(value: Any) -> Iterator[Any]:
             yield from _tensors_in(part)
     elif isinstance(value, dict):
         yield from _tensors_in(list(value.values()))
-
-
-def in_modes(wanted: TorchOrder, base: Any, on_storage: OnStorage = lambda _: None) -> Any:
-    """Derive a stage class for the memory modes of an order; none if everything is kept."""
-    return MemoryModes(wanted.modes, on_storage).stage_class(base) if wanted.modes else base

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.errors import BadInput
-from pipesat.core.least import require_no_modes
-from pipesat.core.ops import Op, Pair
+from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
+from pipesat.core.rules import duration, offload_of
 from pipesat.core.schedule import Order
 from pipesat.core.showing import Displayed, Facts
 from pipesat.export.torch.tokens import LETTER_OF, cell_text
@@ -218,6 +217,20 @@ def modes_of(problem: Problem, wanted: TorchOrder) -> dict[tuple[int, int], int]
     return found
 
 
+def _copy_times(
+    problem: Problem, modes: Mapping[tuple[int, int], int], second: float
+) -> dict[str, float]:
+    """Return the times of all copies, in seconds, by what torch's stage numbers make of them."""
+    found = {}
+    for (stage, microbatch), mode in modes.items():
+        offload = offload_of(problem, Op(stage, "F", microbatch, mode))
+        if offload is not None:
+            position = problem.place_of[stage]
+            found[f"{position}O{microbatch}"] = second * offload.time_out
+            found[f"{position}L{microbatch}"] = second * offload.time_in
+    return found
+
+
 def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
     """Return the problem's times as waits, in seconds, ``scale`` times as long.
 
@@ -228,19 +241,21 @@ def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
     BadInput
         If time stands still.
     """
-    require_no_modes(problem, "run --virtual")
     second = us_per_unit(problem) * scale / 1e6
     route = problem.routes[0].stages
     # one wait for all microbatches, named without a number, or one each
     numbers = (
         {"": 0} if problem.plain else {str(m): m for m in range(problem.microbatches[route[0]])}
     )
+    modes = {op[::2]: op.mode for row in order for item in row for op in members(item)}
     durations = {
-        f"{position}{letter}{text}": second * duration(problem, Op(stage, kind, microbatch))
+        f"{position}{letter}{text}": second * duration(problem, op)
         for position, stage in enumerate(route)
         for kind, letter in LETTER_OF.items()
         for text, microbatch in numbers.items()
+        for op in [Op(stage, kind, microbatch, modes.get((stage, microbatch), 0))]
     }
+    durations |= _copy_times(problem, modes, second)
     for row, cells in zip(order, cells_of(problem, order), strict=True):
         for item, cell in zip(row, cells, strict=True):
             if isinstance(item, Pair):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from torch import distributed
 
-from pipesat.runtime.memory_modes import in_modes
+from pipesat.runtime.memory_modes import MemoryModes
 from pipesat.runtime.model import Transformer
 from pipesat.runtime.orders import answer_file, order_file, progress_file, rank_name, read_orders
 from pipesat.runtime.pipeline import RankPipeline, connected
@@ -23,7 +23,7 @@ def run_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
     with connected(folder, rank, len(orders_wanted[0].rows), timeout):
         for number, wanted in enumerate(orders_wanted):
             with writing_down(progress_file(folder, rank_name(rank), number)) as around:
-                stage_class = in_modes(wanted, reporting(api.stage, around))
+                stage_class = MemoryModes(wanted.modes).stage_class(reporting(api.stage, around))
                 order = order_file(folder, number)
                 pipeline = RankPipeline(api, wanted, rank, order, Transformer(), stage_class)
                 answer = pipeline.answer(pipeline.step())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipesat.core.ops import Item
+from pipesat.core.ops import Copy, Item, parse_copy
 from pipesat.core.problem import Problem
 from pipesat.export.torch.read import items_of
 from pipesat.export.torch.tokens import parse_cell
 from pipesat.files.schedule_file import Modes, in_mode
-from pipesat.timeline.timeline import DeviceRun, Ran, TrainingStep, TransferCall
+from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, TrainingStep, TransferCall
 
 
 def assemble(
@@ -26,7 +26,8 @@ def assemble(
     ranks
         Per rank and step, ``ops`` as ``[action, waiting since, start, end, on a core]`` and
         ``transfers`` as ``[name, start, end]``; actions in torch's letters, times in ns of the
-        rank's clock (``on a core`` is a length, or ``None``).
+        rank's clock (``on a core`` is a length, or ``None``). ``copies`` as ``[copy, start, end]``
+        where something is offloaded.
     offsets
         What to add to each rank's clock to get that of rank 0, in ns.
     modes
@@ -59,7 +60,17 @@ def _row(problem: Problem, recording: Mapping[str, Any], by: int, modes: Modes) 
         tuple(
             TransferCall(name, us(start), us(end)) for name, start, end in recording["transfers"]
         ),
+        tuple(
+            RanCopy(_copy_of(problem, name), us(start), us(end))
+            for name, start, end in recording.get("copies", ())
+        ),
     )
+
+
+def _copy_of(problem: Problem, text: str) -> Copy:
+    """Return the copy that torch's stage numbers name."""
+    copy = parse_copy(text)
+    return copy._replace(stage=problem.routes[0].stages[copy.stage])
 
 
 def item_of(problem: Problem, text: str) -> Item:

@@ -123,6 +123,7 @@ class AgainstPrediction:
 COSTS = "op costs"
 CORES = "cores shared with others"
 SPREAD = "op times that vary"
+COPIES = "copy times"
 CALLS = "send and receive calls that block"
 OVERHEAD = "overhead between ops"
 DELAYS = "link delays"
@@ -135,15 +136,17 @@ def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
     calls = [gap.calls for gap in replay.gaps]
     gaps = [gap.calls + gap.other for gap in replay.gaps]
     seen = measured_delays(problem, timeline)
+    measured = replay.measured_with_copies
     predicted = replay.makespan(replay.predicted_lengths)
     ladder = [
         ("", predicted),
         (COSTS, replay.makespan(replay.core_lengths)),
         (CORES, replay.makespan(replay.typical_lengths)),
         (SPREAD, replay.makespan(replay.measured_lengths)),
-        (CALLS, replay.makespan(replay.measured_lengths, calls)),
-        (OVERHEAD, replay.makespan(replay.measured_lengths, gaps)),
-        (DELAYS, replay.makespan(replay.measured_lengths, gaps, delays_as_seen=True)),
+        *([(COPIES, replay.makespan(measured))] if replay.linear.copies else []),
+        (CALLS, replay.makespan(measured, calls)),
+        (OVERHEAD, replay.makespan(measured, gaps)),
+        (DELAYS, replay.makespan(measured, gaps, delays_as_seen=True)),
         (REST, replay.step.makespan),
     ]
     return AgainstPrediction(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Item, Pair, members, parse_item
+from pipesat.core.ops import Item, Pair, members, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.files.atomic import write_file
@@ -20,6 +20,7 @@ from pipesat.files.strict_model import StrictModel
 from pipesat.timeline.timeline import (
     DeviceRun,
     Ran,
+    RanCopy,
     Timeline,
     TrainingStep,
     TransferCall,
@@ -39,12 +40,16 @@ Text = Annotated[str, Field(strict=True)]
 
 
 class RowModel(StrictModel):
-    """One device of a step: ``[item, start, end, waited, cpu]`` and ``[transfer, start, end]``."""
+    """One device of a step.
+
+    ``[item, start, end, waited, cpu]``, ``[transfer, start, end]`` and ``[copy, start, end]``.
+    """
 
     model_config = ConfigDict(strict=False)  # a list is read as a tuple; each entry is strict
 
     ops: list[tuple[Text, MeasuredTime, MeasuredTime, Length, Length | None]]
     transfers: list[tuple[Text, MeasuredTime, MeasuredTime]] = []
+    copies: list[tuple[Text, MeasuredTime, MeasuredTime]] = []
 
 
 class StepModel(StrictModel):
@@ -55,6 +60,8 @@ class StepModel(StrictModel):
 
 class TimelineModel(StrictModel):
     """The whole document."""
+
+    model_config = ConfigDict(strict=False)  # entries of modes are tuples; each part is strict
 
     format: Literal["pipesat.timeline/1"]
     problem_sha256: Text
@@ -91,6 +98,8 @@ def _row_text(row: DeviceRun) -> str:
         "ops": [[str(op), *map(_tenths, times)] for op, *times in row.ops],
         "transfers": [[name, *map(_tenths, times)] for name, *times in row.transfers],
     }
+    if row.copies:
+        document["copies"] = [[str(copy), *map(_tenths, times)] for copy, *times in row.copies]
     return json.dumps(document, separators=(",", ":"))
 
 
@@ -149,10 +158,34 @@ def _step(
                 )
             item = in_mode(_item(problem, text, source, where), modes)
             ops.append(Ran(item, start, end, waited, cpu))
-        rows.append(
-            DeviceRun(tuple(ops), tuple(TransferCall(*transfer) for transfer in row.transfers))
+        where = f"steps[{number}].devices[{device}].copies"
+        copies = tuple(
+            _copy(problem, entry, modes, source, f"{where}[{place}]")
+            for place, entry in enumerate(row.copies)
         )
+        calls = tuple(TransferCall(*transfer) for transfer in row.transfers)
+        rows.append(DeviceRun(tuple(ops), calls, copies))
     return TrainingStep(tuple(rows))
+
+
+def _copy(
+    problem: Problem, entry: tuple[str, float, float], modes: Modes, source: str, where: str
+) -> RanCopy:
+    text, start, end = entry
+    try:
+        copy = parse_copy(text)
+    except ValueError:
+        raise BadInput(
+            "expected a copy, as 0O3 or 0L3", source=source, where=where, value=text
+        ) from None
+    mode = modes.get((copy.stage, copy.microbatch), 0)
+    if not mode or problem.stages[copy.stage].modes[mode - 1].offload is None:
+        raise BadInput(
+            "its microbatch is not offloaded there", source=source, where=where, value=text
+        )
+    if end < start:
+        raise BadInput("it ends before it starts", source=source, where=where, value=list(entry))
+    return RanCopy(copy, start, end)
 
 
 def _item(problem: Problem, text: str, source: str, where: str) -> Item:
@@ -178,6 +211,7 @@ _WANTED = {
     "environment": "an object of texts",
     "ops": "[op or pair, start, end, waited, cpu or null], times in microseconds of at most 1e15",
     "transfers": "[transfer, start, end], times in microseconds of at most 1e15",
+    "copies": "[copy, start, end], times in microseconds of at most 1e15",
     "steps": "a list of at least one step",
     "devices": "a list of at least one device",
 }

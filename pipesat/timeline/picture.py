@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipesat.core.claims import percent
-from pipesat.core.ops import Item, Pair, members
+from pipesat.core.ops import Copy, Item, Pair, members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.schedule import Schedule, Timed, TimedCopy
+from pipesat.core.stage import Stage
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.timeline.compare import AgainstPrediction
@@ -24,20 +25,32 @@ if TYPE_CHECKING:
 Lanes: TypeAlias = Sequence[Sequence[tuple[Item, float, float]]]
 """Per device, ops and pairs with start and end in us."""
 
+CopyLanes: TypeAlias = Sequence[Sequence[tuple[Copy, float, float]]]
+"""Per device, copies with start and end in us."""
+
 _MILLISECONDS = 1_000_000  # us from which the axis counts in ms
 
 
 def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPrediction) -> bytes:
     """Draw prediction and measurement of a timeline's typical step."""
     step, scale = timeline.typical, timeline.us_per_unit
+    schedule = time_order(problem, step.order)
     predicted = [
         [
             (item, start * scale, end * scale)
             for item, (_, start, end) in zip(items, row, strict=True)
         ]
-        for items, row in zip(step.order, time_order(problem, step.order).devices, strict=True)
+        for items, row in zip(step.order, schedule.devices, strict=True)
     ]
     measured = [[(ran.item, ran.start, ran.end) for ran in row.ops] for row in step.devices]
+    copies = [
+        [
+            (copy, start * scale, end * scale)
+            for copy, start, end in schedule.copies_of(device)
+            if isinstance(copy, Copy)
+        ]
+        for device in range(len(problem.devices))
+    ]
     error = percent(comparison.error, 1, sign=True)
     title = (
         f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
@@ -45,15 +58,22 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
         f"largest part of the difference: {comparison.largest.assumption} "
         f"({comparison.largest.makes / 1000:+,.2f} ms)"
     )
-    return _drawn(problem, predicted, measured, title)
+    copied = (copies, [[*row.copies] for row in step.devices])
+    return _drawn(problem, predicted, measured, copied, title)
 
 
-def _drawn(problem: Problem, predicted: Lanes, measured: Lanes, title: str) -> bytes:
+def _drawn(
+    problem: Problem,
+    predicted: Lanes,
+    measured: Lanes,
+    copied: tuple[CopyLanes, CopyLanes],
+    title: str,
+) -> bytes:
     """Draw both timelines, each device's prediction above its measurement."""
     # matplotlib is slow to import, and importing pipesat stays fast
     from pipesat.core.memory import memory_profiles
     from pipesat.picture.axis import draw_axis
-    from pipesat.picture.boxes import boxes_of
+    from pipesat.picture.boxes import boxes_of, copy_bars_of
     from pipesat.picture.canvas import Canvas
     from pipesat.picture.labels import choose_labels, draw_labels
     from pipesat.picture.layout import lay_out
@@ -63,20 +83,22 @@ def _drawn(problem: Problem, predicted: Lanes, measured: Lanes, title: str) -> b
     longest = max((end for lane in (*predicted, *measured) for *_, end in lane), default=0.0)
     unit, us = ("ms", 1000) if longest >= _MILLISECONDS else ("us", 1)
     doubled = _doubled(problem)
-    schedule = _both(problem, predicted, measured, us)
+    schedule = _both(problem, predicted, measured, copied, us)
     makespan = schedule.makespan
     boxes = boxes_of(doubled, schedule)
     profiles = memory_profiles(doubled, schedule)
     layout = lay_out(doubled, schedule, profiles)
     named = _true_stages(boxes, len(problem.stages))
     labels = choose_labels(named, layout, makespan, strips=layout.stages > 1)
-    legend = place_entries(list(entries_of(doubled, boxes, layout, labels)), layout)
+    copies = copy_bars_of(schedule) if any(schedule.copies) else []
+    entries = entries_of(doubled, boxes, layout, labels, copies=bool(copies))
+    legend = place_entries(list(entries), layout)
     layout = replace(layout, top=header_height(title, legend, layout.font))
 
     canvas = Canvas(layout.width, layout.height)
     draw_header(canvas, title, legend, layout)
     draw_axis(canvas, layout, makespan, unit)
-    draw_rows(canvas, doubled, boxes, profiles, layout, makespan)
+    draw_rows(canvas, doubled, boxes, profiles, layout, makespan, copies=copies)
     if labels is not None:
         draw_labels(canvas, labels, (layout.left, layout.top))
     return canvas.png()
@@ -89,7 +111,6 @@ def _doubled(problem: Problem) -> Problem:
     """
     names = [problem.device_name(device) for device in range(len(problem.devices))]
     stages = len(problem.stages)
-    zero = {"F": 0, "B": 0, "W": 0}
     return parse_problem(
         {
             "format": FORMAT,
@@ -97,7 +118,7 @@ def _doubled(problem: Problem) -> Problem:
                 {"name": f"{name} {word}"} for name in names for word in ("predicted", "measured")
             ],
             "stages": [
-                {"device": 2 * stage.device + side} | zero
+                _named(stage, 2 * stage.device + side)
                 for side in (0, 1)
                 for stage in problem.stages
             ],
@@ -113,22 +134,40 @@ def _doubled(problem: Problem) -> Problem:
     )
 
 
-def _both(problem: Problem, predicted: Lanes, measured: Lanes, us: int) -> Schedule:
+def _named(stage: Stage, device: int) -> dict[str, object]:
+    """Entry of a stage with its modes by name, all of them free."""
+    free = {"offload": {"out": 0, "in": 0, "held": 0}}
+    modes = [{"name": mode.name} | (free if mode.offload else {}) for mode in stage.modes]
+    entry = {"device": device, "F": 0, "B": 0, "W": 0}
+    return entry | ({"modes": modes} if modes else {})
+
+
+def _both(
+    problem: Problem,
+    predicted: Lanes,
+    measured: Lanes,
+    copied: tuple[CopyLanes, CopyLanes],
+    us: int,
+) -> Schedule:
     stages = len(problem.stages)
-    rows = []
-    for pair in zip(predicted, measured, strict=True):
-        for side, lane in enumerate(pair):
-            rows.append(
-                tuple(
-                    Timed(
-                        _moved(item, side * stages),
-                        max(0, round(start / us)),
-                        max(0, round(end / us)),
-                    )
-                    for item, start, end in lane
-                )
-            )
-    return Schedule(tuple(rows))
+
+    def at(time: float) -> int:
+        return max(0, round(time / us))
+
+    rows = [
+        tuple(Timed(_moved(item, side * stages), at(start), at(end)) for item, start, end in lane)
+        for pair in zip(predicted, measured, strict=True)
+        for side, lane in enumerate(pair)
+    ]
+    copies = [
+        tuple(
+            TimedCopy(copy._replace(stage=copy.stage + side * stages), at(start), at(end))
+            for copy, start, end in lane
+        )
+        for pair in zip(*copied, strict=True)
+        for side, lane in enumerate(pair)
+    ]
+    return Schedule(tuple(rows), "", tuple(copies) if any(copies) else ())
 
 
 def _moved(item: Item, by: int) -> Item:

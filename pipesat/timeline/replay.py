@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Event, Item, Op, OpKind, members
+from pipesat.core.ops import Copy, Event, Item, Op, OpKind, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
-from pipesat.core.timing import linearize
-from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.core.timing import with_all_copies
+from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
 
 CostKey: TypeAlias = tuple[OpKind, ...]
 """Stage and kind of an op, or of both ops of a pair, sorted."""
@@ -81,14 +81,17 @@ def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[
 
     Only of transfers that an op waited for: from the end of the op that sends to the start of the
     one that waited. Other transfers took at most as long as they could. Which input a pair waited
-    for that needs two from other devices is not known: such a pair counts for neither.
+    for that needs two from other devices is not known: such a pair counts for neither. Nor does an
+    op during whose wait a copy of its device ended.
     """
     delays: dict[LinkKey, list[float]] = defaultdict(list)
     for step in timeline.steps:
         place = places_of(step)
-        for _, ran in step:
+        for device, ran in step:
             sources = sources_of(problem, ran.item)
-            if len(sources) == 1 and waited_for(ran, source := place[sources[0][1]]):
+            if len(sources) != 1 or _copied_meanwhile(step, device, ran):
+                continue
+            if waited_for(ran, source := place[sources[0][1]]):
                 op, event = sources[0]
                 delays[event[0], op.stage].append(ran.start - source.end)
     return dict(delays)
@@ -108,6 +111,11 @@ def waited_for(ran: Ran, source: Ran) -> bool:
     return ran.waited > max(_WAITED, ran.turned_to - source.end)
 
 
+def _copied_meanwhile(step: TrainingStep, device: int, ran: Ran) -> bool:
+    """Whether a copy of its device ended while an op waited, which may be what it waited for."""
+    return any(ran.turned_to < copy.end <= ran.start for copy in step.devices[device].copies)
+
+
 def sources_of(problem: Problem, item: Item) -> list[tuple[Op, Event]]:
     """Return what the ops of an item need from other devices: each op with what sends to it."""
     needs = [(op, need.event) for op in members(item) if (need := awaited(problem, op))]
@@ -120,13 +128,17 @@ def sources_of(problem: Problem, item: Item) -> list[tuple[Op, Event]]:
 
 @dataclass(frozen=True)
 class Replay:
-    """The typical step of a timeline, ready to be timed with any mixture of times, in us."""
+    """The typical step of a timeline, ready to be timed with any mixture of times, in us.
+
+    Copies of what is offloaded are part of the sequence, where timing its order puts them: ``ran``
+    has what is known of each, ``None`` if it was not measured.
+    """
 
     problem: Problem
     timeline: Timeline
     step: TrainingStep
     linear: LinearOrder
-    ran: tuple[Ran, ...]
+    ran: tuple[Ran | RanCopy | None, ...]
     gaps: tuple[Gap, ...]
 
     def makespan(
@@ -148,18 +160,36 @@ class Replay:
             start = 0.0
             if before >= 0:
                 start = ends[before] + (gaps[number] if gaps else 0.0)
-            sent = {s: d for s, d in inputs if linear.device[s] != linear.device[number]}
-            last = max(sent, key=lambda s: self.ran[s].end + sent[s] * scale, default=None)
+            seen = self._seen_delays(number) if delays_as_seen else {}
             for source, delay in inputs:
-                after = delay * scale
-                if delays_as_seen and source in sent:
-                    seen = self.ran[number].start - self.ran[source].end
-                    # of two, a pair is taken to have waited for the one that was to come last
-                    waited = source == last and waited_for(self.ran[number], self.ran[source])
-                    after = seen if waited else min(after, seen)
-                start = max(start, ends[source] + after)
+                if delay < 0:  # a copy waits for the start of an op, not for its end
+                    start = max(start, ends[source] - lengths[source])
+                else:
+                    start = max(start, ends[source] + seen.get(source, delay * scale))
             ends.append(start + lengths[number])
-        return max(ends, default=0.0)
+        compute = (end for n, end in enumerate(ends) if n not in linear.copies)
+        return max(compute, default=0.0)
+
+    def _seen_delays(self, number: int) -> dict[int, float]:
+        """By item that sends to this one from another device: what its delay was in this step."""
+        linear, ran = self.linear, self.ran[number]
+        if not isinstance(ran, Ran):
+            return {}
+        sent = {
+            source: (delay * self.timeline.us_per_unit, own)
+            for source, delay in linear.inputs[number]
+            if linear.device[source] != linear.device[number]
+            and isinstance(own := self.ran[source], Ran)
+        }
+        last = max(sent, key=lambda s: sent[s][1].end + sent[s][0], default=None)
+        unsure = _copied_meanwhile(self.step, linear.device[number], ran)
+        found = {}
+        for source, (stated, own) in sent.items():
+            seen = ran.start - own.end
+            # of two, a pair is taken to have waited for the one that was to come last
+            waited = source == last and not unsure and waited_for(ran, own)
+            found[source] = seen if waited else min(stated, seen)
+        return found
 
     @property
     def predicted_lengths(self) -> list[float]:
@@ -170,7 +200,7 @@ class Replay:
     def typical_lengths(self) -> list[float]:
         """The median time of every op's stage and kind."""
         costs = {key: median(values) for key, values in _measured(self.timeline).items()}
-        return [costs[_alike(ran.item)] for ran in self.ran]
+        return self._lengths(lambda ran: costs[_alike(ran.item)])
 
     @property
     def core_lengths(self) -> list[float]:
@@ -181,28 +211,49 @@ class Replay:
                 whole = ran.end - ran.start
                 costs[_alike(ran.item)].append(whole if ran.cpu is None else ran.cpu)
         middle = {key: median(values) for key, values in costs.items()}
-        return [middle[_alike(ran.item)] for ran in self.ran]
+        return self._lengths(lambda ran: middle[_alike(ran.item)])
 
     @property
     def measured_lengths(self) -> list[float]:
         """The time of every op in this step."""
-        return [ran.end - ran.start for ran in self.ran]
+        return self._lengths(lambda ran: ran.end - ran.start)
+
+    @property
+    def measured_with_copies(self) -> list[float]:
+        """The time of every op and of every copy in this step."""
+        return [
+            stated if ran is None else ran.end - ran.start
+            for ran, stated in zip(self.ran, self.predicted_lengths, strict=True)
+        ]
+
+    def _lengths(self, of_op: Callable[[Ran], float]) -> list[float]:
+        """Times of ops, and the problem's of copies."""
+        return [
+            of_op(ran) if isinstance(ran, Ran) else stated
+            for ran, stated in zip(self.ran, self.predicted_lengths, strict=True)
+        ]
 
 
 def replay_of(problem: Problem, timeline: Timeline) -> Replay:
     """Prepare the replay of a timeline's typical step."""
     step = timeline.typical
-    linear = linearize(problem, step.order)
+    linear = with_all_copies(problem, step.order)
     known: dict[Item, tuple[Ran, Gap]] = {}
+    copied: dict[Copy, RanCopy] = {}
     for row in step.devices:
         known |= {ran.item: (ran, gap) for ran, gap in zip(row.ops, gaps_of(row), strict=True)}
+        copied |= {ran.copy: ran for ran in row.copies}
+    both: list[tuple[Ran | RanCopy | None, Gap]] = []
+    for number, item in enumerate(linear.item):
+        copy = linear.copies.get(number)
+        both.append(known[item] if copy is None else (copied.get(copy), Gap()))
     return Replay(
         problem,
         timeline,
         step,
         linear,
-        tuple(known[item][0] for item in linear.item),
-        tuple(known[item][1] for item in linear.item),
+        tuple(ran for ran, _ in both),
+        tuple(gap for _, gap in both),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import Item, Op, Pair, members
+from pipesat.core.ops import Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import pair_time
 from pipesat.core.schedule import Order
@@ -42,12 +42,21 @@ class TransferCall(NamedTuple):
     end: float
 
 
+class RanCopy(NamedTuple):
+    """One copy of offloaded activations, out or back, from ``start`` to ``end`` in us."""
+
+    copy: Copy
+    start: float
+    end: float
+
+
 @dataclass(frozen=True)
 class DeviceRun:
-    """One device in one step, in execution order."""
+    """One device in one step, in execution order; copies by their end."""
 
     ops: tuple[Ran, ...]
     transfers: tuple[TransferCall, ...] = ()
+    copies: tuple[RanCopy, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from pipesat.runtime.run import virtual_times
 from pipesat.timeline.file import read_timeline
 from pipesat.timeline.replay import places_of, sources_of
 from tests.support.problems import chain, document, vee
+from tests.support.timed_modes import MODES, ORDER, problem_with_modes
 
 pytestmark = pytest.mark.slow
 
@@ -454,3 +455,31 @@ def compare_is_sound(problem: Problem, output: Path) -> bool:
     result = compare(problem, read_timeline(output, problem))
     total = sum(part.makes for part in result.parts)
     return result.measured > 0 and total == pytest.approx(result.measured - result.predicted)
+
+
+@needs_torch
+def test_virtual_devices_recompute_and_copy(cli, save, tmp_path, output) -> None:
+    problem = problem_with_modes("ms")
+    schedule = tmp_path / "schedule.json"
+    write_schedule(schedule, problem, time_order(problem, ORDER))
+    options = ["--virtual", "--steps", "1", "--warm-up", "1", "--check", "--json"]
+    outcome = cli("run", save(problem), schedule, "-o", output, *options)
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["predicted"] == 155_000
+    assert outcome.json["measured"] >= 155_000
+    assert outcome.json["check"]["passed"] is True
+    timeline = read_timeline(output, problem)
+    assert timeline.modes == MODES
+    assert timeline.typical.order == ORDER
+    for _, ran in timeline.typical:  # no upper limit, as above
+        assert ran.end - ran.start >= 1000 * duration(problem, ran.item)
+    first = {str(ran.item): ran for ran in timeline.typical.devices[0].ops}
+    out, back = timeline.typical.devices[0].copies
+    assert (str(out.copy), str(back.copy)) == ("0O1", "0L1")
+    assert out.end - out.start >= 15_000
+    assert back.end - back.start >= 45_000
+    assert out.start >= first["0F1"].start + 10_000
+    assert first["0F2"].start >= out.end
+    assert back.start >= first["0BW0"].start + 20_000
+    assert first["0BW1"].start >= back.end
+    assert timeline.typical.devices[1].copies == ()

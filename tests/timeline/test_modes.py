@@ -1,0 +1,99 @@
+"""Timelines of orders with memory modes: copies in the file, the comparison and the picture."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Copy
+from pipesat.timeline import compare as parts_of
+from pipesat.timeline.compare import compare
+from pipesat.timeline.file import read_timeline, timeline_bytes, write_timeline
+from pipesat.timeline.picture import comparison_png
+from pipesat.timeline.replay import measured_delays
+from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
+from tests.support.timed_modes import MODES, ORDER, TIMES, problem_with_modes
+
+PROBLEM = problem_with_modes("ms")
+
+
+def timeline(back: float = 45) -> Timeline:
+    """As predicted, but for a copy back that takes ``back`` and all that follows from it."""
+    late = back - 45
+    rows = []
+    for device, (row, times) in enumerate(zip(ORDER, TIMES, strict=True)):
+        ops = []
+        for item, (start, end) in zip(row, times, strict=True):
+            by = late if device == 0 and start >= 115 else 0
+            ops.append(Ran(item, 1000 * (start + by), 1000 * (end + by), 0))
+        copies = [RanCopy(Copy(0, "O", 1), 20_000, 35_000)]
+        copies += [RanCopy(Copy(0, "L", 1), 70_000, 1000 * (70 + back))]
+        rows.append(DeviceRun(tuple(ops), (), tuple(copies) if device == 0 else ()))
+    return Timeline(PROBLEM.sha256, (TrainingStep(tuple(rows)),), 1000.0, modes=MODES)
+
+
+def test_a_run_as_predicted_waits_for_its_copies() -> None:
+    found = compare(PROBLEM, timeline())
+    assert (found.predicted, found.measured) == (155_000, 155_000)
+    assert all(part.makes == 0 for part in found.parts)
+
+
+def test_a_slow_copy_is_the_assumption_that_failed() -> None:
+    found = compare(PROBLEM, timeline(back=55))
+    assert (found.predicted, found.measured) == (155_000, 165_000)
+    made = {part.assumption: part.makes for part in found.parts}
+    assert made.pop(parts_of.COPIES) == 10_000
+    assert set(made.values()) == {0}
+
+
+def test_waiting_for_a_copy_is_no_link_delay() -> None:
+    """0BW1 and 0BW2 wait from 70 to 125; 1BW1 sent at 80, and what ended at 125 was a copy."""
+    slow = timeline(back=55)
+    first, second = slow.steps[0].devices
+    ops = tuple(ran._replace(waited=55_000 if str(ran.item) == "0BW1" else 0) for ran in first.ops)
+    step = TrainingStep((replace(first, ops=ops), second))
+    assert (1, 0) not in measured_delays(PROBLEM, replace(slow, steps=(step,)))
+    without = TrainingStep((replace(first, ops=ops, copies=()), second))
+    assert measured_delays(PROBLEM, replace(slow, steps=(without,)))[1, 0] == [45_000]
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.json"
+    write_timeline(path, timeline())
+    assert read_timeline(path, PROBLEM) == timeline()
+
+
+@pytest.mark.parametrize(
+    ("copy", "message"),
+    [
+        (["0B1", 0.0, 1.0], "expected a copy, as 0O3 or 0L3"),
+        (["0O0", 0.0, 1.0], "its microbatch is not offloaded there"),
+        (["9O0", 0.0, 1.0], "its microbatch is not offloaded there"),
+        (["0O1", 2.0, 1.0], "it ends before it starts"),
+        (["0O1", 2.0], "this entry is required and missing"),
+    ],
+)
+def test_bad_copies(tmp_path: Path, copy: list[object], message: str) -> None:
+    document = json.loads(timeline_bytes(timeline()))
+    document["steps"][0]["devices"][0]["copies"][0] = copy
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadInput) as error:
+        read_timeline(path, PROBLEM)
+    assert message in str(error.value)
+    assert "steps[0].devices[0].copies[0]" in str(error.value)
+
+
+def test_the_picture_has_copies() -> None:
+    pytest.importorskip("matplotlib")
+    found = timeline(back=55)
+    plain = replace(
+        found, steps=(TrainingStep(tuple(replace(r, copies=()) for r in found.steps[0].devices)),)
+    )
+    drawn = [comparison_png(PROBLEM, one, compare(PROBLEM, one)) for one in (found, plain)]
+    assert all(png.startswith(b"\x89PNG") for png in drawn)
+    assert drawn[0] != drawn[1]
