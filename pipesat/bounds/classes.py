@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pipesat.bounds.area import least_area
 from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.given_order import bounds_of_given_order
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.claims import Bound
@@ -27,7 +28,7 @@ from pipesat.core.schedule import Objective
 def bounds_of_classes(problem: Problem, objective: Objective) -> list[Bound]:
     """Return every argument's best bound of its devices', in time units; no pairs, no modes."""
     alone = of_each_class(problem)
-    bounds = []
+    bounds = bounds_of_given_order(problem) if objective == "makespan" else []
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             continue
@@ -68,12 +69,15 @@ class _Device:
         values = {"load": self.start + self.load, "pass": self.slowest_pass}
         values["area"] = self.start + self.area
         values["head + load"] = self.head + self.load
+        values["load around one microbatch"] = self.start + self.load + self.around_one
         return values | self._around_load("tail", self.tail, self.head_before_tail)
 
     def route_bounds(self) -> dict[str, int]:
         """Bounds on the time until the first stage's last backward ends."""
         values = {"route's pass": max(self._route_pass(*each) for each in self._tops())}
         values |= self._around_load("end", self.end, True)
+        around = self.start + self.load + self.around_one + self.end
+        values["load around one microbatch + end"] = around
         return values | self._around_load("route's tail", self.route_tail, self.head_before_tail)
 
     def named(self, values: dict[str, int]) -> list[Bound]:
@@ -192,6 +196,31 @@ class _Device:
             if x.amounts.may_split:
                 others.append((x.amounts.held_after_B, x.amounts.W, count))
         return way - work - most_work(others, room)
+
+    @cached_property
+    def around_one(self) -> int:
+        """Idle time while one microbatch is away, of that with the most.
+
+        Where stages run microbatches in one order: only backwards of those before it and forwards
+        of those after it run meanwhile, as far as memory beside it admits.
+        """
+        if self.problem.order == "free" or not self.problem.one_stage_per_device:
+            return 0
+        return max(0, *map(self._idle_while_away, self.items))
+
+    def _idle_while_away(self, own: _Items) -> int:
+        if not own.amounts.F:
+            return 0
+        room = None if self.room is None else self.room - own.activation
+        before, after = [], []
+        for x in self.items:
+            count = x.number - (x is own)
+            before.append((x.activation, x.amounts.least_backward_work, count))
+            if x.amounts.may_split:
+                before.append((x.amounts.held_after_B, x.amounts.W, count))
+            after.append((x.activation, x.amounts.F, count))
+        away = round_trip(self.alone[own.kind], own.stage)
+        return away - most_work(before, room) - most_work(after, room)
 
     @cached_property
     def end(self) -> int:

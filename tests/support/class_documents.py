@@ -99,3 +99,48 @@ def chunked_document(seed: int) -> dict[str, Any]:
         if draw.random() < 0.6:
             device["memory"] = number(6, 24)
     return document
+
+
+def tight_chain_document(seed: int) -> dict[str, Any]:
+    """A chain whose stages keep one order of the microbatches, one far larger than the others.
+
+    Two or three devices with one stage each, most of them with memory for few microbatches.
+    """
+    draw = random.Random(seed)
+    number = draw.randint
+    devices = draw.choice([2, 2, 3])
+    fused = devices == 3 or draw.random() < 0.6
+    names = draw.choice(["abab", "aaba", "abc", "baa"] if fused else ["aba", "ab"])
+    large, held = number(2, 5), number(1, 4)
+    factors = {"a": [1, 1], "b": [large, 1], "c": [number(1, 3), number(1, 2)]}
+    told: set[str] = set()
+    entries: list[dict[str, Any]] = []
+    for name in names:
+        entry: dict[str, Any] = {"name": name, "count": 1}
+        if name not in told:
+            told.add(name)
+            entry |= {"time": factors[name], "held": factors[name]}
+        entries.append(entry)
+    stages = [
+        {
+            "device": device,
+            "F": number(1, 4),
+            "B": number(1, 4),
+            "W": number(1, 3),
+            "held_after_F": held,
+            "held_after_B": 0 if fused else number(0, held),
+            "backward": "fused" if fused else draw.choice(["split", "either"]),
+        }
+        for device in range(devices)
+    ]
+    return {
+        "format": "pipesat.problem/1",
+        "devices": [
+            {"memory": held * (large + number(0, 2 + devices))} if draw.random() < 0.8 else {}
+            for _ in range(devices)
+        ],
+        "stages": stages,
+        "microbatches": entries,
+        "order": draw.choice(["given", "same"]),
+        "comm": {"default": number(0, 4)},
+    }

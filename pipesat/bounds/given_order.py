@@ -1,0 +1,213 @@
+"""A bound on the makespan where the order of microbatches that differ is given.
+
+Every stage runs its forwards, and its backwards, by number, so much is known of what runs before an
+op and after it: a *head*, the earliest start of an op, and a *tail*, the least time from its end to
+the makespan. One device with heads and tails, its ops allowed to stop and go on, is what Jackson's
+rule solves (Carlier, "The one-machine sequencing problem", 1982). docs/bounds.md has the argument.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesat.bounds.feasibility import certain_holdings
+from pipesat.core.arrays import Ints
+from pipesat.core.claims import Bound
+from pipesat.core.least import of_each_class
+from pipesat.core.problem import Problem
+from pipesat.core.rules import link_delay
+
+_MOST_STEPS = 20_000_000  # ops times microbatches: a few seconds
+_EXACT = 1 << 60  # sums of longer times do not fit into 64 bits
+
+Pieces: TypeAlias = tuple[Ints, Ints]
+"""Heads of some work and its lengths, or tails and lengths."""
+
+
+def bounds_of_given_order(problem: Problem) -> list[Bound]:
+    """Return each device's bound on the makespan, in time units; no pairs, no modes.
+
+    None where the order is not given, there are several routes, or ops are very many or very long.
+    """
+    steps = problem.op_count * max(problem.microbatches)
+    if problem.order != "given" or len(problem.routes) > 1 or steps > _MOST_STEPS:
+        return []
+    line = _Line(problem)
+    if line.longest > _EXACT:
+        return []
+    line.find_heads()
+    line.find_tails()
+    return [
+        Bound(
+            least_lateness(line.on_device_of(places[0])),
+            f"closed form: heads and tails of {problem.device_name(device)}",
+        )
+        for device, places in enumerate(line.places_on)
+        if places
+    ]
+
+
+def least_lateness(jobs: Iterable[tuple[int, int, int]]) -> int:
+    """Return the least makespan of jobs (head, length, tail) that may be interrupted.
+
+    Of all that are there, the one with the longest tail runs.
+    """
+    coming = sorted(jobs, reverse=True)
+    there: list[tuple[int, int]] = []  # (- tail, what is left of it)
+    time = latest = 0
+    while coming or there:
+        if not there:
+            time = max(time, coming[-1][0])
+        while coming and coming[-1][0] <= time:
+            _, length, tail = coming.pop()
+            heapq.heappush(there, (-tail, length))
+        negative, left = heapq.heappop(there)
+        run = min(left, coming[-1][0] - time) if coming else left
+        time += run
+        if run < left:
+            heapq.heappush(there, (negative, left - run))
+        else:
+            latest = max(latest, time - negative)
+    return latest
+
+
+class _Line:
+    """One route's ops, by (place of the stage on the route, microbatch).
+
+    A backward is two pieces: its first is as long as the shortest backward, and the ``rest`` is
+    what its least work is longer. ``head_back`` and ``tail_back`` are those of the first piece.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        (route,) = problem.routes
+        alone = of_each_class(problem)
+        kinds = route.classes or (0,) * route.microbatches
+        self.count, self.places = route.microbatches, range(len(route.stages))
+        self.places_on = [
+            [problem.place_of[stage] for stage in stages] for stages in problem.stages_on
+        ]
+        homes = [problem.stages[stage].device for stage in route.stages]
+        self.together = [self.places_on[home] for home in homes]
+        self.rooms = [problem.devices[home].room for home in homes]
+
+        def by_place(values: Sequence[Sequence[int]]) -> Ints:
+            """From values by class and stage to an array by place and microbatch."""
+            return np.array([[values[kind][stage] for kind in kinds] for stage in route.stages])
+
+        stages = range(len(problem.stages))
+        self.forward = by_place([[x.F for x in one.stages] for one in alone])
+        self.backward = by_place([[x.shortest_backward for x in one.stages] for one in alone])
+        self.work = by_place([[x.least_backward_work for x in one.stages] for one in alone])
+        self.out = by_place([[link_delay(one, s, "F") for s in stages] for one in alone])
+        self.home = by_place([[link_delay(one, s, "B") for s in stages] for one in alone])
+        self.held = by_place([[x.activation for x in certain_holdings(one)] for one in alone])
+        self.rest = self.work - self.backward
+        self.freed = [self._freed_before(place) for place in self.places]
+        self.head, self.head_back, self.tail, self.tail_back = (
+            np.zeros_like(self.forward) for _ in range(4)
+        )
+
+    @property
+    def longest(self) -> int:
+        """All lengths and delays, one after the other."""
+        every = (self.forward, self.work, self.out, self.home)
+        return sum(int(times.sum(dtype=object)) for times in every)
+
+    def _freed_before(self, place: int) -> list[int]:
+        """Per microbatch, how many of the stage's backwards end before its forward starts.
+
+        Those without which memory does not fit. A forward that takes no time waits for none.
+        """
+        room, first, stored, freed = self.rooms[place], 0, 0, []
+        held = self.held[place].tolist()
+        for number, own in enumerate(held):
+            stored += own
+            while room is not None and stored > room and first < number:
+                stored -= held[first]
+                first += 1
+            freed.append(first if self.forward[place, number] else 0)
+        return freed
+
+    def on_device_of(self, place: int) -> Iterator[tuple[int, int, int]]:
+        """(head, length, tail) of all pieces on a device."""
+        for t in self.together[place]:
+            back = self.head_back[t]
+            for head, length, tail in (
+                (self.head[t], self.forward[t], self.tail[t]),
+                (back, self.backward[t], self.tail_back[t]),
+                (back + self.backward[t], self.rest[t], np.zeros_like(back)),
+            ):
+                yield from zip(head.tolist(), length.tolist(), tail.tolist(), strict=True)
+
+    def find_heads(self) -> None:
+        """Find all heads, microbatch by microbatch along its way."""
+        forwards, backwards = (self.head, self.forward), (self.head_back, self.backward)
+        for k in range(self.count):
+            there = 0
+            for s in self.places:
+                freed = self.freed[s][k]
+                before = [_part(forwards, t, 0, k + (t < s)) for t in self.together[s] if t <= s]
+                before += [_part(backwards, t, 0, freed) for t in self.together[s] if t >= s]
+                self.head[s, k] = there = max(there, _least_time(before))
+                there += int(self.forward[s, k] + self.out[s, k])
+            for s in reversed(self.places):
+                before = [_part(forwards, t, 0, k + 1) for t in self.together[s]]
+                before += [_part(backwards, t, 0, k + (t > s)) for t in self.together[s] if t >= s]
+                there += int(self.home[s, k])
+                self.head_back[s, k] = there = max(there, _least_time(before))
+                there += int(self.backward[s, k])
+
+    def find_tails(self) -> None:
+        """Find all tails, from the last microbatch's end of its way on."""
+        forwards, backwards = (self.tail, self.forward), (self.tail_back, self.backward)
+        waiting = [_first_waiting(freed) for freed in self.freed]
+        end = self.count
+        for k in reversed(range(end)):
+            left = 0
+            for s in self.places:
+                later = waiting[s][k]
+                after = [_part(forwards, t, later, end) for t in self.together[s] if t >= s]
+                rest = 0
+                for t in self.together[s]:
+                    first = k if t <= s else later
+                    after.append(_part(backwards, t, first + (t == s), end))
+                    rest += int(self.rest[t, first:].sum())
+                self.tail_back[s, k] = left = max(left, _least_time(after, rest))
+                left += int(self.backward[s, k] + self.home[s, k])
+            for s in reversed(self.places):
+                after = [_part(forwards, t, k + (t == s), end) for t in self.together[s] if t >= s]
+                after += [_part(backwards, t, k, end) for t in self.together[s]]
+                rest = sum(int(self.rest[t, k:].sum()) for t in self.together[s])
+                self.tail[s, k] = left = max(left, _least_time(after, rest))
+                left += int(self.forward[s, k] + (self.out[s - 1, k] if s else 0))
+
+
+def _part(pieces: Pieces, place: int, first: int, end: int) -> Pieces:
+    times, lengths = pieces
+    return times[place, first:end], lengths[place, first:end]
+
+
+def _least_time(pieces: Sequence[Pieces], begun: int = 0) -> int:
+    """Least time in which a device runs pieces, none before its head, and ``begun`` at any time.
+
+    Of tails: the least time from the start of the pieces to the end of all that follows them.
+    """
+    heads = np.concatenate([head for head, _ in pieces])
+    if not len(heads):
+        return begun
+    order = heads.argsort()
+    lengths = np.concatenate([length for _, length in pieces])[order]
+    left = lengths[::-1].cumsum()[::-1]
+    return max(begun + int(left[0]), int((heads[order] + left).max()))
+
+
+def _first_waiting(freed: Sequence[int]) -> list[int]:
+    """Per microbatch, the first whose forward starts after its backward has ended."""
+    first = [len(freed)] * len(freed)
+    for number in reversed(range(len(freed))):
+        first[: freed[number]] = [number] * freed[number]
+    return first

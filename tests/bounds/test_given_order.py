@@ -1,0 +1,92 @@
+"""Bounds where stages keep one order of microbatches that differ: by hand, and by an oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipesat.bounds.given_order import bounds_of_given_order, least_lateness
+from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.core.schedule import Objective
+from pipesat.files.problem_file import FORMAT, parse_problem
+from tests.support.class_documents import tight_chain_document
+from tests.support.class_oracle import Oracle
+
+LONG = {"name": "long", "count": 1, "time": [3, 1]}
+SHORT = {"name": "short", "count": 1}
+
+
+def chain(microbatches: list[dict[str, Any]], order: str, memory: int | None) -> dict[str, Any]:
+    stage = {"F": 1, "B": 1, "W": 1, "backward": "fused", "held_after_F": 10}
+    return {
+        "format": FORMAT,
+        "devices": [{"memory": memory}, {}],
+        "stages": [{"device": 0} | stage, {"device": 1} | stage],
+        "microbatches": microbatches,
+        "order": order,
+    }
+
+
+def by_argument(document: dict[str, Any], objective: Objective = "makespan") -> dict[str, int]:
+    bounds = closed_form_bounds(parse_problem(document), objective)
+    return {bound.source: bound.value for bound in bounds}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "least"),
+    [
+        ([(0, 5, 0)], 5),
+        ([(0, 5, 0), (0, 3, 7)], 10),  # the long tail first: 3 + 7, and 8
+        ([(0, 5, 1), (2, 2, 9)], 13),  # the first is interrupted at 2: 4 + 9, and 7 + 1
+        ([(4, 1, 0), (9, 2, 1)], 12),
+        ([], 0),
+    ],
+)
+def test_jobs_with_heads_and_tails(jobs: list[tuple[int, int, int]], least: int) -> None:
+    assert least_lateness(jobs) == least
+
+
+def test_a_long_microbatch_that_comes_first_holds_up_the_next_one() -> None:
+    """F of 3 on both, BW of 6 on both, and then the short one's BW of 2 on the first device."""
+    document = chain([LONG, SHORT], "given", None)
+    assert max(bound.value for bound in bounds_of_given_order(parse_problem(document))) == 20
+    assert Oracle(document).optimum("makespan") == 20
+
+
+def test_a_forward_waits_for_memory_that_an_earlier_backward_sets_free() -> None:
+    """Both do not fit: 18 for the long one alone, then 1 + 1 + 2 + 2."""
+    document = chain([LONG, SHORT], "given", 15)
+    assert max(bound.value for bound in bounds_of_given_order(parse_problem(document))) == 24
+    assert Oracle(document).optimum("makespan") == 24
+
+
+def test_only_a_given_order_has_heads_and_tails() -> None:
+    document = chain([LONG, SHORT], "same", None)
+    assert bounds_of_given_order(parse_problem(document)) == []
+    assert (
+        by_argument(document | {"order": "given"}, "span").keys()
+        == by_argument(document, "span").keys()
+    )
+
+
+@pytest.mark.parametrize(("order", "least"), [("given", 64), ("same", 64), ("free", 24)])
+def test_what_runs_while_a_large_microbatch_is_away(order: str, least: int) -> None:
+    """The long one is away for 20 + 4 + 8 + 20; of four small ones 4 forwards, 4 backwards run.
+
+    The load is 12 + 4 * 3. Without a rule about the order, small ones could overtake it.
+    """
+    large = {"name": "large", "count": 1, "time": [4, 1], "held": [4, 1]}
+    small = {"name": "small", "count": 4, "held": [1, 10]}
+    document = chain([large, small], order, 45) | {"comm": {"default": 20}}
+    found = by_argument(document)["closed form: load around one microbatch of device 0"]
+    assert found == least
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_no_bound_is_above_the_optimum_of_an_oracle(seed: int) -> None:
+    document = tight_chain_document(seed)
+    problem = parse_problem(document)
+    optimum = Oracle(document).optimum("makespan")
+    for bound in closed_form_bounds(problem, "makespan") if optimum is not None else ():
+        assert bound.value <= optimum, bound
