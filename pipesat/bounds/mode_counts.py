@@ -18,7 +18,7 @@ class Way(NamedTuple):
     """How one (stage, microbatch) may run: times, what it holds, and memory times time at least.
 
     ``group`` numbers its stage and class; ``rest`` is held between F and backward at least,
-    ``most`` at any time at most.
+    ``most`` at any time at most, which it does while its backward runs.
     """
 
     group: int
@@ -39,6 +39,14 @@ class Way(NamedTuple):
     def work(self) -> int:
         """Compute time."""
         return self.forward + self.backward + self.weight
+
+    @property
+    def last(self) -> int:
+        """What it holds while its backward runs as the last one, but for the W that follows.
+
+        A backward that takes no time holds nothing: then what is held just after it is all.
+        """
+        return self.most - self.after if self.backward else 0
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,11 @@ class Counts:
     def takes_time(self) -> bool:
         """Whether every F takes time, so that what it takes is surely held."""
         return all(way.forward for way in self.ways)
+
+    @property
+    def lasts(self) -> list[int]:
+        """What the last backward may hold beside the W's pending after it."""
+        return sorted({way.last for way in self.ways})
 
     @cached_property
     def all_may_wait(self) -> bool:

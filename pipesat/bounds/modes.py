@@ -53,15 +53,15 @@ def _choices(counts: Counts) -> Iterator[dict[int, int] | None]:
 
 
 def _least_time(counts: Counts, fixed: dict[int, int] | None) -> int:
-    some = _Programme(counts, fixed, before=False).least_time
-    if not counts.all_may_wait:
-        return some
-    return min(some, _Programme(counts, fixed, before=True).least_time)
+    cases = product((False, True) if counts.all_may_wait else (False,), counts.lasts)
+    return min(_Programme(counts, fixed, before, last).least_time for before, last in cases)
 
 
 @dataclass
 class _Programme:
     """Rows of docs/bounds.md over counts per way; ``before``: all F's run before any backward.
+
+    ``last`` says what the last backward holds beside the W's that are pending after it.
 
     Variables per way: ``run`` how many; ``head`` of them with F before the first backward, ``out``
     of these copied out by then; ``whole`` and ``part`` of which the whole backward, or W alone, is
@@ -71,6 +71,7 @@ class _Programme:
     counts: Counts
     fixed: dict[int, int] | None
     before: bool
+    last: int
     rows: Programme = field(default_factory=Programme)
 
     def __post_init__(self) -> None:
@@ -125,6 +126,8 @@ class _Programme:
             rows.at_most({out: 1, head: -1}, 0)
             rows.at_most({whole: 1, part: 1, run: -1}, 0)
             rows.at_most({late: 1, run: -1}, 0)
+        ending = [n for n, way in zip(number["run"], ways, strict=True) if way.last == self.last]
+        rows.at_least(dict.fromkeys(ending, 1), 1)
 
     def _add_time(self) -> None:
         """Compute time, with what is idle before the first backward and at the end."""
@@ -152,7 +155,11 @@ class _Programme:
             rows.at_most(held | self._sum("out", [way.rest - way.held for way in ways]), room)
             stored = self._sum("whole", [way.rest for way in ways]) | self._sum("part", after)
             rows.at_most(stored, room)
-        rows.at_most(self._sum("late", after), room)
+        left = max(0, room - self.last)
+        rows.at_most(self._sum("late", after), left)
+        if least := min((amount for amount in after if amount), default=0):
+            pending = self._sum("late", [1 if amount else 0 for amount in after])
+            rows.at_most(pending, left // least)
         area = self._sum("run", [-way.area for way in ways])
         rows.at_least({self.total: room} | area, counts.unused + room * counts.start)
 

@@ -26,6 +26,8 @@ def mode_names(problem: Problem) -> list[str]:
     return list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
 
 
+_ALL = (1, 1)
+_PARTS = (_ALL, (3, 4), (1, 2))  # of the microbatches of a stage, spread evenly
 _SPARES = (1.0, 0.0, 0.5, 2.0, 1.5)  # of the largest held_after_F of a device
 
 
@@ -62,11 +64,13 @@ def _ways(problem: Problem) -> Iterator[_Way]:
     """Yield what may be made of a guide, the usually best first."""
     names = mode_names(problem)
     if problem.mode_choice == "stage":
-        yield from (partial(_per_stage, problem, name, None) for name in names)
+        yield from (partial(_per_stage, problem, name, None, _ALL) for name in names)
         yield from (partial(_all_in, problem, name) for name in names)
         for also, name in product(range(len(problem.stages)), names):
-            yield partial(_per_stage, problem, name, also)
+            yield partial(_per_stage, problem, name, also, _ALL)
         return
+    yield from (partial(_per_stage, problem, name, None, part) for name in names for part in _PARTS)
+    yield from (partial(_half, problem, name) for name in names)
     single = True
     for share, weights_first in product(_SPARES, (True, False)):
         spare = [int(share * most) for most in largest_held(problem)]
@@ -150,24 +154,46 @@ def _levers(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, Lever
                 yield f"{one} and {other}", by_turns(one, other, share)
 
 
-def _per_stage(problem: Problem, name: str, also: int | None, guide: Start) -> Start | None:
-    """Put the fewest stages into a mode: those with no room on their device for keep alone.
+def _in_part(problem: Problem, stage: int, name: str, part: tuple[int, int]) -> dict[Cell, int]:
+    """Put ``part`` of a stage's microbatches into a mode, evenly spread."""
+    some, of = part
+    return {
+        (stage, m): _number(problem, (stage, m), name)
+        for m in range(problem.microbatches[stage])
+        if m * some // of != (m + 1) * some // of
+    }
 
-    A device whose row does not fit puts its stages into a mode one after the other, first those
-    of the route's beginning, whose microbatches stay longest. ``also`` is one that is in the mode
-    in any case, so that others may be more in step with it.
+
+def _half(problem: Problem, name: str, guide: Start) -> Start:
+    """Put the half that stays longest into a mode, as PipeOffload's PO-H does.
+
+    Of a device with several stages of a route these are the first half of them; of one with a
+    single stage, where all stay equally long, every second microbatch.
     """
     chosen: dict[Cell, int] = {}
-    if also is not None:
-        chosen = {
-            (also, m): _number(problem, (also, m), name) for m in range(problem.microbatches[also])
-        }
+    for chunks in (chunks for own in problem.chunks_on for chunks in own.values()):
+        if len(chunks) == 1:
+            chosen |= _in_part(problem, chunks[0], name, (1, 2))
+        for stage in chunks[: len(chunks) // 2]:
+            chosen |= _in_part(problem, stage, name, (1, 1))
+    return Start(in_modes(problem, guide.order, chosen), f"{guide.source}, half {name}")
+
+
+def _per_stage(
+    problem: Problem, name: str, also: int | None, part: tuple[int, int], guide: Start
+) -> Start | None:
+    """Put the fewest stages into a mode: those with no room on their device for keep alone.
+
+    A device whose row does not fit puts its stages, or ``part`` of their microbatches, into a mode
+    one after the other, first those of the route's beginning, whose microbatches stay longest.
+    ``also`` is one that is in the mode in any case, so that others may be more in step with it.
+    """
+    chosen = {} if also is None else _in_part(problem, also, name, part)
     for device, row in enumerate(guide.order):
         alone: Order = tuple(row if d == device else () for d in range(len(guide.order)))
         for stage in (None, *problem.stages_on[device]):
             if stage is not None:
-                for m in range(problem.microbatches[stage]):
-                    chosen[stage, m] = _number(problem, (stage, m), name)
+                chosen |= _in_part(problem, stage, name, part)
             if fewest(problem, alone, _none, fixed=chosen) is not None:
                 break
     order = fewest(problem, guide.order, _none, fixed=chosen)

@@ -58,6 +58,22 @@ def test_recomputing_costs_its_work() -> None:
     assert 120 <= per_stage < 44 * 30 // 5
 
 
+@pytest.mark.parametrize(("held_after_B", "pending"), [(2, 2), (1, 3), (3, 1)])
+def test_the_last_backward_holds_memory_too(held_after_B: int, pending: int) -> None:
+    """Of room 6 it holds 4 while it runs; W's that were pending then have the rest."""
+    stage = {"F": 2, "B": 2, "W": 2, "held_after_F": 4}
+    own = {"device": 1, "held_after_B": held_after_B, "modes": [offload(1, 1)]}
+    document = {
+        "format": FORMAT,
+        "microbatches": 4,
+        "devices": [{}, {"memory": 6}],
+        "stages": [{"device": 0} | stage, stage | own],
+        "comm": {"default": 10},
+    }
+    # 12 until the first F is there, 24 of work, 10 + B + W home, during which W's may run
+    assert best(document) == 12 + 24 + 14 - 2 * pending
+
+
 def test_problems_without_modes_are_none_of_its_business() -> None:
     document = far_chain([], 2)
     assert counted_bounds(parse_problem(document), "makespan") == []
