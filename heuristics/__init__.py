@@ -20,6 +20,7 @@ from pipesat.heuristics.interleaved_overlapped import interleaved_overlapped
 from pipesat.heuristics.interleaved_zb import interleaved_zb
 from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
 from pipesat.heuristics.list_scheduling import list_scheduling
+from pipesat.heuristics.lockstep import lockstep
 from pipesat.heuristics.looped_bfs import looped_bfs
 from pipesat.heuristics.one_f_one_b import one_f_one_b
 from pipesat.heuristics.overlapped_1f1b import overlapped_1f1b
@@ -58,6 +59,7 @@ BASELINES: Final[dict[str, Published]] = {
         dualpipev,
         dualpipe,
         chimera,
+        lockstep,
         greedy_pairs,
         list_scheduling,
     )

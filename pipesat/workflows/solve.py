@@ -169,8 +169,8 @@ class _Starts:
     ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
     a fraction of a second, even if told to give up. Of the slow ones, those with pairs come first;
-    greedy pairs one by one, where microbatches are alike. ``all_made`` says afterwards whether
-    whoever took them took all, and none was given up.
+    those of lockstep and greedy pairs one by one, where microbatches are alike. ``all_made`` says
+    afterwards whether whoever took them took all, and none was given up.
     """
 
     problem: Problem
@@ -184,6 +184,8 @@ class _Starts:
         from pipesat.heuristics.greedy_pairs import greedy_schedules
         from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
         from pipesat.heuristics.list_scheduling import list_schedules, policies
+        from pipesat.heuristics.lockstep import NAME as LOCKSTEP
+        from pipesat.heuristics.lockstep import lockstep_schedules
         from pipesat.heuristics.microbatch_orders import permutations
         from pipesat.heuristics.registry import never
 
@@ -197,7 +199,8 @@ class _Starts:
             yield from list_schedules(problem, give_up, islice(chosen, 1))
         slow = [entry for entry in named if entry.slow is not None]
         if problem.overlap is not None and problem.plain:
-            slow = [entry for entry in slow if entry.name != GREEDY_PAIRS]
+            slow = [entry for entry in slow if entry.name not in (LOCKSTEP, GREEDY_PAIRS)]
+            yield from lockstep_schedules(problem, self.give_up)
             yield from greedy_schedules(problem, self.give_up)
         yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
         # by each policy in every order, then by the next one

@@ -172,7 +172,7 @@ PAIRED = parse_problem(
 def test_a_baseline_is_a_valid_schedule_file(
     cli: Run, save: Save, tmp_path: Path, name: str
 ) -> None:
-    other = PAIRED if name == "greedy-pairs" else PROBLEM
+    other = PAIRED if name in ("greedy-pairs", "lockstep") else PROBLEM
     problem = HOMES.get(BASELINES[name].placement, other)
     saved, file = save(problem), tmp_path / "b.json"
     outcome = cli("baseline", name, saved, "-o", file)

@@ -10,54 +10,16 @@ from pipesat.bounds.feasibility import preflight
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.metrics import pair_counts
-from pipesat.core.ops import KINDS
-from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.greedy_pairs import paired_schedules, pairing_policies
 from pipesat.heuristics.list_scheduling import Policy
 from pipesat.heuristics.shared import climbing_pairs
 from pipesat.heuristics.shared.climbing_pairs import climbed
 from pipesat.heuristics.shared.pairing_simulation import PairingSimulation
+from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
-
-
-def drawn(rng: random.Random) -> Problem:
-    """Up to 3 devices of up to 3 stages, one or two routes, memory down to the least, any pairs."""
-    devices = rng.randint(1, 3)
-    homes = [rng.randrange(devices) for _ in range(rng.randint(1, 6))]
-    stages = [
-        {key: rng.randint(0, 6) for key in ("F", "B", "W", "BW")}
-        | {key: rng.randint(0, 3) for key in ("held_after_F", "held_after_B")}
-        | {"device": home, "backward": rng.choice(["either", "either", "split", "fused"])}
-        for home in homes
-    ]
-    kinds = [
-        (f"{a}{x}", f"{b}{y}")
-        for a in range(len(homes))
-        for b in range(a, len(homes))
-        for x in KINDS
-        for y in KINDS
-        if homes[a] == homes[b] and (a < b or KINDS.index(x) <= KINDS.index(y))
-    ]
-    pairs = rng.sample(kinds, min(len(kinds), rng.randint(1, 12)))
-    cut = rng.randint(1, len(homes))
-    routes = [range(cut), range(cut, len(homes))]
-    return parse_problem(
-        {
-            "format": FORMAT,
-            "devices": [{"memory": rng.choice([None, 6, 9, 14])} for _ in range(devices)],
-            "stages": stages,
-            "routes": [
-                {"stages": list(route), "microbatches": rng.randint(1, 5)}
-                for route in routes
-                if len(route)
-            ],
-            "comm": {"default": rng.choice([0, 2])},
-            "overlap": {"pairs": [{"ops": [*ops], "time": rng.randint(1, 9)} for ops in pairs]},
-        }
-    )
 
 
 def test_every_schedule_keeps_every_rule() -> None:

@@ -1,0 +1,177 @@
+"""A grid of slots in which every op's place follows from when its microbatch enters.
+
+A microbatch that enters at slot e runs stage s of a route of S stages at slot e + s, and its
+backward at slot e + 2S - 1 - s: it never stops. Two microbatches may not want one device for two
+forwards, or two backwards, in the same slot, nor more memory than there is; a forward and a
+backward that meet in a slot are a pair. With entries as dense as that allows, it is DualPipe's and
+DualPipeV's steady state, and interleaved 1F1B's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipesat.core.ops import Kind, Op
+from pipesat.core.problem import Problem
+from pipesat.core.rules import memory_change, pair_time_of_kinds
+
+Microbatch: TypeAlias = tuple[int, int]
+"""Route and number."""
+
+
+class _Cell(NamedTuple):
+    """What a device runs in a slot; forwards sort first."""
+
+    slot: int
+    device: int
+    backward: bool
+    stage: int
+    microbatch: int
+
+
+class _Shape(NamedTuple):
+    """What a microbatch of a route wants, by device and slot since it entered."""
+
+    held: NDArray[np.int64]
+    forward: NDArray[np.bool_]
+    backward: NDArray[np.bool_]
+
+    @property
+    def length(self) -> int:
+        """Slots from entering to leaving."""
+        return int(self.held.shape[1])
+
+
+class SlotGrid:
+    """The grid of a problem of equal microbatches; memory counts by slot."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        rooms = [device.room for device in problem.devices]
+        self.room = np.array(
+            [np.iinfo(np.int64).max if room is None else room for room in rooms], dtype=np.int64
+        )[:, None]
+
+    @cached_property
+    def entering(self) -> list[Microbatch]:
+        """All microbatches in the order in which they enter, routes in proportion."""
+        routes = enumerate(self.problem.routes)
+        places = [
+            ((number + 0.5) / route.microbatches, index, number)
+            for index, route in routes
+            for number in range(route.microbatches)
+        ]
+        return [(index, number) for _, index, number in sorted(places)]
+
+    @cached_property
+    def shapes(self) -> list[_Shape]:
+        """What a microbatch of each route wants."""
+        return [self._shape(number) for number in range(len(self.problem.routes))]
+
+    def _shape(self, number: int) -> _Shape:
+        problem, stages = self.problem, self.problem.routes[number].stages
+        size = len(problem.devices), 2 * len(stages)
+        shape = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
+        for place, stage in enumerate(stages):
+            data = problem.stages[stage]
+            last = size[1] - 1 - place
+            shape.held[data.device, place:last] += data.held_after_F
+            shape.held[data.device, last] += max(data.held_after_F, data.held_in_backward)
+            if data.may_split:
+                more = data.held_after_B - max(data.held_after_F, data.held_in_backward)
+                shape.held[data.device, last] += max(0, more)
+            shape.forward[data.device, place] = True
+            shape.backward[data.device, last] = True
+        return shape
+
+    def entries(self, gaps: Sequence[int]) -> list[int] | None:
+        """Earliest slots in which microbatches may enter, a gap or more after their route's last.
+
+        ``None`` if one alone does not fit.
+        """
+        if any((shape.held > self.room).any() for shape in self.shapes):
+            return None
+        longest = max(shape.length for shape in self.shapes)
+        size = len(self.problem.devices), sum(gaps) + longest * (len(gaps) + 2)
+        busy = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
+        last = [-1] * len(self.shapes)
+        result = []
+        for (route, _), gap in zip(self.entering, gaps, strict=True):
+            shape, at = self.shapes[route], last[route] + gap
+            while not self._free(busy, shape, at):
+                at += 1
+            here = slice(at, at + shape.length)
+            busy.held[:, here] += shape.held
+            busy.forward[:, here] |= shape.forward
+            busy.backward[:, here] |= shape.backward
+            last[route] = at
+            result.append(at)
+        return result
+
+    def _free(self, busy: _Shape, shape: _Shape, at: int) -> bool:
+        here = slice(at, at + shape.length)
+        return not (
+            (busy.forward[:, here] & shape.forward).any()
+            or (busy.backward[:, here] & shape.backward).any()
+            or (busy.held[:, here] + shape.held > self.room).any()
+        )
+
+    def cells(self, entries: Sequence[int]) -> Iterator[list[_Cell]]:
+        """Yield what each device runs in each slot, one op or a forward and a backward."""
+        cells = []
+        for (route, number), at in zip(self.entering, entries, strict=True):
+            stages = self.problem.routes[route].stages
+            for place, stage in enumerate(stages):
+                device = self.problem.stages[stage].device
+                last = 2 * len(stages) - 1 - place
+                cells.append(_Cell(at + place, device, False, stage, number))
+                cells.append(_Cell(at + last, device, True, stage, number))
+        for _, together in groupby(sorted(cells), key=lambda cell: cell[:2]):
+            yield list(together)
+
+
+class Facts:
+    """Times and memory of a problem's ops, looked up once: grids are run by the hundred."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
+        self.time = {
+            (s, kind): int(getattr(data, kind))
+            for s, data in enumerate(problem.stages)
+            for kind in kinds
+        }
+        self.memory = {(s, kind): memory_change(problem, Op(s, kind, 0)) for s, kind in self.time}
+        self.splits = [stage.may_split for stage in problem.stages]
+        self.fuses = [stage.may_fuse for stage in problem.stages]
+
+    @cached_property
+    def pairs(self) -> dict[tuple[int, int], tuple[Kind, int]]:
+        """Per stage of a forward and of a backward: which kind of it saves most, and the time."""
+        found: dict[tuple[int, int], tuple[Kind, int]] = {}
+        for stages in self.problem.stages_on:
+            for one in stages:
+                for other in stages:
+                    best = self._best(one, other)
+                    if best is not None:
+                        found[one, other] = best
+        return found
+
+    def _best(self, one: int, other: int) -> tuple[Kind, int] | None:
+        best, most = None, 0
+        kinds: list[Kind] = ["BW"] if self.fuses[other] else []
+        kinds += ["B"] if self.splits[other] else []
+        for kind in kinds:
+            time = pair_time_of_kinds(self.problem, (one, "F"), (other, kind))
+            if time is None:
+                continue
+            saved = self.time[one, "F"] + self.time[other, kind] - time
+            if saved > most:
+                best, most = (kind, time), saved
+        return best

@@ -1,0 +1,87 @@
+"""The grid of slots: valid on any problem, DualPipeV's rate, and denser than that at no cap."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+
+from pipesat.bounds.feasibility import preflight
+from pipesat.core.checker import check
+from pipesat.core.errors import Infeasible, NotApplicable
+from pipesat.core.metrics import pair_counts
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics import BASELINES
+from pipesat.heuristics.lockstep import lockstep_schedules
+from pipesat.heuristics.shared.slot_grid import SlotGrid
+from pipesat.placement.documents import Costs, Setting, placed
+from tests.support.pair_problems import drawn
+from tests.support.problems import chain, document, vee
+
+
+def paired(problem: Problem, time: int) -> Problem:
+    """The problem with pairs of every F and BW of one device."""
+    pairs = [
+        {"ops": [f"{a}F", f"{b}BW"], "time": time}
+        for stages in problem.stages_on
+        for a in stages
+        for b in stages
+    ]
+    return parse_problem(document(problem, overlap={"pairs": pairs}))
+
+
+def test_every_schedule_keeps_every_rule() -> None:
+    rng, kinds, made = random.Random(3), set[str](), 0
+    for _ in range(100):
+        problem = drawn(rng)
+        try:
+            preflight(problem)
+        except Infeasible:
+            continue
+        for schedule in islice(lockstep_schedules(problem), 4):
+            made += 1
+            kinds |= pair_counts(schedule).keys()
+            assert check(problem, schedule) == [], problem.document
+    assert made > 60
+    assert {"F+B", "F+BW"} <= kinds
+
+
+def test_in_a_v_microbatches_enter_every_other_slot() -> None:
+    # a forward and a backward per slot and device, as in DualPipeV: its 2p + 1 chunks are enough
+    grid = SlotGrid(paired(vee(3, 9, cap=7), 5))
+    assert grid.entries([1] * 9) == [2 * number for number in range(9)]
+
+
+def test_in_a_loop_groups_of_p_enter_as_in_interleaved_1f1b() -> None:
+    costs, setting = [Costs(4, 4, 4)] * 4, Setting(devices=2, microbatches=8)
+    grid = SlotGrid(paired(parse_problem(placed(costs, setting, "loop")), 5))
+    assert grid.entries([1] * 8) == [0, 1, 4, 5, 8, 9, 12, 13]
+
+
+def test_at_a_cap_microbatches_wait_for_room() -> None:
+    # on device 1 of 2, a microbatch holds a chunk in slots 1 to 6, another one in slots 2 to 5; a
+    # second one, entering at 2, would hold two in slots 4 to 7: four in slot 4. Entering at 1 or 3,
+    # it would want device 1 or 0 when the first one does. From 4 on, it holds the first of its
+    # chunks in slot 5, two only from slot 6 on; and so on
+    grid = SlotGrid(paired(vee(2, 4, cap=3), 5))
+    assert grid.entries([1] * 4) == [0, 4, 8, 12]
+
+
+def test_steady_state_is_made_of_pairs() -> None:
+    # p = 2 in a V, F = B = W = 4, P = 11: all but the first and last few run as pairs
+    problem = paired(vee(2, 20, cap=5, F=4, B=4, W=4), 11)
+    schedule = BASELINES["lockstep"](problem)
+    assert check(problem, schedule) == []
+    ours, theirs = schedule.makespan, BASELINES["dualpipev"](problem).makespan
+    assert ours <= theirs + 12  # at most a microbatch's ops on one device behind
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [(chain(2, 2), "allows no pairs"), (paired(vee(2, 3, cap=1), 5), "no microbatch fits")],
+)
+def test_it_says_why_it_does_not_apply(problem: Problem, why: str) -> None:
+    with pytest.raises(NotApplicable, match=why):
+        BASELINES["lockstep"](problem)
