@@ -59,7 +59,9 @@ def parse_overlap(model: OverlapModel | None, homes: Sequence[int], source: str)
                 source=source, where=where, value=entry.ops,
             )  # fmt: skip
         times[a, b] = entry.time
-    return Overlap(None if model.FB is None else (model.FB[0], model.FB[1]), times)
+    if model.FB is None:  # an empty list lets nothing pair, as no key does
+        return Overlap(None, times) if times else None
+    return Overlap((model.FB[0], model.FB[1]), times)
 
 
 def _kind(text: str, homes: Sequence[int], source: str, where: str) -> OpKind:

@@ -212,5 +212,6 @@ def test_listed_pairs_cannot_stand_beside_a_list_the_factor_can() -> None:
     lists = [{"name": "a", "count": 2}]
     words = "p.json: overlap.pairs: pairs cannot stand beside a list of microbatches; FB can"
     assert complaint(lists, overlap=pairs) == words
+    assert complaint(lists, overlap={"pairs": []}) == words  # the key, with entries or without
     assert parsed(2, overlap=pairs).overlap is not None
     assert parsed(lists, overlap={"FB": [3, 4]}).overlap is not None

@@ -165,7 +165,7 @@ def test_overlap_lists_pairs_of_any_kinds() -> None:
 
 
 def test_a_list_of_no_pairs() -> None:
-    assert parse_problem(small(overlap={"pairs": []})).overlap == Overlap(None)
+    assert parse_problem(small(overlap={"pairs": []})).overlap is None
 
 
 # What is refused, with the path of the value

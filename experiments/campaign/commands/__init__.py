@@ -11,6 +11,7 @@ from campaign.commands import (
     compare,
     files,
     memory,
+    order,
     pairs,
     placements,
     plan,
@@ -21,7 +22,8 @@ from campaign.commands import (
 from campaign.problems import PROBLEMS
 
 EVERY = tuple(PROBLEMS)
-DIFFERING = ("classes", "modes", "classes-modes", "lengths", "tight-modes")
+DIFFERING = ("classes", "routes-classes", "modes", "classes-modes", "lengths", "tight-modes")
+LISTS = ("classes", "routes-classes", "classes-modes", "lengths")
 FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *DIFFERING)
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
@@ -37,6 +39,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "round-trip": (files.round_trip, FEW),
     "report": (files.report, FEW),
     "sweep": (files.sweep, FEW),
+    "order": (order.case, (*LISTS, *order.LENGTHS)),
     "pairs": (pairs.case, ("",)),
     "readers": (readers.case, ("",)),
 }

@@ -24,6 +24,7 @@ FAST = (
     "scaled",
     "huge",
     "classes",
+    "routes-classes",
     "modes",
     "classes-modes",
 )

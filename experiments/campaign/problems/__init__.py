@@ -25,6 +25,7 @@ PROBLEMS: dict[str, Callable[[Random], Document]] = {
     "uneven": medium.uneven,
     "two-ways": medium.two_ways,
     "classes": differing.classes,
+    "routes-classes": differing.routes_with_classes,
     "modes": differing.modes,
     "classes-modes": differing.classes_and_modes,
     "lengths": differing.lengths,

@@ -35,6 +35,19 @@ def classes(rng: Random) -> Document:
     return document
 
 
+def routes_with_classes(rng: Random) -> Document:
+    """Tiny, two routes in one or in opposite directions, a list on one of them or on both."""
+    document = tiny.routes(rng)
+    entries = document["routes"]
+    for entry in rng.sample(entries, rng.choice([1, 2, 2])):
+        count = 2 if rng.random() < 0.7 else entry["microbatches"]
+        entry["microbatches"] = _list(rng, document, count, entry["stages"])
+    if rng.random() < 0.9:
+        document["order"] = rng.choice(["given", "same", "same", "free"])
+    _held_in_backward(rng, document)
+    return document
+
+
 def modes(rng: Random) -> Document:
     """Tiny, with memory modes on most stages; copies on one channel or two."""
     document = rng.choice([tiny.chain, tiny.chunks, tiny.zero])(rng)
