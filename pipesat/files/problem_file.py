@@ -144,8 +144,8 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
         if listed.runs:
             object.__setattr__(route, "classes", listed.classes())
     check_classes(problem, lists, source)
-    listed = model.overlap is not None and "pairs" in model.overlap.model_fields_set
-    if listed and any(x.runs for x in lists):  # the key is refused, with entries or without
+    has_pairs = model.overlap is not None and "pairs" in model.overlap.model_fields_set
+    if has_pairs and any(x.runs for x in lists):  # the key is refused, with entries or without
         text = "pairs cannot stand beside a list of microbatches; FB can"
         raise BadInput(text, source=source, where="overlap.pairs")
     return problem
