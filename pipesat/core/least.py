@@ -75,18 +75,6 @@ def require_plain(problem: Problem, what: str) -> None:
         raise NotApplicable(f"{what} cannot take {what_differs(problem)} into account yet")
 
 
-def require_no_list(problem: Problem, what: str) -> None:
-    """Pass if microbatches are a number; ``what`` has been written for those alone.
-
-    Raises
-    ------
-    NotApplicable
-        If they are a list.
-    """
-    if problem.has_lists:
-        raise NotApplicable(f"{what} cannot take microbatches that are a list into account yet")
-
-
 def require_no_modes(problem: Problem, what: str) -> None:
     """Pass if no stage has memory modes; ``what`` cannot run them.
 

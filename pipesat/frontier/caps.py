@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -89,6 +90,8 @@ def scale_of(problem: Problem) -> Scale1F1B | None:
     """
     p = len(problem.devices)
     stages = problem.routes[0].stages
+    if problem.has_lists:  # what 1F1B holds depends on which microbatches it holds at once
+        return None
     if len(problem.routes) > 1 and any(len(route.stages) != p for route in problem.routes):
         return None
     if len(stages) < p:
@@ -117,28 +120,39 @@ def attainable_on(problem: Problem, device: int, most: int) -> Sequence[int]:
     """Every amount up to ``most`` that a device can hold at some moment, sorted.
 
     It is ``static + sum over its stages of (n * held_after_F + k * held_after_B)`` with n and k at
-    most m, and the like with all that a microbatch can hold in its modes: a little more than what
-    a schedule can reach, which does no harm. Where these are too many, all multiples of their
+    most m, and the like with all that microbatches of each class can hold in their modes: more than
+    what a schedule can reach, which does no harm. Where these are too many, all multiples of their
     common divisor take their place.
     """
     static = problem.devices[device].static
     items: dict[int, int] = {}
     for number in problem.stages_on[device]:
-        for amount in amounts_held(problem, number):
-            items[amount] = items.get(amount, 0) + problem.microbatches[number]
+        for amounts, count in amounts_held(problem, number):
+            for amount in amounts:
+                items[amount] = items.get(amount, 0) + count
     sums = _sums(items, static, most)
     return range(static, most + 1, math.gcd(*_steps(problem))) if sums is None else sorted(sums)
 
 
 def _steps(problem: Problem) -> set[int]:
-    return {a for s in range(len(problem.stages)) for a in amounts_held(problem, s) if a}
+    each = (held for s in range(len(problem.stages)) for held, _ in amounts_held(problem, s))
+    return {amount for held in each for amount in held if amount}
 
 
-def amounts_held(problem: Problem, number: int) -> set[int]:
-    """Every amount that a microbatch of a stage can hold at a moment, in any mode."""
+def amounts_held(problem: Problem, number: int) -> list[tuple[set[int], int]]:
+    """Every amount that a microbatch of a stage can hold at a moment, in any mode.
+
+    For each class of microbatches, with how many there are of it.
+    """
+    classes = problem.routes[problem.route_of[number]].classes
+    counted = Counter(classes) if classes else {0: problem.microbatches[number]}
+    return [(_held_by(problem, number, kind), count) for kind, count in counted.items()]
+
+
+def _held_by(problem: Problem, number: int, kind: int) -> set[int]:
     found: set[int] = set()
     for mode in problem.modes_of(number):
-        stage = problem.amounts(number, 0, mode)
+        stage = problem.resulting(number, mode, kind)
         found |= {stage.held_after_F, max(stage.held_after_F, stage.held_in_backward)}
         if stage.may_split:
             found |= {stage.held_after_B, max(stage.held_after_B, stage.held_in_backward)}

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeAlias
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, require_best, tenable
 from pipesat.core.errors import Contradiction, Infeasible
-from pipesat.core.least import require_no_list
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.solving import Deadline, Listener, Solve
@@ -111,7 +110,6 @@ def least_memory(
     Infeasible
         If nothing fits into the problem's own capacities and these are the reference.
     """
-    require_no_list(problem, "min-memory")
     deadline = Deadline(time_limit, stop or threading.Event())
     study = Study(Curve(problem, objective), solve, deadline, listener)
     curve = study.curve

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
@@ -57,6 +58,8 @@ def _within_shares(curve: Curve, build: Build, scale: Scale1F1B) -> Iterator[Pub
 
 def _built(build: Build, problem: Problem) -> Schedule | None:
     try:
-        return build(problem)
+        schedule = build(problem)
     except NotApplicable:
         return None
+    # of microbatches that are a list, the problem's order may forbid the one that it has
+    return None if problem.has_lists and check(problem, schedule) else schedule

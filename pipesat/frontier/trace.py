@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, excess, require_best
-from pipesat.core.least import require_no_list
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Objective, Schedule
@@ -124,7 +123,6 @@ def trace(
     A bound that a checked schedule contradicts is dropped, and stands in the curve's
     ``contradictions``.
     """
-    require_no_list(problem, "frontier")
     deadline = Deadline(time_limit, stop or threading.Event())
     study = Study(Curve(problem, objective), solve, deadline, listener)
     curve = study.curve
@@ -171,7 +169,7 @@ def _ample(problem: Problem) -> int:
     """A cap that no schedule exceeds: all microbatches held at once."""
     return max(
         device.static
-        + sum(problem.microbatches[s] * max(amounts_held(problem, s), default=0) for s in stages)
+        + sum(count * max(held) for s in stages for held, count in amounts_held(problem, s))
         for device, stages in zip(problem.devices, problem.stages_on, strict=True)
     )
 
