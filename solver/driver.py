@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.one_device import closed_form_bounds
@@ -42,6 +43,7 @@ def solve(
     parts: SearchParts = ALL_PARTS,
     warm_starts: Iterable[Schedule] = (),
     schedules: Iterable[Schedule] = (),
+    written_for: Callable[[Problem], Iterable[Schedule]] = lambda _: (),
     known_bound: Bound | None = None,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
@@ -56,6 +58,9 @@ def solve(
         that is valid. If none is, one microbatch after the other is where the search begins.
     schedules
         Other schedules to start from, none of them a baseline.
+    written_for
+        Makes hand-written schedules for other problems that the search comes to: those in which
+        every stage has its memory mode.
     known_bound
         A bound of the objective that is proven already, for example with more memory.
     workers
@@ -112,7 +117,8 @@ def solve(
             notes.append("no schedule found")
         elif not (incumbent.proven or clock.over):
             modes = memory_varies(problem)
-            found = (search_with_modes if modes else portfolio.search)(
+            search = partial(search_with_modes, written_for) if modes else portfolio.search
+            found = search(
                 problem,
                 incumbent,
                 guides if modes else starts,

@@ -30,6 +30,23 @@ def least_problem(problem: Problem) -> Problem:
     )
 
 
+def with_choices(problem: Problem, modes: Sequence[int]) -> Problem:
+    """Return a plain problem that is no harder than one whose first stages run in these modes.
+
+    As :func:`least_problem`, but with the least over the classes in that mode alone where a stage
+    has one in ``modes``. An offloaded microbatch counts with what stays on the device.
+    """
+    stages = []
+    for number in range(len(problem.stages)):
+        if number < len(modes):
+            found = [problem.resulting(number, modes[number], c) for c in _kinds(problem, number)]
+            stages.append(replace(_least_of(found), held_in_backward=0))
+        else:
+            stages.append(_least_stage(problem, number))
+    links = {hop: _least_link(problem, hop[0]) for hop in problem.links}
+    return _plain(problem, stages, links)
+
+
 def same_but_for_the_order(problem: Problem) -> bool:
     """Whether :func:`least_problem` has the same schedules, but for the rule about the order."""
     return problem.alike and not memory_varies(problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
 
@@ -11,6 +11,7 @@ from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
+from pipesat.solver.modes.choices import Choices, choices_apply
 from pipesat.solver.modes.packing import Packer
 from pipesat.solver.modes.starts import Start, largest_held, orders_from
 from pipesat.solver.modes.windows import ModeWindows, windows_apply
@@ -26,6 +27,7 @@ PACKED = "packed with modes"
 
 
 def search_with_modes(
+    written_for: Callable[[Problem], Iterable[Schedule]],
     problem: Problem,
     incumbent: Incumbent,
     guides: Sequence[Schedule],
@@ -36,12 +38,13 @@ def search_with_modes(
 ) -> SearchReport:
     """Improve an incumbent until it is proven, or out of time or stopped; say what happened.
 
-    ``guides`` are schedules without modes, valid or not.
+    ``guides`` are schedules without modes, valid or not; ``written_for`` makes some for problems in
+    which every stage has its mode.
     """
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
     lanes = Lanes(clock)
     use_windows = parts.windows and windows_apply(problem, incumbent)
-    searches: list[ModeWindows] = []
+    searches: list[ModeWindows | Choices] = []
 
     def lane(number: int) -> Callable[[], None]:
         windows = None
@@ -49,8 +52,13 @@ def search_with_modes(
         if use_windows:
             windows = ModeWindows(problem, incumbent, runner=runner, seed=seed + number)
             searches.append(windows)
+        choices = None
+        if not number and choices_apply(problem):
+            choices = Choices(problem, incumbent, written_for, seed=seed, parts=parts)
+            searches.append(choices)
         chance = random.Random(seed + number)  # noqa: S311
-        return partial(_run, problem, incumbent, () if number else guides, windows, chance)
+        starts = () if number else guides
+        return partial(_run, problem, incumbent, starts, (choices, windows), chance)
 
     failed = lanes.run([lane(number) for number in range(threads if use_windows else 1)])
     notes = [search.report for search in searches]
@@ -63,10 +71,10 @@ def _run(
     problem: Problem,
     incumbent: Incumbent,
     guides: Sequence[Schedule],
-    windows: ModeWindows | None,
+    searches: tuple[Choices | None, ModeWindows | None],
     rng: random.Random,
 ) -> None:
-    """One lane: starts along guides and packing, if it has any, and windows."""
+    """One lane: starts along guides and packing, if it has any, then choices and windows."""
     clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
     best: list[tuple[int, Order]] = []
 
@@ -91,8 +99,9 @@ def _run(
                 break
             _offer(problem, incumbent, Start(packed, PACKED))
             clock.count_ops(problem.op_count)
-    while windows is not None and not (windows.runner.clock.over or incumbent.proven):
-        windows.step()
+    going = [search for search in searches if search is not None]
+    while going and not (incumbent.clock.over or incumbent.proven):
+        going = [search for search in going if search.step()]
 
 
 def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:

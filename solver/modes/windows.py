@@ -49,8 +49,8 @@ class ModeWindows:
         """What it did, in a few words."""
         return f"{SOURCE}: {self.windows} windows, {self.improvements} improvements"
 
-    def step(self) -> None:
-        """Solve one window."""
+    def step(self) -> bool:
+        """Solve one window; there is always another."""
         state = self._current()
         kind = self.rng.choice(sorted(self.sizes))
         window = self._window(state, kind)
@@ -62,6 +62,7 @@ class ModeWindows:
         self._learn(kind, status, (self.runner.spent - spent) / _LIMIT)
         if status in FOUND:
             self._take(model.schedule(solver, SOURCE))
+        return True
 
     def _learn(self, kind: int, status: cp_model.CpSolverStatus, share: float) -> None:
         """Larger windows while they are settled quickly, smaller ones when they are not."""

@@ -113,3 +113,18 @@ def test_small_problems_against_the_oracle(seed: int) -> None:
     assert result.value is not None
     assert result.lower_bound is not None
     assert result.lower_bound.value <= best <= result.value
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 8])
+def test_choices_of_a_mode_per_stage_are_proven(seed: int) -> None:
+    """Recomputing alone: a choice is a plain problem, and the best choice is as good as proven."""
+    document = tiny(Random(seed)) | {"mode_choice": "stage", "microbatches": 2}
+    for stage in document["stages"]:
+        stage["modes"] = [RECOMPUTE | {"held_in_backward": 0}]
+    objective: Objective = "span" if seed % 2 else "makespan"
+    best = optimum(document, objective)
+    problem = parse_problem(document)
+    result = pipesat.solve(problem, objective=objective, deterministic=True, time_limit=3)
+    assert result.warnings == ()
+    assert result.value == best
+    assert best is None or result.status == "optimal"

@@ -1,0 +1,185 @@
+"""One mode per stage: the choices, each as a problem without modes, the best bound first.
+
+A problem whose first stages have their modes, and whose other stages have the least of each amount,
+is a plain one that is no harder (:func:`pipesat.core.least.with_choices`). The least bound of those
+that remain bounds all of them. Where every stage has its mode, the plain problem is searched and
+proven by all that there is for plain ones; its schedules, in these modes, are tried on the problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.core.claims import Bound
+from pipesat.core.errors import Deadlock, Infeasible
+from pipesat.core.least import with_choices
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import time_order
+from pipesat.solver import portfolio
+from pipesat.solver.modes.assign import in_modes
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import PROOFS
+from pipesat.solver.search_parts import SearchParts
+
+SOURCE = "choice of a mode per stage"
+_FIRST_SLICE, _LONGEST_SLICE, _LONGER = 3.0, 12.0, 2.0  # seconds per visit of a choice
+_MOST = 20_000  # choices that are open at once; beyond, no further ones are made
+_AT_ONCE = 200  # choices made in a step, at most
+
+
+def choices_apply(problem: Problem) -> bool:
+    """Whether a problem has one mode per stage, and plain problems say something about it."""
+    return problem.mode_choice == "stage" and problem.has_modes and problem.overlap is None
+
+
+@dataclass
+class _Choice:
+    """Modes of the first stages, and what is known of the problem in which they have them."""
+
+    modes: tuple[int, ...]
+    problem: Problem
+    bound: Bound
+    visits: int = 0
+    incumbent: Incumbent | None = None
+
+
+class Choices:
+    """Branches over the modes of the stages; see :meth:`step`."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        incumbent: Incumbent,
+        written_for: Callable[[Problem], Iterable[Schedule]],
+        *,
+        seed: int,
+        parts: SearchParts,
+    ) -> None:
+        self.problem, self.incumbent, self.written_for = problem, incumbent, written_for
+        self.seed, self.parts = seed, parts
+        self.open = list(self._choice(()))
+        self.steps = self.visited = 0
+
+    @property
+    def report(self) -> str:
+        """What it did, in a few words."""
+        return f"{SOURCE}: {self.visited} solved for a while, {len(self.open)} open"
+
+    def step(self) -> bool:
+        """Visit one choice, by turns the one of least bound and one of fewest visits.
+
+        Returns whether any is left.
+        """
+        self.steps += 1
+        for _ in range(_AT_ONCE):
+            value = self.incumbent.value
+            if value is not None:
+                self.open = [one for one in self.open if one.bound.value < value]
+            self._raise_bound()
+            if not self.open or self.incumbent.clock.over:
+                break
+            first = min(self.open, key=self._least_bound if self.steps % 2 else self._fewest_visits)
+            if len(first.modes) == len(self.problem.stages):
+                self._visit(first)
+                break
+            if len(self.open) >= _MOST:
+                return False
+            self.open.remove(first)
+            for mode in self.problem.modes_of(len(first.modes)):
+                self.open += self._choice((*first.modes, mode), first.bound)
+            self.incumbent.clock.count_ops(self.problem.op_count)
+        return bool(self.open)
+
+    @staticmethod
+    def _least_bound(choice: _Choice) -> tuple[int, int]:
+        return choice.bound.value, -len(choice.modes)
+
+    @staticmethod
+    def _fewest_visits(choice: _Choice) -> tuple[int, int, int]:
+        return choice.visits, choice.bound.value, -len(choice.modes)
+
+    def _choice(self, modes: tuple[int, ...], known: Bound | None = None) -> Iterator[_Choice]:
+        """Yield the choice, unless nothing fits with it."""
+        problem = with_choices(self.problem, modes)
+        try:
+            preflight(problem)
+        except Infeasible:
+            return
+        bounds = closed_form_bounds(problem, self.incumbent.objective)
+        best = max(bounds if known is None else [*bounds, known], key=lambda bound: bound.value)
+        yield _Choice(modes, problem, best)
+
+    def _raise_bound(self) -> None:
+        """The least bound of what is open, or the incumbent's value, bounds the problem."""
+        least = min((one.bound for one in self.open), key=lambda one: one.value, default=None)
+        if least is None and (value := self.incumbent.value) is not None:
+            least = Bound(value, "none is better")
+        if least is not None and least.value > self.incumbent.bound.value:
+            self.incumbent.raise_bound(Bound(least.value, f"{SOURCE}: {least.source}"), PROOFS)
+
+    def _visit(self, choice: _Choice) -> None:
+        """Search the plain problem of a choice for a while."""
+        whole = self.incumbent
+        length = min(_LONGEST_SLICE, _FIRST_SLICE * _LONGER**choice.visits)
+        if (own := choice.incumbent) is None:
+            own = choice.incumbent = Incumbent(choice.problem, whole.objective, whole.clock)
+            own.listener = lambda _: self._offer(choice)
+            own.raise_bound(choice.bound)
+        choice.visits += 1
+        self.visited += 1
+
+        def over() -> bool:
+            return whole.proven or (whole.value is not None and own.bound.value >= whole.value)
+
+        own.clock = whole.clock.part(length, stop=over)
+        starts = self._starts(choice, own)
+        faults = len(own.faults)
+        if own.schedule is not None and not own.proven:
+            found = portfolio.search(
+                choice.problem,
+                own,
+                starts,
+                threads=1,
+                seed=self.seed + choice.visits,
+                parts=self.parts,
+            )
+            whole.faults += found.failed
+        whole.faults += own.faults[faults:]
+        if own.bound.value > choice.bound.value:
+            choice.bound = own.bound
+
+    def _starts(self, choice: _Choice, own: Incumbent) -> list[Schedule]:
+        """Valid schedules to start from: hand-written ones at first, then the best so far."""
+        if own.schedule is not None:
+            return [own.schedule]
+        found = []
+        sure = time_order(choice.problem, sure_order(choice.problem), own.objective, SOURCE)
+        for schedule in chain([sure], self.written_for(choice.problem)):
+            if (timed := own.offer_earliest(schedule)) is not None:
+                found.append(timed)
+            if own.clock.over or own.proven:
+                break
+        return sorted(found, key=lambda start: start.value(own.objective))
+
+    def _offer(self, choice: _Choice) -> None:
+        """Try what was found for a choice on the problem itself, in the modes chosen."""
+        own = choice.incumbent
+        if own is None or own.schedule is None or own.value is None:
+            return
+        if self.incumbent.value is None or own.value < self.incumbent.value:
+            order = _chosen(self.problem, own.schedule.order, choice.modes)
+            try:
+                self.incumbent.offer(order, f"{SOURCE}, {own.schedule.source}")
+            except Deadlock:
+                return
+
+
+def _chosen(problem: Problem, order: Order, modes: Sequence[int]) -> Order:
+    counts = enumerate(problem.microbatches)
+    cells = {(s, m): modes[s] for s, count in counts for m in range(count) if modes[s]}
+    return in_modes(problem, order, cells)
