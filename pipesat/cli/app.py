@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -32,7 +33,7 @@ from pipesat.cli.steps import steps
 from pipesat.cli.sweep import sweep
 from pipesat.cli.timeline import app as timeline_app
 
-app = Commands(
+_commands = Commands(
     name="pipesat",
     help="Pipeline-parallel training schedules with a proof of how close to optimal they are.",
     no_args_is_help=True,
@@ -50,7 +51,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@_commands.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -59,19 +60,36 @@ def _root(
     del version
 
 
-for command in (solve, compare, baseline, check, export, show, steps, risk, profile, parity):
-    app.command()(command)
-app.command()(advise)
-app.command()(run)
-app.command()(sweep)
-app.command()(frontier)
-app.command()(plan)
-app.command("min-memory")(min_memory)
-app.command()(order)
-app.command()(pairs)
-app.command()(doctor)
-app.command()(report)
-app.command("import")(import_)
-app.add_typer(layers_app, name="layers")
-app.add_typer(problem_app, name="problem")
-app.add_typer(timeline_app, name="timeline")
+_FUNCTIONS: dict[str, Callable[..., None]] = {
+    "solve": solve,
+    "compare": compare,
+    "baseline": baseline,
+    "check": check,
+    "export": export,
+    "show": show,
+    "steps": steps,
+    "risk": risk,
+    "profile": profile,
+    "parity": parity,
+    "advise": advise,
+    "run": run,
+    "sweep": sweep,
+    "frontier": frontier,
+    "plan": plan,
+    "min-memory": min_memory,
+    "order": order,
+    "pairs": pairs,
+    "doctor": doctor,
+    "report": report,
+    "import": import_,
+}
+"""In the order of ``pipesat --help``."""
+
+for _name, _function in _FUNCTIONS.items():
+    _commands.command(_name)(_function)
+_commands.add_typer(layers_app, name="layers")
+_commands.add_typer(problem_app, name="problem")
+_commands.add_typer(timeline_app, name="timeline")
+
+app = typer.main.get_command(_commands)
+"""Built once: typer reads the signature of every command, which takes longer than most commands."""

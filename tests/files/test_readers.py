@@ -19,7 +19,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -310,7 +309,7 @@ def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
             yield (*path, name), command
 
 
-ALL_COMMANDS = dict(commands_of(typer.main.get_command(app)))
+ALL_COMMANDS = dict(commands_of(app))
 
 
 @pytest.mark.parametrize("name", ALL_COMMANDS, ids=" ".join)

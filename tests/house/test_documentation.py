@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,14 +193,9 @@ def is_shell(block: Block) -> bool:
 # Commands
 
 
-@cache
-def whole_command_line() -> Any:
-    return typer.main.get_command(app)
-
-
 def command_of(words: list[str]) -> tuple[Any, str, list[str]]:
     """The command, its name (``timeline compare``) and its arguments."""
-    command: Any = whole_command_line()
+    command: Any = app
     name: list[str] = []
     while words and hasattr(command, "commands") and words[0] in command.commands:
         command = command.commands[words[0]]
