@@ -233,6 +233,8 @@ def solve(
     model = _Model(document, windows * (longest + max(delays)) if windows > 1 else longest)
     model.constrain()
     value = model.value(objective)
+    if at_most is not None:
+        model.cp.add(value <= at_most)
     model.cp.minimize(value)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -245,9 +247,11 @@ def solve(
     return Found(round(solver.objective_value), *rows)
 
 
-def optimum(document: Mapping[str, Any], objective: str = "makespan") -> int | None:
-    """Return the least makespan or span, or ``None`` if no schedule is valid."""
-    found = solve(document, objective)
+def optimum(
+    document: Mapping[str, Any], objective: str = "makespan", at_most: int | None = None
+) -> int | None:
+    """Return the least makespan or span, or ``None`` if no schedule (of ``at_most``) is valid."""
+    found = solve(document, objective, at_most)
     return None if found is None else found.value
 
 
