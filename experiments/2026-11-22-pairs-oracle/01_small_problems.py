@@ -1,8 +1,9 @@
 """Random problems with pairs of every kind against an exact oracle; the tables go into README.md.
 
-    python experiments/2026-11-22-pairs-oracle/01_small_problems.py bounds|solve [PROBLEMS] [FIRST]
+    python experiments/2026-11-22-pairs-oracle/01_small_problems.py WHAT [PROBLEMS] [FIRST]
 
-``bounds`` judges the closed forms alone, ``solve`` all that an answer claims, for both objectives.
+``bounds`` judges the closed forms alone, ``tight`` the same where memory is tight, ``solve`` all
+that an answer claims, for both objectives.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pipesat.core.errors import Infeasible  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
 from tests.support.against_oracle import Verdict, judged, least_value  # noqa: E402
-from tests.support.paired import random_paired_document  # noqa: E402
+from tests.support.paired import random_paired_document, random_tight_document  # noqa: E402
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 SECONDS = 10.0
@@ -56,8 +57,10 @@ def main() -> None:
         zeros = seed % 2 == 0
         kind = "with ops of length zero" if zeros else "without"
         document = random_paired_document(Random(seed), zeros=zeros)
+        if what == "tight":
+            kind, document = "memory for less than all", random_tight_document(Random(seed))
         for objective in OBJECTIVES:
-            if what == "bounds":
+            if what != "solve":
                 verdict = bounded(document, objective)
             else:
                 verdict = judged(document, objective, SECONDS, EFFORT)
@@ -73,6 +76,7 @@ def main() -> None:
 def _write(what: str, found: Counter[tuple[str, str, str]], seeds: str) -> None:
     answers = {
         "bounds": ("met", "below", "infeasible"),
+        "tight": ("met", "below", "infeasible"),
         "solve": ("optimal", "feasible", "infeasible", "unknown", "error"),
     }[what]
     columns = (*answers, "undecided by the oracle", "violations")

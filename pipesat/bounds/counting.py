@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 _PIVOTS = 400
 _NODES = 24
 _TINY = 1e-9
+_MANY_PIVOTS, _SCALINGS, _RAISED = 3000, 4, 1e-6  # of large programmes
 
 
 class _Row(NamedTuple):
@@ -69,6 +70,26 @@ class Programme:
         self.at_least(coefficients, value)
         self.at_most(coefficients, value)
 
+    def relaxed_cost(self) -> int:
+        """Return a lower bound on the cost from the linear relaxation alone.
+
+        For programmes of hundreds of variables with coefficients of very different sizes: rows and
+        columns are scaled, and costs raised a little and all differently, against ties.
+        """
+        matrix, least = self._arrays(self.rows)
+        rows, columns = np.ones(len(matrix)), np.ones(len(self.costs))
+        for _ in range(_SCALINGS):
+            rows *= _sizes(matrix * rows[:, None] * columns, 1)
+            columns *= _sizes(matrix * rows[:, None] * columns, 0)
+        costs = np.array(self.costs, dtype=float) * columns
+        unit = costs.max(initial=0) or 1.0
+        chance = np.random.default_rng(0).random(len(costs))
+        scaled = matrix * rows[:, None] * columns
+        duals, _ = _dual_simplex(
+            scaled, least * rows, costs / unit, raised=_RAISED * (1 + chance), pivots=_MANY_PIVOTS
+        )
+        return ceil(self._proven(self.rows, duals * unit * rows))
+
     def least_cost(self) -> int:
         """Return a lower bound on the cost: the least one, or a little less."""
         first = self._relaxed([])
@@ -89,17 +110,20 @@ class Programme:
 
     def _relaxed(self, extra: Sequence[_Row]) -> _Relaxed:
         rows = [*self.rows, *extra]
-        matrix = np.zeros((len(rows), len(self.costs)))
-        for number, row in enumerate(rows):
-            for j, value in row.coefficients.items():
-                matrix[number, j] = value
+        matrix, least = self._arrays(rows)
         scale = np.abs(matrix).max(axis=1, initial=1)
-        least = np.array([row.least for row in rows], dtype=float)
         unit = max(self.costs, default=1) or 1
         duals, values = _dual_simplex(
             matrix / scale[:, None], least / scale, np.array(self.costs, dtype=float) / unit
         )
         return _Relaxed(self._proven(rows, duals * unit / scale), values)
+
+    def _arrays(self, rows: Sequence[_Row]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        matrix = np.zeros((len(rows), len(self.costs)))
+        for number, row in enumerate(rows):
+            for j, value in row.coefficients.items():
+                matrix[number, j] = value
+        return matrix, np.array([row.least for row in rows], dtype=float)
 
     def _proven(self, rows: Sequence[_Row], duals: NDArray[np.float64]) -> Fraction:
         """Return the bound that multipliers prove, exactly."""
@@ -116,29 +140,43 @@ class Programme:
         return total + sum(cost * most for cost, most in gaps if cost < 0)
 
 
+def _sizes(matrix: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """What to multiply rows (axis 1) or columns by: one over the mean size of their entries."""
+    present = matrix != 0
+    logs = np.log(np.where(present, np.abs(matrix), 1.0)).sum(axis=axis)
+    scale: NDArray[np.float64] = np.exp(-logs / np.maximum(present.sum(axis=axis), 1))
+    return scale
+
+
 def _dual_simplex(
-    matrix: NDArray[np.float64], least: NDArray[np.float64], costs: NDArray[np.float64]
+    matrix: NDArray[np.float64],
+    least: NDArray[np.float64],
+    costs: NDArray[np.float64],
+    *,
+    raised: NDArray[np.float64] | float = 0.0,
+    pivots: int = _PIVOTS,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Solve ``max least y, y matrix <= costs, y >= 0``; return y and the primal solution.
 
     Costs are at least 0, so y = 0 is where it starts. If no x satisfies the rows, y is far out on
-    a ray on which the bound grows.
+    a ray on which the bound grows. ``raised`` is added to the costs on the way, and y is that of
+    the costs themselves on the same basis.
     """
     rows, columns = matrix.shape
     table = np.zeros((columns + 1, rows + columns + 1))
     table[:columns, :rows] = matrix.T
     table[:columns, rows:-1] = np.eye(columns)
-    table[:columns, -1] = costs
+    table[:columns, -1] = costs + raised
     table[columns, :rows] = -least
     basis = np.arange(rows, rows + columns)
     ray = np.zeros(rows + columns)
-    for pivots in range(_PIVOTS):
+    for count in range(pivots):
         goal = table[columns, :-1]
         # the steepest first; after a while the first, which never goes round in circles
         better = np.flatnonzero(goal < -_TINY)
         if not better.size:
             break
-        entering = int(better[0]) if pivots > _PIVOTS // 2 else int(goal.argmin())
+        entering = int(better[0]) if count > pivots // 2 else int(goal.argmin())
         column = table[:columns, entering]
         rising = np.flatnonzero(column > _TINY)
         if not rising.size:
@@ -155,5 +193,8 @@ def _dual_simplex(
         basis[leaving] = entering
     duals = np.zeros(rows + columns)
     duals[basis] = table[:columns, -1]
+    if np.any(raised):
+        chosen = np.hstack([matrix.T, np.eye(columns)])[:, basis]
+        duals[basis] = np.linalg.lstsq(chosen, costs, rcond=None)[0]
     duals += 1e6 * ray
     return np.maximum(duals[:rows], 0), table[columns, rows:-1].copy()

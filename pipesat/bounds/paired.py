@@ -13,6 +13,7 @@ from functools import cached_property
 from pipesat.bounds.area import area_over_room
 from pipesat.bounds.pair_times import after_last_forward, until_first_backward, with_least_times
 from pipesat.bounds.paired_device import PairedDevice, Ways
+from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
@@ -28,6 +29,7 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     as it starts, so its last weight gradients may.
     """
     ways, least = _RouteWays(problem), with_least_times(problem)
+    around = []
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             continue
@@ -52,6 +54,11 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
             for chunks, way in zip(routes, home, strict=True)
         )
         yield Bound(before + length, f"closed form: load with pairs of {name}")
+        after = min(map(ways.after_forward, routes))
+        known = Ways(until, after, min(home), min(home), beyond=before - own)
+        around.append(Around(device, known, before))
+    together = least_end_in_memory(problem, around)
+    yield Bound(together, "closed form: load and memory with pairs of all devices")
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,14 @@ _Phase: TypeAlias = Mapping[_Item, int]
 
 @dataclass(frozen=True)
 class PairedDevice:
-    """The kinds of items of one device of a problem with pairs."""
+    """The kinds of items of one device of a problem with pairs.
+
+    ``alike``: whether stages that are alike are counted together.
+    """
 
     problem: Problem
     device: int
+    alike: bool = True
 
     def least_length(self, ways: Ways) -> int:
         """Least time until the end that counts; 0 if there is no schedule at all.
@@ -68,15 +72,16 @@ class PairedDevice:
         none in a pair with one.
         """
         least = min(self._least(ways, apart) for apart in (True, False))
-        return least if least <= sum(ways[:3]) + self._one_after_the_other else 0
+        return least if least <= sum(ways[:3]) + self.one_after_the_other else 0
 
     def _least(self, ways: Ways, apart: bool) -> int:
         # all forwards before all backwards: idling in both phases may be the same
         known = ways if apart else ways._replace(after_forward=0, own=ways.after_backward)
-        return sum(known[:3]) + _Count(self, known, apart).programme.least_cost()
+        return sum(known[:3]) + Count(self, known, apart=apart).programme.least_cost()
 
     @cached_property
-    def _one_after_the_other(self) -> int:
+    def one_after_the_other(self) -> int:
+        """Time of all ops, each alone, be backwards split or fused."""
         stages = [(group.ops, self.problem.stages[group.stage]) for group in self.groups]
         return sum(ops * (data.F + data.B + data.W + data.BW) for ops, data in stages)
 
@@ -88,7 +93,9 @@ class PairedDevice:
         for stage in problem.stages_on[self.device]:
             alike.setdefault((problem.route_of[stage], problem.stages[stage]), []).append(stage)
         sets = list(alike.values())
-        if not all(self._pair_alike(one, other) for one, other in product(sets, sets)):
+        if not self.alike or not all(
+            self._pair_alike(one, other) for one, other in product(sets, sets)
+        ):
             sets = [[stage] for stages in sets for stage in stages]
         return [
             _Group(s[0], len(s), problem.route_of[s[0]], len(s) * problem.microbatches[s[0]])
@@ -138,12 +145,17 @@ class PairedDevice:
             yield "BW"
 
 
-class _Count:
-    """How many of each item run in each phase; if not ``apart``, there is nothing between."""
+class Count:
+    """How many of each item run in each phase; if not ``apart``, there is nothing between.
 
-    def __init__(self, home: PairedDevice, ways: Ways, apart: bool) -> None:
+    The programme's cost is what the device takes beyond the sum of the first three ``ways``.
+    """
+
+    def __init__(
+        self, home: PairedDevice, ways: Ways, *, apart: bool, programme: Programme | None = None
+    ) -> None:
         self.home, self.problem = home, home.problem
-        self.programme = Programme()
+        self.programme = programme or Programme()
         items = home.items
         forward = [i for i in items if all(kind == "F" for _, kind in i)]
         backward = [i for i in items if all(kind != "F" for _, kind in i)]
@@ -162,6 +174,7 @@ class _Count:
         self._run_every_op()
         self._fit_into_memory()
         self._pair_only_so_many()
+        self._keep_to_the_way()
 
     def _phase(self, items: Iterable[_Item], *, busy: bool = False) -> dict[_Item, int]:
         times = self.home.items
@@ -192,11 +205,43 @@ class _Count:
                     row[variable] = row.get(variable, 0) + weights.get(kind, 0)
         return result
 
+    @property
+    def phases(self) -> tuple[_Phase, ...]:
+        """All phases, in order of time."""
+        return self.before, self.between, self.after, self.pending
+
+    def ops(self, phase: _Phase, *kinds: Kind) -> dict[int, int]:
+        """The number of ops of some kinds in a phase, as a row."""
+        return _sum((1, row) for row in self._count(phase, **dict.fromkeys(kinds, 1)).values())
+
+    def held_before(self) -> dict[int, int]:
+        """What forwards hold when the first backward starts, as a row."""
+        held = self._count(self.before, F=1)
+        return _sum((self.problem.stages[g.stage].held_after_F, held[g]) for g in held)
+
+    def held_after(self) -> dict[int, int]:
+        """What is held when the last forward has ended, as a row: until a backward, or until W."""
+        activations = self._count(self.after, B=1, BW=1)
+        weights = self._count(self.after, self.pending, W=1, B=-1)
+        data = {group: self.problem.stages[group.stage] for group in self.home.groups}
+        rows = [(data[g].held_after_F, activations[g]) for g in data]
+        return _sum(rows + [(data[g].held_after_B, weights[g]) for g in data])
+
+    def freed_after(self) -> dict[int, int]:
+        """What ops between the last forward and the last backward free, as a row."""
+        own = self._count(self.after, BW=1)
+        split, weights = self._count(self.after, B=1), self._count(self.after, W=1)
+        rows = []
+        for group in self.home.groups:
+            data = self.problem.stages[group.stage]
+            rows += [(data.held_after_F, own[group]), (data.held_after_B, weights[group])]
+            rows.append((data.held_after_F - data.held_after_B, split[group]))
+        return _sum(rows)
+
     def _run_every_op(self) -> None:
-        phases = self.before, self.between, self.after, self.pending
-        forwards = self._count(*phases, F=1)
-        backwards = self._count(*phases, B=1, BW=1)
-        left = self._count(*phases, B=1, W=-1)
+        forwards = self._count(*self.phases, F=1)
+        backwards = self._count(*self.phases, B=1, BW=1)
+        left = self._count(*self.phases, B=1, W=-1)
         for group in self.home.groups:
             self.programme.equals(forwards[group], group.ops)
             self.programme.equals(backwards[group], group.ops)
@@ -206,26 +251,29 @@ class _Count:
         room = self.problem.devices[self.home.device].room
         if room is None:
             return
-        groups = self.home.groups
-        data = {group: self.problem.stages[group.stage] for group in groups}
+        data = {group: self.problem.stages[group.stage] for group in self.home.groups}
         timed = {i: x for i, x in self.before.items() if self.home.items[i]}
         held = self._count(timed, F=1)
-        self._hold([(data[g].held_after_F, held[g]) for g in groups], room)
+        self._hold([(data[g].held_after_F, held[g]) for g in data], room)
         timed = {i: x for i, x in self.pending.items() if self.home.items[i]}
         held = self._count(timed, W=1)
-        self._hold([(data[g].held_after_B, held[g]) for g in groups], room)
+        self._hold([(data[g].held_after_B, held[g]) for g in data], room)
         if all(stage.F for stage in data.values()):
-            activations = self._count(self.after, B=1, BW=1)
-            weights = self._count(self.after, self.pending, W=1, B=-1)
-            rows = [(data[g].held_after_F, activations[g]) for g in groups]
-            self._hold(rows + [(data[g].held_after_B, weights[g]) for g in groups], room)
+            self.programme.at_most(self.held_after(), room)
 
     def _hold(self, rows: Iterable[tuple[int, Mapping[int, int]]], room: int) -> None:
-        total: dict[int, int] = {}
-        for amount, row in rows:
-            for variable, value in row.items():
-                total[variable] = total.get(variable, 0) + amount * value
-        self.programme.at_most(total, room)
+        self.programme.at_most(_sum(rows), room)
+
+    def _keep_to_the_way(self) -> None:
+        """A later stage's forward has an earlier stage's before it, its backward one after it."""
+        place = self.problem.place_of
+        first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
+        single = [group for group in self.home.groups if group.size == 1]
+        for low, high in product(single, single):
+            if low.route == high.route and place[low.stage] < place[high.stage]:
+                for count in (first, last):
+                    more = count[low] | {j: -value for j, value in count[high].items()}
+                    self.programme.at_least(more, 0)
 
     def _pair_only_so_many(self) -> None:
         """The first forwards and the last backwards of a route do not pair with each other's."""
@@ -250,3 +298,12 @@ class _Count:
                 if other[0].route == group.route and other[1] in others
             }
             self.programme.at_most(row, group.ops - group.size)
+
+
+def _sum(rows: Iterable[tuple[int, Mapping[int, int]]]) -> dict[int, int]:
+    """Add up rows, each by its factor."""
+    total: dict[int, int] = {}
+    for factor, row in rows:
+        for variable, value in row.items():
+            total[variable] = total.get(variable, 0) + factor * value
+    return total

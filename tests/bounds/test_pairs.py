@@ -18,7 +18,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem, read_problem
 from tests.support.oracle_by_instants import Undecided, optimum
-from tests.support.paired import random_paired_document
+from tests.support.paired import random_paired_document, random_tight_document
 from tests.support.paths import ROOT
 from tests.support.problems import chain, document
 
@@ -62,6 +62,20 @@ def test_a_pair_shorter_than_its_backward_makes_idling_pay() -> None:
     after_backward = 3 * (B + delay) + W
     expected = start + until_backward + 12 * pair + after_forward + after_backward
     assert closed_form_bound(bench("pair-dsv3-vee-p4-m10"), "makespan").value == expected
+
+
+@pytest.mark.parametrize(("p", "c", "m"), [(4, 2, 8), (4, 3, 9), (3, 2, 6)])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_pairs_do_not_shorten_the_stay_in_memory(
+    p: int, c: int, m: int, objective: Objective
+) -> None:
+    # every item takes 3: c microbatches enter one after the other and are back after 2p of them,
+    # the first c fill and the last c empty device 0, its least memory x time unused c (c - 1)
+    problem = chain(p, m, F=3, B=2, W=1, cap=c, backward="fused")
+    problem = paired(problem, *((f"{d}F", f"{d}BW", 3) for d in range(p)))
+    bound = closed_form_bound(problem, objective)
+    assert bound.value == 3 * (2 * p * m + c * (c - 1)) / c
+    assert bound.source.endswith("load and memory with pairs of all devices")
 
 
 def test_pairs_of_forwards_may_fill_the_warm_up() -> None:
@@ -120,6 +134,7 @@ def test_a_programme_s_bound_is_never_above_its_least_cost(programme: Programme)
         )
     ]
     if costs:
+        assert programme.relaxed_cost() <= min(costs)
         assert programme.least_cost() <= min(costs)
 
 
@@ -143,6 +158,17 @@ def test_no_schedule_is_shorter(zeros: bool) -> None:
             continue
         bound = closed_form_bound(problem, objective)
         assert shorter(raw, objective, bound.value) is None, (seed, objective, bound)
+
+
+@pytest.mark.slow
+def test_no_schedule_is_shorter_where_memory_is_tight() -> None:
+    together = 0
+    for seed, objective in product(range(6), OBJECTIVES):
+        raw = random_tight_document(Random(seed))
+        bound = closed_form_bound(parse_problem(raw), objective)
+        together += bound.source.endswith("of all devices")
+        assert shorter(raw, objective, bound.value) is None, (seed, objective, bound)
+    assert together
 
 
 @pytest.mark.slow

@@ -41,5 +41,62 @@ def random_paired_document(rng: Random, *, zeros: bool = True) -> dict[str, Any]
     return document | {"overlap": overlap}
 
 
+def random_tight_document(rng: Random) -> dict[str, Any]:
+    """Draw a problem with pairs whose devices cannot hold all microbatches at once.
+
+    A chain, a V, a loop, several chunks on one device, or two routes; every op takes time.
+    """
+    homes, most = rng.choice(
+        [
+            ((0, 1), 4),
+            ((0, 1), 4),
+            ((0, 1, 2), 3),
+            ((0, 0), 4),
+            ((0, 1, 1, 0), 2),
+            ((0, 1, 0, 1), 2),
+        ]
+    )
+    stages: list[dict[str, Any]] = [
+        {key: rng.randint(1, 4) for key in ("F", "B", "W")}
+        | {"held_after_F": rng.randint(1, 3), "held_after_B": rng.choice([0, 1, 1, 2])}
+        | {"backward": rng.choice(["either", "either", "split", "fused"])}
+        for _ in homes
+    ]
+    if rng.random() < 0.6:
+        stages = [dict(stages[0]) for _ in homes]
+    if rng.random() < 0.3:
+        stages[0]["BW"] = rng.randint(1, 7)
+    stages = [stage | {"device": home} for stage, home in zip(stages, homes, strict=True)]
+    usual = [frozenset({"F", "BW"})]
+    more = [frozenset(pair) for pair in rng.sample([("F", "B"), ("F", "W"), ("F",), ("B", "W")], 2)]
+    allowed = rng.choice([usual, usual, usual + more, _COMBINATIONS])
+    pairs = []
+    for one, other in combinations_with_replacement(
+        [(s, kind) for s in range(len(homes)) for kind in _KINDS], 2
+    ):
+        if homes[one[0]] == homes[other[0]] and frozenset({one[1], other[1]}) in allowed:
+            times = [_time(stages[s], kind) for s, kind in (one, other)]
+            least = max(1, max(times) - rng.choice([0, 0, 2]))
+            time = rng.randint(least, max(least, sum(times)))
+            pairs.append({"ops": [f"{s}{kind}" for s, kind in (one, other)], "time": time})
+    count = rng.randint(2, most)
+    routes: dict[str, Any] = {"microbatches": count}
+    if homes == (0, 1, 1, 0) and rng.random() < 0.5:
+        routes = {"routes": [{"stages": s, "microbatches": count} for s in ([0, 1], [2, 3])]}
+    devices = []
+    for device in sorted(set(homes)):
+        here = [stage for stage in stages if stage["device"] == device]
+        least = sum(max(stage["held_after_F"], stage["held_after_B"]) for stage in here)
+        total = count * sum(stage["held_after_F"] for stage in here)
+        devices.append({"memory": rng.randint(least, max(least, total - 1))})
+    return routes | {
+        "format": "pipesat.problem/1",
+        "devices": devices,
+        "stages": stages,
+        "comm": {"default": rng.choice([0, 0, 1])},
+        "overlap": {"pairs": pairs},
+    }
+
+
 def _time(stage: dict[str, Any], kind: str) -> int:
     return int(stage.get(kind, stage["B"] + stage["W"]))
