@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.ways import time_until_forward
 from pipesat.core.ops import Phase
 from pipesat.core.schedule import Objective
 from pipesat.solver.model.lags import lag_before, tail_after
@@ -31,8 +32,37 @@ def add_objective(v: Variables, objective: Objective, lower: int, upper: int) ->
                 if task.present is not True:
                     v.cp.add(task.end - begin <= value).only_enforce_if(task.present)
             _add_what_is_left_out(v, objective, stage, value)
+        if v.pairs.all and stages:
+            _add_load(v, objective, stages, value)
     v.cp.minimize(value)
     return value
+
+
+def _add_load(
+    v: Variables, objective: Objective, stages: Sequence[int], value: cp_model.IntVar
+) -> None:
+    """Say that a device's work, less what its pairs save, takes its time.
+
+    It follows from the rest, but no-overlap does not see it: it counts what has to run, not how
+    many pairs there must be.
+    """
+    begin = 0
+    if objective == "makespan":
+        starts = [time_until_forward(least, s) for s in stages for least in v.least]
+        begin = min(starts) // v.times.unit
+    work: list[cp_model.LinearExprT] = []
+    for stage in stages:
+        for m, split in enumerate(v.split[stage]):
+            split_time = v.length("B", stage, m) + v.length("W", stage, m)
+            fused = v.length("BW", stage, m)
+            work.append(v.length("F", stage, m) + fused + (split_time - fused) * split)
+    for choice in v.pairs.all:
+        (one, other), (kind, partner) = choice.both, choice.kinds
+        if one.stage in stages:
+            alone = v.length(kind, one.stage, one.microbatch)
+            alone += v.length(partner, other.stage, other.microbatch)
+            work.append((choice.time - alone) * choice.literal)
+    v.cp.add(begin + sum(work) <= value)
 
 
 def _add_what_is_left_out(

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 _FIRST_LIMIT = 1.0  # seconds for one device
 _WHOLE = 4.0  # times as much for the whole model
+_WHOLE_OF_SMALL = 20.0  # the same where it alone proves much
 _MORE_TIME = 1.5  # from one round of attempts to the next
 _DRAWS = 3  # relaxations per round
 _MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
@@ -47,11 +48,14 @@ class Attempts:
         *,
         seed: int,
         fits: Callable[[Devices], bool],
+        small: bool = False,
     ) -> None:
         """Begin with the devices of ``first``, each alone; if none, only the whole is tried.
 
-        ``fits`` says whether a model of some devices is small enough for the time left.
+        ``fits`` says whether a model of some devices is small enough for the time left, ``small``
+        whether the whole model is likely to be solved if it is given time.
         """
+        self._whole = _WHOLE_OF_SMALL if small else _WHOLE
         self._lock = threading.Lock()
         self._all, self._ops, self._fits = devices, ops, fits
         self._draws = _DRAWS if first and len(devices) > 1 else 0
@@ -130,7 +134,7 @@ class Attempts:
         self._size = self._size % max(1, len(self._all) - 1) + 1
         drawn = [self._draw() for _ in range(self._draws)]
         if self._rounds % (1 + self._ops // _OPS_PER_ROUND) == 0 or not drawn:
-            self._queue.append(Attempt(self._all, 1.0, _WHOLE * self._limit))
+            self._queue.append(Attempt(self._all, 1.0, self._whole * self._limit))
         self._rounds += 1
         self._queue += [Attempt(d, None, self._limit) for d in dict.fromkeys(drawn)]
         if not any(self._fits(attempt.devices) for attempt in self._queue):

@@ -15,6 +15,7 @@ from ortools.sat.python import cp_model
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.solver.model.model import Model, build_model
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.staircase import staircase_applies
 from pipesat.solver.proof.attempts import Attempt, Attempts, Devices
@@ -23,6 +24,7 @@ from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound, whole
 from pipesat.solver.search_parts import SearchParts
 
 SOURCE = "CP-SAT"
+SMALL_WITH_PAIRS = 120  # ops
 LARGEST_MODEL = 400_000  # constraints; beyond, nothing is found in minutes
 
 
@@ -39,7 +41,15 @@ class Relaxations:
         self.staircase = parts.staircase
         self.all = frozenset(d for d, stages in enumerate(problem.stages_on) if stages)
         singles = _tightest_first(problem, self.all) if parts.relaxations else []
-        self.queue = Attempts(self.all, singles, problem.op_count, seed=seed, fits=self._fits)
+        self.pairs = bool(gains(problem))
+        self.queue = Attempts(
+            self.all,
+            singles,
+            problem.op_count,
+            seed=seed,
+            fits=self._fits,
+            small=self.pairs and problem.op_count <= SMALL_WITH_PAIRS,
+        )
         self.spent = Spent()
 
     @property
@@ -65,6 +75,10 @@ class Relaxations:
         if value is None:
             return
         target = min(value, bound + round(self.queue.share_of(attempt) * (value - bound)))
+        if self.pairs and devices == self.all:
+            target = min(
+                target, value - 1
+            )  # one that is better, or none: finding one again is hard
         model = build_model(
             self.problem, incumbent.objective, bound, target, devices, staircase=self.staircase
         )
