@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import sys
@@ -28,6 +29,18 @@ pretty.for_type_by_name(
 pretty.for_type_by_name(
     "pipesat.core.schedule", "Schedule", lambda it, p, _: p.text(f"Schedule({it.devices})")
 )
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector thousands of tests and modules, which stay to the end."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Collect what tests left behind, so that its warnings count; once will do."""
+    gc.collect()
+    gc.freeze()
 
 
 class Outcome(NamedTuple):

@@ -23,8 +23,9 @@ from pipesat.heuristics.microbatch_orders import RULES, permutation_by, permutat
 from pipesat.workflows.hand_written import hand_written
 from tests.support.class_documents import random_document
 from tests.support.class_oracle import Oracle
+from tests.support.seeds import seeds
 
-SEEDS = range(40)
+SEEDS = seeds(40, quick=16)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

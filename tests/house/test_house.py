@@ -38,12 +38,19 @@ MODULES = dict(modules())
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path, *, at_import_time: bool = False) -> set[str]:
     """Modules that a file imports, anywhere in it or only when it is imported itself."""
     names: set[str] = set()
 
     def walk(node: ast.AST) -> None:
-        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if not isinstance(node, ast.stmt | ast.excepthandler | ast.match_case | ast.Module):
+            return  # only statements import
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         if at_import_time and (inside or typing):
             return
@@ -55,7 +62,7 @@ def imports(path: Path, *, at_import_time: bool = False) -> set[str]:
         for child in ast.iter_child_nodes(node):
             walk(child)
 
-    walk(ast.parse(path.read_text()))
+    walk(parsed(path))
     return names
 
 
@@ -164,8 +171,12 @@ def test_who_uses_which_library(module: str) -> None:
 
 
 def test_no_test_file_imports_from_another() -> None:
+    ours = re.compile(
+        r"^\s*(?:from|import) tests\b[\w.]*(?: import (?:\([^)]*\)|.*))?", re.MULTILINE
+    )
+    assert "test_" in ours.findall("import os\nfrom tests.core import (\n    test_ops,\n)\n")[0]
     for path in (ROOT / "tests").rglob("*.py"):
-        others = {name for name in imports(path) if re.match(r"tests\.(\w+\.)*test_", name)}
+        others = [line for line in ours.findall(path.read_text()) if re.search(r"\btest_", line)]
         assert not others, f"{path}: what test files share is in tests/support"
 
 
@@ -198,7 +209,10 @@ def test_gaps_percentages_and_changes_are_made_in_one_room() -> None:
         if within({name}, "pipesat.solver") or within({name}, "pipesat.heuristics"):
             continue
         if name not in {"pipesat.core.claims", axis}:
-            tree = ast.parse(path.read_text())
+            source = path.read_text()
+            if not re.search(r"100|%|/.*value|value.*/", source, re.DOTALL):
+                continue
+            tree = ast.parse(source)
             for node in ast.walk(tree):  # docstrings may show formulas
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                     node.value.value = ""
@@ -259,7 +273,7 @@ def test_dir_shows_what_is_public() -> None:
 
 
 def test_type_checkers_see_the_same_public_names() -> None:
-    tree = ast.parse(MODULES["pipesat"].read_text())
+    tree = parsed(MODULES["pipesat"])
     (typing,) = [node for node in tree.body if isinstance(node, ast.If)]
     assert ast.unparse(typing.test) == "TYPE_CHECKING"
     shown = {

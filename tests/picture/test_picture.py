@@ -3,6 +3,7 @@ import re
 import struct
 import subprocess
 import sys
+from functools import cache
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -78,6 +79,7 @@ def paired():
     return pipeline, time_order(pipeline, tuple(tuple(map(parse_item, r.split())) for r in rows))
 
 
+@cache
 def bench(name, baseline):
     pipeline = read_problem(BENCH / f"{name}.json")
     return pipeline, BASELINES[baseline](pipeline)
