@@ -161,6 +161,12 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     yield text
 
 
+def _searched(answer: Answer) -> str:
+    """Name what a bound is proven for: schedules that torch runs, or any."""
+    runs = "" if answer.question.runtime == "megatron" else " that torch runs"
+    return f"schedule{runs} on any split of {answer.shapes}"
+
+
 def _proof(answer: Answer, row: Row) -> Iterator[str]:
     question, standing, bound = answer.question, answer.standing, answer.bound
     ours = min((x for x in answer.rows if x.name == OURS), key=lambda x: x.makespan, default=None)
@@ -172,10 +178,10 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
     if bound is None:
         yield "no bound is known for it"
     elif standing.proven:
-        yield f"proven optimal among all splits of {answer.shapes}"
+        yield f"proven optimal of all: no {_searched(answer)} is shorter"
     else:
         yield (
-            f"no schedule on any split of {answer.shapes} takes less than "
+            f"no {_searched(answer)} takes less than "
             f"{time_text(question, bound.value)}, so at most {percent(standing.gap, 1)} can still "
             "be gained"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,23 @@ if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
 
 _MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_NOT_TAKEN = {
+    "lengths": "advise takes microbatches that are alike: pipesat problem new --lengths makes a "
+    "problem of lengths, pipesat order and solve answer for it",
+    "parts": "advise takes no pairs: pipesat pairs --into puts their times into a problem, pipesat "
+    "solve answers for it",
+}
 _OF_A_CONFIG = ("gpu", "length", "batch", "tensor_parallel")
+
+
+def _not_taken(name: str) -> Callable[[str | None], None]:
+    """Refuse an option that other commands have, and name the command that answers."""
+
+    def refuse(value: str | None) -> None:
+        if value is not None:
+            raise BadInput(_NOT_TAKEN[name], where=f"--{name}", value=value)
+
+    return refuse
 
 
 class RuntimeName(StrEnum):
@@ -124,6 +141,12 @@ def advise(
             help="With a file: tokens of a microbatch, for tokens per second.",
             show_default="unknown",
         ),
+    ] = None,
+    _lengths: Annotated[
+        str | None, typer.Option("--lengths", hidden=True, callback=_not_taken("lengths"))
+    ] = None,
+    _parts: Annotated[
+        str | None, typer.Option("--parts", hidden=True, callback=_not_taken("parts"))
     ] = None,
     latency: Latency = 0,
     bandwidth: Annotated[
@@ -253,6 +276,8 @@ def _read(costs: Path | None) -> Layers:
             "a problem is cut already: pipesat compare answers for it, advise takes layers",
             source=str(costs),
         )
+    if kind == "pipesat.parts/1":
+        raise BadInput(_NOT_TAKEN["parts"], source=str(costs))
     if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
         return layers_of_profile(read_profile(costs))
     return parse_layers(document, str(costs))

@@ -32,6 +32,7 @@ from pipesat.layers.split import FORBIDDEN, StageCost, best_split
 from pipesat.plan.cheapest_layers import certain, cheapest, variants
 from pipesat.plan.shapes import shape_name
 from pipesat.plan.stage_bound import stage_bound
+from pipesat.plan.two_stages_bound import applies, two_stages_bound
 
 _STEPS_PER_LOOK: Final = 500
 _MOST_CELLS: Final = 20_000_000  # of tables (stage, begin, end)
@@ -62,7 +63,15 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
     )
     if found is not None:
         bounds.append(Bound(found.value, f"closed forms over all partitions ({name})"))
-    return max(bounds, key=lambda bound: bound.value)
+    best = max(bounds, key=lambda bound: bound.value)
+    if not applies(layers, shape):
+        return best
+    value = two_stages_bound(layers, shape, objective, best.value)
+    return max(
+        best,
+        Bound(value, f"loads and memory over all partitions ({name})"),
+        key=lambda bound: bound.value,
+    )
 
 
 def stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageCost:

@@ -25,6 +25,7 @@ from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
+from tests.support.paths import ROOT
 from tests.support.plans import entry, layers_of
 
 AGAIN = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
@@ -216,12 +217,16 @@ def test_a_plan_of_an_estimate_says_so() -> None:
     assert "(estimated costs)" in figure.get_suptitle()
 
 
+PARTS = str(ROOT / "examples" / "parts-deepseek-like.json")
 BAD = {
     "no costs": ([], "expected a layers or profile file, or --config with --gpu"),
     "no GPU": (["--config", "tiny"], "--config needs a --gpu"),
     "two models": (["x.json", "--config", "tiny"], "a file or --config, not both"),
     "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
     "a GPU of a file": (["x.json", "--gpu", "h100"], "only --config asks for an estimate"),
+    "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
+    "parts": (["x.json", "--parts", "p.json"], "advise takes no pairs: pipesat pairs --into"),
+    "a parts file": ([PARTS], "parts-deepseek-like.json: advise takes no pairs"),
     "no file": (["x.json"], "cannot read"),
     "a wish": (["--config", "tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
     "all kept free": (
