@@ -75,7 +75,7 @@ def solve(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True, action="always") as told:
             written = None if output is None else result.save(output, progress.lines)
     if as_json:
         print_json(result.document(written))
