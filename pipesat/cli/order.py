@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipesat.cli.arguments import MOST_AMOUNT, AsJson, ProblemFile, Seed, TimeLimit, writable
+from pipesat.cli.arguments import (
+    MOST_AMOUNT,
+    AsJson,
+    ObjectiveName,
+    ProblemFile,
+    Seed,
+    TimeLimit,
+    writable,
+)
 from pipesat.cli.exits import CHECK_FAILED, one_line
 
 if TYPE_CHECKING:
@@ -53,6 +61,9 @@ def order(
             callback=writable,
         ),
     ] = None,
+    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
+        ObjectiveName.makespan
+    ),
     time_limit: TimeLimit = 10.0,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -82,6 +93,7 @@ def order(
             reference=reference,
             quadratic=share("--quadratic", quadratic),
             baselines=baseline,
+            objective=objective.value,
             time_limit=time_limit,
             seed=seed,
             stop=interrupts.stop,
@@ -112,19 +124,21 @@ def _print(found: MicrobatchOrders) -> None:
     columns += [Column("gap to bound"), Column("best against given", number=False, spare=3)]
     lines = []
     for row in fitting:
-        times = {rule: row.makespans[rule] for rule in spare}
+        times = {rule: row.values[rule] for rule in spare}
         given, value = times[GIVEN], times[BEST]
         gap = percent(Standing(value, found.lower_bound.value).gap)
         against = "" if given is None or value is None else change(value, given)
         shown = ["-" if time is None else str(time) for time in times.values()]
         lines.append([row.name, *shown, gap, against])
     print_table(columns, lines)
-    exceed = [row.name for row in found if row.makespans and row.value is None]
+    exceed = [row.name for row in found if row.values and row.value is None]
     notes = [*units_of(found.problem), "-: exceeds memory"]
     if exceed:
         notes.append(f"no order found in which {', '.join(exceed)} fits")
     typer.echo(wrapped("; ".join(notes), 100))
     bound = found.lower_bound
+    if found.objective == "span":
+        typer.echo("spans: from the start of a device's first op to the end of its last")
     typer.echo(one_line(f"no schedule at all is shorter than {bound.value} ({bound.source})"))
     best = found.best
     if best is not None:

@@ -15,10 +15,12 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.settings import require_settings
 from pipesat.core.showing import Displayed, Facts
+from pipesat.core.timing import retime
+from pipesat.workflows.places_by_span import best_span
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Schedule
+    from pipesat.core.schedule import Objective, Schedule
     from pipesat.solver.run.clock import Clock
 
 GIVEN, BEST = "given", "best"
@@ -31,6 +33,7 @@ def microbatch_orders(
     reference: int | None = None,
     quadratic: Fraction | float = 0,
     baselines: Sequence[str] | None = None,
+    objective: Objective = "makespan",
     time_limit: float = 10.0,
     seed: int = 0,
     deterministic: bool = False,
@@ -39,7 +42,7 @@ def microbatch_orders(
     """Find the order in which microbatches that differ should enter each hand-written schedule.
 
     The schedule stays: its ops keep their places, only which microbatch is at which changes. The
-    problem's own ``order`` is ignored, and the makespan is what counts.
+    problem's own ``order`` is ignored.
 
     Parameters
     ----------
@@ -52,6 +55,8 @@ def microbatch_orders(
         Share of the reference's time that grows with the square of the length.
     baselines
         Names of hand-written schedules; ``None``: all that apply.
+    objective
+        ``makespan`` or ``span``: what counts, and how every schedule is timed.
     time_limit
         Seconds for the search, shared by the schedules.
     seed
@@ -81,34 +86,35 @@ def microbatch_orders(
         raise BadInput(text, where="microbatches")
     preflight(free)
     clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
-    made = list(_under_rules(free, _named(baselines), lambda: not deterministic and clock.over))
+    give_up = lambda: not deterministic and clock.over  # noqa: E731
+    made = list(_under_rules(free, _named(baselines), objective, give_up))
     if not any(under.schedules or under.refused for under in made):
         raise NotApplicable("; ".join(f"{under.name}: {under.why_not}" for under in made))
-    made.sort(key=_Under.least)
-    bound, rows = closed_form_bound(free, "makespan"), []
+    made.sort(key=lambda under: under.least(objective))
+    bound, rows = closed_form_bound(free, objective), []
     for number, under in enumerate(made):
         part = clock.part(clock.left / (len(made) - number))
-        rows.append(_searched(free, under, part, seed, bound.value))
-    return MicrobatchOrders(free, bound, tuple(rows))
+        rows.append(_searched(free, under, objective, part, seed, bound.value))
+    return MicrobatchOrders(free, objective, bound, tuple(rows))
 
 
 @dataclass(frozen=True)
 class OrderRow:
     """One hand-written schedule under several orders of its microbatches.
 
-    ``makespans`` has that of each rule, and of the best order found, ``None`` where an order breaks
-    a rule of the problem; ``order`` is the best one, a list of numbers per route.
+    ``values`` has makespan or span of each rule, and of the best order found, ``None`` where an
+    order breaks a rule of the problem; ``order`` is the best one, a list of numbers per route.
     """
 
     name: str
-    makespans: Mapping[str, int | None] = field(default_factory=dict)
+    values: Mapping[str, int | None] = field(default_factory=dict)
     order: list[list[int]] | None = None
     why_not: str | None = None
 
     @property
     def value(self) -> int | None:
-        """Makespan of the best order; ``None`` where none fits or the schedule does not apply."""
-        return self.makespans.get(BEST)
+        """Value of the best order; ``None`` where none fits or the schedule does not apply."""
+        return self.values.get(BEST)
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -124,6 +130,7 @@ class MicrobatchOrders(Displayed):
     """
 
     problem: Problem
+    objective: Objective
     lower_bound: Bound
     rows: tuple[OrderRow, ...]
 
@@ -139,7 +146,7 @@ class MicrobatchOrders(Displayed):
 
     @property
     def best(self) -> OrderRow | None:
-        """The schedule that is shortest in its best order."""
+        """The schedule of least value in its best order."""
         fitting = [row for row in self.rows if row.value is not None]
         return min(fitting, key=lambda row: row.value or 0, default=None)
 
@@ -163,22 +170,22 @@ class MicrobatchOrders(Displayed):
         best = self.best
         if best is None or best.value is None:
             return [("orders", "none fits")]
-        given = best.makespans[GIVEN]
+        given = best.values[GIVEN]
         saved = "" if given is None else f", {against(best.value, given, 'the order given')}"
         standing = Standing(best.value, self.lower_bound.value)
         return [
-            ("best", f"{best.name}: makespan {best.value}{saved}"),
+            ("best", f"{best.name}: {self.objective} {best.value}{saved}"),
             ("bound", f"{self.lower_bound.value}, {standing.verdict}"),
             ("order", str(self.order)),
         ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule."""
-        rules = dict.fromkeys(rule for row in self.rows for rule in row.makespans)
+        rules = dict.fromkeys(rule for row in self.rows for rule in row.values)
         return [
             {
                 "name": row.name,
-                **{rule: row.makespans.get(rule) for rule in rules},
+                **{rule: row.values.get(rule) for rule in rules},
                 "order": row.order,
                 "why_not": row.why_not,
             }
@@ -193,7 +200,8 @@ class MicrobatchOrders(Displayed):
         return {
             "best": None if best is None else best.name,
             "order": self.order,
-            "makespan": value,
+            "objective": self.objective,
+            self.objective: value,
             "lower_bound": self.lower_bound.value,
             "lower_bound_source": self.lower_bound.source,
             "gap": standing.gap,
@@ -204,8 +212,8 @@ class MicrobatchOrders(Displayed):
             "baselines": [
                 {
                     "name": row.name,
-                    "makespans": dict(row.makespans),
-                    "seconds": {rule: self.seconds(t) for rule, t in row.makespans.items()},
+                    f"{self.objective}s": dict(row.values),
+                    "seconds": {rule: self.seconds(t) for rule, t in row.values.items()},
                     "order": row.order,
                     "why_not": row.why_not,
                 }
@@ -222,8 +230,9 @@ class _Under(NamedTuple):
     refused: dict[str, Schedule]
     why_not: str | None
 
-    def least(self) -> float:
-        return min((schedule.makespan for schedule in self.schedules.values()), default=math.inf)
+    def least(self, objective: Objective) -> float:
+        found = (schedule.value(objective) for schedule in self.schedules.values())
+        return min(found, default=math.inf)
 
 
 def _with_lengths(
@@ -255,7 +264,7 @@ def _named(names: Sequence[str] | None) -> list[str]:
 
 
 def _under_rules(
-    problem: Problem, names: Sequence[str], give_up: Callable[[], bool]
+    problem: Problem, names: Sequence[str], objective: Objective, give_up: Callable[[], bool]
 ) -> Iterator[_Under]:
     """Build each schedule under each rule. All rules are tried, also where two give one order."""
     from pipesat.heuristics import BASELINES
@@ -269,6 +278,8 @@ def _under_rules(
             for rule in RULES:
                 permutation = permutation_by(problem, rule)
                 schedule = entered_by(BASELINES[name], problem, rule, permutation, give_up)
+                if objective == "span":
+                    schedule = retime(problem, schedule, objective, schedule.source)
                 violations = check(problem, schedule)
                 (refused if violations else fit)[rule] = schedule
                 if violations:
@@ -278,23 +289,39 @@ def _under_rules(
         yield _Under(name, fit, refused, None if fit else why_not)
 
 
-def _searched(problem: Problem, under: _Under, clock: Clock, seed: int, enough: int) -> OrderRow:
+def _searched(
+    problem: Problem,
+    under: _Under,
+    objective: Objective,
+    clock: Clock,
+    seed: int,
+    enough: int,
+) -> OrderRow:
     """Let microbatches change places, from the best rule on."""
+    if not (under.schedules or under.refused):
+        return OrderRow(under.name, why_not=under.why_not)
+    tried = (under.schedules or under.refused).values()
+    start = min(tried, key=lambda schedule: schedule.value(objective))
+    best = start if under.schedules else None
+    search = _by_makespan if objective == "makespan" else best_span
+    found = search(problem, start, clock=clock, seed=seed, enough=enough)
+    fits = found is not None and not check(problem, found)
+    if found is not None and fits:
+        best = found if best is None else min(best, found, key=lambda s: s.value(objective))
+    made = {**under.schedules, **under.refused}
+    values = {rule: None if rule in under.refused else made[rule].value(objective) for rule in made}
+    if best is None:
+        return OrderRow(under.name, {**values, BEST: None}, why_not=under.why_not)
+    order = microbatch_order(problem, best)
+    return OrderRow(under.name, {**values, BEST: best.value(objective)}, order)
+
+
+def _by_makespan(
+    problem: Problem, start: Schedule, *, clock: Clock, seed: int, enough: int
+) -> Schedule | None:
     from pipesat.solver.permutations.search import best_places
     from pipesat.solver.permutations.times import PermutedOrder
 
-    if not (under.schedules or under.refused):
-        return OrderRow(under.name, why_not=under.why_not)
-    start = min((under.schedules or under.refused).values(), key=lambda s: s.makespan)
-    best = start if under.schedules else None
-    if PermutedOrder.applies(problem, start.order):
-        found = best_places(problem, start.order, clock=clock, seed=seed, enough=enough)
-        fits = found is not None and not check(problem, found)
-        if found is not None and fits and (best is None or found.makespan < best.makespan):
-            best = found
-    made = {**under.schedules, **under.refused}
-    makespans = {rule: None if rule in under.refused else made[rule].makespan for rule in made}
-    if best is None:
-        return OrderRow(under.name, {**makespans, BEST: None}, why_not=under.why_not)
-    order = microbatch_order(problem, best)
-    return OrderRow(under.name, {**makespans, BEST: best.makespan}, order)
+    if not PermutedOrder.applies(problem, start.order):
+        return None
+    return best_places(problem, start.order, clock=clock, seed=seed, enough=enough)

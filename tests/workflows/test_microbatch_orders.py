@@ -31,22 +31,25 @@ def chain(memory: int | None = None) -> pipesat.Problem:
 @pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, 36])
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
-def test_the_best_of_all_orders_is_found(name: str, memory: int | None) -> None:
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+def test_the_best_of_all_orders_is_found(objective: Any, name: str, memory: int | None) -> None:
     problem = chain(memory)
-    found = pipesat.microbatch_orders(problem, baselines=[name], time_limit=2, deterministic=True)
+    found = pipesat.microbatch_orders(
+        problem, baselines=[name], objective=objective, time_limit=2, deterministic=True
+    )
     (row,) = found
     order = BASELINES[name](problem).order
     values = {}
     for own in permutations(range(len(LENGTHS))):
-        timed = time_order(problem, relabelled(problem, order, [own]))
+        timed = time_order(problem, relabelled(problem, order, [own]), objective)
         if not check(problem, timed):
-            values[own] = timed.makespan
+            values[own] = timed.value(objective)
     assert row.value == min(values.values())
     assert row.order is not None
     assert values[tuple(row.order[0])] == row.value
-    assert row.makespans["given"] == values.get(tuple(range(len(LENGTHS))))
+    assert row.values["given"] == values.get(tuple(range(len(LENGTHS))))
     descending = tuple(sorted(range(len(LENGTHS)), key=lambda m: -LENGTHS[m]))
-    assert row.makespans["descending"] == values.get(descending)
+    assert row.values["descending"] == values.get(descending)
     assert found.lower_bound.value <= row.value
 
 
@@ -56,12 +59,12 @@ def test_no_rule_is_better_and_the_own_order_is_ignored() -> None:
     found = pipesat.microbatch_orders(problem, time_limit=1, deterministic=True)
     given = problem.with_microbatches(problem.document["microbatches"], order="given")
     again = pipesat.microbatch_orders(given, time_limit=1, deterministic=True)
-    assert [row.makespans for row in found] == [row.makespans for row in again]
+    assert [row.values for row in found] == [row.values for row in again]
     assert {"1f1b", "zb-h1"} <= {row.name for row in found if row.value is not None}
     for row in found:
         if row.value is not None:
-            assert all(row.value <= time for time in row.makespans.values() if time is not None)
-            assert set(row.makespans) == {*RULES, "best"}
+            assert all(row.value <= time for time in row.values.values() if time is not None)
+            assert set(row.values) == {*RULES, "best"}
     assert found.best is not None
     assert found.seconds(found.best.value) == found.best.value / 1000  # type: ignore[operator]
 
@@ -107,3 +110,7 @@ def test_the_command_writes_the_list(tmp_path: Path, cli: Run) -> None:
         row["makespans"]["best"] for row in said["baselines"] if row["order"]
     )
     assert said["seconds"] == said["makespan"] / 1000
+    words = ("--objective", "span", "--time-limit", 0.2, "--baseline", "1f1b")
+    spans = json.loads(cli("order", tmp_path / "p.json", "--json", *words).out)
+    assert spans["objective"] == "span"
+    assert spans["span"] == spans["baselines"][0]["spans"]["best"]

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from campaign.case import Case, close
-from campaign.commands.common import a_problem, family_of, schedule_in, truth_of
+from campaign.commands.common import a_problem, an_objective, family_of, schedule_in, truth_of
 from campaign.judge import values
 from campaign.judge.claims import Judged
 from campaign.judge.reading import Pipe
@@ -28,16 +28,18 @@ def case(case: Case) -> None:
     if "microbatches" in document or "routes" in document:
         document = document | {"order": "free"}
     case.write("free.json", document)
-    judged = truth_of(case, document, "makespan")
+    objective = an_objective(case)
+    words += ["--objective", objective]
+    judged = truth_of(case, document, objective)
     ran = case.run("order", "problem.json", *words, "--json", "-o", "o.json", codes=(0, 1, 2, 3))
     case.expect(ran.code != 3 or judged.feasible is not True, "called infeasible, which it is not")
     if ran.code not in (0, 1):
         return
     found = ran.json()
-    rows = [row for row in found["baselines"] if row["makespans"]]
+    rows = [row for row in found["baselines"] if row[f"{objective}s"]]
     case.expect(bool(rows) and (ran.code == 1) == (found["best"] is None), "a code for the best")
     for row in rows:
-        best, *by_rule = (row["makespans"][rule] for rule in ("best", *RULES))
+        best, *by_rule = (row[f"{objective}s"][rule] for rule in ("best", *RULES))
         known = [time for time in by_rule if time is not None]
         said = f"{row['name']}: best {best}, by rule {by_rule}"
         case.expect(not known if best is None else best <= min(known, default=best), said)
@@ -48,7 +50,7 @@ def case(case: Case) -> None:
 
 def one_row(case: Case, judged: Judged, row: Document) -> None:
     """Hold a row against the schedules of its best rule, of that in its best order, and another."""
-    name, times = row["name"], row["makespans"]
+    name, times = row["name"], row[f"{judged.objective}s"]
     fitting = [rule for rule in RULES if times[rule] is not None]
     best = min(fitting, key=lambda rule: times[rule], default=None)  # the first of equal ones
     for rule in dict.fromkeys([best or "given", case.rng.choice(RULES)]):
@@ -58,17 +60,17 @@ def one_row(case: Case, judged: Judged, row: Document) -> None:
         case.expect((made is None) == (said is None), f"{name} {rule}: {said}, file: {made}")
         if made is None:
             continue
-        true = makespan_of(judged, made)
-        case.expect(true == said, f"{name} {rule}: makespan {said}, its schedule has {true}")
+        true = value_of(judged, made)
+        case.expect(true == said, f"{name} {rule}: value {said}, its schedule has {true}")
         if rule == best:
-            true = makespan_of(judged, entering(judged.pipe, made, row["order"]))
+            true = value_of(judged, entering(judged.pipe, made, row["order"]))
             case.expect(true == times["best"], f"{name}: best {times['best']}, in its order {true}")
 
 
-def makespan_of(judged: Judged, schedule: Document) -> int | None:
-    """Return the least makespan of a schedule's order; ``None`` where it breaks a rule."""
-    timed, _ = judged.judge(retimed(judged.pipe, schedule, "makespan") or schedule)
-    return None if timed is None else values.makespan(timed)
+def value_of(judged: Judged, schedule: Document) -> int | None:
+    """Return the least value of a schedule's order; ``None`` where it breaks a rule."""
+    timed, _ = judged.judge(retimed(judged.pipe, schedule, judged.objective) or schedule)
+    return None if timed is None else values.value(timed, judged.objective)
 
 
 def entering(pipe: Pipe, schedule: Document, order: list[list[int]]) -> Document:
@@ -101,8 +103,10 @@ def ops_of(text: str) -> list[tuple[int, str, int]]:
 
 def whole(case: Case, judged: Judged, found: Document, rows: list[Document]) -> None:
     """Hold the bound, the status and the best of all against what is known."""
-    times = [time for row in rows for time in row["makespans"].values() if time is not None]
-    value, bound, truth = found["makespan"], found["lower_bound"], judged.truth
+    times = [
+        time for row in rows for time in row[f"{judged.objective}s"].values() if time is not None
+    ]
+    value, bound, truth = found[judged.objective], found["lower_bound"], judged.truth
     case.expect(value == min(times, default=None), f"best of all {value}, rows have {times}")
     least = judged.best if truth.upper is None else truth.upper
     case.expect(least is None or bound <= least, f"bound {bound}, though {least} exists")
