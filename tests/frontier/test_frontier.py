@@ -11,9 +11,6 @@ import io
 import itertools
 import json
 import math
-import signal
-import subprocess
-import sys
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
@@ -53,6 +50,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.studies import solver_of
 from tests.conftest import Run
+from tests.support.interrupted import interrupted
 from tests.support.loops import loop
 from tests.support.oracle import brute_force, plain_model_optimum
 from tests.support.problems import chain, vee
@@ -579,21 +577,8 @@ def test_an_infeasible_reference(cli: Run, save: Save) -> None:
 def test_an_interrupt_keeps_the_curve_so_far(save: Save, tmp_path: Path) -> None:
     # too large to be proven in no time
     problem = save(chain(8, 32, F=30, B=29, W=20, held=(10, 4)))
-    command = ["frontier", problem, "-o", tmp_path / "out", "--json", "--workers", 1]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "pipesat", *map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert run.stderr is not None
-    for line in run.stderr:
-        if "cap " in line:
-            break
-    run.send_signal(signal.SIGINT)
-    out, _ = run.communicate()
-    assert run.returncode == 130
-    (curve,) = json.loads(out)["curves"]
+    options = ("-o", tmp_path / "out", "--json", "--workers", 1)
+    (curve,) = interrupted("frontier", problem, *options, after="cap ")["curves"]
     assert len(curve["points"]) > 2
     assert (tmp_path / "out" / "frontier.png").exists()
 

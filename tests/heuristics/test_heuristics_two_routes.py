@@ -12,6 +12,7 @@ from pipesat.core.ops import Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
+from tests.support.baselines import has_counts_of_the_picture
 from tests.support.placed_problems import opposite_routes, two_routes
 from tests.support.problems import chain
 
@@ -35,14 +36,7 @@ def test_dualpipe_on_the_published_picture() -> None:
     assert bubbles_within(schedule) == {3 * (3 + 2 - 3)}
     assert peak_memory(problem, schedule) == [9] * 8
     for rank, items in enumerate(schedule.order):
-        r = min(rank, 7 - rank)
-        # step 4 has 2 (10 - 8 + r + 1) pairs, step 5 3 - r; the middle ranks undo one
-        pairs = 2 * (3 + r) + (3 - r) - (r == 3)
-        split = 2 * (3 - r) + (r + 1)  # steps 3 and 7, half of step 6
-        assert sum(isinstance(item, Pair) for item in items) == pairs
-        for kind, count in (("W", split), ("B", split), ("F", 20 - pairs)):
-            assert sum(isinstance(x, Op) and x.kind == kind for x in items) == count
-        assert sum(isinstance(x, Op) and x.kind == "BW" for x in items) == 20 - pairs - split
+        has_counts_of_the_picture(items, min(rank, 7 - rank))
 
 
 @pytest.mark.parametrize(("p", "n"), [(2, 2), (2, 7), (4, 4), (6, 9), (12, 12)])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, combinations, product
@@ -45,6 +42,7 @@ from pipesat.plan.stage_bound import stage_bound
 from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.plan_orders import columns
 from tests.conftest import Run
+from tests.support.interrupted import interrupted
 from tests.support.oracle import brute_force, plain_model_optimum
 from tests.support.paths import ROOT
 from tests.support.plans import entry, layers_of, planned, searched
@@ -627,37 +625,9 @@ def test_an_interrupt_keeps_the_best_so_far(tmp_path: Path, save: Save) -> None:
     # too many partitions and too little memory to be proven in no time
     costs = [entry(3 + k % 5, 4 + k % 3, 1, 3 + k % 2) for k in range(40)]
     layers = save({"format": FORMAT, "layers": costs}, "layers.json")
-    command = [
-        "plan",
-        layers,
-        "--devices",
-        8,
-        "--microbatches",
-        16,
-        "--memory",
-        60,
-        "-o",
-        tmp_path / "out",
-        "--json",
-        "--workers",
-        1,
-        "--time-limit",
-        300,
-    ]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "pipesat", *map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert run.stderr is not None
-    for line in run.stderr:
-        if " best " in line:
-            break
-    run.send_signal(signal.SIGINT)
-    out, _ = run.communicate()
-    assert run.returncode == 130
-    found = json.loads(out)
+    options = ("--devices", 8, "--microbatches", 16, "--memory", 60, "-o", tmp_path / "out")
+    more = ("--json", "--workers", 1, "--time-limit", 300)
+    found = interrupted("plan", layers, *options, *more, after=" best ")
     assert found["status"] == "feasible"
     assert found["lower_bound"] <= found["value"]
     assert (tmp_path / "out" / "schedule.json").exists()

@@ -1,0 +1,30 @@
+"""What tests of hand-written schedules share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipesat.core.checker import check
+from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.problem import Problem
+from pipesat.heuristics import BASELINES
+
+
+def rules_broken(name: str, problem: Problem) -> set[str]:
+    """Rules that a baseline's schedule breaks; none where it does not apply."""
+    try:
+        schedule = BASELINES[name](problem)
+    except NotApplicable:
+        return set()
+    return {violation.rule for violation in check(problem, schedule)}
+
+
+def has_counts_of_the_picture(items: Sequence[Item], rank: int) -> None:
+    """DualPipe's published picture: what one rank runs, by step; ``rank`` counts from the outside."""
+    # step 4 has 2 (10 - 8 + rank + 1) pairs, step 5 3 - rank; one is undone on the last rank
+    pairs = 2 * (3 + rank) + (3 - rank) - (rank == 3)
+    split = 2 * (3 - rank) + (rank + 1)  # steps 3 and 7, half of step 6
+    assert sum(isinstance(item, Pair) for item in items) == pairs
+    for kind, count in (("W", split), ("B", split), ("F", 20 - pairs), ("BW", 20 - pairs - split)):
+        assert sum(isinstance(x, Op) and x.kind == kind for x in items) == count
