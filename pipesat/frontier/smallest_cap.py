@@ -97,50 +97,35 @@ def narrow(
     """
     refuse_by_arithmetic(study.curve, amounts, target)
     undecided: list[int] = []
-    for cap in _falling(study.curve, amounts, target, undecided):
-        if study.deadline.over or study.deadline.seconds >= expires:
-            break
-        study.work(cap, seconds, target=target)
-    rising = _rising(study.curve, amounts, target, undecided)
-    for cap in () if fall_only else rising:
-        if study.deadline.over or study.deadline.seconds >= expires:
-            break
-        study.work(cap, seconds, target=target)
+    for falling in (True,) if fall_only else (True, False):
+        for index in _halving(study.curve, amounts, target, undecided, falling=falling):
+            if study.deadline.over or study.deadline.seconds >= expires:
+                break
+            study.work(amounts[index], seconds, target=target)
     return interval(study.curve, amounts, target)
 
 
-def _falling(
-    curve: Curve, amounts: Sequence[int], target: int, undecided: list[int]
+def _halving(
+    curve: Curve, amounts: Sequence[int], target: int, undecided: list[int], *, falling: bool
 ) -> Iterator[int]:
-    """Yield the caps to decide so that the upper mark falls; collect those left undecided."""
-    floor = -1  # index of the largest cap that is too small, or counts as such
+    """Yield indices of the caps to decide until one mark meets the other, or what is undecided.
+
+    What stays undecided is collected: it counts as too small while the upper mark is ``falling``,
+    and then as large enough while the lower one rises.
+    """
     while True:
         low, high = _ends(curve, amounts, target)
-        low = max(low, floor)
+        if falling:
+            low = max([low, *undecided])
+        else:
+            high = min([high, *undecided])
         if high - low < 2:
             return
         middle = (low + high) // 2
-        yield amounts[middle]
+        yield middle
         low, high = _ends(curve, amounts, target)
         if low < middle < high:
-            undecided.append(amounts[middle])
-        floor = max(floor, middle) if middle < high else floor
-
-
-def _rising(
-    curve: Curve, amounts: Sequence[int], target: int, undecided: Sequence[int]
-) -> Iterator[int]:
-    """Yield the caps to decide so that the lower mark rises."""
-    ceiling = min((bisect_left(amounts, cap) for cap in undecided), default=0)
-    while True:
-        low, high = _ends(curve, amounts, target)
-        high = min(high, ceiling)
-        if high - low < 2:
-            return
-        middle = (low + high) // 2
-        yield amounts[middle]
-        low, high = _ends(curve, amounts, target)
-        ceiling = min(ceiling, middle) if low < middle else ceiling
+            undecided.append(middle)
 
 
 def _ends(curve: Curve, amounts: Sequence[int], target: int) -> tuple[int, int]:

@@ -21,8 +21,8 @@ def rules_broken(name: str, problem: Problem) -> set[str]:
 
 
 def has_counts_of_the_picture(items: Sequence[Item], rank: int) -> None:
-    """DualPipe's published picture: what one rank runs, by step; ``rank`` counts from the outside."""
-    # step 4 has 2 (10 - 8 + rank + 1) pairs, step 5 3 - rank; one is undone on the last rank
+    """DualPipe's published picture: one rank's items by step; ``rank`` counts from outside."""
+    # step 4 has 2 (10 - 8 + rank + 1) pairs, step 5 3 - rank; the middle ranks undo one
     pairs = 2 * (3 + rank) + (3 - rank) - (rank == 3)
     split = 2 * (3 - rank) + (rank + 1)  # steps 3 and 7, half of step 6
     assert sum(isinstance(item, Pair) for item in items) == pairs
