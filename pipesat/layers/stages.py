@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
@@ -47,6 +47,32 @@ def problem_of_split(
     return parse_problem(document, "problem of layers")
 
 
+RECOMPUTE: Final = "recompute"
+"""Name of the memory mode in which a stage recomputes."""
+
+
+def problem_with_recompute(
+    layers: Layers, partition: Sequence[range], pipeline: Pipeline
+) -> Problem:
+    """Return the problem of a partition with recomputing as a memory mode, one for each stage.
+
+    Every stage that has a layer with a variant has the mode :data:`RECOMPUTE`, and all microbatches
+    of a stage run alike.
+
+    Raises
+    ------
+    BadInput
+        As :func:`problem_of_split`.
+    """
+    document = problem_document(layers, partition, pipeline)
+    for part, stage in zip(partition, document["stages"], strict=True):
+        if any(layers.layers[k].recomputed is not None for k in part):
+            again = _stage_entry(layers, part, pipeline, again=True)
+            stage["modes"] = [{"name": RECOMPUTE, "backward": "either"} | again]
+            document["mode_choice"] = "stage"
+    return parse_problem(document, "problem of layers")
+
+
 def problem_document(
     layers: Layers,
     partition: Sequence[range],
@@ -70,11 +96,7 @@ def problem_document(
             documents.device_entry(*both) for both in zip(pipeline.capacities, static, strict=True)
         ],
         stages=[
-            {
-                kind: sum(layers.layers[k].amount(kind, recompute=flag) for k in part)
-                for kind in AMOUNTS
-            }
-            | _backward(layers, part, pipeline, again=flag)
+            _stage_entry(layers, part, pipeline, again=flag)
             for part, flag in zip(partition, again, strict=True)
         ],
         comm=_comm(layers, partition, pipeline),
@@ -130,9 +152,13 @@ def _device_of(partition: Sequence[range], pipeline: Pipeline) -> dict[int, int]
     }
 
 
-def _backward(layers: Layers, part: range, pipeline: Pipeline, *, again: bool) -> dict[str, Any]:
+def _stage_entry(layers: Layers, part: range, pipeline: Pipeline, *, again: bool) -> dict[str, Any]:
+    """Sums of a stage's layers, as they recompute or not, and its backward."""
     fused = any(layers.layers[k].fused for k in part) or (again and pipeline.recompute_whole)
-    return documents.backward_entry("fused" if fused else pipeline.backward)
+    amounts = {
+        kind: sum(layers.layers[k].amount(kind, recompute=again) for k in part) for kind in AMOUNTS
+    }
+    return amounts | documents.backward_entry("fused" if fused else pipeline.backward)
 
 
 def _comm(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> dict[str, Any]:

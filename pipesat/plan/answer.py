@@ -22,6 +22,7 @@ from pipesat.plan.comparison import SplitRow, comparison_document, gains
 from pipesat.plan.findings import Findings
 from pipesat.plan.question import Question
 from pipesat.plan.shapes import shape_name
+from pipesat.plan.with_modes import bound_with_modes, with_modes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -166,13 +167,19 @@ def answer(
     result = None
     if chosen is not None:
         proofs = [] if contradictions else [chosen.bound, *([] if bound is None else [bound])]
+        problem, schedule = chosen.problem, chosen.schedules[0]
+        if known.question.space.free:
+            problem, schedule = with_modes(known.question.layers, chosen)
+            if proofs:  # what is proven of these stages as they recompute says nothing of others
+                of_all = known.bound_of(chosen.shape_number)
+                proofs = [bound_with_modes(problem, of_all, known.question.objective)]
         own = max(proofs, key=lambda proof: proof.value, default=None)
         value = chosen.value(known.question.objective)
         result = Result(
-            problem=chosen.problem,
+            problem=problem,
             status=Standing(value, None if own is None else own.value, of="this partition").status,
             objective=known.question.objective,
-            schedule=chosen.schedules[0],
+            schedule=schedule,
             lower_bound=own,
             baseline=chosen.baseline,
             wall_s=seconds,

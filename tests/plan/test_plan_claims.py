@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.layers.pipeline import Pipeline
@@ -127,6 +128,39 @@ def test_flips_stay_within_the_choice() -> None:
         for choice in RECOMPUTE
     }
     assert flips == {"never": [], "where-needed": [], "choose": [(True, False)]}
+
+
+def test_what_recomputes_is_a_memory_mode_of_its_stage() -> None:
+    """Two stages of a layer or two that keep 4 or 1 per layer and microbatch, in a room of 5.
+
+    The bound is of the problem with the choice, so it may not exceed the best of any choice.
+    """
+    again = {"F": 2, "B": 5, "W": 1, "held_after_F": 1}
+    entries = [entry(2, 3, 1, 4) | {"recompute": again} for _ in range(3)]
+    shape = Pipeline(devices=2, microbatches=3, memory=5)
+    plan = planned(layers_of(entries), [shape], recompute="choose")
+    assert plan.chosen is not None
+    assert plan.result is not None
+    assert plan.result.schedule is not None
+    problem, schedule = plan.result.problem, plan.result.schedule
+    assert problem.mode_choice == "stage"
+    for stage, part in zip(problem.stages, plan.chosen.partition, strict=True):
+        n = len(part)
+        assert (stage.F, stage.B, stage.W, stage.held_after_F) == (2 * n, 3 * n, n, 4 * n)
+        (mode,) = stage.modes
+        stated = {"F": 2 * n, "B": 5 * n, "W": n, "BW": 6 * n, "held_after_F": n}
+        assert dict(mode.stated) == stated | {"held_after_B": 0}
+    flags = plan.chosen.flags
+    assert any(flags)
+    assert schedule.modes == {(s, m): 1 for s, flag in enumerate(flags) if flag for m in range(3)}
+    assert check(problem, schedule) == []
+    assert plan.result.value == plan.value
+    case = Case({"layers": entries}, 2, 3, recompute="choose", capacities=[5, 5])
+    every = {c: case.optimum(c) for s in case.shapes for c in case.choices(s)}
+    counts = tuple(map(len, plan.chosen.partition))
+    best = min(v for c, v in every.items() if v is not None and c.counts == counts)
+    assert plan.result.lower_bound is not None
+    assert plan.result.lower_bound.value <= best <= plan.value  # type: ignore[operator]
 
 
 # What cannot be stated or does not hold

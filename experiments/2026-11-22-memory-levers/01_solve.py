@@ -1,0 +1,77 @@
+"""Solve every case; each starts from the schedules of those whose schedules it may use.
+
+    python 01_solve.py [--scale 1] [--work DIR]
+
+One thread and 144 cases of 4, 6 or 17 seconds for 4, 8 or 16 devices: 20 minutes, times --scale.
+What DIR has is not solved again (default: a folder of this name under the system's temporary one).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from cases import Case, cases, implies
+
+import pipesat
+from pipesat.core.metrics import mode_counts
+from pipesat.core.ops import Item, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
+
+SECONDS = {4: 4, 8: 6, 16: 17}
+
+
+def moved(schedule: Schedule, old: Problem, new: Problem) -> Schedule:
+    """Time a schedule of another case anew; modes are known by their names."""
+    names = [mode.name for mode in new.stages[0].modes]
+
+    def renumbered(item: Item) -> Item:
+        assert isinstance(item, Op)
+        if not item.mode:
+            return item
+        name = old.stages[item.stage].modes[item.mode - 1].name
+        return item._replace(mode=1 + names.index(name))
+
+    order = tuple(tuple(map(renumbered, row)) for row in schedule.order)
+    return time_order(new, order, source="a case with less freedom")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the seconds per case")
+    work = Path(tempfile.gettempdir()) / Path(__file__).resolve().parent.name
+    parser.add_argument("--work", type=Path, default=work, help="schedules so far")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    before: list[Case] = []
+    for case in cases():
+        result, schedule = (options.work / f"{case.name}{end}" for end in (".json", ".schedule"))
+        problem = case.problem()
+        if not result.exists():
+            starts = [
+                moved(
+                    pipesat.read_schedule(options.work / f"{one.name}.schedule", old), old, problem
+                )
+                for one in before
+                if implies(one, case)
+                for old in [one.problem()]
+            ]
+            found = pipesat.solve(
+                problem, time_limit=options.scale * SECONDS[case.p], workers=1, schedules=starts
+            )
+            assert found.schedule is not None
+            assert found.lower_bound is not None
+            pipesat.write_schedule(schedule, problem, found.schedule)
+            bound = found.lower_bound.value
+            row = {"value": found.value, "bound": bound, "wall_s": round(found.wall_s, 2)}
+            result.write_text(json.dumps(row | {"modes": mode_counts(problem, found.schedule)}))
+            print(case.name, result.read_text(), flush=True)
+        before.append(case)
+
+
+if __name__ == "__main__":
+    main()
