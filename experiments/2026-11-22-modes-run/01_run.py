@@ -1,6 +1,6 @@
 """Profile a small decoder, solve with memory modes under a cap, run it in torch, measure peaks.
 
-python 01_run.py: prints a table and writes results.json. Takes about 4 minutes on two cores.
+python 01_run.py: prints a table and writes results.json. Takes about 8 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -8,18 +8,29 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
+from pipesat.runtime.offload import Trip
+
 HERE = Path(__file__).parent
 SIZES = {"config": "tiny", "width": 128, "heads": 4, "length": 256, "vocabulary": 256}
 MODEL = [word for key, value in SIZES.items() for word in (f"--{key}", value)]
-CASES = ((2, 6, 6, "18MiB"), (4, 10, 6, "18MiB"))  # ranks, blocks, microbatches, capacity
+MICROBATCHES, CAPACITY = 6, "18MiB"
+SIZE = 3 << 20  # bytes of a typical trip
+CASES = (  # ranks, blocks, which modes each stage has
+    (2, 6, "both"),
+    (4, 10, "both"),
+    (2, 6, "offload"),
+    (4, 10, "in turn"),  # offload on even stages, recompute on odd ones
+)
 
 
 def pipesat(*words: object) -> str:
@@ -27,15 +38,42 @@ def pipesat(*words: object) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def case(folder: Path, ranks: int, blocks: int, microbatches: int, capacity: str) -> dict:
+def bandwidth() -> str:
+    """Bytes per second to a file and back here, of the median of some trips of one thread."""
+    torch.set_num_threads(1)
+    times = []
+    for _ in range(20):
+        trip, tensor = Trip("a trip", frozenset()), torch.randn(SIZE // 4)
+        trip.pack(tensor)
+        del tensor
+        begin = time.perf_counter()
+        trip.out()
+        trip.back(lambda _: None)
+        times.append(time.perf_counter() - begin)
+    return f"{int(2 * SIZE / statistics.median(times)) >> 20}MiB"
+
+
+def allow(path: Path, choice: str) -> None:
+    """Leave of every stage's modes in a problem file those that are to be used."""
+    document = json.loads(path.read_text())
+    for number, stage in enumerate(document["stages"]):
+        wanted = choice
+        if choice == "in turn":
+            wanted = ("offload", "recompute")[number % 2]
+        stage["modes"] = [m for m in stage["modes"] if wanted in ("both", m["name"])]
+    path.write_text(json.dumps(document))
+
+
+def case(folder: Path, ranks: int, blocks: int, choice: str, speed: str) -> dict:
     profile, problem, out = folder / "profile.json", folder / "problem.json", folder / "out"
     cut = ("--layers", blocks, "--stages", ranks, "--samples", 5)
     pipesat("profile", *MODEL, *cut, "--modes", "-o", profile)
     pipesat(
-        *("problem", "from-profile", profile, "--devices", ranks, "--microbatches", microbatches),
-        *("--optimizer", "none", "--backward", "fused", "--copy-bandwidth", "500MiB"),
-        *("--memory", capacity, "-o", problem),
+        *("problem", "from-profile", profile, "--devices", ranks, "--microbatches", MICROBATCHES),
+        *("--optimizer", "none", "--backward", "fused", "--copy-bandwidth", speed),
+        *("--memory", CAPACITY, "-o", problem),
     )
+    allow(problem, choice)
     solved = json.loads(pipesat("solve", problem, "-o", out, "--time-limit", 15, "--json"))
     runs = {}
     for name, more in (("modes", ["--check"]), ("kept", ["--without-modes"])):
@@ -46,7 +84,9 @@ def case(folder: Path, ranks: int, blocks: int, microbatches: int, capacity: str
     return {
         "ranks": ranks,
         "blocks": blocks,
-        "microbatches": microbatches,
+        "microbatches": MICROBATCHES,
+        "allowed": choice,
+        "copy_bandwidth": speed,
         "solved": {key: solved[key] for key in keys},
         "check": runs["modes"]["check"],
         "peaks": {name: ran["memory"] for name, ran in runs.items()},
@@ -54,14 +94,13 @@ def case(folder: Path, ranks: int, blocks: int, microbatches: int, capacity: str
 
 
 def main() -> None:
-    results = []
+    results, speed = [], bandwidth()
+    print(f"copies at {speed}/s", flush=True)
     for ranks, *rest in CASES:
         with tempfile.TemporaryDirectory() as name:
-            found = case(Path(name), ranks, *rest)
+            found = case(Path(name), ranks, *rest, speed)
         results.append(found)
-        print(
-            f"{ranks} ranks, {found['microbatches']} microbatches: modes {found['solved']['modes']}"
-        )
+        print(f"{ranks} ranks, {found['allowed']}: modes {found['solved']['modes']}", flush=True)
         print(f"  largest relative error of gradients {found['check']['largest_relative_error']}")
         for name, peaks in found["peaks"].items():
             for peak in peaks:
