@@ -20,9 +20,9 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.lanes import Lanes
 from pipesat.solver.search_parts import SearchParts
 
-_STARTS = 0.35  # of the time left, at most, goes into starts along guides
+_STARTS = 0.2  # of the time left, at most, goes into starts along guides
 _PACKED, _SPARES = 4, (1.0, 0.0)  # starts that are packed, with how much memory left for copies
-_PACKING, _PASSES = 0.25, 6
+_PACKING, _PASSES = 0.12, 6
 PACKED = "packed with modes"
 
 

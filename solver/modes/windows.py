@@ -57,7 +57,10 @@ class ModeWindows:
         choose = self.problem.mode_choice == "microbatch"
         model = Model(self.problem, state, window, choose=choose)
         limit, spent = min(_LIMIT, self.incumbent.clock.left), self.runner.spent
-        solver, status = self.runner.solve(model.cp, limit=limit, seed=self.rng.randrange(1 << 30))
+        seed = self.rng.randrange(1 << 30)
+        solver, status = self.runner.solve(
+            model.cp, limit=limit, seed=seed, strong=True, linear=False
+        )
         self.windows += 1
         self._learn(kind, status, (self.runner.spent - spent) / _LIMIT)
         if status in FOUND:
