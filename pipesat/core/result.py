@@ -15,7 +15,7 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.showing import Displayed, Facts
-from pipesat.core.summary import memory_text, records_of
+from pipesat.core.summary import memory_text, modes_text, records_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,6 +140,8 @@ class Result(Displayed):
             facts += [("bubble of makespan", percent(of_makespan))]
             facts += [("bubble of span", percent(of_span))]
             facts += [("peak memory", memory_text(self.problem, self.schedule))]
+            if self.problem.has_modes:
+                facts += [("modes", modes_text(self.problem, self.schedule))]
         if self.baseline is not None and self.value is not None:
             name, theirs = self.baseline
             ours = "equal to ours"

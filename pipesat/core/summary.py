@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import mode_counts
 from pipesat.core.ops import Unreadable, members
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ def records_of_stages(problem: Problem) -> list[dict[str, Any]]:
         }
         for number, stage in enumerate(problem.stages)
     ]
+
+
+def modes_text(problem: Problem, schedule: Schedule) -> str:
+    """Say how many (stage, microbatch) run in which memory mode."""
+    counts = mode_counts(problem, schedule)
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def memory_text(problem: Problem, schedule: Schedule) -> str:

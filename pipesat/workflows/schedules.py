@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.claims import percent
-from pipesat.core.metrics import Metrics, measure, mode_counts
+from pipesat.core.metrics import Metrics, measure
 from pipesat.core.showing import Displayed, Facts, ranges
+from pipesat.core.summary import modes_text
 from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class ShownSchedule(Displayed):
             where = f" of route {number}" if len(self.problem.routes) > 1 else ""
             found.append((f"classes{where}", said))
         if self.problem.has_modes:
-            counts = mode_counts(self.problem, self.schedule)
-            found.append(("modes", ", ".join(f"{name} {count}" for name, count in counts.items())))
+            found.append(("modes", modes_text(self.problem, self.schedule)))
         return found
 
     def records(self) -> list[dict[str, Any]]:

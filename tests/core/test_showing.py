@@ -31,6 +31,15 @@ def test_a_result_is_a_few_lines(result: Result) -> None:
     assert ["status", "optimal"] in [line.split() for line in lines]
     assert ["makespan", "6", "us"] in [line.split() for line in lines]
     assert len(lines) <= 12
+    assert "modes" not in [line.split()[0] for line in lines]
+
+
+def test_a_result_counts_modes_where_there_are_some() -> None:
+    """One microbatch at a time fits, and nothing is gained by keeping less."""
+    again = {"name": "again", "BW": 4, "held_after_F": 0}
+    one = Problem.chain(1, 2, F=1, B=1, W=1, held_after_F=1, memory=1, modes=[again])
+    lines = repr(pipesat.solve(one, deterministic=True, time_limit=5)).splitlines()
+    assert ["modes", "keep", "2,", "again", "0"] in [line.split() for line in lines]
 
 
 def test_problem_and_schedule_are_one_line(result: Result) -> None:
