@@ -75,11 +75,12 @@ if TYPE_CHECKING:
     from pipesat.workflows.microbatch_orders import microbatch_orders
     from pipesat.workflows.pair_times import pair_times
     from pipesat.workflows.plans import plan
+    from pipesat.workflows.profiles import profile
     from pipesat.workflows.risk import risk
     from pipesat.workflows.schedules import show, steps
     from pipesat.workflows.solve import solve
     from pipesat.workflows.timelines import compare_timeline
-    from pipesat.workflows.torch_runs import parity, profile, run, run_rank
+    from pipesat.workflows.torch_runs import parity, run, run_rank
 
 _HOMES = {
     "BadInput": "core.errors",
@@ -131,7 +132,7 @@ _HOMES = {
     "plan": "workflows.plans",
     "preflight": "bounds.feasibility",
     "problem_from_profile": "workflows.from_profile",
-    "profile": "workflows.torch_runs",
+    "profile": "workflows.profiles",
     "profile_model": "runtime.profile_model",
     "read_layers": "layers.file",
     "read_parts": "parts.file",

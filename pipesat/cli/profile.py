@@ -139,7 +139,7 @@ def profile(
     from pipesat.cli.options import refuse_given
     from pipesat.core.errors import RunFailed
     from pipesat.profile.file import write_document
-    from pipesat.workflows.torch_runs import profile as measure
+    from pipesat.workflows.profiles import profile as measure
 
     if not stages:
         refuse_given(context, ["split"], "only cuts of --stages are made in some way")

@@ -5,19 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Pair
-from pipesat.core.rules import kept
+from pipesat.core.errors import BadInput
+from pipesat.workflows.torch_job import torch_job
 from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
-    from pipesat.profile.file import Profile
-    from pipesat.runtime.job import Job, Shape
+    from pipesat.runtime.job import Shape
     from pipesat.runtime.parity import ParityReport
     from pipesat.runtime.run import Measured
 
@@ -97,7 +95,7 @@ def run(
 
     if virtual and model is not None:
         raise BadInput("expected virtual or a model, not both", where="model", value=model)
-    job = _job(
+    job = torch_job(
         problem,
         valid_schedule(problem, schedule),
         steps=steps,
@@ -159,7 +157,7 @@ def run_rank(
 
     if not under_torchrun():
         raise BadInput("this process is no rank of torchrun's: use run, which starts local ranks")
-    job = _job(
+    job = torch_job(
         problem,
         valid_schedule(problem, schedule),
         steps=steps,
@@ -174,99 +172,6 @@ def run_rank(
         without_modes=without_modes,
     )
     return run_this_rank(problem, job, timeout=timeout)
-
-
-def _job(
-    problem: Problem,
-    schedule: Schedule,
-    *,
-    steps: int,
-    warm_up: int,
-    check: bool,
-    module: str,
-    split: str,
-    shape: Shape | None,
-    device: str = "cpu",
-    scale: float | None = None,
-    memory: bool = False,
-    without_modes: bool = False,
-    note: Callable[[str], None] | None = None,
-) -> Job:
-    """Return what ranks are asked to run; say how the order was changed for torch.
-
-    ``scale`` stretches the problem's times, for waits instead of compute; ``None``: compute.
-    ``memory`` measures peaks, ``without_modes`` keeps every microbatch.
-
-    Raises
-    ------
-    NotApplicable
-        If torch cannot run it.
-    BadInput
-        If the shape does not do, or a profile cannot be read.
-    """
-    from pipesat.core.memory import peak_memory
-    from pipesat.core.timing import time_order
-    from pipesat.export.torch.adapt import adapt
-    from pipesat.export.torch.in_turn import makespan_in_turn
-    from pipesat.export.torch.modes import modes_csv
-    from pipesat.export.torch.write import torch_csv
-    from pipesat.profile.file import read_profile
-    from pipesat.runtime.job import Job, Shape
-    from pipesat.runtime.run import virtual_times
-
-    if memory and scale is not None:
-        raise BadInput("waits hold no memory: virtual runs have no peaks", where="memory")
-    shape = shape or Shape()
-    shape.require(len(problem.stages))
-    if module.endswith(".json"):
-        read_profile(module)  # every rank reads it again; what is wrong with it is known now
-    adapted = adapt(problem, schedule)
-    differ = problem.has_lists
-    if differ and adapted.entering != tuple(range(len(adapted.entering))):
-        raise NotApplicable(
-            "torch numbers microbatches by the last stage's forwards, which here run in another "
-            "order than the problem's: list its microbatches in that order (export to `order`)"
-        )
-    notes = [f"changed for torch: {change}" for change in adapted.changes]
-    now = adapted.schedule
-    if pairs := sum(isinstance(item, Pair) for row in now.order for item in row):
-        stock = makespan_in_turn(problem, now.order)
-        notes.append(
-            f"stock torch runs the members of its overlapped pairs ({pairs}) in turn: makespan "
-            f"{stock}, against which this run is held; {now.makespan} only where they overlap"
-            if scale is None
-            else f"overlapped pairs ({pairs}) wait for their time, through a function registered "
-            f"for OVERLAP_F_B: makespan {now.makespan}; {stock} in stock torch, which runs their "
-            "members in turn"
-        )
-    modes = modes_csv(adapted.problem, now)
-    if modes and without_modes:
-        order = tuple(tuple(map(kept, row)) for row in now.order)
-        now, modes = time_order(adapted.problem, order), ""
-        notes.append("memory modes are left out: every microbatch is kept")
-    if device == "cuda" and any(now.copies):
-        raise NotApplicable(
-            "offloaded activations go to files of the host, on the CPU alone so far: --device cpu, "
-            "or modes that recompute"
-        )
-    if note is not None:
-        for text in notes:
-            note(text)
-    return Job(
-        csv=torch_csv(problem, now),
-        steps=steps,
-        warm_up=warm_up,
-        shape=shape,
-        virtual=None if scale is None else virtual_times(problem, scale, now.order),
-        module=module,
-        folder=str(Path.cwd()),
-        split=split,
-        check=check,
-        device=device,
-        modes=modes,
-        memory=memory,
-        predicted=tuple(peak_memory(adapted.problem, now)) if memory else (),
-    )
 
 
 def parity(
@@ -317,98 +222,3 @@ def parity(
     modes = modes_csv(adapted.problem, adapted.schedule)
     (report,) = check_parity([order], modes=[modes], timeout=timeout, stop=stop)
     return report
-
-
-def profile(
-    config: str = "tiny",
-    *,
-    model: str | None = None,
-    sizes: dict[str, Any] | None = None,
-    length: int | None = None,
-    sequences: int = 1,
-    dtype: str | None = None,
-    links: bool = False,
-    timeout: float = 600.0,
-    stop: threading.Event | None = None,
-    **options: Any,
-) -> Profile:
-    """Measure F, B, W, BW and memory of a model's layers, in a process of its own.
-
-    Needs ``pipesat[torch]``. To measure layers that you have in hand, in this process, use
-    :func:`pipesat.profile_model`.
-
-    Parameters
-    ----------
-    config
-        Built-in decoder of a published model's shape; ``pipesat profile --list-configs`` lists
-        them.
-    model
-        Your own, ``package.module:function``: it returns layers, microbatch and loss in a dict.
-    sizes
-        Sizes of the built-in decoder that differ: ``style``, ``layers``, ``width``, ``heads``,
-        ``kv_heads``, ``feed_forward``, ``vocabulary``.
-    length
-        Tokens per sequence of the built-in decoder.
-    sequences
-        Its sequences per microbatch.
-    dtype
-        torch's name of a type; ``None``: the model's own, or float32.
-    links
-        Measure delays between two local gloo ranks too.
-    timeout
-        Seconds for all processes.
-    stop
-        Ends everything when set.
-    options
-        Fields of :class:`pipesat.profile.options.MeasureOptions`: ``samples=20``,
-        ``stages=[2, 4]``, ``device="cuda"``, ...
-
-    Raises
-    ------
-    BadInput
-        If torch, the device or the model is not there, or the model is unfit for a pipeline.
-    RunFailed
-        If a process fails, the time is over, or ``stop`` was set.
-    """
-    from pipesat.profile.options import MeasureOptions
-    from pipesat.runtime.profile_model import Request, measure_profile
-
-    given = {key: value for key, value in (sizes or {}).items() if value is not None}
-    options = {"name": model or config} | options
-    request = Request(
-        model=_model(model, config, given, length, sequences, dtype or ""),
-        options=MeasureOptions(**options),
-        dtype=dtype or "",
-        links=links,
-    )
-    return measure_profile(request, timeout=timeout, stop=stop)
-
-
-def _model(
-    path: str | None,
-    config: str,
-    given: dict[str, Any],
-    length: int | None,
-    sequences: int,
-    dtype: str,
-) -> dict[str, Any]:
-    """What the profile file's ``model`` is to be."""
-    from pipesat.profile.shapes import DecoderShape, named_shape, shape_document
-
-    if path is not None:
-        if given or length is not None:
-            size = next(iter(given), "length")
-            raise BadInput("sizes are for the built-in decoder, not for a model", where=size)
-        return {"source": "import", "path": path, "dtype": dtype}
-    base = named_shape(config)
-    fields = shape_document(base.shape) | given
-    if "heads" in given and "kv_heads" not in given:
-        fields["kv_heads"] = fields["heads"]
-    if "width" in given and "feed_forward" not in given:
-        fields["feed_forward"] = base.shape.feed_forward * fields["width"] // base.shape.width or 1
-    return {
-        "source": "decoder",
-        "shape": shape_document(DecoderShape(**fields)),
-        "length": length or base.length,
-        "sequences": sequences,
-    }

@@ -1,0 +1,120 @@
+"""What the ranks of a run in torch are asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.ops import Pair
+from pipesat.core.rules import kept
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Schedule
+    from pipesat.runtime.job import Job, Shape
+
+
+def torch_job(
+    problem: Problem,
+    schedule: Schedule,
+    *,
+    steps: int,
+    warm_up: int,
+    check: bool,
+    module: str,
+    split: str,
+    shape: Shape | None,
+    device: str = "cpu",
+    scale: float | None = None,
+    memory: bool = False,
+    without_modes: bool = False,
+    note: Callable[[str], None] | None = None,
+) -> Job:
+    """Return what ranks are asked to run; say how the order was changed for torch.
+
+    ``scale`` stretches the problem's times, for waits instead of compute; ``None``: compute.
+    ``memory`` measures peaks, ``without_modes`` keeps every microbatch.
+
+    Raises
+    ------
+    NotApplicable
+        If torch cannot run it.
+    BadInput
+        If the shape does not do, or a profile cannot be read.
+    """
+    from pipesat.core.memory import peak_memory
+    from pipesat.core.timing import time_order
+    from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.modes import modes_csv
+    from pipesat.export.torch.write import torch_csv
+    from pipesat.profile.file import read_profile
+    from pipesat.runtime.job import Job, Shape
+    from pipesat.runtime.run import virtual_times
+
+    if memory and scale is not None:
+        raise BadInput("waits hold no memory: virtual runs have no peaks", where="memory")
+    shape = shape or Shape()
+    shape.require(len(problem.stages))
+    if module.endswith(".json"):
+        read_profile(module)  # every rank reads it again; what is wrong with it is known now
+    adapted = adapt(problem, schedule)
+    differ = problem.has_lists
+    if differ and adapted.entering != tuple(range(len(adapted.entering))):
+        raise NotApplicable(
+            "torch numbers microbatches by the last stage's forwards, which here run in another "
+            "order than the problem's: list its microbatches in that order (export to `order`)"
+        )
+    notes = [f"changed for torch: {change}" for change in adapted.changes]
+    now = adapted.schedule
+    notes += _of_pairs(problem, now, virtual=scale is not None)
+    modes = modes_csv(adapted.problem, now)
+    if modes and without_modes:
+        order = tuple(tuple(map(kept, row)) for row in now.order)
+        now, modes = time_order(adapted.problem, order), ""
+        notes.append("memory modes are left out: every microbatch is kept")
+    if device == "cuda" and any(now.copies):
+        raise NotApplicable(
+            "offloaded activations go to files of the host, on the CPU alone so far: --device cpu, "
+            "or modes that recompute"
+        )
+    if note is not None:
+        for text in notes:
+            note(text)
+    return Job(
+        csv=torch_csv(problem, now),
+        steps=steps,
+        warm_up=warm_up,
+        shape=shape,
+        virtual=None if scale is None else virtual_times(problem, scale, now.order),
+        module=module,
+        folder=str(Path.cwd()),
+        split=split,
+        check=check,
+        device=device,
+        modes=modes,
+        memory=memory,
+        predicted=tuple(peak_memory(adapted.problem, now)) if memory else (),
+    )
+
+
+def _of_pairs(problem: Problem, schedule: Schedule, *, virtual: bool) -> Iterator[str]:
+    """What becomes of a schedule's overlapped pairs."""
+    from pipesat.export.torch.in_turn import makespan_in_turn
+
+    pairs = sum(isinstance(item, Pair) for row in schedule.order for item in row)
+    if not pairs:
+        return
+    stock = makespan_in_turn(problem, schedule.order)
+    if virtual:
+        yield (
+            f"overlapped pairs ({pairs}) wait for their time, through a function registered "
+            f"for OVERLAP_F_B: makespan {schedule.makespan}; {stock} in stock torch, which runs "
+            "their members in turn"
+        )
+    else:
+        yield (
+            f"stock torch runs the members of its overlapped pairs ({pairs}) in turn: makespan "
+            f"{stock}, against which this run is held; {schedule.makespan} only where they overlap"
+        )
