@@ -27,7 +27,8 @@ from pipesat.layers.file import read_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
-from pipesat.plan.answer import Plan, plan_document
+from pipesat.plan.answer import Plan
+from pipesat.plan.document import plan_document
 from pipesat.plan.even_split import even_partition
 from pipesat.plan.findings import Findings
 from pipesat.plan.picture import plan_pictures

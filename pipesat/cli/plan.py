@@ -129,7 +129,7 @@ def plan(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.layers.file import read_layers
-        from pipesat.plan.answer import plan_document
+        from pipesat.plan.document import plan_document
         from pipesat.workflows.plans import plan as run
 
         refuse_repeated("--chunks", chunks or (), chunks)

@@ -18,7 +18,7 @@ from pipesat.core.showing import Displayed, Facts
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate
-from pipesat.plan.comparison import SplitRow, comparison_document, gains
+from pipesat.plan.comparison import SplitRow, gains
 from pipesat.plan.findings import Findings
 from pipesat.plan.question import Question
 from pipesat.plan.shapes import shape_name
@@ -27,7 +27,6 @@ from pipesat.plan.with_modes import bound_with_modes, with_modes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMAT: Final = "pipesat.plan/1"
 KINDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 
 _ROOM: Final = 0.03  # of a device's memory, less than this free is told
@@ -305,63 +304,3 @@ def module_names(plan: Plan) -> list[list[str]] | None:
     if all(map(_DOTTED.fullmatch, flat)) and any("." in name for name in flat):
         return names
     return None
-
-
-def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any]:
-    """Return ``pipesat.plan/1``, ready for JSON."""
-    require_consistent(plan)
-    chosen, known, question = plan.chosen, plan.known, plan.question
-    shape = None if chosen is None else chosen.shape
-    return {
-        "format": FORMAT,
-        "name": question.layers.name,
-        "status": plan.status,
-        "objective": question.objective,
-        "value": plan.value,
-        "lower_bound": None if plan.bound is None else plan.bound.value,
-        "lower_bound_source": None if plan.bound is None else plan.bound.source,
-        "every_partition_accounted_for": plan.complete,
-        "gap": plan.gap,
-        "shape": None
-        if shape is None
-        else {
-            "placement": shape.placement,
-            "stages": shape.stages,
-            "devices": shape.devices,
-            "microbatches": shape.microbatches,
-        },
-        "proposed_by": None if chosen is None else chosen.proposed_by,
-        "recompute": question.space.choice,
-        "stages": stages_of(plan),
-        "devices": devices_of(plan),
-        "layout": layout_text(plan),
-        "module_fqns_per_model_part": module_names(plan),
-        "considered": [
-            {
-                "shape": shape_name(state.shape),
-                "lower_bound": None if bound is None else bound.value,
-                "lower_bound_source": None if bound is None else bound.source,
-                "partitions": sum(c.shape_number == number for c in known.candidates),
-                "every_partition_accounted_for": known.accounted_for(number),
-                "why_not": state.why_not or None,
-            }
-            for number, state in enumerate(known.states)
-            for bound in [None if plan.contradictions else known.bound_of(number)]
-        ]
-        + [
-            {
-                "shape": name,
-                "lower_bound": None,
-                "lower_bound_source": None,
-                "partitions": 0,
-                "every_partition_accounted_for": True,
-                "why_not": why,
-            }
-            for name, why in plan.left_out
-        ],
-        "comparison": comparison_document(plan.rows, question.objective),
-        "gains": [*plan.gains],
-        "remarks": [*plan.remarks],
-        "result": None if plan.result is None else plan.result.document(schedule_path),
-        "wall_s": round(plan.seconds, 3),
-    }

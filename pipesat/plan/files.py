@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pipesat.export.result_folder import write_result_folder
 from pipesat.files.atomic import prepare_folder, write_with_claims
-from pipesat.plan.answer import Plan, layout_text, module_names, plan_document
+from pipesat.plan.answer import Plan, layout_text, module_names
+from pipesat.plan.document import plan_document
 from pipesat.plan.picture import plan_pictures
 
 _OF_A_PLAN = ("plan.png", "plan.svg", "layout.txt", "module_fqns.json")

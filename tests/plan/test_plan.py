@@ -29,9 +29,10 @@ from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.rules import partition_of
 from pipesat.layers.split import FORBIDDEN
 from pipesat.layers.stages import problem_of_split
-from pipesat.plan.answer import Plan, plan_document
+from pipesat.plan.answer import Plan
 from pipesat.plan.bounds import flags_below, partitions_below, shape_bound, stage_cost
 from pipesat.plan.cheapest_layers import cheapest, variants
+from pipesat.plan.document import plan_document
 from pipesat.plan.even_split import even_partition
 from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.picture import plan_pictures
