@@ -99,6 +99,8 @@ class Job:
         Whether one more step is run whose peak of memory is measured.
     predicted
         What that peak is to be on every device, in the problem's unit.
+    numbers
+        The problem's own number of each of torch's microbatches; empty where they are the same.
     """
 
     csv: str
@@ -114,6 +116,7 @@ class Job:
     modes: str = ""
     memory: bool = False
     predicted: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
 
     @property
     def order(self) -> TorchOrder:
@@ -136,5 +139,5 @@ def read_job(folder: Path) -> Job:
     data = json.loads(job_file(folder).read_text())
     shape = data["shape"] | {"blocks": tuple(data["shape"]["blocks"])}
     virtual = data["virtual"] and Virtual(**data["virtual"])
-    predicted = tuple(data["predicted"])
-    return Job(**(data | {"shape": Shape(**shape), "virtual": virtual, "predicted": predicted}))
+    lists = {key: tuple(data[key]) for key in ("predicted", "numbers")}
+    return Job(**(data | {"shape": Shape(**shape), "virtual": virtual} | lists))

@@ -179,12 +179,13 @@ def timeline_of(
     environment: Mapping[str, str],
 ) -> Timeline:
     """Put together what the ranks wrote; ``offsets`` of their clocks in ns."""
-    modes = modes_of(problem, job.order)
+    modes = modes_of(problem, job.order, job.numbers)
     steps = assemble(
         problem,
         [document["steps"] for document in documents],
         offsets or [0] * len(documents),
         modes,
+        job.numbers,
     )
     what = "timed waits" if job.virtual else job.module or f"transformer {job.shape}"
     return Timeline(
@@ -207,13 +208,19 @@ def timeline_of(
     )
 
 
-def modes_of(problem: Problem, wanted: TorchOrder) -> dict[tuple[int, int], int]:
-    """Return the modes of an order's (stage, microbatch) that are not kept, by the problem's."""
+def modes_of(
+    problem: Problem, wanted: TorchOrder, numbers: Sequence[int] = ()
+) -> dict[tuple[int, int], int]:
+    """Return the modes of an order's (stage, microbatch) that are not kept, by the problem's.
+
+    ``numbers`` are the problem's own numbers of torch's microbatches, if they are others.
+    """
     found = {}
     for row in wanted.modes:
         stage = problem.routes[0].stages[row.stage]
         names = [mode.name for mode in problem.stages[stage].modes]
-        found[stage, row.microbatch] = 1 + names.index(row.mode)
+        microbatch = numbers[row.microbatch] if numbers else row.microbatch
+        found[stage, microbatch] = 1 + names.index(row.mode)
     return found
 
 

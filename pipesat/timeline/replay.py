@@ -19,7 +19,7 @@ from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, Trainin
 CostKey: TypeAlias = tuple[OpKind, ...]
 """Stage and kind of an op, or of both ops of a pair, sorted."""
 
-_Alike: TypeAlias = tuple[CostKey, tuple[int, ...]]
+_Alike: TypeAlias = tuple[tuple[int, str, int, int], ...]
 
 LinkKey: TypeAlias = tuple[int, int]
 """Stage whose result is sent, stage that needs it: (0, 1) an activation, (1, 0) a gradient."""
@@ -62,17 +62,22 @@ def cost_key(item: Item) -> CostKey:
     return tuple(sorted((op.stage, op.kind) for op in members(item)))
 
 
-def _alike(item: Item) -> _Alike:
-    """What items share that take equally long: the modes of their ops, too."""
-    return cost_key(item), tuple(op.mode for op in members(item))
+def _alike(problem: Problem, item: Item) -> _Alike:
+    """What items share that take equally long: the classes and modes of their ops, too."""
+    return tuple(
+        sorted(
+            (op.stage, op.kind, problem.class_of(op.stage, op.microbatch), op.mode)
+            for op in members(item)
+        )
+    )
 
 
-def _measured(timeline: Timeline) -> dict[_Alike, list[float]]:
+def _measured(problem: Problem, timeline: Timeline) -> dict[_Alike, list[float]]:
     """Return how long items that are alike took, in us, over all steps."""
     costs: dict[_Alike, list[float]] = defaultdict(list)
     for step in timeline.steps:
         for _, ran in step:
-            costs[_alike(ran.item)].append(ran.end - ran.start)
+            costs[_alike(problem, ran.item)].append(ran.end - ran.start)
     return dict(costs)
 
 
@@ -198,9 +203,10 @@ class Replay:
 
     @property
     def typical_lengths(self) -> list[float]:
-        """The median time of every op's stage and kind."""
-        costs = {key: median(values) for key, values in _measured(self.timeline).items()}
-        return self._lengths(lambda ran: costs[_alike(ran.item)])
+        """The median time of every op's stage and kind, class and mode."""
+        measured = _measured(self.problem, self.timeline)
+        costs = {key: median(values) for key, values in measured.items()}
+        return self._lengths(lambda ran: costs[_alike(self.problem, ran.item)])
 
     @property
     def core_lengths(self) -> list[float]:
@@ -209,9 +215,9 @@ class Replay:
         for step in self.timeline.steps:
             for _, ran in step:
                 whole = ran.end - ran.start
-                costs[_alike(ran.item)].append(whole if ran.cpu is None else ran.cpu)
+                costs[_alike(self.problem, ran.item)].append(whole if ran.cpu is None else ran.cpu)
         middle = {key: median(values) for key, values in costs.items()}
-        return self._lengths(lambda ran: middle[_alike(ran.item)])
+        return self._lengths(lambda ran: middle[_alike(self.problem, ran.item)])
 
     @property
     def measured_lengths(self) -> list[float]:

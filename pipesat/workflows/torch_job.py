@@ -60,15 +60,10 @@ def torch_job(
     if module.endswith(".json"):
         read_profile(module)  # every rank reads it again; what is wrong with it is known now
     adapted = adapt(problem, schedule)
-    differ = problem.has_lists
-    if differ and adapted.entering != tuple(range(len(adapted.entering))):
-        raise NotApplicable(
-            "torch numbers microbatches by the last stage's forwards, which here run in another "
-            "order than the problem's: list its microbatches in that order (export to `order`)"
-        )
     notes = [f"changed for torch: {change}" for change in adapted.changes]
-    now = adapted.schedule
-    notes += _of_pairs(problem, now, virtual=scale is not None)
+    notes += _of_lists(problem, virtual=scale is not None)
+    now, entering = adapted.schedule, adapted.entering
+    notes += _of_pairs(adapted.problem, now, virtual=scale is not None)
     modes = modes_csv(adapted.problem, now)
     if modes and without_modes:
         order = tuple(tuple(map(kept, row)) for row in now.order)
@@ -83,11 +78,11 @@ def torch_job(
         for text in notes:
             note(text)
     return Job(
-        csv=torch_csv(problem, now),
+        csv=torch_csv(adapted.problem, now),
         steps=steps,
         warm_up=warm_up,
         shape=shape,
-        virtual=None if scale is None else virtual_times(problem, scale, now.order),
+        virtual=None if scale is None else virtual_times(adapted.problem, scale, now.order),
         module=module,
         folder=str(Path.cwd()),
         split=split,
@@ -96,7 +91,18 @@ def torch_job(
         modes=modes,
         memory=memory,
         predicted=tuple(peak_memory(adapted.problem, now)) if memory else (),
+        numbers=() if entering == tuple(range(len(entering))) else entering,
     )
+
+
+def _of_lists(problem: Problem, *, virtual: bool) -> Iterator[str]:
+    """What becomes of microbatches that differ."""
+    if not problem.has_lists:
+        return
+    if virtual:
+        yield "microbatches differ: the waits are each one's own, and the timeline has its number"
+    else:
+        yield "microbatches differ in the problem, the model gives them all one shape"
 
 
 def _of_pairs(problem: Problem, schedule: Schedule, *, virtual: bool) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,10 @@ from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.run import virtual_times
+from pipesat.timeline.assemble import assemble
+from pipesat.timeline.replay import replay_of
+from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.workflows.torch_job import torch_job
 
 
 @pytest.fixture
@@ -60,6 +65,37 @@ def test_virtual_times_are_those_of_each_microbatch(problem: Problem) -> None:
     assert (times.durations["0F0"], times.durations["1B0"]) == (1.5, 3.0)
     assert (times.durations["0F1"], times.durations["1B1"]) == (0.5, 1.0)
     assert (times.delays["0F0"], times.delays["1B1"]) == (2.0, 1.0)
+
+
+def test_a_run_waits_for_each_ones_time_and_its_timeline_has_their_own_numbers(
+    problem: Problem, short_first: Schedule
+) -> None:
+    told: list[str] = []
+    size: dict[str, Any] = {"steps": 1, "warm_up": 0, "split": "even", "shape": None}
+    job = torch_job(
+        problem, short_first, check=False, module="", scale=1.0, note=told.append, **size
+    )
+    assert job.numbers == (1, 0)
+    assert job.virtual is not None
+    # torch's number 0 is the short one, and forward takes 1 s; the long one's takes 3
+    assert (job.virtual.durations["0F0"], job.virtual.durations["0F1"]) == (1.0, 3.0)
+    assert any("the timeline has its number" in text for text in told)
+    rank: dict[str, Any] = {"ops": [["0F0", 0, 0, 9, None], ["0B1", 9, 9, 10, None]]}
+    rank["transfers"] = [["0SEND_F1", 1, 2]]
+    (step,) = assemble(problem, [[rank]], [0], numbers=job.numbers)
+    assert [str(ran.item) for ran in step.devices[0].ops] == ["0F1", "0BW0"]
+    assert step.devices[0].transfers[0].name == "0SEND_F0"
+
+
+def test_costs_of_classes_are_not_mixed(problem: Problem, short_first: Schedule) -> None:
+    # one step exactly as predicted: nothing is left to explain, least of all by op costs
+    rows = tuple(
+        DeviceRun(tuple(Ran(t.item, 1e6 * t.start, 1e6 * t.end, 0.0) for t in row))  # type: ignore[arg-type]
+        for row in short_first.devices
+    )
+    timeline = Timeline(problem.sha256, (TrainingStep(rows),), 1e6, "test", 0.0, {})
+    replay = replay_of(problem, timeline)
+    assert replay.typical_lengths == replay.predicted_lengths == replay.measured_lengths
 
 
 def test_a_result_has_the_order(problem: Problem, short_first: Schedule) -> None:
