@@ -170,8 +170,9 @@ class _Starts:
     ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
     a fraction of a second, even if told to give up. Of the slow ones, those with pairs come first;
-    those of lockstep and greedy pairs one by one, where microbatches are alike. ``all_made`` says
-    afterwards whether whoever took them took all, and none was given up.
+    those of lockstep and greedy pairs one by one, where microbatches are alike. Where they may enter
+    in several orders, the portfolio's come before the slow ones, which are made for equal ones.
+    ``all_made`` says afterwards whether whoever took them took all, and none was given up.
     """
 
     problem: Problem
@@ -198,19 +199,31 @@ class _Starts:
         if not self.found():
             give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
             yield from list_schedules(problem, give_up, islice(chosen, 1))
+        several = len(orders) > 1
+        if several:
+            yield from self._listed_in_each(orders, chosen)
         slow = [entry for entry in named if entry.slow is not None]
         if problem.overlap is not None and problem.plain:
             slow = [entry for entry in slow if entry.name not in (LOCKSTEP, GREEDY_PAIRS)]
             yield from lockstep_schedules(problem, self.give_up)
             yield from greedy_schedules(problem, self.give_up)
         yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
-        # by each policy in every order, then by the next one
-        own = zip(orders.items(), tee(chosen, len(orders)), strict=True)
+        if not several:
+            yield from self._listed_in_each(orders, chosen)
+        self.all_made = not self.give_up()
+
+    def _listed_in_each(
+        self, orders: Mapping[str, Permutation], chosen: Iterable[Policy]
+    ) -> Iterator[Schedule]:
+        """Yield list scheduling's schedules by each policy in every order, then by the next one.
+
+        The last rule, the usually best, comes first.
+        """
+        own = zip(reversed(list(orders.items())), tee(chosen, len(orders)), strict=True)
         streams = [self._listed(*order, policies) for order, policies in own]
         for made in chain.from_iterable(zip_longest(*streams)):
             if made is not None:
                 yield made
-        self.all_made = not self.give_up()
 
     def _listed(
         self, rule: str, permutation: Permutation, chosen: Iterable[Policy]

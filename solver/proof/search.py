@@ -1,4 +1,4 @@
-"""The proving half of the search: relaxations and short runs take turns."""
+"""The proving half of the search: relaxations take turns with short runs, or with places."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from pipesat.core.problem import Problem
 from pipesat.solver.model.model import why_not_exact
 from pipesat.solver.model.times import latest_end, unit_for
+from pipesat.solver.proof.places import PlacesProofs
 from pipesat.solver.proof.relaxations import Relaxations
 from pipesat.solver.proof.short_runs.search import ShortRuns, is_long
 from pipesat.solver.run.incumbent import Incumbent
@@ -15,13 +16,14 @@ from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 
 _WAIT = 0.1  # seconds for another lane's short run, if there is nothing else to do
 _SHORT_RUNS = 3.0  # their time, as a multiple of that for relaxations, which prove less there
+_PLACES = 3.0  # the same of places
 
 
 class ProofSearch:
     """Raises an incumbent's bound; several lanes may take steps.
 
-    Relaxations are for any number of lanes, short runs for one at a time. A bound of CP-SAT's that
-    a checked schedule refutes ends both.
+    Relaxations are for any number of lanes, short runs and places for one at a time. A bound of
+    CP-SAT's that a checked schedule refutes ends them all.
     """
 
     def __init__(
@@ -35,13 +37,16 @@ class ProofSearch:
         self.incumbent = incumbent
         self.relaxations = Relaxations(problem, incumbent, seed=seed, parts=parts)
         self.short_runs: ShortRuns | None = None
-        self.one_short_run = threading.Lock()
+        self.places: PlacesProofs | None = None
+        self.one_at_a_time = threading.Lock()
         if why_not := why_not_exact(problem):
             self.relaxations.queue.end(f"CP-SAT cannot model {why_not}: no proof tried")
         elif not _proofs_apply(problem, incumbent):
             self.relaxations.queue.end("times are too large for proofs with pairs: none tried")
         elif parts.short_runs and incumbent.objective == "makespan" and is_long(problem):
             self.short_runs = ShortRuns(problem, incumbent, seed=seed, staircase=parts.staircase)
+        elif parts.relaxations and PlacesProofs.apply(problem, incumbent):
+            self.places = PlacesProofs(problem, incumbent, seed=seed)
 
     @property
     def report(self) -> str:
@@ -49,6 +54,8 @@ class ProofSearch:
         tried = [f"proofs: {self.relaxations.queue.tried} relaxations"]
         if self.short_runs is not None:
             tried.append(f"{self.short_runs.tried} short runs")
+        if self.places is not None:
+            tried.append(f"{self.places.tried} models of places")
         why_ended = self.relaxations.queue.why_ended
         return ", ".join(tried if why_ended is None else [*tried, why_ended])
 
@@ -57,19 +64,21 @@ class ProofSearch:
         """Whether nothing is left to try."""
         if not self.incumbent.trusts(PROOFS):
             return True
-        return self.relaxations.finished and (self.short_runs is None or self.short_runs.finished)
+        others = (self.short_runs, self.places)
+        return self.relaxations.finished and all(x is None or x.finished for x in others)
 
     def step(self, runner: Runner) -> None:
-        """Solve one model, of a short run or of a relaxation."""
+        """Solve one model, of a short run, of places or of a relaxation."""
         exhausted = self.relaxations.finished
-        short = self.short_runs
-        if short is not None and not short.finished:
-            its_turn = exhausted or short.spent <= _SHORT_RUNS * self.relaxations.spent.time
-            if its_turn and self.one_short_run.acquire(timeout=_WAIT if exhausted else 0):
+        for part, multiple in ((self.short_runs, _SHORT_RUNS), (self.places, _PLACES)):
+            if part is None or part.finished:
+                continue
+            its_turn = exhausted or part.spent <= multiple * self.relaxations.spent.time
+            if its_turn and self.one_at_a_time.acquire(timeout=_WAIT if exhausted else 0):
                 try:
-                    short.step(runner)
+                    part.step(runner)
                 finally:
-                    self.one_short_run.release()
+                    self.one_at_a_time.release()
                 return
         if not exhausted:
             self.relaxations.step(runner)

@@ -1,0 +1,69 @@
+"""Bounds from which class stands at which place of the one order of a chain's stages."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ortools.sat.python import cp_model
+
+from pipesat.core.claims import Bound
+from pipesat.core.problem import Problem
+from pipesat.solver.model.places import places_apply, places_model
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner
+
+SOURCE = "CP-SAT on places of microbatches"
+_LIMIT, _MORE_TIME = 10.0, 1.5  # seconds of the first attempts; from one round to the next
+_SHARE, _MORE, _LESS = 0.25, 1.4, 0.6  # of the gap that is asked for, and its change
+_LEAST_SHARE = 0.02
+_FEWEST_OPS = 200  # of fewer, the whole model says more
+
+
+class PlacesProofs:
+    """Raises the makespan's bound where ``places_apply``; for one lane at a time."""
+
+    def __init__(self, problem: Problem, incumbent: Incumbent, *, seed: int) -> None:
+        self.problem, self.incumbent, self.seed = problem, incumbent, seed
+        last = len(problem.stages) - 1
+        kept = dict.fromkeys(((0,), (0, last), (last,), tuple(range(last + 1))))
+        self.queue: deque[tuple[int, ...]] = deque(kept)
+        self.limit, self.share = _LIMIT, _SHARE
+        self.spent, self.tried, self.vain = 0.0, 0, 0
+
+    @staticmethod
+    def apply(problem: Problem, incumbent: Incumbent) -> bool:
+        """Whether they say anything of a problem and its objective."""
+        long = problem.op_count >= _FEWEST_OPS
+        return long and incumbent.objective == "makespan" and places_apply(problem)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to try."""
+        return not self.queue
+
+    def step(self, runner: Runner) -> None:
+        """Ask whether a schedule closes a share of the gap; if not, that is a bound."""
+        bound, value = self.incumbent.bound.value, self.incumbent.value
+        if value is None or bound >= value:
+            return
+        before = runner.spent
+        upper = min(value - 1, bound + round(self.share * (value - bound)))
+        kept = self.queue[0]
+        model = places_model(self.problem, kept, upper)
+        _, status = runner.solve(model.cp, limit=self.limit, seed=self.seed)
+        self.spent += runner.spent - before
+        self.tried += 1
+        if status == cp_model.INFEASIBLE:
+            self.incumbent.raise_bound(Bound(model.beyond, SOURCE), PROOFS)
+            self.share = min(1.0, self.share * _MORE)
+            return
+        self.queue.rotate(-1)
+        if status in FOUND:
+            if self.share <= _LEAST_SHARE:
+                self.queue.remove(kept)
+            self.share = max(_LEAST_SHARE, self.share * _LESS)
+            return
+        self.vain += 1
+        if self.vain % len(self.queue) == 0:
+            self.share = max(_LEAST_SHARE, self.share * _LESS)
+            self.limit *= _MORE_TIME

@@ -1,0 +1,68 @@
+"""Which class stands at which place: never above an oracle's optimum, exact on fused chains."""
+
+from __future__ import annotations
+
+import pytest
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.feasibility import sure_order
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
+from pipesat.solver.model import places
+from pipesat.solver.proof.places import PlacesProofs
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, Runner, new_solver
+from tests.support.class_documents import tight_chain_document
+from tests.support.class_oracle import Oracle
+
+SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12)
+
+
+def answer(problem: places.Problem, kept: tuple[int, ...], upper: int) -> cp_model.CpSolverStatus:
+    return new_solver(0).solve(places.places_model(problem, kept, upper).cp)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_schedule_of_the_optimum_is_never_ruled_out(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = tight_chain_document(seed) | {"order": "same"}
+    problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
+    if optimum is None or not places.places_apply(problem):
+        return
+    every = tuple(range(len(problem.stages)))
+    for kept in ((0,), every):
+        assert answer(problem, kept, optimum) in FOUND
+    if document["stages"][0]["backward"] == "fused":
+        assert answer(problem, every, optimum - 1) == cp_model.INFEASIBLE
+    monkeypatch.setattr(places, "_STEPS", 7)  # times are rounded
+    model = places.places_model(problem, every, optimum)
+    assert new_solver(0).solve(model.cp) in FOUND
+    assert model.beyond > optimum
+
+
+def test_an_order_that_is_not_to_be_chosen_once_for_all_stages_has_no_places() -> None:
+    document = tight_chain_document(0)
+    assert places.places_apply(parse_problem(document | {"order": "same"}))
+    assert not places.places_apply(parse_problem(document | {"order": "free"}))
+    assert not places.places_apply(parse_problem(document | {"order": "given"}))
+
+
+def test_steps_raise_the_bound() -> None:
+    """On a chain of three fused stages whose optimum the closed forms do not reach."""
+    document = tight_chain_document(5) | {"order": "same"}
+    problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
+    assert optimum is not None
+    clock = Clock(60.0, deterministic=True)
+    incumbent = Incumbent(problem, "makespan", clock)
+    closed = closed_form_bound(problem, "makespan")
+    incumbent.raise_bound(closed)
+    incumbent.offer(time_order(problem, sure_order(problem)).order, "sure")
+    proofs, runner = PlacesProofs(problem, incumbent, seed=0), Runner(clock)
+    for _ in range(40):
+        if not proofs.finished:
+            proofs.step(runner)
+    assert closed.value < incumbent.bound.value <= optimum
+    assert not incumbent.faults
