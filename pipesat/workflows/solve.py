@@ -170,8 +170,8 @@ class _Starts:
     ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
     a fraction of a second, even if told to give up. Of the slow ones, those with pairs come first;
-    those of lockstep and greedy pairs one by one, where microbatches are alike. Where they may enter
-    in several orders, the portfolio's come before the slow ones, which are made for equal ones.
+    those of lockstep and greedy pairs one by one, where microbatches are alike. Where they may
+    enter in several orders, the portfolio's come before the slow ones, made for equal ones.
     ``all_made`` says afterwards whether whoever took them took all, and none was given up.
     """
 
@@ -185,7 +185,7 @@ class _Starts:
         from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
         from pipesat.heuristics.greedy_pairs import greedy_schedules
         from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
-        from pipesat.heuristics.list_scheduling import list_schedules, policies
+        from pipesat.heuristics.list_scheduling import policies
         from pipesat.heuristics.lockstep import NAME as LOCKSTEP
         from pipesat.heuristics.lockstep import lockstep_schedules
         from pipesat.heuristics.microbatch_orders import permutations
@@ -198,7 +198,8 @@ class _Starts:
         chosen = policies(problem)
         if not self.found():
             give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
-            yield from list_schedules(problem, give_up, islice(chosen, 1))
+            *_, usually_best = orders.items()
+            yield from self._listed(*usually_best, islice(chosen, 1), give_up)
         several = len(orders) > 1
         if several:
             yield from self._listed_in_each(orders, chosen)
@@ -220,23 +221,27 @@ class _Starts:
         The last rule, the usually best, comes first.
         """
         own = zip(reversed(list(orders.items())), tee(chosen, len(orders)), strict=True)
-        streams = [self._listed(*order, policies) for order, policies in own]
+        streams = [self._listed(*order, policies, self.give_up) for order, policies in own]
         for made in chain.from_iterable(zip_longest(*streams)):
             if made is not None:
                 yield made
 
     def _listed(
-        self, rule: str, permutation: Permutation, chosen: Iterable[Policy]
+        self,
+        rule: str,
+        permutation: Permutation,
+        chosen: Iterable[Policy],
+        give_up: Callable[[], bool],
     ) -> Iterator[Schedule]:
         """Yield list scheduling's schedules in one order of microbatches."""
         from pipesat.heuristics.list_scheduling import list_schedules
         from pipesat.heuristics.microbatch_orders import GIVEN
 
         if rule == GIVEN:
-            yield from list_schedules(self.problem, self.give_up, chosen)
+            yield from list_schedules(self.problem, give_up, chosen)
             return
         entering = permuted(self.problem, permutation)
-        for made in list_schedules(entering, self.give_up, chosen):
+        for made in list_schedules(entering, give_up, chosen):
             order = relabelled(self.problem, made.order, permutation)
             yield time_order(self.problem, order, source=f"{made.source}, {rule}")
 

@@ -13,8 +13,8 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 
 SOURCE = "CP-SAT on places of microbatches"
-_LIMIT, _MORE_TIME = 10.0, 1.5  # seconds of the first attempts; from one round to the next
-_SHARE, _MORE, _LESS = 0.25, 1.4, 0.6  # of the gap that is asked for, and its change
+_LIMIT, _MORE_TIME = 15.0, 1.5  # seconds of the first attempts; from one round to the next
+_SHARE, _MORE, _LESS = 0.2, 1.4, 0.6  # of the gap that is asked for, and its change
 _LEAST_SHARE = 0.02
 _FEWEST_OPS = 200  # of fewer, the whole model says more
 
