@@ -9,30 +9,22 @@ DualPipeV's steady state, and interleaved 1F1B's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import groupby
+from itertools import product
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesat.core.ops import Kind, Op
+from pipesat.core.ops import Kind, Op, OpKind
 from pipesat.core.problem import Problem
-from pipesat.core.rules import memory_change, pair_time_of_kinds
+from pipesat.core.rules import link_delay, memory_change, pair_time_of_kinds
 
 Microbatch: TypeAlias = tuple[int, int]
 """Route and number."""
-
-
-class _Cell(NamedTuple):
-    """What a device runs in a slot; forwards sort first."""
-
-    slot: int
-    device: int
-    backward: bool
-    stage: int
-    microbatch: int
+Cell: TypeAlias = tuple[int, int, bool, int, int]
+"""Slot, device, whether it is a backward, stage, microbatch."""
 
 
 class _Shape(NamedTuple):
@@ -122,18 +114,29 @@ class SlotGrid:
             or (busy.held[:, here] + shape.held > self.room).any()
         )
 
-    def cells(self, entries: Sequence[int]) -> Iterator[list[_Cell]]:
-        """Yield what each device runs in each slot, one op or a forward and a backward."""
-        cells = []
+    def cells(self, entries: Sequence[int]) -> list[Cell]:
+        """What runs, sorted: by slot and device, one op or a forward and then a backward."""
+        found: list[Cell] = []
         for (route, number), at in zip(self.entering, entries, strict=True):
             stages = self.problem.routes[route].stages
+            last = at + 2 * len(stages) - 1
             for place, stage in enumerate(stages):
-                device = self.problem.stages[stage].device
-                last = 2 * len(stages) - 1 - place
-                cells.append(_Cell(at + place, device, False, stage, number))
-                cells.append(_Cell(at + last, device, True, stage, number))
-        for _, together in groupby(sorted(cells), key=lambda cell: cell[:2]):
-            yield list(together)
+                device = self._device[stage]
+                found.append((at + place, device, False, stage, number))
+                found.append((last - place, device, True, stage, number))
+        return sorted(found)
+
+    @cached_property
+    def _device(self) -> list[int]:
+        return [stage.device for stage in self.problem.stages]
+
+
+class OpFacts(NamedTuple):
+    """An op's time, the memory that it takes at its start, and what is held more at its end."""
+
+    time: int
+    takes: int
+    net: int
 
 
 class Facts:
@@ -142,36 +145,47 @@ class Facts:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
-        self.time = {
-            (s, kind): int(getattr(data, kind))
-            for s, data in enumerate(problem.stages)
-            for kind in kinds
-        }
-        self.memory = {(s, kind): memory_change(problem, Op(s, kind, 0)) for s, kind in self.time}
-        self.splits = [stage.may_split for stage in problem.stages]
-        self.fuses = [stage.may_fuse for stage in problem.stages]
+        self.ops: dict[OpKind, OpFacts] = {}
+        for s, kind in product(range(len(problem.stages)), kinds):
+            memory = memory_change(problem, Op(s, kind, 0))
+            time = int(getattr(problem.stages[s], kind))
+            self.ops[s, kind] = OpFacts(time, memory.at_start, memory.net)
+        self.backward: list[Kind] = ["B" if data.may_split else "BW" for data in problem.stages]
+        rooms = (device.room for device in problem.devices)
+        self.room = [float("inf") if room is None else room for room in rooms]
+
+    @cached_property
+    def before(self) -> list[tuple[int | None, int]]:
+        """Per stage, that before it, and the delay of its outputs."""
+        found = self.problem.previous
+        return [(s, 0 if s is None else link_delay(self.problem, s, "F")) for s in found]
+
+    @cached_property
+    def after(self) -> list[tuple[int | None, int]]:
+        """Per stage, that after it, and the delay of its gradients."""
+        ends = enumerate(self.problem.next)
+        return [(s, 0 if s is None else link_delay(self.problem, here, "B")) for here, s in ends]
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], tuple[Kind, int]]:
         """Per stage of a forward and of a backward: which kind of it saves most, and the time."""
         found: dict[tuple[int, int], tuple[Kind, int]] = {}
         for stages in self.problem.stages_on:
-            for one in stages:
-                for other in stages:
-                    best = self._best(one, other)
-                    if best is not None:
-                        found[one, other] = best
+            for one, other in product(stages, stages):
+                best = self._best(one, other)
+                if best is not None:
+                    found[one, other] = best
         return found
 
     def _best(self, one: int, other: int) -> tuple[Kind, int] | None:
-        best, most = None, 0
-        kinds: list[Kind] = ["BW"] if self.fuses[other] else []
-        kinds += ["B"] if self.splits[other] else []
+        best, most, data = None, 0, self.problem.stages[other]
+        kinds: list[Kind] = ["BW"] if data.may_fuse else []
+        kinds += ["B"] if data.may_split else []
         for kind in kinds:
             time = pair_time_of_kinds(self.problem, (one, "F"), (other, kind))
             if time is None:
                 continue
-            saved = self.time[one, "F"] + self.time[other, kind] - time
+            saved = self.ops[one, "F"].time + self.ops[other, kind].time - time
             if saved > most:
                 best, most = (kind, time), saved
         return best

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from pipesat.core.ops import Item, Kind, Op, Pair
+from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import in_order, link_delay
+from pipesat.core.rules import in_order
 from pipesat.core.schedule import Order
 from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
 
@@ -16,31 +16,39 @@ class SlotReplay:
     """One run through a grid, as early as its sequence allows.
 
     A backward that is in no pair is split where it may be. Its W waits for a gap that it fits
-    into, or for the moment when its memory is needed; with ``wait`` false it runs at once.
+    into, or for the moment when its memory is needed; with ``wait`` false it runs at once. What
+    runs is noted with ``note`` only: most grids are run for their makespan.
     """
 
-    def __init__(self, grid: SlotGrid, facts: Facts, *, wait: bool) -> None:
+    def __init__(self, grid: SlotGrid, facts: Facts, *, wait: bool, note: bool = False) -> None:
         self.problem: Problem = grid.problem
-        self.grid, self.facts, self.wait = grid, facts, wait
+        self.grid, self.facts, self.wait, self.note = grid, facts, wait, note
         devices = len(self.problem.devices)
         self.busy_until = [0] * devices
         self.rows: list[list[Item]] = [[] for _ in range(devices)]
         self._held = [0] * devices
-        self._due: list[deque[Op]] = [deque() for _ in range(devices)]
-        self._ends: dict[tuple[int, bool, int], int] = {}
+        self._due: list[deque[tuple[int, int]]] = [deque() for _ in range(devices)]
+        numbers = self.problem.microbatches
+        self._forward_ends = [[0] * count for count in numbers]
+        self._backward_ends = [[0] * count for count in numbers]
 
     def run(self, entries: Sequence[int]) -> int:
         """Run everything; return the makespan."""
-        for cells in self.grid.cells(entries):
-            device, ops = cells[0].device, [(c.stage, c.backward, c.microbatch) for c in cells]
-            paired = None
-            if len(ops) == 2:
-                paired = self.facts.pairs.get((ops[0][0], ops[1][0]))
-            if paired is not None:
-                self._together(device, ops, *paired)
+        cells, pairs = self.grid.cells(entries), self.facts.pairs
+        last = (-1, -1)  # what has run as the second of a pair
+        for place, (slot, device, backward, stage, number) in enumerate(cells):
+            if (slot, device) == last:
+                continue
+            if not backward and place + 1 < len(cells):
+                other = cells[place + 1]
+                if other[:2] == (slot, device) and (stage, other[3]) in pairs:
+                    self._together(device, stage, number, other[3], other[4])
+                    last = (slot, device)
+                    continue
+            if backward:
+                self._backward(device, stage, number)
             else:
-                for op in ops:
-                    self._alone(device, *op)
+                self._forward(device, stage, number)
         for device, due in enumerate(self._due):
             while due:
                 self._weight(device)
@@ -51,60 +59,71 @@ class SlotReplay:
         """What ran, device by device."""
         return tuple(map(tuple, self.rows))
 
-    def _together(
-        self, device: int, ops: Sequence[tuple[int, bool, int]], kind: Kind, time: int
-    ) -> None:
-        (stage, _, number), (other, _, later) = ops
-        pair = Pair(Op(stage, "F", number), Op(other, kind, later))
-        arrival = max(self._arrival(*op) for op in ops)
-        self._start(device, in_order(self.problem, pair), [*pair], arrival, time)
+    def _forward(self, device: int, stage: int, number: int) -> None:
+        facts = self.facts.ops[stage, "F"]
+        arrival = self._forward_arrival(stage, number)
+        end = self._start(device, arrival, facts.takes, facts.net, facts.time)
+        self._forward_ends[stage][number] = end
+        if self.note:
+            self.rows[device].append(Op(stage, "F", number))
+
+    def _backward(self, device: int, stage: int, number: int) -> None:
+        kind = self.facts.backward[stage]
+        facts = self.facts.ops[stage, kind]
+        arrival = self._backward_arrival(stage, number)
+        end = self._start(device, arrival, facts.takes, facts.net, facts.time)
+        self._backward_ends[stage][number] = end
+        if self.note:
+            self.rows[device].append(Op(stage, kind, number))
         if kind == "B":
-            self._leave(device, Op(other, "W", later))
+            self._leave(device, stage, number)
 
-    def _alone(self, device: int, stage: int, backward: bool, number: int) -> None:
-        kind: Kind = "F"
-        if backward:
-            kind = "B" if self.facts.splits[stage] else "BW"
-        op = Op(stage, kind, number)
-        arrival = self._arrival(stage, backward, number)
-        self._start(device, op, [op], arrival, self.facts.time[stage, kind])
+    def _together(self, device: int, stage: int, number: int, other: int, later: int) -> None:
+        kind, time = self.facts.pairs[stage, other]
+        one, two = self.facts.ops[stage, "F"], self.facts.ops[other, kind]
+        arrival = max(self._forward_arrival(stage, number), self._backward_arrival(other, later))
+        end = self._start(device, arrival, one.takes + two.takes, one.net + two.net, time)
+        self._forward_ends[stage][number] = self._backward_ends[other][later] = end
+        if self.note:
+            pair = Pair(Op(stage, "F", number), Op(other, kind, later))
+            self.rows[device].append(in_order(self.problem, pair))
         if kind == "B":
-            self._leave(device, Op(stage, "W", number))
+            self._leave(device, other, later)
 
-    def _arrival(self, stage: int, backward: bool, number: int) -> int:
-        """When an op's input is there."""
-        problem = self.problem
-        before = problem.next[stage] if backward else problem.previous[stage]
-        if before is None:
-            return self._ends[stage, False, number] if backward else 0
-        delay = link_delay(problem, stage, "B") if backward else link_delay(problem, before, "F")
-        return self._ends[before, backward, number] + delay
+    def _forward_arrival(self, stage: int, number: int) -> int:
+        """When a forward's input is there."""
+        before, delay = self.facts.before[stage]
+        return 0 if before is None else self._forward_ends[before][number] + delay
 
-    def _start(self, device: int, item: Item, ops: Sequence[Op], arrival: int, time: int) -> None:
+    def _backward_arrival(self, stage: int, number: int) -> int:
+        """When a backward's input is there."""
+        after, delay = self.facts.after[stage]
+        if after is None:
+            return self._forward_ends[stage][number]
+        return self._backward_ends[after][number] + delay
+
+    def _start(self, device: int, arrival: int, takes: int, net: int, time: int) -> int:
         """Run an item when its inputs are there, after weight gradients that fit or have to run."""
-        room, times = self.problem.devices[device].room, self.facts.time
-        changes = [self.facts.memory[op.stage, op.kind] for op in ops]
-        takes = sum(change.at_start for change in changes)
-        due = self._due[device]
+        due, most = self._due[device], self.facts.room[device] - takes
         while due:
-            fits = self.busy_until[device] + times[due[0].stage, "W"] <= arrival
-            if not fits and (room is None or self._held[device] + takes <= room):
+            gap = arrival - self.busy_until[device]
+            if self._held[device] <= most and self.facts.ops[due[0][0], "W"].time > gap:
                 break
             self._weight(device)
         end = max(self.busy_until[device], arrival) + time
         self.busy_until[device] = end
-        self._held[device] += sum(change.net for change in changes)
-        for op in ops:
-            self._ends[op.stage, op.kind != "F", op.microbatch] = end
-        self.rows[device].append(item)
+        self._held[device] += net
+        return end
 
-    def _leave(self, device: int, weight: Op) -> None:
-        self._due[device].append(weight)
+    def _leave(self, device: int, stage: int, number: int) -> None:
+        self._due[device].append((stage, number))
         if not self.wait:
             self._weight(device)
 
     def _weight(self, device: int) -> None:
-        op = self._due[device].popleft()
-        self.busy_until[device] += self.facts.time[op.stage, "W"]
-        self._held[device] += self.facts.memory[op.stage, "W"].net
-        self.rows[device].append(op)
+        stage, number = self._due[device].popleft()
+        facts = self.facts.ops[stage, "W"]
+        self.busy_until[device] += facts.time
+        self._held[device] += facts.net
+        if self.note:
+            self.rows[device].append(Op(stage, "W", number))

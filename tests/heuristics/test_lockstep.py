@@ -40,7 +40,7 @@ def test_every_schedule_keeps_every_rule() -> None:
             preflight(problem)
         except Infeasible:
             continue
-        for schedule in islice(lockstep_schedules(problem), 4):
+        for schedule in islice(lockstep_schedules(problem), 2):
             made += 1
             kinds |= pair_counts(schedule).keys()
             assert check(problem, schedule) == [], problem.document
