@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from pipesat.core.errors import RunFailed
+from pipesat.core.errors import BadInput, RunFailed
 
 _AT_ONCE: Final = 1 << 26  # bytes per call of the operating system
 
@@ -101,7 +101,19 @@ class Trip:
         return [stored for stored in self.stored.values() if not stored.stays]
 
     def out(self) -> None:
-        """Write the storages to a file and let them go."""
+        """Write the storages to a file and let them go.
+
+        Raises
+        ------
+        BadInput
+            If one is not in the host's memory.
+        """
+        for stored in self._leaving:
+            if stored.device.type != "cpu":
+                raise BadInput(
+                    f"{self.name}: offloading is for the CPU so far, untested on a GPU, and a "
+                    f"saved tensor is on {stored.device}: take modes that recompute"
+                )
         self.file = tempfile.TemporaryFile(buffering=0, prefix="pipesat-")  # noqa: SIM115  until the copy back
         place = 0
         for stored in self._leaving:

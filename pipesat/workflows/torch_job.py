@@ -71,8 +71,8 @@ def torch_job(
         notes.append("memory modes are left out: every microbatch is kept")
     if device == "cuda" and any(now.copies):
         raise NotApplicable(
-            "offloaded activations go to files of the host, on the CPU alone so far: --device cpu, "
-            "or modes that recompute"
+            "offloaded activations go to files of the host, on the CPU alone so far, untested on a "
+            "GPU: --device cpu, or modes that recompute"
         )
     if note is not None:
         for text in notes:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pipesat.core.checker import check
-from pipesat.core.errors import RunFailed
+from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.modes import modes_csv
+from pipesat.export.torch.modes import ModeRow, modes_csv
 from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
@@ -102,6 +102,37 @@ def test_an_offloaded_storage_is_gone_until_it_comes_back() -> None:
     assert sum(storage.nbytes() for storage in made) == 4 * (16 * 8 + 16 * 4)
     y.sum().backward()
     assert torch.equal(weight.grad, expected)
+
+
+@needs_torch
+def test_what_is_not_in_the_hosts_memory_is_not_offloaded() -> None:
+    import torch
+
+    from pipesat.runtime.offload import Trip
+
+    trip = Trip("stage 0, microbatch 1", frozenset())
+    trip.pack(torch.empty(3, device="meta"))  # profiles measure how much would be copied
+    assert trip.copied == 12
+    with pytest.raises(BadInput, match="untested on a GPU, and a saved tensor is on meta"):
+        trip.out()
+
+
+@needs_torch
+def test_members_of_an_overlapped_cell_start_and_end_together() -> None:
+    from pipesat.runtime.memory_modes import MemoryModes
+
+    row = ModeRow(0, 7, "offload", 0, "0F2", 0, "", ("0F2",))  # its copies never start here
+    modes = MemoryModes([row], await_input=(asked := []).append)
+    modes.stages[0] = None
+    modes._begin_step([])
+    assert modes.channels is not None
+    modes.channels.note("0O7")  # else 0F2 would wait for it
+    with modes.running_cell("(0F2;0B0)OVERLAP_F_B"):
+        for member in ("0F2", "0B0"):
+            with modes.running(member):
+                assert modes.channels.happened == {"0O7", ">0F2", ">0B0"}
+    assert modes.channels.happened == {"0O7", ">0F2", ">0B0", "0F2", "0B0"}
+    assert asked == ["(0F2;0B0)OVERLAP_F_B"]
 
 
 @needs_torch
