@@ -9,13 +9,13 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from pipesat.core.errors import BadInput
-from pipesat.core.least import require_plain
+from pipesat.core.least import require_no_modes
 from pipesat.core.ops import KINDS, Kind, Op, parse_kind
-from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import duration
+from pipesat.core.problem import Problem
+from pipesat.core.rules import duration, one_of_each
 from pipesat.files.problem_file import parse_problem
-from pipesat.files.values import MOST
+from pipesat.timeline.refit_costs import costs_of, edges_of, units
+from pipesat.timeline.refit_lists import document_of_lists
 from pipesat.timeline.replay import CostKey, cost_key, measured_delays
 from pipesat.timeline.timeline import Timeline
 
@@ -44,26 +44,40 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     ------
     BadInput
         If a time does not fit into a problem file.
+    NotApplicable
+        If there are memory modes.
     """
-    require_plain(problem, "refit")
-    costs, after = _occupied(timeline)
+    require_no_modes(problem, "refit")
     notes: list[str] = []
+    if problem.has_lists:
+        return _refit(problem, document_of_lists(problem, timeline, notes), notes)
+    costs, after = _occupied(timeline)
     document: dict[str, Any] = json.loads(json.dumps(problem.document))
     for number, stage in enumerate(problem.stages):
-        times = _costs_of(number, stage, costs, timeline.us_per_unit, notes)
-        document["stages"][number] |= times
+        seen = {
+            kind: cost / timeline.us_per_unit
+            for ((of, kind), *other), cost in costs.items()
+            if of == number and not other
+        }
+        document["stages"][number] |= costs_of(f"stage {number}", stage, seen, notes)
     if problem.overlap is not None:
         document["overlap"] = _overlap(problem, document, costs, timeline.us_per_unit, notes)
     document["comm"] = _comm(problem, timeline, after, notes)
+    return _refit(problem, document, notes)
+
+
+def _refit(problem: Problem, document: dict[str, Any], notes: list[str]) -> Refit:
+    """Put a problem with new costs together."""
     document["name"] = f"{problem.name or 'problem'}, refit"
+    new = parse_problem(document, "refit problem")
+    found = (new.amounts(op.stage, op.microbatch) for op in one_of_each(new))
     smallest = min(
-        (value for stage in document["stages"] for value in (stage["F"], stage["B"]) if value),
-        default=_COARSE,
+        (value for stage in found for value in (stage.F, stage.B) if value), default=_COARSE
     )
     if smallest < _COARSE:
         unit = problem.time_unit or "units"
         notes.append(f"costs of a few {unit} are rounded to whole {unit}: choose a finer time unit")
-    return Refit(parse_problem(document, "refit problem"), tuple(notes))
+    return Refit(new, tuple(notes))
 
 
 def _occupied(timeline: Timeline) -> tuple[dict[CostKey, float], dict[CostKey, float]]:
@@ -83,27 +97,6 @@ def _occupied(timeline: Timeline) -> tuple[dict[CostKey, float], dict[CostKey, f
         {key: median(values) for key, values in whole.items()},
         {key: median(values) for key, values in after.items()},
     )
-
-
-def _costs_of(
-    number: int, stage: Stage, costs: dict[CostKey, float], scale: float, notes: list[str]
-) -> dict[str, int]:
-    seen: dict[Kind, float] = {
-        kind: cost / scale
-        for ((of, kind), *other), cost in costs.items()
-        if of == number and not other
-    }
-    new: dict[Kind, float] = {"F": stage.F, "B": stage.B, "W": stage.W, "BW": stage.BW, **seen}
-    if "BW" not in seen and stage.B + stage.W:
-        new["BW"] = stage.BW * (new["B"] + new["W"]) / (stage.B + stage.W)
-    if "B" not in seen:
-        ratio = new["BW"] / stage.BW if stage.BW else 1.0
-        new["B"], new["W"] = stage.B * ratio, stage.W * ratio
-        if stage.may_split:
-            notes.append(f"stage {number} ran no B and W apart: scaled like its BW")
-    elif "BW" not in seen and stage.may_fuse:
-        notes.append(f"stage {number} ran no BW: scaled like its B + W")
-    return {kind: _units(value, f"stages[{number}].{kind}") for kind, value in new.items()}
 
 
 def _overlap(
@@ -130,7 +123,7 @@ def _overlap(
             before = sum(duration(problem, Op(*kind, 0)) for kind in key)
             after = sum(document["stages"][stage][kind] for stage, kind in key)
             time = listed[key]["time"] * (after / before if before else 1)
-        entries.append({"ops": ops, "time": max(1, _units(time, where))})
+        entries.append({"ops": ops, "time": max(1, units(time, where))})
     if unseen := sum(key not in costs for key in listed):
         notes.append(f"listed pairs that did not run: {unseen}, scaled like their two ops")
     return overlap | ({"pairs": entries} if entries else {})
@@ -139,29 +132,13 @@ def _overlap(
 def _comm(
     problem: Problem, timeline: Timeline, after: dict[CostKey, float], notes: list[str]
 ) -> dict[str, Any]:
-    seen = measured_delays(problem, timeline)
-    edges, unseen = [], []
-    for (a, b), link in problem.links.items():
-        edge: dict[str, int] = {"src": a, "dst": b, "F": link.F, "B": link.B}
-        directions: tuple[tuple[Kind, int, int], ...] = (("F", a, b), ("B", b, a))
-        for name, source, target in directions:
-            values = seen.get((source, target))
-            if values is None:
-                unseen.append(f"{source} -> {target}")
-                continue
-            kinds: tuple[Kind, ...] = ("F",) if name == "F" else ("B", "BW")
-            sending = ((source, kind) for kind in kinds)
-            busy = max(after.get((key,), 0.0) for key in sending)
-            delay = max(0.0, median(values) - busy) / timeline.us_per_unit
-            edge[name] = _units(delay, f"comm {source} -> {target}")
-        edges.append(edge)
-    if unseen:
-        notes.append(f"no op waited for {', '.join(unseen)}: delays as they were")
-    default = dict(problem.document.get("comm", {})).get("default", 0)
-    return {"default": default, "edges": edges}
+    def busy(source: int, target: int) -> float:
+        """Time that a device spends after an op that sends."""
+        kinds: tuple[Kind, ...] = ("F",) if (source, target) in problem.links else ("B", "BW")
+        return max(after.get(((source, kind),), 0.0) for kind in kinds)
 
-
-def _units(value: float, where: str) -> int:
-    if value > MOST:
-        raise BadInput("more than 10^12 time units", where=where, value=value)
-    return round(value)
+    delays = {
+        link: max(0.0, median(values) - busy(*link)) / timeline.us_per_unit
+        for link, values in measured_delays(problem, timeline).items()
+    }
+    return edges_of(problem, delays, notes)

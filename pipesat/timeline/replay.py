@@ -81,8 +81,14 @@ def _measured(problem: Problem, timeline: Timeline) -> dict[_Alike, list[float]]
     return dict(costs)
 
 
-def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[float]]:
+def measured_delays(
+    problem: Problem,
+    timeline: Timeline,
+    of: Callable[[Op, int, float], float] = lambda _op, _sender, delay: delay,
+) -> dict[LinkKey, list[float]]:
     """Return what was seen of the delays between devices, in us, over all steps.
+
+    ``of`` makes of an op, the stage that sends to it and the delay what is wanted.
 
     Only of transfers that an op waited for: from the end of the op that sends to the start of the
     one that waited. Other transfers took at most as long as they could. Which input a pair waited
@@ -98,7 +104,7 @@ def measured_delays(problem: Problem, timeline: Timeline) -> dict[LinkKey, list[
                 continue
             if waited_for(ran, source := place[sources[0][1]]):
                 op, event = sources[0]
-                delays[event[0], op.stage].append(ran.start - source.end)
+                delays[event[0], op.stage].append(of(op, event[0], ran.start - source.end))
     return dict(delays)
 
 

@@ -374,3 +374,33 @@ def test_a_false_case_leaves_a_folder_and_a_replay(judge: Any, tmp_path: Path) -
     assert outcome.violations == ["2 is 3"]
     saved = json.loads((tmp_path / "lies-4" / "case.json").read_text())
     assert saved["replay"] == "python experiments/campaign/run.py --case lies:4"
+
+
+def test_false_orders_of_microbatches_are_seen(judge: Any, tmp_path: Path) -> None:
+    # three orders of one device: 1F1B of a long and a short one, 3 + 6 + 1 + 2 = 12 in any order
+    order, case_of = judge("commands.order"), judge("case").Case
+    stage = {"device": 0, "F": 1, "B": 1, "W": 1, "backward": "fused"}
+    lists = [{"name": "long", "count": 1, "time": [3, 1]}, {"name": "short", "count": 1}]
+    document = {"format": "pipesat.problem/1", "devices": [{}], "stages": [stage]}
+    document |= {"microbatches": lists, "order": "free"}
+    found = judge("judge.exact").Truth(12, 12, True)
+    judged = judge("judge.claims").Judged(document, "makespan", found)
+    row = {"name": "x", "makespans": dict.fromkeys((*order.RULES, "best"), 12)}
+    said = {"makespan": 12, "lower_bound": 12, "status": "optimal", "gap": 0.0}
+
+    def seen(**other: Any) -> list[str]:
+        case = case_of("order/classes", 1, tmp_path)
+        order.whole(case, judged, said | other, [row])
+        return list(case.violations)
+
+    assert seen() == []
+    assert seen(lower_bound=13, status="feasible")
+    assert seen(makespan=11)
+    assert seen(status="feasible")
+    assert seen(gap=0.1)
+    # the short one first: its ops and the long one's change places, and times follow
+    rows = [[["0F0", 0, 3], ["0BW0", 3, 9], ["0F1", 9, 10], ["0BW1", 10, 12]]]
+    schedule = {"problem_sha256": judged.sha256, "format": "pipesat.schedule/1", "devices": rows}
+    turned = order.entering(judged.pipe, schedule, [[1, 0]])
+    assert [text for text, *_ in turned["devices"][0]] == ["0F1", "0BW1", "0F0", "0BW0"]
+    assert order.value_of(judged, turned) == 12
