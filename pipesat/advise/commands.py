@@ -23,7 +23,9 @@ def commands(advice: Advice) -> Iterator[str]:
         yield f"{advice.origin} -o {LAYERS}"
     yield _plan(advice)
     for row in advice.shown:
-        if row.name != OURS and row.fits:
+        if row.offload:
+            yield f"pipesat solve rows/{problem_name(row)} -o rows/{row.name}-{row.split}"
+        elif row.name != OURS and row.fits:
             yield _baseline(row)
     if advice.chosen is None:
         return

@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, Literal, TypeAlias, get_args
 
+from pipesat.advise.offload import with_offload
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
@@ -38,6 +39,8 @@ class Question:
         Of every link, in the layers' units; without a bandwidth, size does not count.
     tokens
         Of a microbatch, ``None`` if unknown.
+    copy_rate
+        What a device copies to the host, and back, per time unit; ``None``: nothing is offloaded.
     """
 
     layers: Layers
@@ -49,6 +52,12 @@ class Question:
     bandwidth: Fraction | None
     runtime: Runtime
     tokens: int | None = None
+    copy_rate: Fraction | None = None
+
+    @property
+    def may_offload(self) -> bool:
+        """Whether offloading could help, and a rate is known."""
+        return self.may_recompute and self.copy_rate is not None
 
     @property
     def may_recompute(self) -> bool:
@@ -81,10 +90,15 @@ class Question:
         shape: Pipeline,
         recompute: Flags,
         runtime: Runtime | None,
+        *,
+        offload: bool = False,
     ) -> Problem:
-        """Return the problem of one way to cut, place and recompute."""
+        """Return the problem of one way to cut, place and recompute, or to offload instead."""
         layers, pipeline = self.as_run(shape, runtime)
-        return problem_of_split(layers, partition, pipeline, recompute=recompute)
+        problem = problem_of_split(layers, partition, pipeline, recompute=recompute)
+        if not offload or self.copy_rate is None:
+            return problem
+        return with_offload(problem, layers, partition, self.copy_rate)
 
     @cached_property
     def work(self) -> int:

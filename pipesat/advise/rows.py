@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import SECONDS, Question, Runtime
 from pipesat.core.checker import check
 from pipesat.core.claims import ratio, require_best
 from pipesat.core.errors import Contradiction
 from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import mode_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
@@ -46,6 +48,8 @@ class Row:
         What its configuration has to say besides what is exported.
     group
         Microbatches per group of an interleaved schedule, ``None``: one per device.
+    offload
+        Whether its stages may copy activations to the host.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Row:
     by_hand: str = ""
     setting: str = ""
     group: int | None = None
+    offload: bool = False
 
     @property
     def makespan(self) -> int:
@@ -91,6 +96,11 @@ class Row:
         """Stages that recompute."""
         return tuple(stage for stage, flag in enumerate(self.recompute) if flag)
 
+    @property
+    def offloaded(self) -> int:
+        """How many (stage, microbatch) are copied to the host."""
+        return mode_counts(self.problem, self.schedule).get(OFFLOAD, 0)
+
     def all_again(self, question: Question) -> bool:
         """Whether every stage that can recompute does."""
         layers = question.layers
@@ -119,6 +129,7 @@ class Row:
             "layers_per_stage": [len(part) for part in self.partition],
             "group": self.group,
             "recompute": [*self.again],
+            "offloaded": self.offloaded,
             "makespan": self.makespan,
             "tokens_per_second": self.tokens_per_second(question),
             "share_of_ideal": self.share_of_ideal(question),
@@ -156,7 +167,9 @@ def require_same_question(question: Question, rows: Iterable[Row], best: Row | N
     """
     rows = tuple(rows)
     for row in rows:
-        same = question.problem(row.partition, row.shape, row.recompute, row.runtime)
+        same = question.problem(
+            row.partition, row.shape, row.recompute, row.runtime, offload=row.offload
+        )
         wanted = (question.devices, question.microbatches, question.memory)
         asked = (row.shape.devices, row.shape.microbatches, row.shape.memory)
         if same.sha256 != row.problem.sha256 or asked != wanted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from pipesat.advise.offload import WHY_NOT
 from pipesat.advise.question import Question, Runtime
 from pipesat.advise.rows import Row
 from pipesat.core.errors import BadInput, NotApplicable
@@ -27,6 +28,8 @@ def marked(question: Question, row: Row) -> Row:
     """Return a row with why its runtime cannot run it, and what is to be done by hand."""
     if not row.fits:
         return replace(row, why_not="needs more memory than there is")
+    if row.offload:
+        return replace(row, why_not=WHY_NOT)
     if question.runtime == "megatron":
         return replace(row, why_not=_megatron(question, row))
     try:

@@ -10,6 +10,7 @@ from pipesat.advise.answer import Answer, memory_text, time_text
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.written import SCHEDULES
+from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import against, change, difference, percent, ratio
 from pipesat.core.errors import NotApplicable
 from pipesat.core.memory import peak_memory
@@ -26,6 +27,7 @@ def sentence_of(answer: Answer) -> str:
         *_what(answer, answer.chosen),
         *_bottleneck(answer, answer.chosen),
         *_memory(answer, answer.chosen),
+        *_offload(answer, answer.chosen),
         *_proof(answer, answer.chosen),
     ]
     start = "by an estimate of all costs, " if answer.question.layers.estimate else ""
@@ -161,10 +163,42 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     yield text
 
 
+def _offload(answer: Answer, row: Row) -> Iterator[str]:
+    """What offloading would bring, by a checked schedule; "nothing" and "cannot" only if proven."""
+    question = answer.question
+    found = min((x for x in answer.rows if x.offload), key=lambda x: x.makespan, default=None)
+    if found is None:
+        return
+    takes = time_text(question, found.makespan)
+    where = f"in a {found.placement} on the {found.split} split"
+    if found.makespan >= row.makespan:
+        least = closed_form_bound(found.problem, "makespan").value
+        at_least = time_text(question, least)
+        if least >= row.makespan:
+            yield f"offloading cannot help {where}: at your bandwidth it takes {at_least} or more"
+        else:
+            yield (
+                f"no better schedule with offloading was found: {takes} {where}, where {at_least} "
+                "are not ruled out"
+            )
+        return
+    yield (
+        f"offloading {found.offloaded} (stage, microbatch) instead, {where}, would take {takes}, "
+        f"{change(found.makespan, row.makespan, 1)}, but {found.why_not}"
+    )
+    keep = question.problem(found.partition, found.shape, (), found.runtime).with_memory(None)
+    least = closed_form_bound(keep, "makespan").value
+    if found.makespan <= least:
+        yield "it would cost nothing at your bandwidth: no memory makes this split shorter"
+    else:
+        yield f"with any memory this split takes at least {time_text(question, least)}"
+
+
 def _searched(answer: Answer) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
     runs = "" if answer.question.runtime == "megatron" else " that torch runs"
-    return f"schedule{runs} on any split of {answer.shapes}"
+    keeps = " without offloading" if answer.question.may_offload else ""
+    return f"schedule{runs}{keeps} on any split of {answer.shapes}"
 
 
 def _proof(answer: Answer, row: Row) -> Iterator[str]:

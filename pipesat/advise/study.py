@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advice
 from pipesat.advise.megatron import interleaved_rows, moved_rows
+from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.rows import OURS, Row, fits
 from pipesat.advise.runtimes import marked
-from pipesat.advise.written import hand_written_rows
+from pipesat.advise.written import hand_written_rows, splits
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.result import Improvement
 from pipesat.core.settings import require_settings
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.layer import Layer, Layers
+from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.recompute import has_variant
 from pipesat.workflows.plans import plan
+from pipesat.workflows.solve import solve
 
 if TYPE_CHECKING:
     from pipesat.plan.answer import Plan
@@ -39,6 +42,7 @@ _WRITTEN: Final = 0.35  # of the time limit, for schedules that users know
 _MEGATRON: Final = 0.55  # of the time limit, for those and Megatron-LM's knobs
 _MOVING: Final = 0.7  # of the time limit, for moving its layouts too
 _ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
+_OFFLOADING: Final = 0.15  # of the time limit, for what offloading would bring
 _ALIKE: Final = 0.25  # of the time limit, for a plan in which all stages recompute or none
 
 
@@ -53,6 +57,7 @@ def advise(
     latency: int = 0,
     bandwidth: float | Fraction | None = None,
     tokens: int | None = None,
+    copy_rate: float | Fraction | None = None,
     origin: str = "",
     quick: bool = False,
     time_limit: float = 75.0,
@@ -80,6 +85,9 @@ def advise(
         Of every link: time units, size units per time unit.
     tokens
         Of a microbatch, for tokens per second.
+    copy_rate
+        Memory units per time unit that a device copies to the host, and as many back: what
+        offloading would bring is shown too.
     origin
         The command that made the layers, to be repeated with the others.
     quick
@@ -107,10 +115,15 @@ def advise(
     question = _question(
         layers, devices, microbatches, memory, reserve, runtime, latency, bandwidth, tokens
     )
+    if copy_rate is not None:
+        if not copy_rate > 0:
+            raise BadInput("expected more than 0", where="copy_rate", value=copy_rate)
+        question = replace(question, copy_rate=Fraction(str(copy_rate)))
     limit = min(QUICK, time_limit) if quick else time_limit
     work = _Work(question, Deadline(limit, stop or threading.Event()), workers, seed, listener)
     work.write()
     found = work.search()
+    work.offload()
     runnable = [row for row in work.rows if row.runs]
     chosen = min(runnable, key=lambda row: (row.makespan, row.by_hand != ""), default=None)
     return Advice(
@@ -209,7 +222,7 @@ class _Work:
         question = self.question
         again = question.may_recompute
         alike = again and question.runtime in _ALIKE_ONLY
-        kept = _ALIKE * self.deadline.limit if alike else 0.0
+        kept = (_ALIKE * alike + _OFFLOADING * question.may_offload) * self.deadline.limit
         found = self._plan(
             question.layers, "choose" if again else "never", self.deadline.left - kept
         )
@@ -219,6 +232,41 @@ class _Work:
             if alike and row.by_hand:
                 self._search_alike()
         return found
+
+    def offload(self) -> None:
+        """What offloading would bring, on the best split and on the balanced one in a chain."""
+        question = self.question
+        if not question.may_offload:
+            return
+        best = min((row for row in self.rows if row.fits), key=lambda r: r.makespan, default=None)
+        asked = [] if best is None else [(best.split, best.shape, best.partition)]
+        chain = question.shape("chain")
+        roomy = replace(chain, memory=None)
+        asked += [(s, chain, cut) for s, cut in splits(question, roomy, self.left_out.__setitem__)]
+        unlike = {(shape, cut): (split, shape, cut) for split, shape, cut in reversed(asked)}
+        for number, (split, shape, cut) in enumerate(unlike.values()):
+            left = max(self.deadline.left, 0.05 * self.deadline.limit)  # one schedule is made
+            self._offload_on(split, shape, cut, left / (len(unlike) - number))
+
+    def _offload_on(
+        self, split: str, shape: Pipeline, cut: tuple[range, ...], seconds: float
+    ) -> None:
+        question = self.question
+        runtime = None if question.runtime == "megatron" else question.runtime
+        problem = question.problem(cut, shape, (), runtime, offload=True)
+        found = solve(
+            problem,
+            time_limit=max(LEAST_SECONDS, seconds),
+            workers=self.workers,
+            seed=self.seed,
+            stop=self.deadline.stop,
+        )
+        name = f"offload ({split} split)"
+        if found.schedule is None:
+            self.left_out[name] = found.explanation or "no schedule was found in time"
+            return
+        row = Row(OFFLOAD, split, shape, cut, (), problem, found.schedule, runtime, fits=True)
+        self._add(marked(question, replace(row, offload=True)))
 
     def _search_alike(self) -> None:
         """What a configuration can say: no stage recomputes, or if that does not fit, all do."""

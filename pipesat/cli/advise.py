@@ -157,6 +157,15 @@ def advise(
             show_default="the GPU's, 70 % of it; of a file unlimited",
         ),
     ] = None,
+    copy_bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
+            help="Per second, that a device copies to the host, as 20GiB: shows what offloading "
+            "would bring.",
+            show_default="nothing is offloaded",
+        ),
+    ] = None,
     output: OutputFolder = None,
     quick: Annotated[bool, typer.Option("--quick", help="An answer in 20 s.")] = False,
     time_limit: Annotated[
@@ -205,6 +214,7 @@ def advise(
                 raise BadInput("expected one for all devices", where="--memory", value=memory)
             capacity = several
         kept = None if reserve is None else memory_amount("--reserve", reserve, data)
+        copied = None if copy_bandwidth is None else _copy_rate(copy_bandwidth, data)
         if output is not None:
             prepare_folder(output)
         if data.estimate:
@@ -220,6 +230,7 @@ def advise(
                 latency=latency,
                 bandwidth=given.bandwidth,
                 tokens=given.tokens,
+                copy_rate=copied,
                 origin=given.origin,
                 quick=quick,
                 time_limit=time_limit,
@@ -281,6 +292,24 @@ def _read(costs: Path | None) -> Layers:
     if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
         return layers_of_profile(read_profile(costs))
     return parse_layers(document, str(costs))
+
+
+def _copy_rate(text: str, layers: Layers) -> Fraction:
+    """Memory units per time unit, from an amount per second."""
+    from fractions import Fraction
+
+    from pipesat.advise.question import SECONDS
+    from pipesat.core.amounts import amount
+
+    second = SECONDS.get(layers.time_unit)
+    if second is None:
+        expected = f"a time unit of seconds is needed, the layers have {layers.time_unit!r}"
+        raise BadInput(expected, where="--copy-bandwidth", value=text)
+    each = amount("memory_unit", f"1{layers.memory_unit}")
+    rate = Fraction(amount("--copy-bandwidth", text), each) * Fraction(str(second))
+    if not rate:
+        raise BadInput("expected more than 0", where="--copy-bandwidth", value=text)
+    return rate
 
 
 def _estimated(

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,44 @@ def test_memory_has_stages_recompute() -> None:
     assert found is None or int(found[1]) > 9
 
 
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        (6, r"^(?!.*cannot help).*(offloading \d+ \(stage|no better schedule with offloading)"),
+        # 6 at 3/100 per ms: 200 ms a copy, where all is done in 4 * (6 + 6) = 48 one by one
+        (Fraction(3, 100), "offloading cannot help"),
+    ],
+)
+def test_what_offloading_would_bring(rate: Fraction, said: str) -> None:
+    """Capacity 10: a microbatch of two layers holds 8, copied out 2; nobody runs that on GPUs."""
+    advice = asked(memory=10, reserve=0, copy_rate=rate, time_limit=4.0)
+    rows = [row for row in advice.rows if row.offload]
+    assert rows
+    for row in rows:
+        assert check(row.problem, row.schedule) == []
+        assert max(row.peaks) <= 10
+        assert not row.runs
+        assert row.document(advice.question)["offloaded"] == row.offloaded
+    assert advice.chosen not in rows
+    assert re.search(said, advice.sentence)
+    assert (
+        "without offloading on any split" in advice.sentence or "proven optimal" in advice.sentence
+    )
+
+
+def test_offloading_costs_nothing_only_if_that_is_proven() -> None:
+    """One device of one layer, F 1, BW 2, that holds 4, room for 5: no copy is needed at all.
+
+    Two microbatches of 3 take 6, the load, with any memory: but 1F1B does so too, and is advised.
+    """
+    layer = entry(1, 1, 1, 4) | {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
+    advice = asked(replace(layers_of([layer]), time_unit="ms"), devices=1, memory=5, copy_rate=1)
+    assert advice.chosen is not None
+    assert advice.chosen.makespan == 4 * 3
+    assert "cost nothing" not in advice.sentence
+    assert "offloading cannot help" in advice.sentence
+
+
 def test_what_does_not_fit_is_shown_with_what_it_needs() -> None:
     layers = layers_of([entry(1, 1, 1, 4) for _ in range(4)])
     advice = asked(layers, memory=10, reserve=0)
@@ -224,6 +263,10 @@ BAD = {
     "two models": (["x.json", "--config", "tiny"], "a file or --config, not both"),
     "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
     "a GPU of a file": (["x.json", "--gpu", "h100"], "only --config asks for an estimate"),
+    "no rate": (
+        ["--config", "tiny", "--gpu", "h100", "--copy-bandwidth", "0"],
+        "--copy-bandwidth: got '0', expected an amount with its unit, as 40GiB",
+    ),
     "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
     "parts": (["x.json", "--parts", "p.json"], "advise takes no pairs: pipesat pairs --into"),
     "a parts file": ([PARTS], "parts-deepseek-like.json: advise takes no pairs"),

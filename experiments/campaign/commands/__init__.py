@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from campaign.case import Case
 from campaign.commands import (
+    advise,
     baseline,
     check,
     compare,
@@ -33,6 +34,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "check": (check.case, EVERY),
     "relations": (relations.case, EVERY),
     "plan": (plan.case, tuple(plan.SHAPES)),
+    "advise": (advise.case, advise.RUNTIMES),
     "placements": (placements.case, ("",)),
     "frontier": (memory.frontier, FEW),
     "min-memory": (memory.min_memory, FEW),

@@ -1,0 +1,37 @@
+"""What offloading would bring: activations copied to the host instead of computed again.
+
+A stage's mode ``offload`` copies what recomputing would drop, and keeps what recomputing keeps. Its
+schedules are searched and checked as any other's; no runtime runs them on GPUs yet, so a row of
+them is shown and never advised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+from typing import Final
+
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.layers.layer import Layers
+
+OFFLOAD: Final = "offload"
+WHY_NOT: Final = "no runtime offloads on GPUs yet: docs/memory.md has what runs"
+
+
+def with_offload(
+    problem: Problem, layers: Layers, partition: Sequence[range], rate: Fraction
+) -> Problem:
+    """Return a split's problem whose stages may offload, at so much memory per time unit."""
+    document = {**problem.document}
+    stages = []
+    for entry, part in zip(document["stages"], partition, strict=True):
+        held = sum(layers.layers[k].amount("held_after_F") for k in part)
+        stays = min(
+            held, sum(layers.layers[k].amount("held_after_F", recompute=True) for k in part)
+        )
+        copy = ceil((held - stays) / rate)
+        mode = {"name": OFFLOAD, "offload": {"out": copy, "in": copy, "held": stays}}
+        stages.append(entry | {"modes": [mode]} if held > stays else entry)
+    return parse_problem(document | {"stages": stages}, "problem of layers")
