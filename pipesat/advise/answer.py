@@ -29,6 +29,9 @@ class Answer:
         The command that makes the layers file; empty if there was one.
     left_out
         What has no row, and why.
+    any_layers
+        What no schedule is below whichever layers recompute, if the chosen row recomputes some of a
+        stage: the plan's own bound is for whole stages.
 
     Raises
     ------
@@ -43,6 +46,7 @@ class Answer:
     origin: str = ""
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
+    any_layers: Bound | None = None
 
     def __post_init__(self) -> None:
         require_same_question(self.question, self.rows, self.chosen)
@@ -57,7 +61,7 @@ class Answer:
         row, homes = self.chosen, {shape.homes for shape in self.plan.question.shapes}
         if row is None or row.shape.homes not in homes or not all(row.partition):
             return None
-        return self.plan.bound
+        return self.plan.bound if row.first is None else self.any_layers
 
     @property
     def standing(self) -> Standing:

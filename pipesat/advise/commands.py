@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import FORMAT_OF
-from pipesat.layers.megatron import group_option
+from pipesat.layers.megatron import group_option, recompute_options
 
 if TYPE_CHECKING:
     from pipesat.advise.advice import Advice
@@ -86,12 +86,8 @@ def megatron_flags(advice: Advice, row: Row) -> str:
     ]
     if row.group is not None:
         lines.append(group_option(row.group))
-    if row.again:
-        lines += [
-            "--recompute-granularity=full",
-            "--recompute-method=uniform",
-            "--recompute-num-layers=1",
-        ]
+    if row.again or row.first is not None:
+        lines += recompute_options(row.first)
     lines.append(
         f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
     )

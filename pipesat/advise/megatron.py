@@ -1,8 +1,9 @@
 """Megatron-LM's knobs under its own rules: stages per rank, group size, layout, recomputation.
 
 It runs 1F1B with one stage per rank, interleaved 1F1B with several, in groups of microbatches whose
-size it lets its user choose within guards (:mod:`pipesat.layers.megatron`); recomputation is the
-same on all stages. Layouts are moved layer by layer while that makes the schedule shorter.
+size it lets its user choose within guards (:mod:`pipesat.layers.megatron`); it recomputes all
+layers, or as many first ones on every stage. Layouts are moved layer by layer while that makes the
+schedule shorter.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _MOVED: Final = 3  # rows whose layouts are moved
 def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
     """Yield rows of interleaved 1F1B over stages per rank and group sizes, on both splits."""
     p, m = question.devices, question.microbatches
+    left_out("--overlap-moe-expert-parallel-comm", "not searched: layers have no times of pairs")
     if p == 1:
         left_out("interleaved-1f1b", refusal(p, 2, m) or "")
         return

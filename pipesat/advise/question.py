@@ -12,6 +12,7 @@ from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.layers.layer import Layers
+from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
@@ -91,10 +92,16 @@ class Question:
         recompute: Flags,
         runtime: Runtime | None,
         *,
+        first: int | None = None,
         offload: bool = False,
     ) -> Problem:
-        """Return the problem of one way to cut, place and recompute, or to offload instead."""
+        """Return the problem of one way to cut, place and recompute, or to offload instead.
+
+        ``first``: how many transformer layers of every stage recompute, besides flagged stages.
+        """
         layers, pipeline = self.as_run(shape, runtime)
+        if first is not None:
+            layers = first_recomputed(layers, partition, first)
         problem = problem_of_split(layers, partition, pipeline, recompute=recompute)
         if not offload or self.copy_rate is None:
             return problem

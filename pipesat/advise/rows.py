@@ -19,6 +19,7 @@ from pipesat.core.metrics import mode_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
+from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.recompute import Flags, has_variant
 from pipesat.plan.shapes import shape_name
@@ -48,6 +49,8 @@ class Row:
         What its configuration has to say besides what is exported.
     group
         Microbatches per group of an interleaved schedule, ``None``: one per device.
+    first
+        How many transformer layers of every stage recompute, besides whole stages; ``None``: none.
     offload
         Whether its stages may copy activations to the host.
     """
@@ -65,6 +68,7 @@ class Row:
     by_hand: str = ""
     setting: str = ""
     group: int | None = None
+    first: int | None = None
     offload: bool = False
 
     @property
@@ -101,6 +105,15 @@ class Row:
         """How many (stage, microbatch) are copied to the host."""
         return mode_counts(self.problem, self.schedule).get(OFFLOAD, 0)
 
+    def recomputes(self, question: Question) -> frozenset[int]:
+        """Return the layers that recompute."""
+        stages = {k for stage in self.again for k in self.partition[stage]}
+        if self.first is not None:
+            layers = question.layers
+            changed = first_recomputed(layers, self.partition, self.first).layers
+            stages |= {k for k, one in enumerate(changed) if one is not layers.layers[k]}
+        return frozenset(k for k in stages if question.layers.layers[k].recomputed is not None)
+
     def all_again(self, question: Question) -> bool:
         """Whether every stage that can recompute does."""
         layers = question.layers
@@ -129,6 +142,7 @@ class Row:
             "layers_per_stage": [len(part) for part in self.partition],
             "group": self.group,
             "recompute": [*self.again],
+            "recompute_first": self.first,
             "offloaded": self.offloaded,
             "makespan": self.makespan,
             "tokens_per_second": self.tokens_per_second(question),
@@ -168,7 +182,12 @@ def require_same_question(question: Question, rows: Iterable[Row], best: Row | N
     rows = tuple(rows)
     for row in rows:
         same = question.problem(
-            row.partition, row.shape, row.recompute, row.runtime, offload=row.offload
+            row.partition,
+            row.shape,
+            row.recompute,
+            row.runtime,
+            first=row.first,
+            offload=row.offload,
         )
         wanted = (question.devices, question.microbatches, question.memory)
         asked = (row.shape.devices, row.shape.microbatches, row.shape.memory)

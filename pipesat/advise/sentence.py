@@ -11,7 +11,7 @@ from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.written import SCHEDULES
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.claims import against, change, difference, percent, ratio
+from pipesat.core.claims import against, change, difference, percent, plural, ratio
 from pipesat.core.errors import NotApplicable
 from pipesat.core.memory import peak_memory
 from pipesat.workflows.hand_written import baseline
@@ -93,7 +93,7 @@ class _Busiest:
 
 def _busiest(answer: Answer, row: Row) -> _Busiest:
     layers = answer.question.layers
-    flags = row.recompute or (False,) * len(row.partition)
+    recomputing = row.recomputes(answer.question)
 
     def work(layer: int, *, again: bool) -> int:
         one = layers.layers[layer]
@@ -103,12 +103,12 @@ def _busiest(answer: Answer, row: Row) -> _Busiest:
     found = []
     for device in range(answer.question.devices):
         own = [
-            (layer, flag)
-            for part, flag, home in zip(row.partition, flags, row.shape.homes, strict=True)
+            layer
+            for part, home in zip(row.partition, row.shape.homes, strict=True)
             for layer in part
             if home == device
         ]
-        each = {layer: work(layer, again=flag) for layer, flag in own}
+        each = {layer: work(layer, again=layer in recomputing) for layer in own}
         plain = sum(work(layer, again=False) for layer in each)
         total = sum(each.values())
         most = max(each, key=lambda layer: each[layer], default=0)
@@ -144,13 +144,16 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     if question.memory is None:
         return
     room = memory_text(question, question.memory - question.reserve)
-    if not row.again:
+    if not row.again and row.first is None:
         most = memory_text(question, max(row.peaks) - question.reserve)
         yield f"nothing has to recompute: {most} of {room} are used at most"
         return
     plain = question.problem(row.partition, row.shape, (), row.runtime)
     name = SCHEDULES[row.shape.placement][0]
-    text = f"memory has {stages_text(row.again)} recompute"
+    who = stages_text(row.again)
+    if row.first is not None:
+        who = f"the first {row.first} transformer {plural(row.first, 'layer')} of every stage"
+    text = f"memory has {who} recompute"
     try:
         peaks = peak_memory(plain, baseline(name, plain))
     except NotApplicable:
@@ -198,7 +201,11 @@ def _searched(answer: Answer) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
     runs = "" if answer.question.runtime == "megatron" else " that torch runs"
     keeps = " without offloading" if answer.question.may_offload else ""
-    return f"schedule{runs}{keeps} on any split of {answer.shapes}"
+    again = ""
+    if answer.question.may_recompute:
+        any_layers = answer.chosen is not None and answer.chosen.first is not None
+        again = ", whichever layers recompute," if any_layers else ", whichever stages recompute,"
+    return f"schedule{runs}{keeps} on any split of {answer.shapes}{again}"
 
 
 def _proof(answer: Answer, row: Row) -> Iterator[str]:

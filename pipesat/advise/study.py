@@ -17,12 +17,15 @@ from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.rows import OURS, Row, fits
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import hand_written_rows, splits
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.result import Improvement
 from pipesat.core.settings import require_settings
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.plan.bounds import shape_bound
+from pipesat.plan.cheapest_layers import cheapest
 from pipesat.plan.recompute import has_variant
 from pipesat.workflows.plans import plan
 from pipesat.workflows.solve import solve
@@ -134,7 +137,16 @@ def advise(
         origin,
         tuple(work.left_out.items()),
         work.deadline.seconds,
+        None if chosen is None or chosen.first is None else _bound_of_any_layers(question, found),
     )
+
+
+def _bound_of_any_layers(question: Question, found: Plan) -> Bound | None:
+    """What no schedule of the searched shapes is below, whichever layers recompute."""
+    least = cheapest(question.layers)
+    shapes = [state.shape for state in found.known.states if not state.why_not]
+    bounds = [shape_bound(least, shape, "makespan") for shape in shapes]
+    return min(bounds, key=lambda bound: bound.value, default=None)
 
 
 def _question(

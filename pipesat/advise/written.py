@@ -14,6 +14,7 @@ from pipesat.advise.runtimes import marked
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.layers.megatron import most_blocks
 from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.geometry import OneRoutePlacement
 from pipesat.plan.even_split import even_partition
@@ -77,7 +78,8 @@ def best_flags(
 ) -> Row:
     """Return the row of the recomputation with which a schedule runs fastest.
 
-    Tried are none, what 1F1B needs, and all; if none fits, the one that needs least memory.
+    Tried are none, what 1F1B needs, and all; for Megatron-LM the fewest first layers of every stage
+    that fit. If nothing fits, what needs least memory.
 
     Raises
     ------
@@ -90,6 +92,13 @@ def best_flags(
         problem = question.problem(partition, shape, flags, runtime)
         made = row_of(question, build, name, split, shape, partition, flags, problem)
         rows.append(marked(question, replace(made, group=group)))
+    if runtime == "megatron" and question.may_recompute and not rows[0].fits:
+        for first in range(1, most_blocks(question.layers, partition)):
+            problem = question.problem(partition, shape, (), runtime, first=first)
+            made = row_of(question, build, name, split, shape, partition, (), problem)
+            rows.append(marked(question, replace(made, group=group, first=first)))
+            if rows[-1].fits:  # more would only take longer
+                break
     return min(rows, key=_rank)
 
 

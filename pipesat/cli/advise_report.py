@@ -41,7 +41,7 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
             row.name if row.group is None else f"{row.name}, groups of {row.group}",
             row.split,
             row.placement,
-            ",".join(map(str, row.again)) if len(row.again) < 4 else f"{len(row.again)} stages",
+            _recomputes(row),
             time_text(question, row.makespan),
             _tokens(row.tokens_per_second(question)),
             percent(row.share_of_ideal(question), 0),
@@ -68,6 +68,12 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
     typer.echo("\n" + wrapped(one_line(advice.sentence), width))
     if folder is not None:
         typer.echo("\n" + one_line(f"written to {folder}; its commands.sh repeats each part"))
+
+
+def _recomputes(row: Row) -> str:
+    if row.first is not None:
+        return f"first {row.first} of each"
+    return ",".join(map(str, row.again)) if len(row.again) < 4 else f"{len(row.again)} stages"
 
 
 def _tokens(value: float | None) -> str:

@@ -4,11 +4,18 @@ One stage per rank runs 1F1B, with any number of microbatches. Several run inter
 groups of g microbatches, the last one smaller; g is p, or what
 ``--microbatch-group-size-per-virtual-pipeline-stage`` says. There it wants p > 1, ``p <= g <= m``,
 and a last group that is full or has at least p.
+
+Full recomputation checkpoints every transformer layer (method ``uniform``, units of one layer), or
+the first n of every stage (``block``): those of each chunk, where a rank has several.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
+
+from pipesat.layers.layer import Layers
 
 CORE_VERSION: Final = "0.16.1"
 _GROUP_SIZE = "--microbatch-group-size-per-virtual-pipeline-stage"
@@ -53,3 +60,34 @@ def group_sizes(ranks: int, microbatches: int) -> list[int]:
 def group_option(size: int) -> str:
     """Return the option that sets a group size."""
     return f"{_GROUP_SIZE}={size}"
+
+
+def recompute_options(first: int | None = None) -> list[str]:
+    """Return the options that recompute the first so many layers of every stage; ``None``: all."""
+    method, count = ("uniform", 1) if first is None else ("block", first)
+    return [
+        "--recompute-granularity=full",
+        f"--recompute-method={method}",
+        f"--recompute-num-layers={count}",
+    ]
+
+
+def first_recomputed(layers: Layers, partition: Sequence[range], first: int) -> Layers:
+    """Return layers of which the first so many transformer layers of every stage recompute."""
+    again = {k for part in partition for k in _blocks(layers, part)[:first]}
+    return replace(
+        layers,
+        layers=tuple(
+            replace(x, costs=x.recomputed, recomputed=None) if k in again and x.recomputed else x
+            for k, x in enumerate(layers.layers)
+        ),
+    )
+
+
+def most_blocks(layers: Layers, partition: Sequence[range]) -> int:
+    """Transformer layers of the stage that has most."""
+    return max((len(_blocks(layers, part)) for part in partition), default=0)
+
+
+def _blocks(layers: Layers, part: range) -> list[int]:
+    return [k for k in part if layers.layers[k].role == "block"]

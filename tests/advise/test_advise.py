@@ -207,6 +207,27 @@ def test_megatrons_rows_keep_its_guards(megatron: Advice) -> None:
     assert megatron.bound.value <= ours.makespan <= megatron.chosen.makespan
 
 
+def test_megatron_recomputes_the_first_layers_of_every_stage() -> None:
+    """Two stages of two layers that hold 4 each, or 1 recomputed; 1F1B has two microbatches.
+
+    Rank 0 holds 16, with one layer recomputed 10, with both 4. Where 10 fit, each stage has F 2,
+    BW 2 + 3, so 1F1B takes (4 + 2 - 1) * 7.
+    """
+    advice = asked(memory=10, reserve=0, runtime="megatron")
+    (even, _) = rows_of(advice, "1f1b")
+    assert (even.first, even.again, even.makespan, max(even.peaks)) == (1, (), 35, 10)
+    assert even.runs
+    assert even.recomputes(advice.question) == {0, 2}
+    flags = megatron_flags(advice, even).splitlines()
+    assert flags[2:5] == [
+        "--recompute-granularity=full",
+        "--recompute-method=block",
+        "--recompute-num-layers=1",
+    ]
+    assert advice.chosen is not None
+    assert advice.bound is None or advice.bound.value <= advice.chosen.makespan
+
+
 def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
     row = min(rows_of(megatron, "interleaved-1f1b"), key=lambda row: row.makespan)
     words = shlex.split(megatron_flags(megatron, row), comments=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,13 @@ def expected_problem(question: plans.Question, runtime: str, row: Any) -> dict[s
     if placement == "loop":
         homes = tuple(range(question.devices)) * (len(parts) // question.devices)
     flags = tuple(stage in row["recompute"] for stage in range(len(parts)))
-    document = plans.problem_of(question, plans.Way(homes, parts, flags))
+    again = row["recompute_first"] or 0
+    recomputing = {k for begin, end in parts for k in range(begin, min(end, begin + again))}
+    entries = [
+        entry | entry.get("recompute", {}) if k in recomputing else entry
+        for k, entry in enumerate(question.layers)
+    ]
+    document = plans.problem_of(replace(question, layers=entries), plans.Way(homes, parts, flags))
     for stage, entry in enumerate(document["stages"]):
         whole = stage == 0 or flags[stage] if runtime != "megatron" else row["schedule"] != "ours"
         if whole:
