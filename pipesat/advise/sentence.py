@@ -152,7 +152,8 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     name = SCHEDULES[row.shape.placement][0]
     who = stages_text(row.again)
     if row.first is not None:
-        who = f"the first {row.first} transformer {plural(row.first, 'layer')} of every stage"
+        count = "" if row.first == 1 else f"{row.first} "
+        who = f"the first {count}transformer {plural(row.first, 'layer')} of every stage"
     text = f"memory has {who} recompute"
     try:
         peaks = peak_memory(plain, baseline(name, plain))
@@ -173,7 +174,8 @@ def _offload(answer: Answer, row: Row) -> Iterator[str]:
     if found is None:
         return
     takes = time_text(question, found.makespan)
-    where = f"in a {found.placement} on the {found.split} split"
+    split = "our split" if found.split == OURS else f"the {found.split} split"
+    where = f"in a {found.placement} on {split}"
     if found.makespan >= row.makespan:
         least = closed_form_bound(found.problem, "makespan").value
         at_least = time_text(question, least)

@@ -45,7 +45,7 @@ _WRITTEN: Final = 0.35  # of the time limit, for schedules that users know
 _MEGATRON: Final = 0.55  # of the time limit, for those and Megatron-LM's knobs
 _MOVING: Final = 0.7  # of the time limit, for moving its layouts too
 _ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
-_OFFLOADING: Final = 0.15  # of the time limit, for what offloading would bring
+_OFFLOADING: Final = 0.25  # of the time limit, for what offloading would bring
 _ALIKE: Final = 0.25  # of the time limit, for a plan in which all stages recompute or none
 
 
@@ -254,7 +254,8 @@ class _Work:
         asked = [] if best is None else [(best.split, best.shape, best.partition)]
         chain = question.shape("chain")
         roomy = replace(chain, memory=None)
-        asked += [(s, chain, cut) for s, cut in splits(question, roomy, self.left_out.__setitem__)]
+        found = splits(question, roomy, self.left_out.__setitem__)
+        asked += [(split, chain, cut) for split, cut in found if split == "balanced"]
         unlike = {(shape, cut): (split, shape, cut) for split, shape, cut in reversed(asked)}
         for number, (split, shape, cut) in enumerate(unlike.values()):
             left = max(self.deadline.left, 0.05 * self.deadline.limit)  # one schedule is made
