@@ -133,6 +133,7 @@ def test_a_single_route_is_refused(name: str) -> None:
         BASELINES[name](chain(4, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dualpipe", "chimera"])
 @settings(max_examples=80)
 @given(problem=opposite_routes())

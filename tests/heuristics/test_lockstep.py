@@ -32,9 +32,10 @@ def paired(problem: Problem, time: int) -> Problem:
     return parse_problem(document(problem, overlap={"pairs": pairs}))
 
 
-def test_every_schedule_keeps_every_rule() -> None:
+@pytest.mark.parametrize("draws", [25, pytest.param(100, marks=pytest.mark.slow)])
+def test_every_schedule_keeps_every_rule(draws: int) -> None:
     rng, kinds, made = random.Random(3), set[str](), 0
-    for _ in range(100):
+    for _ in range(draws):
         problem = drawn(rng)
         try:
             preflight(problem)
@@ -44,7 +45,7 @@ def test_every_schedule_keeps_every_rule() -> None:
             made += 1
             kinds |= pair_counts(schedule).keys()
             assert check(problem, schedule) == [], problem.document
-    assert made > 60
+    assert made > 0.6 * draws
     assert {"F+B", "F+BW"} <= kinds
 
 
