@@ -296,6 +296,11 @@ def _shifted(step: TrainingStep, by: float) -> TrainingStep:
 
 def _notes(problem: Problem, timeline: Timeline) -> Iterator[str]:
     yield "link delays are not in the trace: they count as time of the op that waited"
+    if problem.has_lists:
+        yield (
+            "microbatches differ, and their numbers here are taken for the problem's own: those of "
+            "an exported order are places in the .order.json beside it"
+        )
     worst = 0.0
     for step in timeline.steps:
         place = places_of(step)

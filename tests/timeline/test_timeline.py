@@ -14,6 +14,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.timeline import compare as parts_of
 from pipesat.timeline.assemble import assemble
@@ -452,6 +453,13 @@ def test_clocks_that_differ_are_noticed(tmp_path: Path) -> None:
     notes = import_traces(problem(), files(tmp_path, TRACES[0], early)).notes
     # 1F0 ends at 8 - 4, 0F0 at 5
     assert any("1000 us before its input was sent" in note for note in notes)
+
+
+def test_numbers_of_microbatches_that_differ_are_said_to_be_the_problems(tmp_path: Path) -> None:
+    one = problem().document
+    listed = parse_problem(dict(one) | {"microbatches": [{"name": "a", "count": 2}]})
+    notes = import_traces(listed, files(tmp_path, *TRACES)).notes
+    assert any("taken for the problem's own" in note for note in notes)
 
 
 @pytest.mark.parametrize(
