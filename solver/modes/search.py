@@ -11,6 +11,7 @@ from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
+from pipesat.solver.modes.alone import DevicesAlone, proofs_apply
 from pipesat.solver.modes.choices import Choices, choices_apply
 from pipesat.solver.modes.packing import Packer
 from pipesat.solver.modes.starts import Start, largest_held, orders_from
@@ -44,7 +45,7 @@ def search_with_modes(
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
     lanes = Lanes(clock)
     use_windows = parts.windows and windows_apply(problem, incumbent)
-    searches: list[ModeWindows | Choices] = []
+    searches: list[ModeWindows | Choices | DevicesAlone] = []
 
     def lane(number: int) -> Callable[[], None]:
         windows = None
@@ -56,9 +57,13 @@ def search_with_modes(
         if not number and choices_apply(problem):
             choices = Choices(problem, incumbent, written_for, seed=seed, parts=parts)
             searches.append(choices)
+        proofs = None
+        if number == min(1, threads - 1) and use_windows and proofs_apply(problem, incumbent):
+            proofs = DevicesAlone(problem, incumbent, runner=runner, seed=seed)
+            searches.append(proofs)
         chance = random.Random(seed + number)  # noqa: S311
         starts = () if number else guides
-        return partial(_run, problem, incumbent, starts, (choices, windows), chance)
+        return partial(_run, problem, incumbent, starts, (choices, windows, proofs), chance)
 
     failed = lanes.run([lane(number) for number in range(threads if use_windows else 1)])
     notes = [search.report for search in searches]
@@ -71,10 +76,10 @@ def _run(
     problem: Problem,
     incumbent: Incumbent,
     guides: Sequence[Schedule],
-    searches: tuple[Choices | None, ModeWindows | None],
+    searches: tuple[Choices | None, ModeWindows | None, DevicesAlone | None],
     rng: random.Random,
 ) -> None:
-    """One lane: starts along guides and packing, if it has any, then choices and windows."""
+    """One lane: starts along guides and packing, if it has any, then searches by turns."""
     clock = incumbent.clock.part(_STARTS * incumbent.clock.left, stop=lambda: incumbent.proven)
     best: list[tuple[int, Order]] = []
 

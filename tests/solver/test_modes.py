@@ -13,11 +13,12 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.solver.modes.alone import least_end
 from pipesat.solver.modes.assign import fewest, in_modes
 from pipesat.solver.modes.packing import Packer
 from pipesat.solver.modes.starts import orders_from
 from tests.support.oracle_with_modes import optimum
-from tests.support.tiny_modes import tiny
+from tests.support.tiny_modes import tiny, tiny_chain
 
 RECOMPUTE = {"name": "recompute", "backward": "fused", "BW": 3, "held_after_F": 0}
 OFFLOAD = {"name": "offload", "offload": {"out": 1, "in": 1, "held": 0}}
@@ -128,3 +129,19 @@ def test_choices_of_a_mode_per_stage_are_proven(seed: int) -> None:
     assert result.warnings == ()
     assert result.value == best
     assert best is None or result.status == "optimal"
+
+
+@pytest.mark.parametrize("seed", [22, 23, 25, 26, 27, 28])
+def test_one_device_alone_is_a_bound_and_exact_if_it_is_all(seed: int) -> None:
+    document = tiny_chain(Random(seed))
+    problem = parse_problem(document)
+    objective: Objective = "span" if seed % 3 == 0 else "makespan"
+    best = optimum(document, objective)
+    if best is None:
+        return
+    absolute = objective == "makespan"
+    devices = range(len(problem.devices))
+    ends = [least_end(problem, device, 60, absolute=absolute) or 0 for device in devices]
+    assert max(ends) <= best
+    assert min(ends) > 0
+    assert len(ends) > 1 or ends == [best]

@@ -36,6 +36,23 @@ def tiny(chance: Random, *, zero: bool = False) -> dict[str, Any]:
     return document
 
 
+def tiny_chain(chance: Random) -> dict[str, Any]:
+    """As :func:`tiny`, with one stage per device and a mode per microbatch."""
+    stages = chance.choice([1, 1, 2])
+    document: dict[str, Any] = {
+        "format": "pipesat.problem/1",
+        "microbatches": chance.choice([2, 3]) if stages == 1 else 2,
+        "devices": [
+            {"memory": chance.choice(range(2, 9)), "copy_channels": chance.choice([1, 2])}
+            for _ in range(stages)
+        ],
+        "stages": [_stage(chance, device, 1) for device in range(stages)],
+    }
+    if chance.random() < 0.4:
+        document["comm"] = {"default": chance.choice([1, 2])}
+    return document
+
+
 def _stage(chance: Random, device: int, least: int) -> dict[str, Any]:
     stage: dict[str, Any] = {
         "device": device,

@@ -1,0 +1,208 @@
+"""Proofs with memory modes: one device alone, all of its modes, copies and memory in one model.
+
+The other devices count with the least time that a microbatch needs there (docs/search.md). The
+model is asked whether a schedule of at most some length exists; "no" is a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import combinations, pairwise
+
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.mode_counts import Counts
+from pipesat.core.claims import Bound
+from pipesat.core.least import least_problem
+from pipesat.core.problem import Problem
+from pipesat.core.rules import round_trip
+from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.times import LARGEST
+from pipesat.solver.modes.cell import Cell
+from pipesat.solver.modes.ways import Holding, Part, ways_of
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner
+
+SOURCE = "proofs with modes"
+_LIMIT, _LONGER, _LONGEST = 4.0, 2.0, 60.0  # seconds per question
+_SHARE, _MORE, _LESS, _LEAST_SHARE = 0.25, 1.5, 0.5, 0.02  # of the gap that is asked for at once
+_PARTS: tuple[Part, ...] = ("F", "O", "L", "B", "W")
+
+
+def proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
+    """Whether the model says something: a chain of alike microbatches that choose their modes."""
+    schedule = incumbent.schedule
+    return (
+        problem.one_stage_per_device
+        and problem.has_modes
+        and not problem.has_lists
+        and problem.mode_choice == "microbatch"
+        and problem.overlap is None
+        and schedule is not None
+        and schedule.makespan <= LARGEST
+    )
+
+
+class _Question:
+    """How far one device has been asked."""
+
+    def __init__(self, problem: Problem, device: int) -> None:
+        self.device = device
+        self.name = problem.device_name(device)
+        self.share, self.limit = _SHARE, _LIMIT
+        self.possible: int | None = None  # a length that this device alone can keep to
+
+
+class DevicesAlone:
+    """Raises an incumbent's bound by questions about one device after the other."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        self.problem, self.incumbent, self.runner, self.seed = problem, incumbent, runner, seed
+        self.open = [
+            _Question(problem, device)
+            for device, stages in enumerate(problem.stages_on)
+            if stages and problem.devices[device].room is not None
+        ]
+        self.asked = self.refuted = 0
+
+    @property
+    def report(self) -> str:
+        """What it did, in a few words."""
+        return f"{SOURCE}: {self.asked} questions, {self.refuted} answered no"
+
+    def step(self) -> bool:
+        """Ask one question; return whether there will be another."""
+        bound, value = self.incumbent.bound.value, self.incumbent.value
+        if value is None or not self.incumbent.trusts(PROOFS):
+            return False
+        self.open = [one for one in self.open if one.possible is None or one.possible > bound]
+        if not self.open or bound >= value:
+            return False
+        question = self.open.pop(0)
+        self.open.append(question)
+        most = min(value, question.possible or value) - 1
+        target = min(most, bound + int(question.share * (value - bound)))
+        objective = self.incumbent.objective
+        model = DeviceAlone(self.problem, question.device, target, absolute=objective == "makespan")
+        self.asked += 1
+        solver, status = self.runner.solve(
+            model.cp, limit=question.limit, seed=self.seed + self.asked, strong=True, linear=False
+        )
+        if status == cp_model.INFEASIBLE:
+            self.refuted += 1
+            source = f"CP-SAT on {question.name} alone, with modes"
+            self.incumbent.raise_bound(Bound(target + 1, source), PROOFS)
+            question.share = min(1.0, question.share * _MORE)
+        elif status in FOUND:
+            question.possible = solver.value(model.end)
+            question.share *= _LESS
+        else:
+            question.share = max(_LEAST_SHARE, question.share * _LESS)
+            question.limit = min(_LONGEST, question.limit * _LONGER)
+        return True
+
+
+class DeviceAlone:
+    """Whether a device with one stage can be done by ``most``; ``end`` is when, in a solution.
+
+    Times are from the origin (``absolute``), or from the device's first op at the earliest.
+    Microbatches are numbered as their F's come, and those of a way come in one order in all parts.
+    """
+
+    def __init__(self, problem: Problem, device: int, most: int, *, absolute: bool) -> None:
+        self.problem, self.device, self.most = problem, device, most
+        (self.stage,) = problem.stages_on[device]
+        least = least_problem(problem)
+        counts = Counts(problem, least, device, absolute=absolute)
+        self.cp = cp_model.CpModel()
+        self.begin = counts.start
+        self.end = self.cp.new_int_var(0, most, "")
+        self.cells = [self._cell(m) for m in range(problem.microbatches[self.stage])]
+        away = round_trip(least, self.stage)
+        for cell in self.cells:
+            self.cp.add(cell.start["B"] >= cell.end("F") + away)
+            self.cp.add(cell.start["W"] >= cell.end("B"))
+            self.cp.add(self.end >= cell.end("W"))
+            self.cp.add(self.end >= cell.end("B") + counts.end)
+            self._add_trip(cell)
+        self._add_order()
+        self._add_channels_and_memory()
+
+    def _cell(self, microbatch: int) -> Cell:
+        cp, ways = self.cp, list(ways_of(self.problem, self.stage, microbatch))
+        chosen: list[Literal] = [cp.new_bool_var("") for _ in ways]
+        cp.add_exactly_one(chosen)
+        cell = Cell(self.stage, microbatch, self.device, ways, chosen)
+        for part in _PARTS:
+            if part == "W" or any(way.length(part) is not None for way in ways):
+                cell.start[part] = cp.new_int_var(self.begin, self.most, "")
+        return cell
+
+    def _add_trip(self, cell: Cell) -> None:
+        for way, literal in zip(cell.ways, cell.chosen, strict=True):
+            if way.amounts.offload is not None:
+                for one, two in pairwise(_PARTS[:4]):
+                    there = cell.start[one] + (way.length(one) or 0)
+                    self.cp.add(cell.start[two] >= there).only_enforce_if(literal)
+
+    def _add_order(self) -> None:
+        cp = self.cp
+        for one, two in pairwise(self.cells):
+            cp.add(two.start["F"] >= one.end("F"))
+        for one, two in combinations(self.cells, 2):
+            for number, way in enumerate(one.ways):
+                both = (one.chosen[number], two.chosen[number])
+                for part in _PARTS[1:]:
+                    if (length := way.length(part)) is not None:
+                        after = cp.add(two.start[part] >= one.start[part] + length)
+                        after.only_enforce_if(*both)
+
+    def _add_channels_and_memory(self) -> None:
+        cp, own = self.cp, self.problem.devices[self.device]
+        self._add_in_turn(("F", "B", "W"))
+        channels: tuple[tuple[Part, ...], ...] = (("O",), ("L",))
+        for parts in (("O", "L"),) if own.copy_channels == 1 else channels:
+            self._add_in_turn(parts)
+        if own.room is None:
+            return
+        intervals, amounts = [], []
+        for cell in self.cells:
+            for way, literal in zip(cell.ways, cell.chosen, strict=True):
+                for holding in way.holdings:
+                    intervals.append(self._held(cell, holding, literal))
+                    amounts.append(holding.amount)
+        cp.add_cumulative(intervals, amounts, own.room)
+
+    def _add_in_turn(self, parts: Iterable[Part]) -> None:
+        """Let parts of these kinds run one at a time."""
+        found = [
+            interval
+            for cell in self.cells
+            for part in parts
+            if part in cell.start
+            for interval in cell.intervals(self.cp, part)
+        ]
+        if found:
+            self.cp.add_no_overlap(found)
+
+    def _held(self, cell: Cell, holding: Holding, literal: Literal) -> cp_model.IntervalVar:
+        cp, (begin, offset, end, length, _) = self.cp, holding
+        low, high = cell.start[begin] + offset, cell.start[end] + length
+        if begin == end:
+            return cp.new_optional_fixed_size_interval_var(low, length - offset, literal, "")
+        between = cp.new_int_var(0, self.most, "")
+        return cp.new_optional_interval_var(low, between, high, literal, "")
+
+
+def least_end(problem: Problem, device: int, most: int, *, absolute: bool) -> int | None:
+    """Solve a device's model to its optimum, ``most`` at most; ``None`` if there is none."""
+    model = DeviceAlone(problem, device, most, absolute=absolute)
+    model.cp.minimize(model.end)
+    solver, status = Runner(Clock(math.inf)).solve(
+        model.cp, limit=math.inf, seed=0, strong=True, linear=False
+    )
+    return solver.value(model.end) if status == cp_model.OPTIMAL else None
