@@ -20,7 +20,7 @@ def export(
             "--to",
             metavar="FORMAT",
             help="torch-csv, torchtitan, nemo-automodel, megatron-layout (the placement alone), "
-            "png, or trace for Perfetto.",
+            "order (microbatches as they enter), png, or trace for Perfetto.",
         ),
     ],
     path: Annotated[

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pipesat.heuristics import BASELINES
 from tests.support.class_documents import random_document
 from tests.support.class_oracle import Oracle
 from tests.support.oracle_with_modes import optimum
@@ -67,6 +68,10 @@ def test_the_judge_imports_nothing_of_pipesat() -> None:
     for path in [*CAMPAIGN.glob("judge/*.py"), *CAMPAIGN.glob("problems/*.py")]:
         assert "import pipesat" not in path.read_text()
         assert "from pipesat" not in path.read_text()
+
+
+def test_every_hand_written_schedule_is_tried(judge: Any) -> None:
+    assert set(judge("commands.baseline").NAMES) == set(BASELINES)
 
 
 def test_a_schedule_by_hand_has_its_figures(judge: Any) -> None:

@@ -28,6 +28,8 @@ NAMES = (
     "dualpipev",
     "dualpipe",
     "chimera",
+    "lockstep",
+    "greedy-pairs",
     "list-scheduling",
 )
 
