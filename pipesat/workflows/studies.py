@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from typing import TYPE_CHECKING, Unpack
 
 from pipesat.core.errors import NotApplicable
@@ -178,9 +179,12 @@ def _greedy(problem: Problem, give_up: Callable[[], bool]) -> Iterator[Schedule]
     """Schedules for any capacities that are made in no time."""
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.list_scheduling import list_schedules
+    from pipesat.heuristics.lockstep import lockstep_schedules
 
     with contextlib.suppress(NotApplicable):
         yield BASELINES["zb-auto"](problem)
+    if problem.overlap is not None and problem.plain:
+        yield from islice(lockstep_schedules(problem, give_up), 2)
     yield from list_schedules(problem, give_up)
 
 
