@@ -119,10 +119,24 @@ def _false_cut(case: Case, question: plans.Question, objective: str, plan: Any) 
         if not (no_matter and any(way.parts == other.parts for other in allowed)):
             yield f"{way} is not allowed"
     problem = load(case.folder / "out" / "problem.json")
-    if pipe_of(problem) != pipe_of(plans.problem_of(question, way)):
+    if pipe_of(_in_modes(problem, flags)) != pipe_of(plans.problem_of(question, way)):
         yield "problem.json is not the problem of its stages and flags"
     schedule = schedule_in(case.folder / "out" / "schedule.json")
     judged = Judged(problem, objective, Truth(0))
     yield from false_claims(judged, plan["result"], schedule, 0)
     if plan["result"]["value"] != plan["value"]:
         yield f"value {plan['value']}, its result's {plan['result']['value']}"
+
+
+def _in_modes(problem: dict[str, Any], flags: tuple[bool, ...]) -> dict[str, Any]:
+    """The problem without modes in which flagged stages have the amounts of mode recompute."""
+    stages = []
+    for entry, again in zip(problem["stages"], flags, strict=True):
+        amounts = {key: value for key, value in entry.items() if key != "modes"}
+        for mode in entry.get("modes", ()):
+            if again and mode["name"] == "recompute":
+                amounts |= {key: value for key, value in mode.items() if key != "name"}
+        stages.append(amounts)
+    return {key: value for key, value in problem.items() if key != "mode_choice"} | {
+        "stages": stages
+    }
