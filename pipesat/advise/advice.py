@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pipesat.advise.answer import Answer, estimate_text, rank
+from pipesat.advise.answer import Answer, estimate_text
+from pipesat.advise.families import rank
 from pipesat.advise.sentence import sentence_of
 from pipesat.core.above import above
 from pipesat.core.showing import Displayed, Facts

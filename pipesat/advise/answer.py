@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pipesat.advise.families import require_best_of_families, shown_rows
 from pipesat.advise.question import SECONDS, Question
-from pipesat.advise.rows import OURS, Row, require_same_question
+from pipesat.advise.rows import Row, require_same_question
 from pipesat.core.amounts import readable
 from pipesat.core.claims import Bound, Standing
 from pipesat.plan.answer import Plan
@@ -36,7 +37,8 @@ class Answer:
     Raises
     ------
     Contradiction
-        If a row is no checked schedule of the question, or better than the best.
+        If a row is no checked schedule of the question, or better than the best; if a baseline on a
+        problem of the table is better than the best row of its name.
     """
 
     question: Question
@@ -50,6 +52,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         require_same_question(self.question, self.rows, self.chosen)
+        require_best_of_families(self.question, self.rows)
         _ = self.standing
 
     @property
@@ -78,22 +81,13 @@ class Answer:
 
     @property
     def shown(self) -> list[Row]:
-        """The table: 1F1B on every split, of all other schedules the best one."""
-        kept: dict[tuple[str, ...], Row] = {}
-        for row in sorted(self.rows, key=rank):
-            both = row.name in ("1f1b", OURS)
-            kept.setdefault((row.name, row.split, row.by_hand) if both else (row.name,), row)
-        return sorted(kept.values(), key=lambda row: (not row.fits, row.makespan))
+        """The table: 1F1B and ours on every split, of all other schedules the best one."""
+        return shown_rows(self.rows)
 
     @property
     def contradictions(self) -> tuple[str, ...]:
         """Proofs that a checked schedule refutes: faults of pipesat."""
         return self.plan.contradictions
-
-
-def rank(row: Row) -> tuple[bool, bool, int]:
-    """Key to sort rows by: what fits first, then what runs, then the fastest."""
-    return not row.fits, not row.runs, row.makespan
 
 
 def estimate_text(question: Question) -> str:

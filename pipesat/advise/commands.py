@@ -24,7 +24,7 @@ def commands(advice: Advice) -> Iterator[str]:
     yield _plan(advice)
     for row in advice.shown:
         if row.offload:
-            yield f"pipesat solve rows/{problem_name(row)} -o rows/{row.name}-{row.split}"
+            yield f"pipesat solve rows/{problem_name(row)} -o rows/{stem(row)}"
         elif row.name != OURS and row.fits:
             yield _baseline(row)
     if advice.chosen is None:
@@ -64,13 +64,18 @@ def _plan(advice: Advice) -> str:
 
 def problem_name(row: Row) -> str:
     """Name of the file with a row's problem."""
-    return f"{row.name}-{row.split}.problem.json"
+    return f"{stem(row)}.problem.json"
+
+
+def stem(row: Row) -> str:
+    """What a row's files are called; ours and 1F1B may be there with and without work by hand."""
+    return f"{row.name}-{row.split}{'-by-hand' if row.by_hand else ''}"
 
 
 def _baseline(row: Row) -> str:
     group = "" if row.group is None else f" --group {row.group}"
     name = f"rows/{problem_name(row)}"
-    return f"pipesat baseline {row.name} {name}{group} -o rows/{row.name}-{row.split}.json"
+    return f"pipesat baseline {row.name} {name}{group} -o rows/{stem(row)}.json"
 
 
 def megatron_flags(advice: Advice, row: Row) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipesat.advise.answer import Answer, memory_text, time_text
+from pipesat.advise.families import best_of
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.written import SCHEDULES
@@ -57,10 +58,10 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
     text = f"take {name_of(answer, row)}: {time_text(question, row.makespan)} per step"
     others = [
         (label, found)
-        for label, names in (("1F1B", {"1f1b"}), ("interleaved 1F1B", {"interleaved-1f1b"}))
-        if (found := _best_of(answer, names)) is not None and found is not row
+        for label, name in (("1F1B", "1f1b"), ("interleaved 1F1B", "interleaved-1f1b"))
+        if (found := best_of(answer.rows, name)) is not None and found is not row
     ]
-    gains = [against(row.makespan, x.makespan, f"the best {label}", 1) for label, x in others]
+    gains = [against(row.makespan, x.makespan, f"the best {label} found", 1) for label, x in others]
     yield f"{text}, {' and '.join(gains)}" if gains else text
     if row.setting:
         yield row.setting
@@ -70,14 +71,9 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
         easy = min(plain, key=lambda x: x.makespan, default=None)
         if easy is not None:
             yield (
-                f"with nothing by hand the best is {name_of(answer, easy)}, "
+                f"with nothing by hand the best found is {name_of(answer, easy)}, "
                 f"{time_text(question, easy.makespan)}"
             )
-
-
-def _best_of(answer: Answer, names: set[str]) -> Row | None:
-    rows = [row for row in answer.rows if row.fits and row.name in names]
-    return min(rows, key=lambda row: row.makespan, default=None)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advice
+from pipesat.advise.families import better_on_table, written_on
 from pipesat.advise.megatron import interleaved_rows, moved_rows
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import RUNTIMES, Question, Runtime
@@ -127,6 +128,7 @@ def advise(
     work.write()
     found = work.search()
     work.offload()
+    work.complete()
     runnable = [row for row in work.rows if row.runs]
     chosen = min(runnable, key=lambda row: (row.makespan, row.by_hand != ""), default=None)
     return Advice(
@@ -229,6 +231,17 @@ class _Work:
             source = f"{row.placement}, {row.split} split: {row.schedule.source}"
             self.listener(Improvement(self.deadline.seconds, best, None, source))
 
+    def _add_ours(self, row: Row) -> None:
+        """Add what we found, and what users know on the same split."""
+        self._add(row)
+        for written in written_on(self.question, row):
+            self._add(written)
+
+    def complete(self) -> None:
+        """Try what users know on every problem of the table: the best of a name is the best."""
+        for row in better_on_table(self.question, self.rows):
+            self._add(row)
+
     def search(self) -> Plan:
         """Search over splits, placements, recomputation and orders; add what was found as rows."""
         question = self.question
@@ -240,7 +253,7 @@ class _Work:
         )
         if found.chosen is not None:
             row = self._ours(found.chosen, found.chosen.recompute)
-            self._add(row)
+            self._add_ours(row)
             if alike and row.by_hand:
                 self._search_alike()
         return found
@@ -287,13 +300,13 @@ class _Work:
         try:
             chosen = self._plan(layers, "never", self.deadline.left).chosen
             if chosen is not None:
-                self._add(self._ours(chosen, ()))
+                self._add_ours(self._ours(chosen, ()))
         except Infeasible:
             all_again = replace(layers, layers=tuple(map(_again, layers.layers)))
             chosen = self._plan(all_again, "never", self.deadline.left).chosen
             if chosen is not None:
                 flags = tuple(has_variant(layers, part) for part in chosen.partition)
-                self._add(self._ours(chosen, flags))
+                self._add_ours(self._ours(chosen, flags))
 
     def _plan(self, layers: Layers, recompute: RecomputeChoice, seconds: float) -> Plan:
         question, began = self.question, self.deadline.seconds

@@ -33,6 +33,13 @@ SPLITS: Final = {"even": even_partition, "balanced": balanced_partition}
 LeftOut = Callable[[str, str], None]
 
 
+def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
+    """Return the names that the table has of a placement, for the runtime."""
+    if question.runtime != "megatron":
+        return SCHEDULES[placement]
+    return {"chain": SCHEDULES["chain"], "loop": ("interleaved-1f1b",)}.get(placement, ())
+
+
 def hand_written_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
     """Yield a row per schedule and split, with the recomputation that serves it best.
 
