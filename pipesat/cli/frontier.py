@@ -107,7 +107,7 @@ def frontier(
         if as_json:
             print_json(found.document(output))
         else:
-            print_frontier(curves, output, stated)
+            print_frontier(found, output, stated)
     refuse_contradictions(
         [text for f in curves.values() for text in f.curve.contradictions], output
     )

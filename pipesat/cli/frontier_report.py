@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +13,24 @@ from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table, wrapped
 from pipesat.core.claims import as_given, excess, percent, plural
+from pipesat.core.stage import KEEP
 from pipesat.workflows.rows import units_of
 
 if TYPE_CHECKING:
+    from pipesat.core.claims import Standing
+    from pipesat.frontier.answers import Frontiers
+    from pipesat.frontier.caps import Scale1F1B
+    from pipesat.frontier.compared import Compared
     from pipesat.frontier.curve import Curve
     from pipesat.frontier.min_memory import Sufficient
     from pipesat.frontier.trace import CapRow, Frontier
 
 
-def print_frontier(
-    curves: Mapping[str | None, Frontier], folder: Path | None, layers: Sequence[int] = ()
-) -> None:
-    """Print a table per curve, what was found, and the hand-written schedules beside it."""
+def print_frontier(found: Frontiers, folder: Path | None, layers: Sequence[int] = ()) -> None:
+    """Print a table per curve, the hand-written schedules beside it, and what levers buy."""
     from pipesat.cli.console import stdout
+
+    curves = found.curves
 
     for frontier in curves.values():
         frontier.require_consistent()
@@ -39,11 +44,37 @@ def print_frontier(
         for text in _notes(frontier):
             typer.echo(wrapped(text, width))
         typer.echo("")
+    if rows := found.compared():
+        typer.echo("the best of each curve at the same caps (in brackets: the gap to its bound)\n")
+        _print_compared(rows)
+        for text in found.answers():
+            typer.echo(wrapped(one_line(text), width))
+        typer.echo("")
     if layers:
         basis = "a loop and a V cut each in two between layers"
         typer.echo(wrapped(f"basis: {statement_of(layers)}; {basis}", width))
     if folder is not None:
         typer.echo(one_line(f"picture: {folder / 'frontier.png'}"))
+
+
+def _print_compared(rows: Sequence[Compared]) -> None:
+    """Print a line per capacity: the best of each lever, and what is proven of it."""
+    *names, last = rows[0].standings
+    columns = [Column("cap"), Column("x 1F1B")]
+    columns += [Column("keep\n(wait)" if n == KEEP else n, spare=1) for n in names]
+    columns += [Column(last.replace(" or ", "\nor "))]
+    lines = []
+    for row in rows:
+        share = "-" if row.share is None else f"{row.share:.3f}"
+        lines.append([str(row.cap), share, *map(_best, row.standings.values())])
+    print_table(columns, lines)
+    typer.echo("")
+
+
+def _best(standing: Standing) -> str:
+    if standing.value is None:
+        return "infeasible" if standing.infeasible else "-"
+    return f"{standing.value} ({'optimal' if standing.proven else percent(standing.gap)})"
 
 
 def _title(curve: Curve, placement: str | None) -> str:
@@ -125,14 +156,19 @@ def _notes(frontier: Frontier) -> Iterator[str]:
         if frontier.scale is not None:
             more += f" ({frontier.scale.share(best.peak):.3f} x 1F1B)"
         if frontier.curve.status(None) == "optimal":
-            more += "; it is optimal even with unlimited memory"
+            more += (
+                "; optimal for these stages and their times, whatever the memory: another split, "
+                "or less recomputing, is another problem"
+            )
         yield more
     if frontier.scale is not None:
         scale = frontier.scale
+        largest = ", the largest of any device" if scale.static else ""
         yield (
-            f"x 1F1B: (cap - {scale.static} static) / {scale.activations}, what 1F1B holds of "
-            "these layers on one stage per device"
+            f"x 1F1B: (cap - {scale.static} static{largest}) / {scale.activations}, the "
+            "activations that 1F1B holds of these layers on one stage per device"
         )
+        yield from _where_1f1b_fits(frontier, scale)
     gaps = [row.gap for row in frontier.rows if row.gap is not None]
     if gaps:
         proven = sum(row.status == "optimal" for row in frontier.rows)
@@ -140,6 +176,17 @@ def _notes(frontier: Frontier) -> Iterator[str]:
             f"{proven} of {len(frontier.rows)} points proven optimal, largest gap "
             f"{percent(max(gaps))}, {frontier.wall_s:.1f} s"
         )
+
+
+def _where_1f1b_fits(frontier: Frontier, scale: Scale1F1B) -> Iterator[str]:
+    """Say why 1F1B is not at 1, if it is not."""
+    for point in frontier.points:
+        peak = point.known.peak
+        if point.name == "1f1b" and scale.share(peak) < 1:
+            yield (
+                f"1F1B itself needs {peak}, less than {scale.cap(Fraction(1))} at 1 x: no device "
+                "has both the most static memory and the most activations"
+            )
 
 
 def print_sufficient(found: Sufficient, within: Fraction, folder: Path | None) -> None:

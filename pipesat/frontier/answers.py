@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipesat.core.claims import as_given, percent
 from pipesat.core.showing import Displayed, Facts
+from pipesat.frontier.compared import Compared, answers, compared
 from pipesat.frontier.files import (
     document,
     staircases,
@@ -29,20 +30,23 @@ class Frontiers(Displayed):
     """Curves of value against memory, by placement; ``None`` for the problem as it is.
 
     ``about`` has what the document says besides: seed, workers, versions, the layers stated.
+    ``compared_at`` has the capacities at which levers are held beside each other.
     """
 
     curves: Mapping[str | None, Frontier]
     about: Mapping[str, Any] = field(default_factory=dict)
+    compared_at: Sequence[int] = ()
 
     def __getitem__(self, placement: str | None) -> Frontier:
         return self.curves[placement]
 
     def facts(self) -> Facts:
         """Return what is known of each curve."""
-        return [
+        each = [
             (placement or frontier.curve.objective, _fact(frontier))
             for placement, frontier in self.curves.items()
         ]
+        return each + [("levers", text) for text in self.answers()]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per cap, then one per hand-written schedule."""
@@ -61,7 +65,7 @@ class Frontiers(Displayed):
 
     def document(self, folder: Path | None = None) -> dict[str, Any]:
         """Return everything as one JSON document; paths are those within ``folder``."""
-        return document(self.curves, folder, **self.about)
+        return document(self.curves, folder, **self._about())
 
     def save(self, folder: str | Path) -> None:
         """Write what ``pipesat frontier -o`` writes.
@@ -74,7 +78,19 @@ class Frontiers(Displayed):
         from pipesat.files.atomic import prepare_folder
 
         prepare_folder(Path(folder))
-        write_frontier(Path(folder), self.curves, **self.about)
+        write_frontier(Path(folder), self.curves, **self._about())
+
+    def compared(self) -> list[Compared]:
+        """Return what each lever reaches at the same few capacities."""
+        return compared(self.curves, self.compared_at)
+
+    def answers(self) -> list[str]:
+        """Say what the levers buy, a sentence each; nothing where none are compared."""
+        return list(answers(self.curves, self.compared()))
+
+    def _about(self) -> dict[str, Any]:
+        rows = [row.document() for row in self.compared()]
+        return {**self.about, **({"compared": rows} if rows else {})}
 
 
 def _fact(frontier: Frontier) -> str:

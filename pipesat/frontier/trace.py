@@ -103,6 +103,7 @@ def trace(
     time_limit: float = 600.0,
     baselines: Mapping[str, Build] | None = None,
     known: Sequence[Schedule] = (),
+    also: Sequence[int] = (),
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Frontier:
@@ -117,6 +118,8 @@ def trace(
         Hand-written schedules by name: points to compare with, and schedules to start from.
     known
         Valid schedules that count from the start.
+    also
+        Caps to look at besides those chosen by default, if within their range.
     time_limit
         Seconds for everything. Ends early once every cap is proven.
 
@@ -136,7 +139,8 @@ def trace(
     if not study.deadline.over:
         study.work(None, _UNLIMITED * share)
     if caps is None:
-        caps = choose_caps(problem, _highest(study, share), count)
+        chosen = choose_caps(problem, _highest(study, share), count)
+        caps = sorted({*chosen, *(cap for cap in also if chosen[0] <= cap <= chosen[-1])})
     every: list[Cap] = [*caps, None]
     for cap in caps:
         curve.prove(cap, closed_form_bound(at_cap(problem, cap), objective))

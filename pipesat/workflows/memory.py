@@ -78,6 +78,8 @@ def frontier(
         If other placements are asked for, and devices do not hold exactly one stage of one route.
     """
     from pipesat.frontier.answers import Frontiers
+    from pipesat.frontier.caps import readable_caps
+    from pipesat.frontier.compared import caps_to_compare
     from pipesat.frontier.levers import with_levers
     from pipesat.workflows.studies import frontiers, versions
 
@@ -87,8 +89,12 @@ def frontier(
         raise BadInput("expected placements or levers, not both", where="levers")
     placed = with_levers(problem) if levers else _placed(problem, placements, stated)
     given = None if caps is None else [_cap(cap) for cap in caps]
+    compared: list[int] = []
+    if levers:
+        compared = caps_to_compare(problem) if given is None else readable_caps(problem, given)
     curves = frontiers(
         placed,
+        also=compared,
         caps={name: _caps(problem, one, given, levers=levers) for name, one in placed.items()},
         count=count,
         objective=objective,
@@ -99,7 +105,7 @@ def frontier(
         stop=stop,
     )
     about = {"seed": seed, "workers": workers, "versions": versions()}
-    return Frontiers(curves, about | ({"layers": stated} if stated else {}))
+    return Frontiers(curves, about | ({"layers": stated} if stated else {}), compared)
 
 
 def min_memory(

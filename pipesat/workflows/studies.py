@@ -17,7 +17,7 @@ from pipesat.workflows.hand_written import published
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.result import Result
+    from pipesat.core.result import Improvement, Result
     from pipesat.core.schedule import Objective, Schedule
     from pipesat.core.solving import Listener, Solve, Starts, Told
     from pipesat.frontier.min_memory import Reference, Sufficient
@@ -34,6 +34,7 @@ def frontiers(
     *,
     caps: Mapping[str | None, Sequence[int] | None] | None = None,
     count: int = 12,
+    also: Sequence[int] = (),
     objective: Objective = "makespan",
     time_limit: float = 600.0,
     workers: int | None = None,
@@ -50,6 +51,8 @@ def frontiers(
     caps
         Capacities to look at, by the same names; ``None``: ``count`` of them, where steps are
         likely.
+    also
+        Capacities to look at besides, within the range of those.
     """
     from pipesat.core.stage import KEEP
     from pipesat.frontier.levers import Lever, taken_over
@@ -57,7 +60,8 @@ def frontiers(
 
     solve, baselines = solver_of(objective, workers, seed), published()  # slow to import
     stop = stop or threading.Event()
-    expires = time.monotonic() + time_limit
+    began = time.monotonic()
+    expires = began + time_limit
     curves: dict[str | None, Frontier] = {}
     for number, (name, problem) in enumerate(placed.items()):
         if curves and stop.is_set():
@@ -68,6 +72,7 @@ def frontiers(
             objective=objective,
             caps=None if caps is None else caps[name],
             count=count,
+            also=also,
             time_limit=(expires - time.monotonic()) / (len(placed) - number),
             baselines=baselines,
             known=[
@@ -76,12 +81,24 @@ def frontiers(
                 if isinstance(name, Lever) and isinstance(other, Lever)
                 for schedule in taken_over(frontier.curve, problem)
             ],
-            listener=listener,
+            listener=_telling(listener, name, time.monotonic() - began),
             stop=stop,
         )
         if isinstance(name, Lever) and name != KEEP:  # the same as keep's, which shows them
             curves[name] = replace(curves[name], points=())
     return curves
+
+
+def _telling(listener: Listener | None, name: str | None, began: float) -> Listener | None:
+    """A listener to one curve of several: it says which, and counts seconds from the first on."""
+    if listener is None or name is None:
+        return listener
+
+    def tell(improvement: Improvement) -> None:
+        seconds, source = began + improvement.seconds, f"{name}, {improvement.source}"
+        listener(improvement._replace(seconds=seconds, source=source))
+
+    return tell
 
 
 def least_memory(

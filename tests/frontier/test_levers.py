@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,14 +11,17 @@ from typing import Any
 import pytest
 
 from pipesat.core.checker import check
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.memory import peak_memory
+from pipesat.core.result import Improvement
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.frontier.caps import at_cap, attainable, least_feasible_cap
+from pipesat.frontier.compared import caps_to_compare, compared
 from pipesat.frontier.levers import with_levers
 from pipesat.workflows.memory import frontier, min_memory
+from tests.conftest import Run
 from tests.support.oracle_with_modes import optimum
 from tests.support.tiny_modes import random_order, tiny
 
@@ -80,6 +84,53 @@ def test_curves_agree_with_the_oracle_and_more_modes_are_never_worse(tmp_path: P
     curves = json.loads((tmp_path / "frontier.json").read_text())["curves"]
     assert [curve["lever"] for curve in curves] == list(found.curves)
     assert [bool(curve["published"]) for curve in curves] == [True, False, False, False]
+
+
+def test_levers_beside_each_other() -> None:
+    problem = parse_problem(two_devices() | {"devices": [{"memory": 5}, {"memory": 5}]})
+    assert caps_to_compare(problem) == [4, 5, 6]  # 1F1B holds 2 * 4: its half, the own, 3/4
+    told: list[Improvement] = []
+    found = frontier(problem, levers=True, time_limit=2, workers=1, listener=told.append)
+    rows = {row.cap: row for row in found.compared()}
+    assert list(rows) == [4, 5, 6]
+    assert [row.own for row in rows.values()] == [False, True, False]
+    for cap, row in rows.items():
+        for lever, standing in row.standings.items():
+            document = dict(at_cap(with_levers(problem)[lever], cap).document)
+            best = optimum(document, at_most=standing.value)
+            assert standing.bound is not None
+            assert best is not None
+            assert standing.bound <= best
+    keep, best = rows[5].standings["keep"], rows[5].standings[rows[5].best or ""]
+    assert keep.value is not None
+    assert best.value is not None
+    assert best.value < keep.value
+    text = found.answers()[0]
+    assert text.startswith(f"at 5 (0.625 x 1F1B): {rows[5].best} {best.value} (")
+    assert f"shorter than waiting (keep), {keep.value} (" in text
+    entry = found.document()["compared"][1]
+    assert (entry["cap"], entry["best"]) == (5, rows[5].best)
+    assert entry["levers"]["keep"]["value"] == keep.value
+    assert {one.source.partition(", ")[0] for one in told} <= set(found.curves)
+    seconds = [one.seconds for one in told]
+    assert seconds == sorted(seconds)  # one clock
+
+
+def test_a_lever_worse_than_a_part_of_it_is_refused() -> None:
+    problem = parse_problem(two_devices())
+    curves = frontier(problem, levers=True, caps=[8], time_limit=1, workers=1).curves
+    worse = curves["recompute or offload"]
+    worse.curve.schedules[:] = [k for k in worse.curve.schedules if k.peak > 8]
+    with pytest.raises(Contradiction, match="recompute or offload is called the best"):
+        compared(curves, [8])
+
+
+def test_the_text_of_levers(cli: Run, save: Any) -> None:
+    limit = ("--levers", "--caps", "4,5", "--time-limit", 1, "--workers", 1)
+    text = cli("frontier", save(two_devices()), *limit).out
+    assert re.search(r"^at 4 \(0\.500 x 1F1B\): ", text, re.MULTILINE)
+    assert "with ample memory: " in text
+    assert "whatever the memory" in " ".join(text.split())
 
 
 def test_every_peak_with_modes_is_attainable() -> None:
