@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import FORMAT_OF
 from pipesat.layers.megatron import group_option, recompute_options
@@ -33,11 +34,22 @@ def commands(advice: Advice) -> Iterator[str]:
     if question.runtime == "megatron":
         yield "cat megatron.txt"
     else:
-        counts = ",".join(map(str, advice.chosen.layout(question).counts))
-        layers = "" if question.runtime == "torch" else f" --layers {counts}"
-        to = FORMAT_OF[question.runtime]
-        yield f"pipesat export problem.json schedule.json --to {to}{layers} -o ./"
+        yield _export(advice, advice.chosen, "")
+        plain = plain_row(advice)
+        if plain is not None:
+            yield _export(advice, plain, f"{PLAIN}/")
     yield "pipesat report . -o report.html"
+
+
+def _export(advice: Advice, row: Row, folder: str) -> str:
+    counts = ",".join(map(str, row.layout(advice.question).counts))
+    words = ["pipesat", "export", f"{folder}problem.json", f"{folder}schedule.json"]
+    words += ["--to", FORMAT_OF[advice.question.runtime]]
+    if advice.question.runtime != "torch":
+        words += ["--layers", counts]
+    if remark := remark_of(advice, row):
+        words += ["--remark", remark]
+    return shlex.join([*words, "-o", folder or "./"])
 
 
 def _plan(advice: Advice) -> str:

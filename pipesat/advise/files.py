@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipesat.advise.advice import Advice
 from pipesat.advise.commands import LAYERS, commands, megatron_flags, problem_name
+from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import FORMAT_OF, options_of
 from pipesat.core.claims import Standing
@@ -16,6 +17,7 @@ from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.result_folder import write_result_folder
 from pipesat.files.atomic import prepare_folder, write_files, write_with_claims
+from pipesat.files.schedule_file import schedule_bytes
 from pipesat.layers.file import write_layers
 from pipesat.layers.layer import Layers
 from pipesat.plan.picture import plan_pictures
@@ -51,20 +53,40 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
         return made
 
     write_with_claims(folder, files, claims)
+    _write_plain(advice, folder / PLAIN)
     if advice.chosen is not None:
         report(folder, folder / "report.html", baselines=False)
 
 
-def _configuration(advice: Advice, row: Row) -> dict[str, bytes]:
-    """What the runtime is handed: its file, with what belongs beside it."""
+def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes]:
+    """What the runtime is handed: its file, with what belongs beside it; where it is to lie."""
     to = FORMAT_OF[advice.question.runtime]
     if advice.question.runtime == "megatron":
         return {FILE_NAMES[to]: megatron_flags(advice, row).encode()}
-    options = options_of(advice.question, row)
+    options = replace(
+        options_of(advice.question, row),
+        remark=remark_of(advice, row),
+        output=Path(place, FILE_NAMES[to]),
+    )
     exported = EXPORTERS[to](row.problem, row.schedule, options)
     file = Path(FILE_NAMES[to])
     beside = {file.with_suffix(suffix).name: data for suffix, data in exported.beside.items()}
     return {file.name: exported.data, **beside}
+
+
+def _write_plain(advice: Advice, folder: Path) -> None:
+    """Write the best row that needs nothing by hand; remove what an earlier answer has there."""
+    row = plain_row(advice)
+    if row is not None:
+        prepare_folder(folder)
+    for stale in (*folder.glob("schedule.*"), folder / "problem.json"):
+        stale.unlink(missing_ok=True)
+    if row is not None:
+        made = {
+            "problem.json": _json(row.problem.document),
+            "schedule.json": schedule_bytes(row.problem, row.schedule),
+        }
+        write_files(folder, made | _configuration(advice, row, PLAIN))
 
 
 def result_of(advice: Advice, row: Row) -> Result:

@@ -8,14 +8,11 @@ from typing import Final
 
 from pipesat.advise.answer import Answer, memory_text, time_text
 from pipesat.advise.families import best_of
+from pipesat.advise.recomputing import needed_without, plain_row
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
-from pipesat.advise.written import SCHEDULES
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import against, change, difference, percent, plural, ratio
-from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
-from pipesat.workflows.hand_written import baseline
 
 _HEAVY: Final = 1.5  # times the usual layer: worth naming
 
@@ -67,8 +64,7 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
         yield row.setting
     if row.by_hand:
         yield row.by_hand
-        plain = [x for x in answer.rows if x.runs and not x.by_hand]
-        easy = min(plain, key=lambda x: x.makespan, default=None)
+        easy = plain_row(answer)
         if easy is not None:
             yield (
                 f"with nothing by hand the best found is {name_of(answer, easy)}, "
@@ -139,28 +135,18 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     question = answer.question
     if question.memory is None:
         return
-    room = memory_text(question, question.memory - question.reserve)
     if not row.again and row.first is None:
+        room = memory_text(question, question.memory - question.reserve)
         most = memory_text(question, max(row.peaks) - question.reserve)
         yield f"nothing has to recompute: {most} of {room} are used at most"
         return
-    plain = question.problem(row.partition, row.shape, (), row.runtime)
-    name = SCHEDULES[row.shape.placement][0]
     who = stages_text(row.again)
     if row.first is not None:
         count = "" if row.first == 1 else f"{row.first} "
         who = f"the first {count}transformer {plural(row.first, 'layer')} of every stage"
     text = f"memory has {who} recompute"
-    try:
-        peaks = peak_memory(plain, baseline(name, plain))
-    except NotApplicable:
-        yield text
-        return
-    need = max(peaks) - question.reserve
-    if need > question.memory - question.reserve:
-        rank, needed = peaks.index(max(peaks)), memory_text(question, need)
-        text += f": without, {name} would need {needed} on rank {rank}, and there are {room}"
-    yield text
+    need = needed_without(question, row)
+    yield f"{text}: {need}" if need else text
 
 
 def _offload(answer: Answer, row: Row) -> Iterator[str]:

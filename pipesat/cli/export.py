@@ -46,6 +46,15 @@ def export(
             help="Of torch's order: change nothing; refuse what torch cannot run as it is.",
         ),
     ] = False,
+    remark: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="What has to be done besides: into the comments of a configuration, and first "
+            "into the hazards.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Write a checked schedule in another format."""
     from pipesat.cli.costs import numbers
@@ -58,7 +67,7 @@ def export(
     data = read_problem(problem)
     counts = None if layers is None else numbers("--layers", layers)
     with naming(problem), warnings.catch_warnings(action="ignore"):  # the notes say it
-        exported = run(data, schedule, to, file, layers=counts, exact=exact)
+        exported = run(data, schedule, to, file, layers=counts, exact=exact, remark=remark)
     for note in exported.notes:
         typer.echo(one_line(note))
     typer.echo(f"{to} written to {one_line(str(file))}")

@@ -66,11 +66,14 @@ def export_png(problem: Problem, schedule: Schedule) -> Exported:
     return Exported(gantt_png(problem, schedule, title=title))
 
 
-def export_torch_csv(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Exported:
+def export_torch_csv(
+    problem: Problem, schedule: Schedule, *, exact: bool = False, remark: str = ""
+) -> Exported:
     """Return torch's ``compute_only`` CSV, with its hazards beside it.
 
     Where the order had to be changed for torch, the notes say how, and what it costs; and of
-    overlapped pairs, what stock torch makes of them. An ``exact`` one is not changed.
+    overlapped pairs, what stock torch makes of them. An ``exact`` one is not changed. A ``remark``
+    is the first of the hazards.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def export_torch_csv(problem: Problem, schedule: Schedule, *, exact: bool = Fals
         If torch cannot run it: several routes, a device without stages, a capacity exceeded.
     """
     adapted = adapt(problem, schedule, exact=exact)
-    beside = {HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule).encode()}
+    beside = {HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule, remark).encode()}
     told = [*notes(problem, schedule, adapted)]
     if problem.has_lists:
         beside[ORDER_SUFFIX] = (json.dumps(adapted.entering) + "\n").encode()
@@ -129,7 +132,7 @@ def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) ->
     """
     splits = _splits(problem, schedule, options)
     files = torchtitan_files(problem, options, splits=splits)
-    order = export_torch_csv(problem, schedule, exact=options.exact)
+    order = export_torch_csv(problem, schedule, exact=options.exact, remark=options.remark)
     beside = {".py": files[".py"].encode(), ".csv": order.data, **order.beside}
     told = (*order.notes, TORCHTITAN_NOTE, *_set_for(problem, options, splits=splits))
     return Exported(files[".toml"].encode(), beside, told, order.changed)
@@ -147,7 +150,7 @@ def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options
     """
     splits = _splits(problem, schedule, options)
     text = automodel_yaml(problem, options, splits=splits)
-    order = export_torch_csv(problem, schedule, exact=options.exact)
+    order = export_torch_csv(problem, schedule, exact=options.exact, remark=options.remark)
     beside = {".csv": order.data, **order.beside}
     told = (*order.notes, *automodel_notes(problem), *_set_for(problem, options, splits=splits))
     return Exported(text.encode(), beside, told, order.changed)
@@ -166,6 +169,8 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
     del schedule  # that is the first note
     if options.exact:
         raise BadInput("megatron-layout carries no order: leave it out", where="exact")
+    if options.remark:
+        raise BadInput("megatron-layout has no place for it: leave it out", where="remark")
     text = megatron_arguments(problem, options)
     return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
 
@@ -200,10 +205,13 @@ def _plain(
 ) -> Exported:
     """Call an exporter that knows no layers, and of exactness only for torch's order."""
     exact = options is not None and options.exact
+    remark = "" if options is None else options.remark
     if options is not None and options.layers is not None:
         raise BadInput(f"{name} says nothing of layers: leave it out", where="layers")
     if name == TORCH_CSV:
-        return export_torch_csv(problem, schedule, exact=exact)
+        return export_torch_csv(problem, schedule, exact=exact, remark=remark)
+    if remark:
+        raise BadInput(f"{name} has no place for it: leave it out", where="remark")
     if exact:
         raise BadInput(f"{name} changes no order: leave it out", where="exact")
     return export(problem, schedule)

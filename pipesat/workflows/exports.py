@@ -28,6 +28,7 @@ def export(
     *,
     layers: int | Sequence[int] | None = None,
     exact: bool = False,
+    remark: str = "",
 ) -> Exported:
     """Return a checked schedule in another format, and write it if there is a path.
 
@@ -48,6 +49,9 @@ def export(
         Transformer layers per stage, one number or one each, for a framework's cut of the model.
     exact
         torch's order is the schedule's as it is: what would have to change is refused.
+    remark
+        What has to be done besides, one line: for the comments of a framework's configuration, and
+        the first of the hazards.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def export(
     BadInput
         If there is no such format, or a file cannot be written.
     """
-    exported = _exported(problem, schedule, to, path, layers=layers, exact=exact)
+    exported = _exported(problem, schedule, to, path, layers=layers, exact=exact, remark=remark)
     if exported.changed:
         warnings.warn(exported.changed, stacklevel=2)
     return exported
@@ -83,6 +87,7 @@ def _exported(
     *,
     layers: int | Sequence[int] | None = None,
     exact: bool = False,
+    remark: str = "",
 ) -> Exported:
     from pipesat.export import EXPORTERS
     from pipesat.export.frameworks.options import Options
@@ -91,7 +96,7 @@ def _exported(
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=to)
     counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
     file = None if path is None else file_of(path, to)
-    options = Options(layers=counts, exact=exact)
+    options = Options(layers=counts, exact=exact, remark=remark)
     if file is not None:
         options = replace(options, output=file)
     exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)

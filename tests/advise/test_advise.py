@@ -313,6 +313,50 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
         assert int(found[1]) == made[name, split, stem.endswith("-by-hand")]
 
 
+def texts(folder: Path) -> dict[str, str]:
+    """What is handed to torchtitan."""
+    return {file.name: file.read_text() for file in folder.glob("schedule.[cthp]*")}
+
+
+def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path) -> None:
+    """Every file that is handed over does, and the commands repeat them byte by byte.
+
+    Two stages of two layers; room for 9. The second holds a microbatch's 8, the first, whose two
+    microbatches hold 16, recomputes: 1F1B alone is by hand, as long as no order does without.
+    """
+    advice = asked(memory=10, reserve=1, runtime="torchtitan", time_limit=4.0)
+    row = min(rows_of(advice, "1f1b"), key=lambda row: row.makespan)
+    assert row.again == (0,)
+    rows = tuple(x for x in advice.rows if x.makespan >= row.makespan)
+    plain = [x for x in rows if x.runs and not x.by_hand]
+    assert plain
+    advice = replace(advice, rows=rows, chosen=row)
+    advice.save(tmp_path)
+    files = [tmp_path / f"schedule{suffix}" for suffix in (".toml", ".py", ".hazards.txt")]
+    before = [" ".join(file.read_text().replace("#", " ").split()) for file in files]
+    for text in before:
+        assert "Checkpoint stage 0 in your own code" in text
+        assert "without, 1f1b would need 16 on rank 0, and there are 9" in text
+    compile(files[1].read_text(), "schedule.py", "exec")
+    best = min(plain, key=lambda row: row.makespan)
+    other = pipesat.read_problem(tmp_path / "nothing-by-hand" / "problem.json")
+    assert other.sha256 == best.problem.sha256
+    for path in ("", "nothing-by-hand/"):
+        files = [tmp_path / path / name for name in ("problem.json", "schedule.json")]
+        takes = (best if path else row).makespan
+        assert re.search(rf"makespan {takes}\b", cli("check", *files).out)
+    lines = (tmp_path / "commands.sh").read_text().splitlines()
+    exports = [shlex.split(line) for line in lines if line.startswith("pipesat export")]
+    assert len(exports) == 2
+    for words in exports:
+        folder = tmp_path / Path(words[2]).parent
+        kept = texts(folder)
+        words[2:4] = [tmp_path / words[2], tmp_path / words[3]]
+        assert cli(*words[1:-1], f"{folder}/").code == 0
+        again = texts(folder)
+        assert {name: text.replace(f"{tmp_path}/", "") for name, text in again.items()} == kept
+
+
 def test_a_plan_of_an_estimate_says_so() -> None:
     plan = pipesat.plan(pipesat.estimate_layers("tiny", "h100"), 2, 2, compare=False, time_limit=1)
     assert plan.remarks[0].startswith("all times and memory are an estimate: roofline")

@@ -54,6 +54,7 @@ def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
         f"# For {NAME} {VERSION}.",
+        *options.comments,
         "# Recipes set pp_batch_size themselves, to step_scheduler.local_batch_size: make that",
         f"# {m} times pp_microbatch_size too.",
         "distributed:",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.loaders import loader_for
 
 MOST_LAYERS = 100_000
+_COMMENT = 96  # characters of a comment's line
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,24 @@ class Options:
 
     ``layers`` has one number for all stages, or one per stage in the order of the route. The
     embedding belongs to the first stage, the head and the loss to the last. ``exact``: torch's
-    order is the schedule's, or none is written.
+    order is the schedule's, or none is written. ``remark``: what has to be done besides, for the
+    comments of the configuration and the top of the hazards.
     """
 
     output: Path = Path("schedule")
     layers: tuple[int, ...] | None = None
     exact: bool = False
+    remark: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.remark.isprintable():
+            expected = "expected one line of printable characters"
+            raise BadInput(expected, where="remark", value=self.remark)
+
+    @property
+    def comments(self) -> list[str]:
+        """The remark as comment lines of a configuration."""
+        return [f"# {line}" for line in textwrap.wrap(self.remark, _COMMENT)]
 
     @property
     def csv(self) -> str:

@@ -44,8 +44,8 @@ def torchtitan_files(problem: Problem, options: Options, *, splits: bool) -> dic
         empty = layers.index(0, 1)
         raise NotApplicable(f"{NAME} cannot run a stage without modules: stage {empty}")
     return {
-        ".toml": _toml(problem, name, options.csv, layers, splits=splits),
-        ".py": _python(problem, name, options.csv, layers, splits=splits),
+        ".toml": _toml(problem, name, options, layers, splits=splits),
+        ".py": _python(problem, name, options, layers, splits=splits),
     }
 
 
@@ -55,17 +55,18 @@ def _names(layers: tuple[int, ...], head: str) -> list[list[str]]:
 
 
 def _toml(
-    problem: Problem, name: str, csv: str, layers: tuple[int, ...] | None, *, splits: bool
+    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, *, splits: bool
 ) -> str:
     m = problem.routes[0].microbatches
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
         f"# For {NAME} {TOML_VERSION}; the .py beside it is for {PYTHON_VERSION}.",
+        *options.comments,
         "",
         "[parallelism]",
         f"pipeline_parallel_degree = {len(problem.devices)}",
         f"pipeline_parallel_schedule = {_text(name)}  # gives the placement",
-        f"pipeline_parallel_schedule_csv = {_text(csv)}  # gives the order",
+        f"pipeline_parallel_schedule_csv = {_text(options.csv)}  # gives the order",
         "pipeline_parallel_microbatch_size = 1",
     ]
     if layers is not None:
@@ -89,7 +90,7 @@ def _toml(
 
 
 def _python(
-    problem: Problem, name: str, csv: str, layers: tuple[int, ...] | None, *, splits: bool
+    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, *, splits: bool
 ) -> str:
     set_pp = "    config.parallelism."
     m = problem.routes[0].microbatches
@@ -99,13 +100,14 @@ def _python(
         f"For {NAME} {PYTHON_VERSION}: call it in your configuration. Versions that name these",
         "options otherwise end in an AttributeError here.",
         '"""',
+        *(["", *options.comments] if options.remark else []),
         "",
         "",
         "def with_pipeline_schedule(config):",
         '    """Set the schedule in a ``Trainer.Config`` and return it."""',
         f"{set_pp}pipeline_parallel_degree = {len(problem.devices)}",
         f"{set_pp}pipeline_parallel_schedule = {name!r}  # gives the placement",
-        f"{set_pp}pipeline_parallel_schedule_csv = {csv!r}  # gives the order",
+        f"{set_pp}pipeline_parallel_schedule_csv = {options.csv!r}  # gives the order",
         f"{set_pp}pipeline_parallel_microbatch_size = 1",
         f"    config.training.local_batch_size = {m}  # {m} times the microbatch size",
     ]

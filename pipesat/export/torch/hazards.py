@@ -60,6 +60,7 @@ def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
     )
 
 
-def hazards_text(problem: Problem, schedule: Schedule) -> str:
-    """Return the list as a text file."""
-    return "".join(f"- {hazard}\n" for hazard in hazards(problem, schedule))
+def hazards_text(problem: Problem, schedule: Schedule, remark: str = "") -> str:
+    """Return the list as a text file, after what its user was told besides."""
+    told = [remark] if remark else []
+    return "".join(f"- {hazard}\n" for hazard in [*told, *hazards(problem, schedule)])

@@ -1,0 +1,61 @@
+"""What recomputing takes besides the exported order: said in every file that is handed over."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pipesat.advise.answer import Answer, memory_text
+from pipesat.advise.question import Question
+from pipesat.advise.rows import Row
+from pipesat.advise.runtimes import stages_text
+from pipesat.advise.written import SCHEDULES
+from pipesat.core.errors import NotApplicable
+from pipesat.core.memory import peak_memory
+from pipesat.workflows.hand_written import baseline
+
+PLAIN: Final = "nothing-by-hand"
+"""Folder of the best row that is exported and run as it is."""
+
+
+def plain_row(answer: Answer) -> Row | None:
+    """Return the best row that runs as it is exported, if the chosen one needs work by hand."""
+    if answer.chosen is None or not answer.chosen.by_hand:
+        return None
+    rows = [row for row in answer.rows if row.runs and not row.by_hand]
+    return min(rows, key=lambda row: row.makespan, default=None)
+
+
+def needed_without(question: Question, row: Row) -> str:
+    """Say what the plain schedule would need without recomputing; empty if it fits or is none."""
+    if question.memory is None:
+        return ""
+    plain = question.problem(row.partition, row.shape, (), row.runtime)
+    name = SCHEDULES[row.shape.placement][0]
+    try:
+        peaks = peak_memory(plain, baseline(name, plain))
+    except NotApplicable:
+        return ""
+    need, room = max(peaks) - question.reserve, question.memory - question.reserve
+    if need <= room:
+        return ""
+    rank, needed = peaks.index(max(peaks)), memory_text(question, need)
+    there = memory_text(question, room)
+    return f"without, {name} would need {needed} on rank {rank}, and there are {there}"
+
+
+def remark_of(answer: Answer, row: Row) -> str:
+    """Return what a row's configuration cannot say, for its comments; empty if it says all."""
+    if not row.again:
+        return ""
+    need = needed_without(answer.question, row)
+    counts = f"times and memory of this order count on it{f' ({need})' if need else ''}."
+    if not row.by_hand:
+        return f"{row.setting[0].upper()}{row.setting[1:]}: {counts}" if row.setting else ""
+    text = (
+        f"Checkpoint {stages_text(row.again)} in your own code, every layer of each, and no other "
+        f"stage: {counts} Their backwards are never split; what is said here against activation "
+        "checkpointing is meant for the other stages: leave the switch for all of them off."
+    )
+    if row is answer.chosen and plain_row(answer) is not None:
+        text += f" The best found that needs nothing by hand is in {PLAIN}/."
+    return text
