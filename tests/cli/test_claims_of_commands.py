@@ -25,7 +25,7 @@ from pipesat.core.result import Baseline, Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier.trace import Frontier
-from pipesat.plan import answer, question
+from pipesat.plan import document, question
 from pipesat.sweep.agreement import REFUTED, require_agreement
 from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME
@@ -277,7 +277,7 @@ def test_a_plan_that_contradicts_itself_keeps_its_schedule(
     out = tmp_path / "out"
     assert cli("plan", save(LAYERS), *PLAN, "-o", out).code == 0
     assert (out / "plan.json").exists()
-    monkeypatch.setattr(answer, "require_consistent", refuse)
+    monkeypatch.setattr(document, "require_consistent", refuse)
     told(cli("plan", save(LAYERS), *PLAN, "-o", out), out, "another has 8")
     assert not {"plan.json", "plan.png", "plan.svg"} & {path.name for path in out.iterdir()}
     assert cli("check", out / "problem.json", out / "schedule.json").code == 0

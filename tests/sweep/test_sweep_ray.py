@@ -119,13 +119,14 @@ def test_a_signal_and_a_limit(address: str, save: Save, tmp_path: Path) -> None:
     # one device takes 20 + 31 + 17 units per microbatch, at once; the others all of their time
     short = "[[grid]]\ndevices = 1\nmicrobatches = 2\n"
     long = LONG.replace("[grid]", f"{short}[[grid]]").replace("[60, 61]", "60")
-    spec, folder = save(f"{long}[run]\nkill_after = 4\n", "sweep.toml"), tmp_path / "out"
+    spec, folder = save(long, "sweep.toml"), tmp_path / "out"
     process = start(spec, folder, "--ray", address)
     wait_until(lambda: rows_so_far(folder) == 1)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM, err
     assert [row["result"]["value"] for row in rows_in(folder)] == [2 * 68]
+    save(f"{long}[run]\nkill_after = 4\n", "sweep.toml")
     process = start(spec, folder, "--ray", address)
     _, err = process.communicate()
     assert process.returncode == 0, err
