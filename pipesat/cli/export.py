@@ -58,7 +58,7 @@ def export(
 ) -> None:
     """Write a checked schedule in another format."""
     from pipesat.cli.costs import numbers
-    from pipesat.cli.naming import naming
+    from pipesat.cli.naming import naming, with_options
     from pipesat.files.problem_file import read_problem
     from pipesat.workflows.exports import export as run
     from pipesat.workflows.exports import file_of, files_beside
@@ -69,7 +69,7 @@ def export(
     with naming(problem), warnings.catch_warnings(action="ignore"):  # the notes say it
         exported = run(data, schedule, to, file, layers=counts, exact=exact, remark=remark)
     for note in exported.notes:
-        typer.echo(one_line(note))
+        typer.echo(one_line(with_options(note)))
     typer.echo(f"{to} written to {one_line(str(file))}")
     for name in files_beside(exported, file):
         purpose = "read before you run it" if name.endswith(".txt") else "beside it"

@@ -49,11 +49,17 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except NotApplicable as error:
-        raise NotApplicable(f"{path}: {error}") from None
+        raise NotApplicable(f"{path}: {with_options(str(error))}") from None
     except BadInput as error:
         if error.source or not error.where or error.where.startswith("-"):
             raise
         raise (_with_option(error) or error.of(str(path))) from None
+
+
+def with_options(text: str) -> str:
+    """Return a text in which each parameter in backquotes that is an option is named as one."""
+    options = _OPTIONS.get({})
+    return re.sub(r"`([a-z_]+)`", lambda name: f"`{options.get(name[1], name[1])}`", text)
 
 
 def _with_option(error: BadInput) -> BadInput | None:

@@ -127,22 +127,45 @@ def _print(found: MicrobatchOrders) -> None:
         times = {rule: row.values[rule] for rule in spare}
         given, value = times[GIVEN], times[BEST]
         gap = percent(Standing(value, found.lower_bound.value).gap)
-        against = "" if given is None or value is None else change(value, given)
+        gain = "" if given is None or value is None else change(value, given)
         shown = ["-" if time is None else str(time) for time in times.values()]
-        lines.append([row.name, *shown, gap, against])
+        lines.append([row.name, *shown, gap, gain])
     print_table(columns, lines)
     exceed = [row.name for row in found if row.values and row.value is None]
-    notes = [*units_of(found.problem), "-: exceeds memory"]
+    notes = units_of(found.problem)
+    if any(None in row.values.values() for row in fitting):
+        notes.append("-: exceeds memory")
     if exceed:
         notes.append(f"no order found in which {', '.join(exceed)} fits")
-    typer.echo(wrapped("; ".join(notes), 100))
+    if notes:
+        typer.echo(wrapped("; ".join(notes), 100))
     bound = found.lower_bound
     if found.objective == "span":
         typer.echo("spans: from the start of a device's first op to the end of its last")
     typer.echo(one_line(f"no schedule at all is shorter than {bound.value} ({bound.source})"))
+    _print_best(found)
+
+
+def _print_best(found: MicrobatchOrders) -> None:
+    """Print what the best order takes, what it gains, and the order itself."""
+    from pipesat.cli.table import wrapped
+    from pipesat.core.claims import Standing, against, percent
+    from pipesat.workflows.microbatch_orders import GIVEN
+
     best = found.best
-    if best is not None:
-        seconds = found.seconds(best.value)
-        text = "" if seconds is None else f", {seconds:.4g} s"
-        typer.echo(one_line(f"{best.name} takes {best.value}{text} in this order:"))
-        typer.echo(wrapped(str(found.order), 100))
+    if best is None or best.value is None:
+        return
+    standing, given = Standing(best.value, found.lower_bound.value), best.values[GIVEN]
+    if not standing.proven:
+        typer.echo(
+            f"orders alone leave {percent(standing.gap)} between the best and that bound; "
+            "`pipesat solve` may change the schedule, too"
+        )
+    unit, seconds = found.problem.time_unit, found.seconds(best.value)
+    text = f"{best.value} {unit}".rstrip()
+    if seconds is not None and unit != "s":
+        text += f" ({seconds:.4g} s)"
+    if given is not None:
+        text += f", {against(best.value, given, 'in the given order')},"
+    typer.echo(one_line(f"{best.name} takes {text} if they enter so (numbered from 0):"))
+    typer.echo(wrapped(str(found.order), 100))

@@ -29,10 +29,13 @@ _OF_A_SCHEDULE = {
 
 
 class Written(NamedTuple):
-    """Path of the schedule, if there is one, and whether torch's order takes another time."""
+    """Path of the schedule, if there is one, and what a user is told about torch's order.
+
+    ``told``: that it takes another time, or why there is none.
+    """
 
     schedule: str | None
-    changed: str = ""
+    told: str = ""
 
 
 def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> Written:
@@ -45,14 +48,14 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> Wri
     """
     path = None if result.schedule is None else str(folder / "schedule.json")
     files: dict[str, bytes] = {}
-    changed = ""
+    said = ""
     if result.schedule is not None:
         files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
         files["gantt.png"] = gantt_png(result.problem, result.schedule, title=title_of(result))
         trace = export_trace(result.problem, result.schedule)
         files["trace.json"] = trace.data
         log = [*log, *(f"trace.json: {note}" for note in trace.notes)]
-        told, changed = _add_torch_csv(files, result.problem, result.schedule)
+        told, said = _add_torch_csv(files, result.problem, result.schedule)
         log = [*log, *told]
     files["problem.json"] = _json_bytes(result.problem.document)
     files["result.json"] = _json_bytes(result.document(path))
@@ -63,7 +66,7 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> Wri
     write_files(folder, files)
     for stale in _OF_A_SCHEDULE - files.keys():
         (folder / stale).unlink(missing_ok=True)  # of an earlier solve into the same folder
-    return Written(path, changed)
+    return Written(path, said)
 
 
 def _add_torch_csv(
@@ -73,11 +76,13 @@ def _add_torch_csv(
     try:
         exported = export_torch_csv(problem, schedule)
     except NotApplicable as error:
-        return [f"no schedule.csv: {error}"], ""
+        why = f"no schedule.csv: {error}"
+        return [why], why
     files["schedule.csv"] = exported.data
     for suffix, text in exported.beside.items():
         files[f"schedule{suffix}"] = text
-    return [f"schedule.csv: {note}" for note in exported.notes], exported.changed
+    changed = f"schedule.csv: {exported.changed}" if exported.changed else ""
+    return [f"schedule.csv: {note}" for note in exported.notes], changed
 
 
 def _json_bytes(document: object) -> bytes:

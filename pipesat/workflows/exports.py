@@ -198,15 +198,15 @@ def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> 
     Warns
     -----
     UserWarning
-        If torch can only run another order, which takes another time.
+        If torch can only run another order, which takes another time, or none.
     """
     from pipesat.export.result_folder import write_result_folder
     from pipesat.files.atomic import prepare_folder
 
     prepare_folder(Path(folder))
     written = write_result_folder(Path(folder), result, log)
-    if written.changed:
-        warnings.warn(f"schedule.csv: {written.changed}", stacklevel=3)  # of who called Result.save
+    if written.told:
+        warnings.warn(written.told, stacklevel=3)  # of who called Result.save
     return written.schedule
 
 

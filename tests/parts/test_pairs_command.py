@@ -22,7 +22,7 @@ def test_the_file_has_stages_and_pairs(cli, save, tmp_path) -> None:
     outcome = cli("pairs", save(BY_HAND, "parts.json"), "-o", tmp_path / "pairs.json")
     assert outcome.code == 0
     text = " ".join(outcome.out.split())
-    assert "moe F + moe BW 12 20 40.00 % shorter proven optimal" in text
+    assert "moe F + moe BW 12 20 40.00 % shorter optimal order of these parts" in text
     document = json.loads((tmp_path / "pairs.json").read_text())
     assert [*document] == ["stages", "overlap"]
     assert document["stages"][0] == {"device": 0, "F": 8, "B": 11, "W": 2, "BW": 12}
@@ -103,3 +103,29 @@ def test_from_a_trace_to_parts(cli, save, tmp_path) -> None:
     assert cli("pairs", parts, "-o", tmp_path / "pairs.json").code == 0
     outcome = cli("pairs", "--from-trace", given[0], "-o", parts)
     assert (outcome.code, "--map: --from-trace needs it" in outcome.err) == (2, True)
+
+
+def test_the_text_says_of_what_the_proof_is(cli, save, tmp_path) -> None:
+    text = cli("pairs", save(BY_HAND, "parts.json"), "-o", tmp_path / "pairs.json").out
+    assert "optimal order of these parts" in text
+    assert "proven optimal" not in text
+    assert "\ntimes are the model's, " in text
+
+
+def test_solve_says_why_torch_gets_no_order(cli, save, tmp_path) -> None:
+    # F + F of the two microbatches takes 1, each backward 10: 21
+    entry = {"device": 0, "F": 10, "B": 5, "W": 5, "backward": "fused"}
+    problem = {
+        "format": "pipesat.problem/1",
+        "microbatches": 2,
+        "devices": [{}],
+        "stages": [entry],
+        "overlap": {"pairs": [{"ops": ["0F", "0F"], "time": 1}]},
+    }
+    path, out = save(problem), tmp_path / "out"
+    outcome = cli("solve", path, "-o", out, "--time-limit", 5)
+    assert (outcome.code, json.loads((out / "result.json").read_text())["value"]) == (0, 21)
+    assert not (out / "schedule.csv").exists()
+    told = " ".join(outcome.out.split())
+    assert "no schedule.csv: torch overlaps an F with a full backward and nothing else" in told
+    assert "`pipesat solve --for torch` leaves such pairs out" in told
