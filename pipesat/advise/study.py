@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advice
 from pipesat.advise.families import better_on_table, written_on
-from pipesat.advise.megatron import interleaved_rows, moved_rows
+from pipesat.advise.knobs import interleaved_rows, moved_rows
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.rows import OURS, Row, fits
@@ -45,6 +45,7 @@ _MOST_AMOUNT: Final = 10**12
 _WRITTEN: Final = 0.35  # of the time limit, for schedules that users know
 _MEGATRON: Final = 0.55  # of the time limit, for those and Megatron-LM's knobs
 _MOVING: Final = 0.7  # of the time limit, for moving its layouts too
+_MOVING_FOR_TORCH: Final = 0.25  # the rest is for our search
 _ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
 _OFFLOADING: Final = 0.25  # of the time limit, for what offloading would bring
 _ALIKE: Final = 0.25  # of the time limit, for a plan in which all stages recompute or none
@@ -203,13 +204,15 @@ class _Work:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def write(self) -> None:
-        """Build what users know; for Megatron-LM, over all of its knobs."""
+        """Build what users know, over the knobs of 1F1B; for Megatron-LM, over all of them."""
         say = self.left_out.__setitem__
         self._all_of(hand_written_rows(self.question, say), _WRITTEN)
-        if self.question.runtime == "megatron":
-            self._all_of(interleaved_rows(self.question, say), _MEGATRON)
-            until = Deadline(_MOVING * self.deadline.limit, self.deadline.stop, self.deadline.began)
-            self._all_of(moved_rows(self.question, [*self.rows], until), 1.0)
+        megatron = self.question.runtime == "megatron"
+        knobs = interleaved_rows(self.question, say)
+        self._all_of(knobs, _MEGATRON if megatron else _WRITTEN)
+        share = _MOVING if megatron else _MOVING_FOR_TORCH
+        until = Deadline(share * self.deadline.limit, self.deadline.stop, self.deadline.began)
+        self._all_of(moved_rows(self.question, [*self.rows], until), 1.0)
 
     def _all_of(self, rows: Iterator[Row], share: float) -> None:
         """Add rows until a share of the time is over; one is always made."""
@@ -234,8 +237,10 @@ class _Work:
     def _add_ours(self, row: Row) -> None:
         """Add what we found, and what users know on the same split."""
         self._add(row)
+        there = {(known.name, known.problem.sha256) for known in self.rows}
         for written in written_on(self.question, row):
-            self._add(written)
+            if (written.name, written.problem.sha256) not in there:
+                self._add(written)
 
     def complete(self) -> None:
         """Try what users know on every problem of the table: the best of a name is the best."""
@@ -342,10 +347,10 @@ class _Work:
         )
 
     def _chunks(self) -> tuple[int, ...]:
-        """Stages per device of the loops to search: 2, and what is best for Megatron-LM."""
+        """Stages per device of the loops to search: 2, and that of the best so far."""
         best = min((r for r in self.rows if r.runs), key=lambda r: r.makespan, default=None)
         loops = {2}
-        if self.question.runtime == "megatron" and best is not None:
+        if best is not None:
             loops.add(max(2, best.shape.stages // self.question.devices))
         return tuple(sorted(loops))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import Column, print_table, wrapped
+from pipesat.cli.table import Column, print_table, table_lines, wrapped
 from pipesat.core.claims import percent
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def print_advice(advice: Advice, folder: Path | None) -> None:
     """Print the table, the sentence, and where everything is."""
     from pipesat.advise.answer import estimate_text, memory_text, time_text
+    from pipesat.advise.commands import megatron_flags
     from pipesat.cli.console import stdout
 
     question, width = advice.question, stdout().width
@@ -28,11 +29,11 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
     columns = [
         Column("schedule", number=False),
         Column("split", number=False),
-        Column("placement", number=False, spare=4),
-        Column("recom-\nputes", number=False),
+        Column("placement", number=False),
+        Column("recomputes", number=False),
         Column(f"time{estimated}"),
-        Column(f"tokens/s{estimated}", spare=3),
-        Column(f"of ideal{estimated}", spare=2),
+        Column(f"tokens/s{estimated}"),
+        Column(f"of ideal{estimated}"),
         Column(f"memory{estimated}"),
         Column(f"runs in\n{question.runtime}", number=False),
     ]
@@ -41,7 +42,7 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
             row.name if row.group is None else f"{row.name}, groups of {row.group}",
             row.split,
             row.placement,
-            _recomputes(row),
+            _recomputes(row) if question.may_recompute else "",
             time_text(question, row.makespan),
             _tokens(row.tokens_per_second(question)),
             percent(row.share_of_ideal(question), 0),
@@ -52,7 +53,7 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
     ]
     needed = [any(line[i] for line in lines) for i in range(len(columns))]
     needed[5] = any(line[5] != "-" for line in lines)
-    print_table([*compress(columns, needed)], [[*compress(line, needed)] for line in lines])
+    _print_rows([*compress(columns, needed)], [[*compress(line, needed)] for line in lines], width)
     typer.echo("")
     if question.memory is not None:
         typer.echo(
@@ -66,14 +67,31 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
     for text in advice.contradictions:
         typer.echo(wrapped(one_line(f"no bound is claimed: {text}"), width))
     typer.echo("\n" + wrapped(one_line(advice.sentence), width))
+    if question.runtime == "megatron" and advice.chosen is not None:
+        typer.echo("\n" + megatron_flags(advice, advice.chosen).rstrip())
     if folder is not None:
         typer.echo("\n" + one_line(f"written to {folder}; its commands.sh repeats each part"))
 
 
+def _print_rows(columns: list[Column], lines: list[list[str]], width: int) -> None:
+    """Print a table; where it is too wide, its names and its numbers apart, lines numbered."""
+    if all(len(line) <= width for line in table_lines(columns, lines, width)):
+        print_table(columns, lines)
+        return
+    for number in (False, True):
+        chosen = [column.number is number for column in columns]
+        texts = [[str(place), *compress(line, chosen)] for place, line in enumerate(lines, start=1)]
+        if number:
+            typer.echo("")
+        print_table([Column("row"), *compress(columns, chosen)], texts)
+
+
 def _recomputes(row: Row) -> str:
+    from pipesat.advise.runtimes import stages_text
+
     if row.first is not None:
         return f"first {row.first} of each"
-    return ",".join(map(str, row.again)) if len(row.again) < 4 else f"{len(row.again)} stages"
+    return stages_text(row.again) if row.again else "none"
 
 
 def _tokens(value: float | None) -> str:

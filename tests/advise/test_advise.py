@@ -120,6 +120,7 @@ MEGATRONS = ("1f1b", "interleaved-1f1b")
 NAMES = {
     "chain": ("1f1b", "zb-h1"),
     "loop of 2": ("interleaved-1f1b", "interleaved-zb"),
+    "loop of 3": ("interleaved-1f1b", "interleaved-zb"),
     "vee": ("zb-v", "dualpipev"),
 }
 
@@ -403,6 +404,26 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
     one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
     with pytest.raises(BadInput, match="runtime: got"):
         asked(runtime="jax")
+
+
+def test_a_narrow_table_leaves_nothing_out(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns names and numbers stand apart, in the same order; the flags can be copied."""
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    outcome = cli(*words, "--for", "megatron", "--memory", "1GiB", "--time-limit", 1, "--json")
+    found = json.loads(outcome.out)
+    outcome = cli(*words, "--for", "megatron", "--memory", "1GiB", "--time-limit", 1)
+    heads = " ".join(outcome.out.split("\n\nmemory")[0].split())
+    for head in ("schedule split placement recomputes", "tokens/s", "of ideal", "memory"):
+        assert head in heads
+    assert "chain none" in heads
+    first, second, *_ = outcome.out.split("\n\n")
+    assert len(first.splitlines()) == len(second.splitlines())
+    assert all(len(line) <= 80 for line in f"{first}\n{second}".splitlines())
+    assert "\n--pipeline-model-parallel-layout='" in outcome.out
+    assert found["chosen"]["runs"]
+    said = " ".join(outcome.out.split())
+    assert "by any order, also such as Megatron-LM cannot run" in said or "proven" in said
 
 
 def test_times_and_memory_are_shown_in_units_that_show_them(plain: Advice) -> None:

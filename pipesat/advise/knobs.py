@@ -1,9 +1,10 @@
-"""Megatron-LM's knobs under its own rules: stages per rank, group size, layout, recomputation.
+"""The knobs of 1F1B: stages per rank, group size, layout, recomputation.
 
-It runs 1F1B with one stage per rank, interleaved 1F1B with several, in groups of microbatches whose
-size it lets its user choose within guards (:mod:`pipesat.layers.megatron`); it recomputes all
-layers, or as many first ones on every stage. Layouts are moved layer by layer while that makes the
-schedule shorter.
+Megatron-LM runs 1F1B with one stage per rank, interleaved 1F1B with several, in groups of
+microbatches whose size it lets its user choose within guards (:mod:`pipesat.layers.megatron`); it
+recomputes all layers, or as many first ones on every stage. For torch the same is searched, over
+fewer stages per rank, and any stages may recompute. Layouts are moved layer by layer while that
+makes the schedule shorter.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.solving import Deadline
 from pipesat.layers.megatron import group_sizes, refusal
 from pipesat.layers.rules import neighbours
+from pipesat.placement.geometry import CHUNKS
 
 _MOST_CHUNKS: Final = 8
+_MOST_OF_TORCH: Final = 4  # time is needed for our own search
 _GROUPS: Final = 4  # sizes tried per shape beside the usual one
 _MOVED: Final = 3  # rows whose layouts are moved
 
@@ -27,24 +30,34 @@ _MOVED: Final = 3  # rows whose layouts are moved
 def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
     """Yield rows of interleaved 1F1B over stages per rank and group sizes, on both splits."""
     p, m = question.devices, question.microbatches
-    left_out("--overlap-moe-expert-parallel-comm", "not searched: layers have no times of pairs")
-    if p == 1:
-        left_out("interleaved-1f1b", refusal(p, 2, m) or "")
-        return
-    sizes = group_sizes(p, m)
+    megatron = question.runtime == "megatron"
+    sizes = group_sizes(p, m) if p > 1 else []
+    if megatron:
+        overlap = "--overlap-moe-expert-parallel-comm"
+        left_out(overlap, "not searched: layers have no times of pairs")
+        if not sizes:
+            left_out("interleaved-1f1b", refusal(p, 2, m) or "")
     if not sizes:
-        left_out("interleaved-1f1b", refusal(p, 2, m) or "")
         return
     groups = list(dict.fromkeys([*(s for s in sizes if m % s == 0), *sizes]))[: 1 + _GROUPS]
-    for chunks in range(2, min(_MOST_CHUNKS, len(question.layers) // p) + 1):
+    most = _MOST_CHUNKS if megatron else _MOST_OF_TORCH
+    for chunks in range(2, min(most, len(question.layers) // p) + 1):
         shape = question.shape("loop", chunks)
         for split, partition in splits(question, shape, left_out):
             for group in groups:
                 told = None if group == p else group
+                if told is None and chunks == CHUNKS and not megatron:
+                    continue  # one of the schedules that everybody knows
                 with_name = f"interleaved-1f1b, {chunks} stages per rank, groups of {group}"
                 try:
                     yield best_flags(
-                        question, "interleaved-1f1b", split, shape, partition, "megatron", told
+                        question,
+                        "interleaved-1f1b",
+                        split,
+                        shape,
+                        partition,
+                        question.runtime,
+                        told,
                     )
                 except NotApplicable as error:
                     left_out(with_name, str(error))
@@ -52,7 +65,12 @@ def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
 
 def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Iterator[Row]:
     """Yield better rows: the layouts of the best ones, moved a layer at a time while it helps."""
-    best = sorted((row for row in rows if row.runs), key=lambda row: row.makespan)[:_MOVED]
+    if question.runtime == "megatron":
+        best = sorted((row for row in rows if row.runs), key=lambda row: row.makespan)[:_MOVED]
+    else:
+        found = sorted((row for row in rows if row.fits), key=lambda row: row.makespan)
+        best = [row for row in found if row.name == "1f1b"][:1]
+        best += [row for row in found if row.name == "interleaved-1f1b"][:_MOVED]
     for start in best:
         better = _better_neighbour(question, start, deadline)
         while better is not None:
@@ -69,10 +87,11 @@ def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row |
             break
         try:
             near = best_flags(
-                question, row.name, "ours", row.shape, partition, "megatron", row.group
+                question, row.name, "ours", row.shape, partition, question.runtime, row.group
             )
         except NotApplicable:
             continue
-        if near.runs and near.makespan < (found or row).makespan:
+        counts = near.runs if question.runtime == "megatron" else near.fits
+        if counts and near.makespan < (found or row).makespan:
             found = near
     return found
