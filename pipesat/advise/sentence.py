@@ -66,8 +66,9 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
         yield row.by_hand
         easy = plain_row(answer)
         if easy is not None:
+            setting = f" ({easy.setting})" if easy.setting else ""
             yield (
-                f"with nothing by hand the best found is {name_of(answer, easy)}, "
+                f"with nothing by hand the best found is {name_of(answer, easy)}{setting}, "
                 f"{time_text(question, easy.makespan)}"
             )
 
