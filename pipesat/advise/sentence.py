@@ -223,5 +223,5 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
         yield (
             f"no {_searched(answer)} takes less than "
             f"{time_text(question, bound.value)}, so at most {percent(standing.gap, 1)} can still "
-            f"be gained{any_order}"
+            f"be gained there{any_order}"
         )
