@@ -125,6 +125,7 @@ NAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["torch", "torchtitan", "megatron"])
 def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_name(
     runtime: str,
@@ -156,6 +157,7 @@ def test_a_baseline_better_than_the_best_of_its_name_is_refused(plain: Advice) -
         replace(plain, rows=others)
 
 
+@pytest.mark.slow
 def test_memory_has_stages_recompute() -> None:
     """Capacity 10: 1F1B wants two microbatches of two layers, 16, on rank 0; recomputing takes 4.
 
@@ -175,6 +177,7 @@ def test_memory_has_stages_recompute() -> None:
     assert found is None or int(found[1]) > 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [6, Fraction(3, 100)])
 def test_what_offloading_would_bring(rate: Fraction) -> None:
     """Capacity 10: a microbatch of two layers holds 8, copied out 2; nobody runs that on GPUs."""
@@ -319,6 +322,7 @@ def texts(folder: Path) -> dict[str, str]:
     return {file.name: file.read_text() for file in folder.glob("schedule.[cthp]*")}
 
 
+@pytest.mark.slow
 def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path) -> None:
     """Every file that is handed over does, and the commands repeat them byte by byte.
 
@@ -406,6 +410,7 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
         asked(runtime="jax")
 
 
+@pytest.mark.slow
 def test_a_narrow_table_leaves_nothing_out(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """At 80 columns names and numbers stand apart, in the same order; the flags can be copied."""
     monkeypatch.setenv("COLUMNS", "80")

@@ -30,6 +30,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.solving import EitherStop, Listener, Starts
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
+from pipesat.frontier.answers import Frontiers
 from pipesat.frontier.caps import (
     at_cap,
     attainable,
@@ -427,7 +428,7 @@ def test_a_picture_of_nothing_known() -> None:
     curves = {None: trace(problem, solve=SOLVE, time_limit=60, stop=stop)}
     files = frontier_pictures(problem, "makespan", staircases(curves), None)
     assert files["png"].startswith(b"\x89PNG")
-    print_frontier(curves, None)
+    print_frontier(Frontiers(curves), None)
 
 
 # The commands

@@ -86,6 +86,7 @@ def test_curves_agree_with_the_oracle_and_more_modes_are_never_worse(tmp_path: P
     assert [bool(curve["published"]) for curve in curves] == [True, False, False, False]
 
 
+@pytest.mark.slow
 def test_levers_beside_each_other() -> None:
     problem = parse_problem(two_devices() | {"devices": [{"memory": 5}, {"memory": 5}]})
     assert caps_to_compare(problem) == [4, 5, 6]  # 1F1B holds 2 * 4: its half, the own, 3/4
