@@ -106,16 +106,20 @@ def _false_baselines(
     case: Case, question: plans.Question, runtime: str, reserve: int, said: Any
 ) -> Iterator[str]:
     """Repeat each row of a hand-written schedule by the command that is printed for it."""
-    found = {(row["schedule"], row["split"]): row for row in said["rows"][::-1]}
+    found = {
+        (row["schedule"], row["split"], row["by_hand"] is not None): row
+        for row in said["rows"][::-1]
+    }
     for command in said["commands"]:
         words = shlex.split(command)[1:]
         if words[0] != "baseline":
             continue
         words = [word.replace("rows/", "out/rows/") for word in words]
         path, target = (Path(words[number]) for number in (2, -1))
-        name, split = target.stem.rsplit("-", 1)
+        stem = target.stem.removesuffix("-by-hand")
+        name, split = stem.rsplit("-", 1)
         ran = case.run(*words)
-        row = found.get((name, split))
+        row = found.get((name, split, stem != target.stem))
         if ran.code or row is None:
             yield f"{command}: no row, or code {ran.code}"
             continue
