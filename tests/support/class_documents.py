@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 
@@ -67,16 +68,12 @@ def chunked_document(seed: int) -> dict[str, Any]:
         names = "ab" if rule == "free" else names
     elif rule == "given":
         names = draw.choice(["aabb", "abab", "abca", names])
-    told: set[str] = set()
-    entries: list[dict[str, Any]] = []
-    for name in names:
-        entry: dict[str, Any] = {"name": name, "count": 1}
-        if name not in told:
-            told.add(name)
-            for key in ("time", "held", "comm"):
-                if draw.random() < 0.7:
-                    entry[key] = [number(1, 5), number(1, 3)]
-        entries.append(entry)
+
+    def factors(_: str) -> dict[str, list[int]]:
+        keys = ("time", "held", "comm")
+        return {key: [number(1, 5), number(1, 3)] for key in keys if draw.random() < 0.7}
+
+    entries = _entries(names, factors)
     document: dict[str, Any] = {
         "format": "pipesat.problem/1",
         "devices": [{} for _ in range(max(homes) + 1)],
@@ -113,14 +110,7 @@ def tight_chain_document(seed: int) -> dict[str, Any]:
     names = draw.choice(["abab", "aaba", "abc", "baa"] if fused else ["aba", "ab"])
     large, held = number(2, 5), number(1, 4)
     factors = {"a": [1, 1], "b": [large, 1], "c": [number(1, 3), number(1, 2)]}
-    told: set[str] = set()
-    entries: list[dict[str, Any]] = []
-    for name in names:
-        entry: dict[str, Any] = {"name": name, "count": 1}
-        if name not in told:
-            told.add(name)
-            entry |= {"time": factors[name], "held": factors[name]}
-        entries.append(entry)
+    entries = _entries(names, lambda name: {"time": factors[name], "held": factors[name]})
     stages = [
         {
             "device": device,
@@ -144,3 +134,12 @@ def tight_chain_document(seed: int) -> dict[str, Any]:
         "order": draw.choice(["given", "same"]),
         "comm": {"default": number(0, 4)},
     }
+
+
+def _entries(names: str, factors: Callable[[str], dict[str, list[int]]]) -> list[dict[str, Any]]:
+    """One microbatch per letter; a class has its factors where it is first named."""
+    first = {name: number for number, name in reversed(list(enumerate(names)))}
+    return [
+        {"name": name, "count": 1} | (factors(name) if first[name] == number else {})
+        for number, name in enumerate(names)
+    ]
