@@ -216,7 +216,10 @@ def test_mixed_modes_train_like_one_process(p: int, m: int, channels: int) -> No
 @needs_torch
 @pytest.mark.slow
 def test_modes_lower_the_measured_peak(tmp_path: Path, cli: Any) -> None:
-    """GPipe: every microbatch is in flight at once, so that modes save most of the memory."""
+    """GPipe: every microbatch is in flight at once, so that modes save much of the memory.
+
+    However late the copies are, the schedule holds at most 22 and 31 of 40 KiB on its devices.
+    """
     document = dict(with_modes(2, 4, 2).document) | {"memory_unit": "KiB"}
     problem = parse_problem(document)
     path, file = tmp_path / "problem.json", tmp_path / "schedule.json"
@@ -234,5 +237,5 @@ def test_modes_lower_the_measured_peak(tmp_path: Path, cli: Any) -> None:
         listed.append(len(json.loads(timeline.read_text()).get("modes", ())))
         peaks.append([device["measured_bytes"] for device in ran.json["memory"]])
     for few, all_kept in zip(*peaks, strict=True):
-        assert few < 0.75 * all_kept
+        assert few < 0.9 * all_kept  # at most 31/40, and what torch holds besides
     assert listed == [8, 0]  # the last run kept everything
