@@ -11,10 +11,38 @@ from pipesat.heuristics.shared.loops import (
     DepthFirst,
     chunked_loop_of,
     full_groups,
+    groups_of,
     schedule_in_groups,
 )
 
 NAME = "interleaved-overlapped"
+
+
+def in_overlapped_groups(
+    problem: Problem, group: int | None = None, source: str = NAME
+) -> Schedule:
+    """Interleaved 1F1B in pairs, with groups of ``group`` microbatches, the last possibly smaller.
+
+    Rank d warms up with ``(v - 1) g + 2 (p - 1 - d) + 1`` forwards (megatron-core,
+    ``get_pp_rank_microbatches``). ``None``: groups of p, or slightly more where p does not divide
+    the number of microbatches.
+
+    Raises
+    ------
+    NotApplicable
+        If stages do not lie so, or groups so small make ranks wait for each other.
+    BadInput
+        If ``group`` is less than 1.
+    """
+    ranks = chunked_loop_of(problem)
+    m = problem.routes[0].microbatches
+    order = DepthFirst(ranks, full_groups(m, len(ranks)) if group is None else groups_of(m, group))
+
+    def row(rank: int) -> list[Item]:
+        warm_up = order.warm_up(rank, per_hop=2, extra=1)
+        return alternate_in_pairs(problem, order.forwards(rank), order.backwards(rank), warm_up)
+
+    return schedule_in_groups(problem, order, row, source)
 
 
 @published(NAME, placement="loop", pairs=True, source="Megatron-Core, 2025")
@@ -31,11 +59,4 @@ def interleaved_overlapped(problem: Problem) -> Schedule:
     NotApplicable
         Unless the stages of one route go round the devices twice or more.
     """
-    ranks = chunked_loop_of(problem)
-    order = DepthFirst(ranks, full_groups(problem.routes[0].microbatches, len(ranks)))
-
-    def row(rank: int) -> list[Item]:
-        warm_up = order.warm_up(rank, per_hop=2, extra=1)
-        return alternate_in_pairs(problem, order.forwards(rank), order.backwards(rank), warm_up)
-
-    return schedule_in_groups(problem, order, row, NAME)
+    return in_overlapped_groups(problem)

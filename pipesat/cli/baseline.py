@@ -58,7 +58,7 @@ def baseline(
             min=1,
             max=MOST_MICROBATCHES,
             show_default="one per device",
-            help="Microbatches per group of interleaved-1f1b, as Megatron-LM's "
+            help="Microbatches per group of interleaved-1f1b and -overlapped, as Megatron-LM's "
             "--microbatch-group-size-per-virtual-pipeline-stage.",
         ),
     ] = None,

@@ -7,6 +7,10 @@ and a last group that is full or has at least p.
 
 Full recomputation checkpoints every transformer layer (method ``uniform``, units of one layer), or
 the first n of every stage (``block``): those of each chunk, where a rank has several.
+
+Combined 1F1B (``--overlap-moe-expert-parallel-comm``) is interleaved 1F1B with one more forward
+first, then each forward together with the backward after it. It wants several stages per rank, and
+nothing recomputed in full.
 """
 
 from __future__ import annotations
@@ -70,6 +74,19 @@ def recompute_options(first: int | None = None) -> list[str]:
         f"--recompute-method={method}",
         f"--recompute-num-layers={count}",
     ]
+
+
+def overlap_options() -> list[str]:
+    """Return the options that run a forward and a backward together, W apart from its B."""
+    return ["--overlap-moe-expert-parallel-comm", "--delay-wgrad-compute"]
+
+
+OVERLAP_WANTS: Final = (
+    "expert communication overlaps with --expert-model-parallel-size above 1, "
+    "--moe-token-dispatcher-type alltoall or flex, --bf16 or --fp16, without "
+    "--moe-shared-expert-overlap, from torch 2.6 on"
+)
+"""What Megatron-LM asks for besides, of what does not concern the pipeline."""
 
 
 def first_recomputed(layers: Layers, partition: Sequence[range], first: int) -> Layers:

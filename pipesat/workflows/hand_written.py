@@ -30,7 +30,7 @@ def baseline(
         The order in which microbatches that differ enter: ``given``, ``descending``, ``ascending``
         or ``both-ends`` (small ones first and last).
     group
-        Microbatches per group of ``interleaved-1f1b``, Megatron-LM's
+        Microbatches per group of ``interleaved-1f1b`` and ``interleaved-overlapped``, Megatron-LM's
         ``microbatch_group_size_per_vp_stage``; ``None``: one per device.
 
     Raises
@@ -56,12 +56,18 @@ def baseline(
 def _in_groups(name: str, group: int) -> Published:
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.interleaved import NAME, interleaved
+    from pipesat.heuristics.interleaved_overlapped import NAME as OVERLAPPED
+    from pipesat.heuristics.interleaved_overlapped import in_overlapped_groups
 
-    if name != NAME:
-        text = f"only {NAME} has groups of a size to choose, {name} has none"
+    builds: dict[str, Callable[..., Schedule]] = {
+        NAME: interleaved,
+        OVERLAPPED: in_overlapped_groups,
+    }
+    if name not in builds:
+        text = f"only {' and '.join(builds)} have groups of a size to choose, {name} has none"
         raise BadInput(text, where="group", value=group)
-    source = f"{NAME}, groups of {group}"
-    return replace(BASELINES[name], build=partial(interleaved, group=group, source=source))
+    source = f"{name}, groups of {group}"
+    return replace(BASELINES[name], build=partial(builds[name], group=group, source=source))
 
 
 def baselines() -> Mapping[str, Published]:

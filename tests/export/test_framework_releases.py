@@ -7,6 +7,7 @@ runs. ``bash scripts/releases`` installs the packages and runs this; without the
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import importlib.util
 import os
@@ -19,6 +20,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
+import pipesat
+from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.export import EXPORTERS, Exported
 from pipesat.export.frameworks import automodel, torchtitan
@@ -190,6 +193,101 @@ def test_megatrons_guards() -> None:
                 assert megatron.group_sizes(p, m) == fitting
                 assert megatron.least_group(p, m) == fitting[0]
     assert seen == {True, False}
+
+
+def _config(options: list[str]) -> dict[str, Any]:
+    """Options as the configuration's fields: switches are true."""
+    found: dict[str, Any] = {}
+    for option in options:
+        name, _, value = option.removeprefix("--").replace("-", "_").partition("=")
+        found[name] = int(value) if value.isdigit() else value or True
+    return found
+
+
+CHANGED: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "one stage per rank": {"virtual_pipeline_model_parallel_size": None},
+    "all recomputed": _config(megatron.recompute_options()),
+    "some recomputed": _config(megatron.recompute_options(2)),
+    "no experts": {"expert_model_parallel_size": 1},
+}
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+def test_megatrons_guards_of_overlap(changed: str) -> None:
+    """Our options pass the guards of its configuration; without what they ask for, they do not."""
+    folder = release("megatron-core", megatron.CORE_VERSION) / "megatron" / "core"
+    path = folder / "transformer" / "transformer_config.py"
+    guards = [
+        node
+        for node in definition(path, "TransformerConfig", "__post_init__").body
+        if ast.unparse(node).startswith(
+            ("if self.overlap_moe_expert_parallel_comm", "if self.delay_wgrad_compute")
+        )
+    ]
+    assert len(guards) == 2
+    model = {
+        "expert_model_parallel_size": 8,
+        "moe_token_dispatcher_type": "alltoall",
+        "bf16": True,
+        "fp16": False,
+        "moe_shared_expert_overlap": False,
+        "moe_use_legacy_grouped_gemm": False,
+        "mtp_num_layers": None,
+        "cuda_graph_impl": "none",
+    }
+    pipeline = {
+        "pipeline_model_parallel_size": 4,
+        "virtual_pipeline_model_parallel_size": 2,
+        "recompute_granularity": None,
+        "recompute_method": None,
+        "recompute_num_layers": None,
+    }
+    ours = _config(megatron.overlap_options())
+    assert ours.keys() <= fields(folder / "model_parallel_config.py", "ModelParallelConfig")
+    config = SimpleNamespace(**model | pipeline | ours | CHANGED[changed])
+    names = {"self": config, "is_torch_min_version": lambda version: version == "2.6.0"}
+    code = compile(ast.Module(guards, []), "guards", "exec")
+    with contextlib.nullcontext() if not CHANGED[changed] else pytest.raises(AssertionError):
+        exec(code, names)
+
+
+def test_megatrons_warm_up_of_overlap() -> None:
+    """The forwards that it runs alone, rank by rank, and those of our order."""
+    folder = release("megatron-core", megatron.CORE_VERSION) / "megatron" / "core"
+    warm_up = definition(
+        folder / "pipeline_parallel" / "schedules.py", "get_pp_rank_microbatches"
+    ).body
+    code = compile(ast.Module([n for n in warm_up if _counts(n)], []), "warm-up", "exec")
+    seen = 0
+    for p, v, m in ((2, 2, 5), (4, 2, 8), (3, 3, 7), (4, 3, 12)):
+        for group in megatron.group_sizes(p, m):
+            schedule = pipesat.baseline("interleaved-overlapped", loop(p, v, m), group=group)
+            for rank, row in enumerate(schedule.devices):
+                names = {
+                    "pipeline_parallel_size": p,
+                    "virtual_pipeline_parallel_size": v,
+                    "pipeline_parallel_rank": rank,
+                    "microbatch_group_size_per_vp_stage": group,
+                    "num_model_chunks": v,
+                    "num_microbatches": m,
+                    "total_num_microbatches": m * v,
+                    "forward_only": False,
+                    "overlap_moe_expert_parallel_comm": True,
+                }
+                exec(code, names)
+                kinds = [op.kind for timed in row for op in members(timed.item)]
+                first = kinds.index("BW")
+                # the forward of the first step that has both runs before its backward
+                alone = names["num_warmup_microbatches"]
+                assert first == alone + (alone < m * v)
+                seen += 1
+    assert seen > 20
+
+
+def _counts(node: ast.stmt) -> bool:
+    text = ast.unparse(node)
+    return "num_warmup_microbatches" in text and not text.startswith("return")
 
 
 def _is_guard(text: str) -> bool:

@@ -10,7 +10,7 @@ import pipesat
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.memory import peak_memory
-from pipesat.core.ops import Op
+from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
@@ -52,6 +52,22 @@ def test_the_table_of_groups(device: int) -> None:
     chunks = [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
     assert passes(schedule, device, "F") == (microbatches, chunks)
     assert passes(schedule, device, "BW") == (microbatches, [1 - chunk for chunk in chunks])
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_the_table_of_groups_in_pairs(device: int) -> None:
+    """The same order, one more forward first: 3 + 2 (1 - d) + 1; then each F with the next BW."""
+    schedule = pipesat.baseline("interleaved-overlapped", loop(2, 2, 5, overlap=(3, 4)), group=3)
+    items = [t.item for t in schedule.devices[device]]
+    alone = 3 + 2 * (1 - device) + 1
+    assert all(isinstance(item, Op) and item.kind == "F" for item in items[:alone])
+    assert sum(isinstance(item, Pair) for item in items) == 10 - alone
+    ops = [op for item in items for op in members(item)]
+    microbatches = [0, 1, 2, 0, 1, 2, 3, 4, 3, 4]
+    chunks = [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
+    for kind, order in (("F", chunks), ("BW", [1 - chunk for chunk in chunks])):
+        passed = [(op.microbatch, op.stage // 2) for op in ops if op.kind == kind]
+        assert passed == [*zip(microbatches, order, strict=True)]
 
 
 def test_interleaved_1f1b_order() -> None:
@@ -114,7 +130,7 @@ def test_groups_from_outside_are_those_of_the_function() -> None:
     assert pipesat.baseline("interleaved-1f1b", problem, group=3).order == (
         interleaved(problem, group=3).order
     )
-    with pytest.raises(BadInput, match="group: got 3, only interleaved-1f1b has groups"):
+    with pytest.raises(BadInput, match="group: got 3, only interleaved-1f1b and"):
         pipesat.baseline("gis", problem, group=3)
 
 
