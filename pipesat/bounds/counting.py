@@ -11,11 +11,11 @@ close most of what is left to whole numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heappop, heappush
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 import numpy as np
@@ -92,12 +92,15 @@ class Programme:
 
     def least_cost(self) -> int:
         """Return a lower bound on the cost: the least one, or a little less."""
-        first = self._relaxed([])
+        return least_of([self])
+
+    def _branch(self, first: _Relaxed, enough: float) -> int:
+        """Return a lower bound on the cost; end early once it is ``enough``."""
         open_nodes = [(ceil(first.bound), 0, first, list[_Row]())]
         for count in range(1, _NODES):
             bound, _, relaxed, extra = open_nodes[0]
             whole = np.abs(relaxed.values - np.round(relaxed.values))
-            if whole.max(initial=0) < 1e-6:
+            if bound >= enough or whole.max(initial=0) < 1e-6:
                 break
             heappop(open_nodes)
             chosen = int(whole.argmax())
@@ -127,17 +130,31 @@ class Programme:
 
     def _proven(self, rows: Sequence[_Row], duals: NDArray[np.float64]) -> Fraction:
         """Return the bound that multipliers prove, exactly."""
-        reduced = [Fraction(cost) for cost in self.costs]
-        total = Fraction(0)
-        for row, dual in zip(rows, duals.tolist(), strict=True):
-            if dual <= 0:
+        ratios = [max(0.0, dual).as_integer_ratio() for dual in duals.tolist()]
+        unit = max((denominator for _, denominator in ratios), default=1)  # powers of two
+        reduced = [cost * unit for cost in self.costs]
+        total = 0
+        for row, (numerator, denominator) in zip(rows, ratios, strict=True):
+            if not numerator:
                 continue
-            multiplier = Fraction(dual)
+            multiplier = numerator * (unit // denominator)
             total += multiplier * row.least
             for j, value in row.coefficients.items():
                 reduced[j] -= multiplier * value
         gaps = zip(reduced, self.most, strict=True)
-        return total + sum(cost * most for cost, most in gaps if cost < 0)
+        return Fraction(total + sum(cost * most for cost, most in gaps if cost < 0), unit)
+
+
+def least_of(programmes: Iterable[Programme]) -> int:
+    """Return the least of the costs of some programmes, or a little less.
+
+    The one of least relaxation comes first, and the others end where they cannot be less.
+    """
+    relaxed = [(programme._relaxed([]), programme) for programme in programmes]
+    least: float = inf
+    for first, programme in sorted(relaxed, key=lambda pair: pair[0].bound):
+        least = min(least, programme._branch(first, least))
+    return int(least)
 
 
 def _sizes(matrix: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from pipesat.bounds.counting import Programme
+from pipesat.bounds.counting import Programme, least_of
 from pipesat.bounds.mode_counts import Counts
 from pipesat.core.claims import Bound
 from pipesat.core.least import least_problem, memory_varies
@@ -35,7 +35,7 @@ def counted_bounds(problem: Problem, objective: Objective) -> list[Bound]:
             continue
         counts = Counts(problem, least, device, absolute=objective == "makespan")
         if len(counts.ways) <= _MOST_WAYS:
-            value = min(_least_time(counts, fixed) for fixed in _choices(counts))
+            value = least_of(_programmes(counts))
             name = problem.device_name(device)
             found.append(Bound(value, f"closed form: modes counted on {name}"))
     return found
@@ -52,13 +52,15 @@ def _choices(counts: Counts) -> Iterator[dict[int, int] | None]:
         yield dict(zip(stages, chosen, strict=True))
 
 
-def _least_time(counts: Counts, fixed: dict[int, int] | None) -> int:
-    cases = product((False, True) if counts.all_may_wait else (False,), counts.lasts)
-    return min(_Programme(counts, fixed, before, last).least_time for before, last in cases)
+def _programmes(counts: Counts) -> Iterator[Programme]:
+    """One for each choice of modes, and for how the device begins and ends."""
+    befores = (False, True) if counts.all_may_wait else (False,)
+    for fixed, before, last in product(_choices(counts), befores, counts.lasts):
+        yield _Rows(counts, fixed, before, last).rows
 
 
 @dataclass
-class _Programme:
+class _Rows:
     """Rows of docs/bounds.md over counts per way; ``before``: all F's run before any backward.
 
     ``last`` says what the last backward holds beside the W's that are pending after it.
@@ -88,11 +90,6 @@ class _Programme:
         if counts.room is not None:
             self._add_memory(counts.room)
         self._add_copies()
-
-    @property
-    def least_time(self) -> int:
-        """Least total, or somewhat less."""
-        return self.rows.least_cost()
 
     def _far(self, sizes: Sequence[int]) -> int:
         """A time in which everything is done one after the other, and memory is no matter."""

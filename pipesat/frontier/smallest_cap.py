@@ -9,7 +9,7 @@ largest that is surely too little.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pipesat.bounds.one_device import closed_form_bound
@@ -66,10 +66,12 @@ def interval(curve: Curve, amounts: Sequence[int], target: int) -> Interval:
     return Interval(target, enough, too_little, max(0, last - first))
 
 
-def refuse_by_arithmetic(curve: Curve, amounts: Sequence[int], target: int) -> None:
+def refuse_by_arithmetic(
+    curve: Curve, amounts: Sequence[int], target: int, give_up: Callable[[], bool]
+) -> None:
     """Prove the largest cap to be too little that the closed forms refuse (by bisection)."""
     low, high = 0, len(amounts)
-    while low < high:
+    while low < high and not give_up():
         middle = (low + high) // 2
         problem = at_cap(curve.problem, amounts[middle])
         bound = closed_form_bound(problem, curve.objective)
@@ -95,11 +97,15 @@ def narrow(
     enough, and the lower mark rises, unless ``fall_only``. Ends when the study has run for
     ``expires`` seconds.
     """
-    refuse_by_arithmetic(study.curve, amounts, target)
+
+    def over() -> bool:
+        return study.deadline.over or study.deadline.seconds >= expires
+
+    refuse_by_arithmetic(study.curve, amounts, target, over)
     undecided: list[int] = []
     for falling in (True,) if fall_only else (True, False):
         for index in _halving(study.curve, amounts, target, undecided, falling=falling):
-            if study.deadline.over or study.deadline.seconds >= expires:
+            if over():
                 break
             study.work(amounts[index], seconds, target=target)
     return interval(study.curve, amounts, target)

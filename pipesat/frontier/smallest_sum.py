@@ -111,7 +111,7 @@ class Squeeze:
         """Raise a device's least capacity as far as the closed forms do, by bisection."""
         amounts, objective = self.amounts[device], self.study.curve.objective
         low, high = 0, len(amounts) - 1
-        while low < high:
+        while low < high and not self.study.deadline.over:
             middle = (low + high) // 2
             caps = self._others_at_cap(device, amounts[middle])
             bound = closed_form_bound(with_capacities(self.problem, caps, ""), objective)

@@ -143,7 +143,8 @@ def trace(
         caps = sorted({*chosen, *(cap for cap in also if chosen[0] <= cap <= chosen[-1])})
     every: list[Cap] = [*caps, None]
     for cap in caps:
-        curve.prove(cap, closed_form_bound(at_cap(problem, cap), objective))
+        if not study.deadline.over:
+            curve.prove(cap, closed_form_bound(at_cap(problem, cap), objective))
     if not study.deadline.over and curve.best(min(caps)) is None:
         study.work(min(caps), min(share, _GLANCE))  # what fits there fits everywhere
     for cap in sorted(caps, reverse=True):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesat.bounds.counting import Programme
+from pipesat.bounds.counting import Programme, least_of
 from pipesat.bounds.feasibility import preflight
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.errors import Infeasible
@@ -136,6 +136,15 @@ def test_a_programme_s_bound_is_never_above_its_least_cost(programme: Programme)
     if costs:
         assert programme.relaxed_cost() <= min(costs)
         assert programme.least_cost() <= min(costs)
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(st.lists(programmes(), min_size=1, max_size=4))
+def test_the_least_of_several_programmes_is_that_of_each_on_its_own(
+    several: list[Programme],
+) -> None:
+    assert least_of(several) == min(programme.least_cost() for programme in several)
 
 
 def shorter(raw: dict[str, Any], objective: Objective, bound: int) -> int | None:

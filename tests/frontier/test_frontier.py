@@ -336,6 +336,7 @@ def test_without_time_what_is_unknown_is_none() -> None:
     row = frontier.rows[0]
     assert (row.known, row.gap, row.status, row.baseline) == (None, None, "unknown", None)
     assert row.bound is not None  # the closed form
+    assert [cap for cap, _ in frontier.curve.bounds] == [None]  # nothing else was worked out
     point = document({None: frontier}, None)["curves"][0]["points"][0]
     assert [point[key] for key in ("value", "gap", "schedule", "peak_memory")] == [None] * 4
 
