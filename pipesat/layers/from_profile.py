@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil
 
 from pipesat.layers.layer import Layer, Layers, Role
 from pipesat.layers.pipeline import Delay
@@ -12,8 +11,9 @@ from pipesat.placement.documents import Costs
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
 from pipesat.profile.delays import delay_of
 from pipesat.profile.file import LinksModel, ParametersModel, Profile
-from pipesat.profile.problem import SPLIT_LIMIT, fused_because, memory_unit_of, time_unit_of
+from pipesat.profile.problem import SPLIT_LIMIT, fused_because
 from pipesat.profile.static import Training, static_memory
+from pipesat.profile.units import Units
 
 
 def layers_of_profile(
@@ -35,8 +35,7 @@ def layers_of_profile(
     parts = [
         costs_of_stage(profile, range(k, k + 1), statistic) for k in range(len(profile.layers))
     ]
-    time_unit, per_us = time_unit_of([part.F for part in parts])
-    memory_unit, unit = memory_unit_of([part.held_after_F for part in parts])
+    units = Units.of((part.F for part in parts), (part.held_after_F for part in parts))
     tied: dict[int, tuple[int, ParametersModel]] = {}
     for shared in profile.tied:
         first, *others = sorted(shared.layers)
@@ -46,14 +45,14 @@ def layers_of_profile(
     def weights(part: StageCosts) -> int:
         taken = static_memory(profile, [part], replace(run, receive="torch"), 0, [False])
         whole = taken.weights + taken.gradients + taken.optimizer + taken.buffers
-        return ceil(whole / unit)
+        return units.amount(whole)
 
     def layer(number: int, part: StageCosts, label: str) -> Layer:
         first, shared = tied.get(number, (None, None))
         shares = None if shared is None else replace(part, parameters=(shared,), buffers=0)
         return Layer(
             name=label,
-            costs=_costs(part, per_us, unit),
+            costs=_costs(part, units),
             weights=weights(part),
             output=part.output_bytes,
             role=_role(number, profile, part),
@@ -71,10 +70,10 @@ def layers_of_profile(
     return Layers(
         tuple(layer(k, part, labels[k]) for k, part in enumerate(parts)),
         name=profile.name,
-        time_unit=time_unit,
-        memory_unit=memory_unit,
+        time_unit=units.time_unit,
+        memory_unit=units.memory_unit,
         size_unit="B",
-        reserve=ceil((transient + run.reserve) / unit),
+        reserve=units.amount(transient + run.reserve),
     )
 
 
@@ -83,9 +82,9 @@ def measured_delay(links: LinksModel, per_us: int = 1) -> Delay:
     return lambda size: round(delay_of(links, size) * per_us)
 
 
-def _costs(part: StageCosts, per_us: int, unit: int) -> Costs:
-    times = {kind: round(getattr(part, kind) * per_us) for kind in ("F", "B", "W", "BW")}
-    held = {kind: ceil(getattr(part, kind) / unit) for kind in ("held_after_F", "held_after_B")}
+def _costs(part: StageCosts, units: Units) -> Costs:
+    times = {kind: units.time(getattr(part, kind)) for kind in ("F", "B", "W", "BW")}
+    held = {kind: units.amount(getattr(part, kind)) for kind in ("held_after_F", "held_after_B")}
     return Costs(**times, **held)
 
 

@@ -34,6 +34,14 @@ _LOSS_BYTES: Final = 4  # of one logit in the loss
 _UNIT_BYTES: Final = 1 << 20
 _ATTENTION_BACKWARD: Final = 2.5
 _MOST_TOKENS: Final = 10**9
+_RECIPE: Final = WeightMemory(
+    unit_bytes=_UNIT_BYTES,
+    dtype="bfloat16",
+    grad_dtype="float32",
+    optimizer="adamw",
+    state_dtype="float32",
+    master_dtype="float32",
+)
 
 
 class Efficiency(NamedTuple):
@@ -68,6 +76,15 @@ class Run:
             if not 1 <= value <= _MOST_TOKENS:
                 raise BadInput(f"expected 1 to {_MOST_TOKENS}", where=name, value=value)
 
+    @property
+    def tokens(self) -> int:
+        """Per microbatch."""
+        return self.batch * self.length
+
+    def output(self, shape: DecoderShape) -> int:
+        """Bytes that a layer hands to the next one per microbatch."""
+        return self.tokens * shape.width * _BYTES
+
 
 def estimated_layers(
     shape: DecoderShape, gpu: Gpu, run: Run, *, name: str = "", efficiency: Efficiency = LIKELY
@@ -94,59 +111,64 @@ def _layers(shape: DecoderShape, gpu: Gpu, run: Run, name: str, efficiency: Effi
     for kind, share in efficiency._asdict().items():
         if not 0 < share <= 1:
             raise BadInput("expected above 0, at most 1", where=kind, value=share)
-    t, w, n = run.batch * run.length, shape.width, run.tensor_parallel
-    seconds = _Clock(gpu, efficiency)
-    output = t * w * _BYTES
-    block, head = _block(shape, run), _head(shape, run)
-    again = seconds.of(block.forward)
-    plain = seconds.costs(block, n)
-    blocks = Layer(
-        name="block",
-        costs=plain,
-        weights=ceil(block.weights / n),
-        output=output,
-        recomputed=replace(
-            plain, B=plain.B + _us(again / n), held_after_F=_mib(output / n), BW=None
-        ),
-    )
-    traffic = _Work(0, 0, 2 * output)
-    lookup = _Part(traffic, _Work(0, 0, 0), traffic, shape.vocabulary * w, 0, 0)
+    clock = _Clock(gpu, efficiency)
+    block = _block_layer(shape, run, clock)
     return Layers(
         (
-            Layer(
-                name="embedding",
-                costs=seconds.costs(lookup, n),
-                weights=ceil(lookup.weights / n),
-                output=output,
-                role="embedding",
-                first=True,
-            ),
-            *(replace(blocks, name=f"block {i}") for i in range(shape.layers)),
-            Layer(
-                name="head",
-                costs=seconds.costs(head, n),
-                weights=ceil(head.weights / n),
-                role="head",
-                last=True,
-            ),
+            _embedding_layer(shape, run, clock),
+            *(replace(block, name=f"block {i}") for i in range(shape.layers)),
+            _head_layer(shape, run, clock),
         ),
         name=name,
         time_unit="us",
         memory_unit="MiB",
         size_unit="B",
-        recipe=WeightMemory(
-            unit_bytes=_UNIT_BYTES,
-            dtype="bfloat16",
-            grad_dtype="float32",
-            optimizer="adamw",
-            state_dtype="float32",
-            master_dtype="float32",
-        ),
+        recipe=_RECIPE,
         estimate=(
             f"roofline: {efficiency.products:g} of the peak in products, "
             f"{efficiency.attention:g} in attention, "
             f"{efficiency.traffic:g} of the memory's bandwidth ({gpu.source})"
         ),
+    )
+
+
+def _embedding_layer(shape: DecoderShape, run: Run, clock: _Clock) -> Layer:
+    output = run.output(shape)
+    traffic = _Work(0, 0, 2 * output)
+    lookup = _Part(traffic, _Work(0, 0, 0), traffic, shape.vocabulary * shape.width, 0, 0)
+    return Layer(
+        name="embedding",
+        costs=clock.costs(lookup, run.tensor_parallel),
+        weights=ceil(lookup.weights / run.tensor_parallel),
+        output=output,
+        role="embedding",
+        first=True,
+    )
+
+
+def _block_layer(shape: DecoderShape, run: Run, clock: _Clock) -> Layer:
+    """One block; recomputed, its F runs again and only its input is kept."""
+    n, output = run.tensor_parallel, run.output(shape)
+    block = _block(shape, run)
+    plain = clock.costs(block, n)
+    again = _us(clock.of(block.forward) / n)
+    return Layer(
+        name="block",
+        costs=plain,
+        weights=ceil(block.weights / n),
+        output=output,
+        recomputed=replace(plain, B=plain.B + again, held_after_F=_mib(output / n), BW=None),
+    )
+
+
+def _head_layer(shape: DecoderShape, run: Run, clock: _Clock) -> Layer:
+    head = _head(shape, run)
+    return Layer(
+        name="head",
+        costs=clock.costs(head, run.tensor_parallel),
+        weights=ceil(head.weights / run.tensor_parallel),
+        role="head",
+        last=True,
     )
 
 
@@ -206,7 +228,7 @@ class _Clock(NamedTuple):
 
 def _block(shape: DecoderShape, run: Run) -> _Part:
     """Attention and feed-forward of one block."""
-    t, w, f = run.batch * run.length, shape.width, shape.feed_forward
+    t, w, f = run.tokens, shape.width, shape.feed_forward
     k = shape.kv_heads * (w // shape.heads)
     gated = shape.style == "llama"
     weights = w * (2 * w + 2 * k) + (3 if gated else 2) * w * f
@@ -228,7 +250,7 @@ def _block(shape: DecoderShape, run: Run) -> _Part:
 
 def _head(shape: DecoderShape, run: Run) -> _Part:
     """Last norm, product with the vocabulary, and the loss in float32."""
-    t, w, v = run.batch * run.length, shape.width, shape.vocabulary
+    t, w, v = run.tokens, shape.width, shape.vocabulary
     products = _Work(2.0 * t * w * v, 0, 0)
     logits = float(t * v)
     forward = products._replace(traffic=logits * (2 * _BYTES + 3 * _LOSS_BYTES))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.profile.cut import StageCosts
 from pipesat.profile.file import Profile
+from pipesat.profile.units import Units
 
 ModeName: TypeAlias = Literal["recompute", "offload"]
 MODES: tuple[ModeName, ...] = ("recompute", "offload")
@@ -53,9 +52,7 @@ def mode_entries(
     transient: int,
     bandwidth: Bandwidth | None,
     wanted: tuple[ModeName, ...],
-    *,
-    time: Callable[[float], int],
-    unit: int,
+    units: Units,
 ) -> list[dict[str, Any]]:
     """Return the entries of ``modes`` of a stage.
 
@@ -66,13 +63,7 @@ def mode_entries(
         receive buffer that is held as needed).
     transient
         Bytes of the device's static memory that are there for what an op takes for itself.
-    time, unit
-        Microseconds to units of the problem, and bytes of its memory unit.
     """
-
-    def amount(size: int) -> int:
-        return ceil(size / unit)
-
     entries: list[dict[str, Any]] = []
     if stage.recompute is not None and "recompute" in wanted:
         after = stage.recompute.held_after_F
@@ -81,16 +72,16 @@ def mode_entries(
             {
                 "name": "recompute",
                 "backward": "fused",
-                "BW": time(stage.recompute.BW),
-                "held_after_F": amount(after + beside),
-                "held_in_backward": amount(during + beside),
+                "BW": units.time(stage.recompute.BW),
+                "held_after_F": units.amount(after + beside),
+                "held_in_backward": units.amount(during + beside),
             }
         )
     if stage.offload is not None and bandwidth is not None and "offload" in wanted:
         copies = {
-            "out": time(1e6 * stage.offload.bytes / bandwidth.out),
-            "in": time(1e6 * stage.offload.bytes / bandwidth.back),
-            "held": min(amount(stage.offload.held + beside), amount(held)),
+            "out": units.time(1e6 * stage.offload.bytes / bandwidth.out),
+            "in": units.time(1e6 * stage.offload.bytes / bandwidth.back),
+            "held": min(units.amount(stage.offload.held + beside), units.amount(held)),
         }
         entries.append({"name": "offload", "offload": copies})
     return entries

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any, Final, Literal, TypeAlias
 
 from pipesat.core.building import Backward
 from pipesat.placement.documents import (
+    Document,
     backward_entry,
     comm_entry,
     device_entry,
@@ -27,13 +27,11 @@ from pipesat.profile.modes import (
     require_measured,
 )
 from pipesat.profile.static import StaticMemory, Training, static_memory
+from pipesat.profile.units import Units
 
 SPLIT_LIMIT: Final = 1.5
 """Above this ratio of B + W to BW a split backward is not offered."""
 _LITTLE_EARLIER: Final = 0.95
-_FINE: Final = 200  # the smallest time or amount has this many units: rounding is below 0.25 %
-_MEMORY_UNITS: Final = (("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
-_TIME_UNITS: Final = (("us", 1), ("ns", 1000))
 
 MemoryPerDevice: TypeAlias = int | Sequence[int | None] | None
 BackwardChoice: TypeAlias = Literal["auto", "split", "fused", "either"]
@@ -106,66 +104,82 @@ def problem_of_profile(profile: Profile, options: ProblemOptions) -> Derived:
     stages = tuple(costs_of_stage(profile, part, options.statistic) for part in parts)
     fused = tuple(_fused(stage, options) for stage in stages)
     static = tuple(_static(profile, options, stages, fused, own) for own in geometry.stages_on)
-    delays = [_delay(options, stage.output_bytes) for stage in stages[:-1]]
-    time_unit, per_us = time_unit_of([stage.F for stage in stages])
     held = [
         _held(stage, options, fused=bool(fused[number]), last=number == len(stages) - 1)
         for number, stage in enumerate(stages)
     ]
-    memory_unit, unit = memory_unit_of([after_f for after_f, _ in held])
-
-    def time(us: float) -> int:
-        return round(us * per_us)
-
-    modes = [
-        mode_entries(
-            stage,
-            held[number][0],
-            _beside(stage, options),
-            static[geometry.homes[number]].transient,
-            bandwidth_of(profile, options.copy_bandwidth),
-            MODES if options.modes is None else options.modes,
-            time=time,
-            unit=unit,
-        )
-        for number, stage in enumerate(stages)
-    ]
-    copies = any("offload" in entry for entries in modes for entry in entries)
-
+    units = Units.of((stage.F for stage in stages), (after_F for after_F, _ in held))
+    transients = [static[home].transient for home in geometry.homes]
+    modes = _modes(profile, options, stages, held, transients, units)
+    delays = [units.time(_delay(options, stage.output_bytes)) for stage in stages[:-1]]
     document = problem_document(
         geometry,
         options.microbatches,
-        devices=[
-            device_entry(None if capacity is None else capacity // unit, ceil(taken.total / unit))
-            | ({"copy_channels": options.copy_channels} if copies else {})
-            for capacity, taken in zip(
-                per_device(options.memory, options.devices, "memory"), static, strict=True
-            )
-        ],
-        stages=[
-            {kind: time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
-            | {"held_after_F": ceil(after_F / unit), "held_after_B": ceil(after_B / unit)}
-            | backward_entry(_backward(reason, options))
-            | ({"modes": entries} if entries else {})
-            for stage, (after_F, after_B), reason, entries in zip(
-                stages, held, fused, modes, strict=True
-            )
-        ],
-        comm=comm_entry([time(delay) for delay in delays]),
+        devices=_devices(options, static, units, copies=_offloads(modes)),
+        stages=_stages(options, stages, held, fused, modes, units),
+        comm=comm_entry(delays),
         texts={
             "name": options.name or profile.name,
-            "time_unit": time_unit,
-            "memory_unit": memory_unit,
+            "time_unit": units.time_unit,
+            "memory_unit": units.memory_unit,
         },
     )
-    return Derived(
-        document,
-        stages,
-        static,
-        fused,
-        (*_remarks(profile, stages, geometry.homes), *_said_of_modes(profile, options, modes)),
-        options.links is not None,
-    )
+    remarks = (*_remarks(profile, stages, geometry.homes), *_said_of_modes(profile, options, modes))
+    return Derived(document, stages, static, fused, remarks, options.links is not None)
+
+
+def _modes(
+    profile: Profile,
+    options: ProblemOptions,
+    stages: Sequence[StageCosts],
+    held: Sequence[tuple[int, int]],
+    transients: Sequence[int],
+    units: Units,
+) -> list[list[dict[str, Any]]]:
+    """Entries of ``modes`` of every stage."""
+    wanted = MODES if options.modes is None else options.modes
+    bandwidth = bandwidth_of(profile, options.copy_bandwidth)
+    return [
+        mode_entries(stage, after_F, _beside(stage, options), transient, bandwidth, wanted, units)
+        for stage, (after_F, _), transient in zip(stages, held, transients, strict=True)
+    ]
+
+
+def _offloads(modes: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    return any("offload" in entry for entries in modes for entry in entries)
+
+
+def _devices(
+    options: ProblemOptions, static: Sequence[StaticMemory], units: Units, *, copies: bool
+) -> list[Document]:
+    capacities = per_device(options.memory, options.devices, "memory")
+    channels: Document = {"copy_channels": options.copy_channels} if copies else {}
+    return [
+        device_entry(
+            None if capacity is None else capacity // units.bytes, units.amount(taken.total)
+        )
+        | channels
+        for capacity, taken in zip(capacities, static, strict=True)
+    ]
+
+
+def _stages(
+    options: ProblemOptions,
+    stages: Sequence[StageCosts],
+    held: Sequence[tuple[int, int]],
+    fused: Sequence[str],
+    modes: Sequence[Sequence[object]],
+    units: Units,
+) -> list[Document]:
+    return [
+        {kind: units.time(getattr(stage, kind)) for kind in ("F", "B", "W", "BW")}
+        | {"held_after_F": units.amount(after_F), "held_after_B": units.amount(after_B)}
+        | backward_entry(_backward(reason, options))
+        | ({"modes": entries} if entries else {})
+        for stage, (after_F, after_B), reason, entries in zip(
+            stages, held, fused, modes, strict=True
+        )
+    ]
 
 
 def fused_because(stage: StageCosts, limit: float = SPLIT_LIMIT) -> str:
@@ -252,18 +266,6 @@ def _backward(reason: str, options: ProblemOptions) -> Backward:
     if reason:
         return "fused"
     return "split" if options.backward == "split" else "either"
-
-
-def time_unit_of(times: Sequence[float]) -> tuple[str, int]:
-    """Coarsest unit that rounds times of microseconds finely enough, and how many are 1 us."""
-    shortest = min((time for time in times if time > 0), default=float(_FINE))
-    return next(((n, k) for n, k in _TIME_UNITS if shortest * k >= _FINE), _TIME_UNITS[-1])
-
-
-def memory_unit_of(amounts: Sequence[int]) -> tuple[str, int]:
-    """Coarsest unit that rounds amounts of bytes finely enough, and its bytes."""
-    smallest = min((amount for amount in amounts if amount > 0), default=_FINE << 20)
-    return next(((n, k) for n, k in _MEMORY_UNITS if smallest >= _FINE * k), _MEMORY_UNITS[-1])
 
 
 def _remarks(profile: Profile, stages: Sequence[StageCosts], homes: Sequence[int]) -> list[str]:
