@@ -124,6 +124,18 @@ Deterministic: TypeAlias = Annotated[
 ]
 
 
+class ObjectiveName(StrEnum):
+    """What to minimise."""
+
+    makespan = "makespan"
+    span = "span"
+
+
+Objective: TypeAlias = Annotated[
+    ObjectiveName, typer.Option("--objective", help="What to minimise.")
+]
+
+
 class DeviceName(StrEnum):
     """Where a model runs."""
 
@@ -142,10 +154,3 @@ class TargetName(StrEnum):
     """A runtime to solve for."""
 
     torch = "torch"
-
-
-class ObjectiveName(StrEnum):
-    """What to minimise."""
-
-    makespan = "makespan"
-    span = "span"

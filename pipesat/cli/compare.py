@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ import typer
 from pipesat.cli.arguments import (
     AsJson,
     LayersPerStage,
+    Objective,
     ObjectiveName,
     OutputFolder,
     ProblemFile,
@@ -19,11 +21,12 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import end_of_solve, keeping, one_line
+from pipesat.cli.exits import end_of_solve, keeping, note, one_line
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
+    from pipesat.workflows.compare import Comparisons
 
 
 def compare(
@@ -32,9 +35,7 @@ def compare(
     time_limit: TimeLimit = 60.0,
     workers: Workers = None,
     seed: Seed = 0,
-    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
-        ObjectiveName.makespan
-    ),
+    objective: Objective = ObjectiveName.makespan,
     placements: Annotated[
         bool,
         typer.Option("--placements", help="Compare with the same layers in a loop, a V, two ways."),
@@ -48,9 +49,7 @@ def compare(
     device, and --layers states that stages divide; each placement is solved within the time limit
     and has a folder of its own. With costs per layer, use `plan --placement any`.
     """
-    from pipesat.cli.comparison import print_comparison
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import layers_per_stage, statement_of
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.cli.progress import Progress
@@ -62,15 +61,13 @@ def compare(
         from pipesat.workflows.solve import solve
 
         data = read_problem(problem)
-        stated = layers_per_stage(layers, placements)
+        stated = _stated(layers, placements=placements, as_json=as_json)
         if output is not None:
             prepare_folder(output)
-        if stated and as_json:
-            typer.echo(f"pipesat: {statement_of(stated)}", err=True)
 
         def solve_one(placement: str | None, placed: Problem) -> Result:
             if placement is not None:
-                typer.echo(f"pipesat: {placement}", err=True)
+                note(f"pipesat: {placement}")
             with Progress(stderr()) as progress:
                 result = solve(
                     placed,
@@ -86,27 +83,43 @@ def compare(
             return result
 
         logs: dict[str | None, list[str]] = {}
-        with keeping(output):
-            with naming(problem):
-                compared = run(
-                    data,
-                    placements=placements,
-                    layers=stated,
-                    objective=objective.value,
-                    solve_one=solve_one,
-                )
-            comparisons, rows = compared.comparisons, compared.rows
-        for comparison in comparisons:  # baselines may have changed the answer
+        with keeping(output), naming(problem):
+            compared = run(
+                data,
+                placements=placements,
+                layers=stated,
+                objective=objective.value,
+                solve_one=solve_one,
+            )
+        for comparison in compared.comparisons:  # baselines may have changed the answer
             _write(output, comparison.placement, comparison.result, logs[comparison.placement])
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json([asdict(row) for row in compared.rows])
     else:
-        with keeping(output):
-            print_comparison(comparisons, rows, stated)
-        if output is not None and any(c.result.schedule for c in comparisons):
-            said = output / "*" / "gantt.png" if placements else output / "gantt.png"
-            typer.echo(f"\n{'pictures' if placements else 'picture'}: {one_line(str(said))}")
-    end_of_solve([c.result for c in comparisons], interrupts.exit_code, output)
+        _report(compared, stated, output, placements=placements)
+    end_of_solve([c.result for c in compared.comparisons], interrupts.exit_code, output)
+
+
+def _stated(layers: str | None, *, placements: bool, as_json: bool) -> list[int]:
+    """What --layers states; rows of --json do not repeat it, so it is said here."""
+    from pipesat.cli.costs import layers_per_stage, statement_of
+
+    stated = layers_per_stage(layers, placements)
+    if stated and as_json:
+        note(f"pipesat: {statement_of(stated)}")
+    return stated
+
+
+def _report(
+    compared: Comparisons, stated: Sequence[int], output: Path | None, *, placements: bool
+) -> None:
+    from pipesat.cli.comparison import print_comparison
+
+    with keeping(output):
+        print_comparison(compared.comparisons, compared.rows, stated)
+    if output is not None and any(c.result.schedule for c in compared.comparisons):
+        said = output / "*" / "gantt.png" if placements else output / "gantt.png"
+        typer.echo(f"\n{'pictures' if placements else 'picture'}: {one_line(str(said))}")
 
 
 def _write(folder: Path | None, placement: str | None, result: Result, log: list[str]) -> None:

@@ -102,6 +102,24 @@ def refuse_contradictions(found: Sequence[str], folder: Path | None) -> None:
         raise Contradiction(f"{found[0]}{more}", "" if folder is None else str(folder))
 
 
+def note(text: str) -> None:
+    """Say one line on stderr."""
+    typer.echo(one_line(text), err=True)
+
+
+def print_failure(error: RunFailed) -> None:
+    """Print why a run failed and the last lines of the process that did."""
+    note(f"pipesat: error: {error}")
+    for line in error.log:
+        note(f"  {line}")
+
+
+def end_of_run(error: RunFailed, interrupted: int) -> NoReturn:
+    """End a command whose run failed, with 1 or 128 + signal."""
+    print_failure(error)
+    raise typer.Exit(interrupted or CHECK_FAILED) from None
+
+
 def end_of_solve(results: Sequence[Result], interrupted: int, folder: Path | None) -> NoReturn:
     """End a command that has solved and written its files into a folder.
 

@@ -9,6 +9,7 @@ import typer
 from pipesat.cli.arguments import (
     AsJson,
     LayersPerStage,
+    Objective,
     ObjectiveName,
     OutputFolder,
     ProblemFile,
@@ -51,9 +52,7 @@ def frontier(
     time_limit: TimeLimit = 600.0,
     workers: Workers = None,
     seed: Seed = 0,
-    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
-        ObjectiveName.makespan
-    ),
+    objective: Objective = ObjectiveName.makespan,
     as_json: AsJson = False,
 ) -> None:
     """Show what memory buys: the best value, with its bound, at each capacity of the devices.

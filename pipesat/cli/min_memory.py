@@ -9,6 +9,7 @@ import typer
 
 from pipesat.cli.arguments import (
     AsJson,
+    Objective,
     ObjectiveName,
     OutputFolder,
     ProblemFile,
@@ -39,9 +40,7 @@ def min_memory(
     time_limit: TimeLimit = 120.0,
     workers: Workers = None,
     seed: Seed = 0,
-    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
-        ObjectiveName.makespan
-    ),
+    objective: Objective = ObjectiveName.makespan,
     as_json: AsJson = False,
 ) -> None:
     """Find the smallest capacity of every device that keeps the objective near the best.

@@ -10,6 +10,7 @@ import typer
 from pipesat.cli.arguments import (
     MOST_AMOUNT,
     AsJson,
+    Objective,
     ObjectiveName,
     ProblemFile,
     Seed,
@@ -61,9 +62,7 @@ def order(
             callback=writable,
         ),
     ] = None,
-    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
-        ObjectiveName.makespan
-    ),
+    objective: Objective = ObjectiveName.makespan,
     time_limit: TimeLimit = 10.0,
     seed: Seed = 0,
     as_json: AsJson = False,

@@ -16,7 +16,7 @@ from pipesat.cli.arguments import (
     Workers,
     writable,
 )
-from pipesat.cli.exits import one_line
+from pipesat.cli.exits import note, one_line
 
 _OF_PARTS = (
     "parts",
@@ -153,8 +153,8 @@ def _write_parts(context: typer.Context, trace: Path, mapping: Path | None, outp
         raise BadInput("--from-trace needs it: which annotations are which parts", where="--map")
     found = parts_of_trace(trace, mapping)
     write_file(output, found.text.encode())
-    for note in found.notes:
-        typer.echo(one_line(note), err=True)
+    for text in found.notes:
+        note(text)
     typer.echo(one_line(f"parts written to {output}"))
 
 

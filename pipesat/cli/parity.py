@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipesat.cli.arguments import AsJson, ProblemFile, ScheduleFile, Timeout
-from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.cli.exits import CHECK_FAILED, end_of_run, note, one_line
 
 if TYPE_CHECKING:
-    from pipesat.core.errors import RunFailed
     from pipesat.core.problem import Problem
     from pipesat.runtime.parity import ParityReport
 
@@ -33,28 +32,17 @@ def parity(
     from pipesat.files.problem_file import read_problem
     from pipesat.workflows.torch_runs import parity as run
 
-    def say(note: str) -> None:
-        typer.echo(one_line(note), err=True)
-
     data = read_problem(problem)
     with Interrupts() as interrupts, naming(problem):
         try:
-            report = run(data, schedule, timeout=timeout, note=say, stop=interrupts.stop)
+            report = run(data, schedule, timeout=timeout, note=note, stop=interrupts.stop)
         except RunFailed as error:
-            print_failure(error)
-            raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None
+            end_of_run(error, interrupts.exit_code)
     if as_json:
         print_json(report.document())
     else:
         _print_report(data, report)
     raise typer.Exit(0 if report.passed else CHECK_FAILED)
-
-
-def print_failure(error: RunFailed) -> None:
-    """Print why a run failed and the last lines of the process that did."""
-    typer.echo(f"pipesat: error: {one_line(str(error))}", err=True)
-    for line in error.log:
-        typer.echo(f"  {one_line(line)}", err=True)
 
 
 def _print_report(problem: Problem, report: ParityReport) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,7 @@ from pipesat.cli.arguments import (
     MOST_MICROBATCHES,
     AsJson,
     Latency,
+    Objective,
     ObjectiveName,
     OutputFolder,
     Seed,
@@ -21,6 +23,9 @@ from pipesat.cli.arguments import (
 )
 from pipesat.cli.layers import LayersFile
 from pipesat.placement.geometry import PlacementChoice
+
+if TYPE_CHECKING:
+    from pipesat.plan.answer import Plan
 
 
 class RecomputeName(StrEnum):
@@ -108,9 +113,7 @@ def plan(
     time_limit: TimeLimit = 120.0,
     workers: Workers = None,
     seed: Seed = 0,
-    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
-        ObjectiveName.makespan
-    ),
+    objective: Objective = ObjectiveName.makespan,
     as_json: AsJson = False,
 ) -> None:
     """Cut uneven layers into stages, place and order them: all three together, with a bound.
@@ -118,7 +121,7 @@ def plan(
     Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR.
     Ends early when nothing better can exist. Ctrl-C keeps the best plan so far.
     """
-    from pipesat.cli.console import print_json, stderr
+    from pipesat.cli.console import stderr
     from pipesat.cli.costs import memory_amount, memory_amounts, rate
     from pipesat.cli.exits import refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
@@ -129,7 +132,6 @@ def plan(
     with Interrupts() as interrupts:
         from pipesat.files.atomic import prepare_folder
         from pipesat.layers.file import read_layers
-        from pipesat.plan.document import plan_document
         from pipesat.workflows.plans import plan as run
 
         refuse_repeated("--chunks", chunks or (), chunks)
@@ -163,11 +165,17 @@ def plan(
                 stop=interrupts.stop,
             )
         written = None if output is None else found.save(output, progress.lines)
+    _report(found, output, written, as_json=as_json)
+    refuse_contradictions(found.contradictions, output)
+    raise typer.Exit(interrupts.exit_code)
+
+
+def _report(found: Plan, output: Path | None, written: str | None, *, as_json: bool) -> None:
+    from pipesat.cli.console import print_json
+    from pipesat.cli.plan_report import print_plan
+    from pipesat.plan.document import plan_document
+
     if as_json:
         print_json(plan_document(found, written))
     else:
-        from pipesat.cli.plan_report import print_plan
-
         print_plan(found, output)
-    refuse_contradictions(found.contradictions, output)
-    raise typer.Exit(interrupts.exit_code)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipesat.cli.arguments import AsJson, DeviceName, OutputFile, SplitName, Timeout
-from pipesat.cli.exits import CHECK_FAILED, one_line
-from pipesat.core.claims import plural
-
-if TYPE_CHECKING:
-    from pipesat.profile.file import MeasuredCostsModel, Profile
+from pipesat.cli.exits import end_of_run, one_line
 
 
 class StyleName(StrEnum):
@@ -33,21 +29,11 @@ class DtypeName(StrEnum):
 
 def _list_configs(wanted: bool) -> None:
     """Print the named configurations and leave."""
-    if not wanted:
-        return
-    from pipesat.cli.table import Column, print_table
-    from pipesat.profile.shapes import SHAPES
+    if wanted:
+        from pipesat.cli.profile_report import print_configs
 
-    heads = ["name", "style", "layers", "width", "heads", "kv\nheads", "feed-\nforward"]
-    heads += ["words", "length", "source"]
-    columns = [Column(head, number=head not in ("name", "style", "source")) for head in heads]
-    lines = []
-    for name, entry in SHAPES.items():
-        s = entry.shape
-        sizes = (s.layers, s.width, s.heads, s.kv_heads, s.feed_forward, s.vocabulary)
-        lines.append((name, s.style, *map(str, sizes), str(entry.length), entry.source))
-    print_table(columns, lines, wrap_last=True)
-    raise typer.Exit
+        print_configs()
+        raise typer.Exit
 
 
 _Size = Annotated[
@@ -136,17 +122,12 @@ def profile(
     del listed
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
-    from pipesat.cli.options import refuse_given
+    from pipesat.cli.profile_report import print_profile
     from pipesat.core.errors import RunFailed
     from pipesat.profile.file import write_document
     from pipesat.workflows.profiles import profile as measure
 
-    if not stages:
-        refuse_given(context, ["split"], "only cuts of --stages are made in some way")
-    if model is not None:
-        refuse_given(
-            context, ["config", "sequences"], "this is of the built-in decoder, not of --model"
-        )
+    _refuse_unused(context, stages, model)
     sizes = {
         "style": style and style.value,
         "layers": layers,
@@ -180,16 +161,24 @@ def profile(
                 compile=compile_,
             )
         except RunFailed as error:
-            typer.echo(f"pipesat: error: {one_line(str(error))}", err=True)
-            for line in error.log:
-                typer.echo(f"  {one_line(line)}", err=True)
-            raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None
+            end_of_run(error, interrupts.exit_code)
     write_document(output, measured)
     if as_json:
         print_json(measured.model_dump())
     else:
-        _print_table(measured)
+        print_profile(measured)
         typer.echo(one_line(f"written to {output}"))
+
+
+def _refuse_unused(context: typer.Context, stages: str, model: str | None) -> None:
+    from pipesat.cli.options import refuse_given
+
+    if not stages:
+        refuse_given(context, ["split"], "only cuts of --stages are made in some way")
+    if model is not None:
+        refuse_given(
+            context, ["config", "sequences"], "this is of the built-in decoder, not of --model"
+        )
 
 
 def _counts(text: str) -> list[int]:
@@ -205,61 +194,3 @@ def _counts(text: str) -> list[int]:
     if min(listed) < 1:
         raise BadInput("expected numbers of at least 1", where="--stages", value=text)
     return listed
-
-
-def _print_table(measured: Profile) -> None:
-    from pipesat.cli.table import Column, print_table
-
-    heads = ("F", "B", "W", "BW", "(B + W)\n/ BW", "held\nafter F", "held\nafter B")
-    columns = [
-        Column("", number=False),
-        *map(Column, heads),
-        Column("largest\ntransient", spare=2),
-        Column("spread\nof F", spare=1),
-    ]
-    counts = {kind: sum(x.kind == kind for x in measured.layers) for kind in measured.kinds}
-    rows = [
-        _row(kind if counts[kind] == 1 else f"{kind} ({counts[kind]} of them)", costs)
-        for kind, costs in measured.kinds.items()
-    ]
-    for stage in measured.stages:
-        begin, end = stage.layers
-        rows.append(_row(f"layers {begin} to {end - 1}", stage.costs))
-    e = measured.environment
-    typer.echo(
-        one_line(
-            f"{e.device_name}, {e.dtype}, torch {e.torch}, "
-            f"{e.threads} {plural(e.threads, 'thread')}; "
-            "medians in us, spread from the 10th to the 90th percentile"
-        )
-    )
-    print_table(columns, rows)
-    for reason in dict.fromkeys(c.no_split for c in measured.kinds.values() if c.no_split):
-        whose = ", ".join(kind for kind, c in measured.kinds.items() if c.no_split == reason)
-        typer.echo(one_line(f"no B and W of {whose}: {reason}"))
-    for tied in measured.tied:
-        typer.echo(one_line(f"{tied.name} is shared by layers {tied.layers}"))
-    if measured.links is not None:
-        delays = ", ".join(f"{x.delay.median:.0f} us for {x.bytes} B" for x in measured.links.sizes)
-        typer.echo(one_line(f"links ({measured.links.backend}): {delays}"))
-
-
-def _row(name: str, costs: MeasuredCostsModel) -> tuple[str, ...]:
-    from pipesat.core.amounts import readable
-
-    split = costs.B is not None and costs.W is not None
-    b = costs.B.median if costs.B else 0.0
-    w = costs.W.median if costs.W else 0.0
-    whole = costs.BW.median
-    return (
-        name,
-        f"{costs.F.median:.0f}",
-        f"{b:.0f}" if split else "-",
-        f"{w:.0f}" if split else "-",
-        f"{whole:.0f}",
-        f"{(b + w) / whole:.2f}" if split and whole else "-",
-        readable(costs.held_after_F),
-        readable(costs.held_after_B) if split else "-",
-        readable(max(costs.transient.model_dump().values())),
-        f"{costs.F.low:.0f} to {costs.F.high:.0f}",
-    )

@@ -17,8 +17,7 @@ from pipesat.cli.arguments import (
     SplitName,
     Timeout,
 )
-from pipesat.cli.exits import CHECK_FAILED, one_line
-from pipesat.cli.parity import print_failure
+from pipesat.cli.exits import CHECK_FAILED, end_of_run, note, one_line, print_failure
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -122,7 +121,7 @@ def run(
         "without_modes": without_modes,
         "split": split.value,
         "timeout": timeout,
-        "note": _say,
+        "note": note,
     }
     with naming(problem):
         if under_torchrun():
@@ -131,10 +130,6 @@ def run(
             measured = _run(data, schedule, scale if virtual else None, options)
     if measured is not None:
         _report(data, measured, output, as_json=as_json)
-
-
-def _say(note: str) -> None:
-    typer.echo(one_line(note), err=True)
 
 
 def _refuse_unused(context: typer.Context, *, virtual: bool, model: str) -> None:
@@ -194,8 +189,7 @@ def _run(problem: Problem, schedule: Path, scale: float | None, options: _Option
                 **options,
             )
         except RunFailed as error:
-            print_failure(error)
-            raise typer.Exit(interrupts.exit_code or CHECK_FAILED) from None
+            end_of_run(error, interrupts.exit_code)
 
 
 def _run_rank(

@@ -11,6 +11,7 @@ import typer
 from pipesat.cli.arguments import (
     AsJson,
     Deterministic,
+    Objective,
     ObjectiveName,
     OutputFolder,
     ProblemFile,
@@ -32,9 +33,7 @@ def solve(
     time_limit: TimeLimit = 60.0,
     workers: Workers = None,
     seed: Seed = 0,
-    objective: Annotated[ObjectiveName, typer.Option(help="What to minimise.")] = (
-        ObjectiveName.makespan
-    ),
+    objective: Objective = ObjectiveName.makespan,
     target: Annotated[
         TargetName | None,
         typer.Option("--for", help="Optimise what this runtime can run.", show_default="any"),

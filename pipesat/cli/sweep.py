@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipesat.cli.arguments import AsJson, seconds, writable
-from pipesat.cli.exits import CHECK_FAILED, refuse_contradictions
+from pipesat.cli.exits import CHECK_FAILED, print_failure, refuse_contradictions
 from pipesat.cli.interrupts import Interrupts
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ def sweep(
     from pipesat.cli import sweep_report
     from pipesat.cli.console import stderr
     from pipesat.cli.options import refuse_given
-    from pipesat.cli.parity import print_failure
     from pipesat.cli.sweep_progress import SweepProgress
     from pipesat.core.errors import RunFailed
     from pipesat.sweep.study import sweep as run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipesat.cli.arguments import AsJson, OutputFile, ProblemFile, writable
-from pipesat.cli.exits import one_line
+from pipesat.cli.exits import note, one_line
 from pipesat.cli.naming import Commands
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def refit(problem: ProblemFile, timeline: TimelineFile, output: OutputFile) -> N
         new = refit_with(data, measured)
     text = json.dumps(new.problem.document, indent=1, ensure_ascii=False)
     write_file(output, f"{text}\n".encode())
-    for note in new.notes:
-        typer.echo(one_line(note), err=True)
+    for text in new.notes:
+        note(text)
     typer.echo(f"problem written to {one_line(str(output))}")
 
 
@@ -108,8 +108,8 @@ def import_(
     with naming(problem):
         imported = import_traces(data, traces, skip=skip)
     write_timeline(output, imported.timeline)
-    for note in imported.notes:
-        typer.echo(one_line(note), err=True)
+    for text in imported.notes:
+        note(text)
     typer.echo(f"{len(imported.timeline.steps)} steps, written to {one_line(str(output))}")
 
 

@@ -34,31 +34,12 @@ def test_the_least_that_has_to_be_said(cli: Run) -> None:
 
 
 def test_every_flag(cli: Run) -> None:
-    document = new(
-        cli,
-        "--BW",
-        "16,17",
-        "--held-after-F",
-        "5,6",
-        "--held-after-B",
-        2,
-        "--comm",
-        3,
-        "--memory",
-        "100,200",
-        "--static",
-        8,
-        "--backward",
-        "fused",
-        "--overlap",
-        "3/4",
-        "--name",
-        "n",
-        "--time-unit",
-        "us",
-        "--memory-unit",
-        "MiB",
+    flags = (
+        "--BW 16,17 --held-after-F 5,6 --held-after-B 2 --comm 3 --memory 100,200 --static 8 "
+        "--backward fused --overlap 3/4 --name n --time-unit us --memory-unit MiB"
     )
+    document = new(cli, *flags.split())
+    both = {"F": 10, "B": 11, "W": 7, "held_after_B": 2, "backward": "fused"}
     assert document == {
         "format": "pipesat.problem/1",
         "name": "n",
@@ -67,26 +48,8 @@ def test_every_flag(cli: Run) -> None:
         "microbatches": 4,
         "devices": [{"memory": 100, "static": 8}, {"memory": 200, "static": 8}],
         "stages": [
-            {
-                "device": 0,
-                "F": 10,
-                "B": 11,
-                "W": 7,
-                "BW": 16,
-                "held_after_F": 5,
-                "held_after_B": 2,
-                "backward": "fused",
-            },
-            {
-                "device": 1,
-                "F": 10,
-                "B": 11,
-                "W": 7,
-                "BW": 17,
-                "held_after_F": 6,
-                "held_after_B": 2,
-                "backward": "fused",
-            },
+            both | {"device": 0, "BW": 16, "held_after_F": 5},
+            both | {"device": 1, "BW": 17, "held_after_F": 6},
         ],
         "comm": {"default": 3},
         "overlap": {"FB": [3, 4]},

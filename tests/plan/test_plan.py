@@ -492,40 +492,12 @@ def test_json_and_module_names(cli: Run, save: Save, tmp_path: Path) -> None:
         ],
     }
     split = save([names[:2], names[2:]], "split.json")
-    outcome = cli(
-        "plan",
-        save(document),
-        "--devices",
-        2,
-        "--microbatches",
-        2,
-        "--placement",
-        "any",
-        "--layout",
-        split,
-        "--layout",
-        "E|ttL",
-        "--json",
-        "--time-limit",
-        5,
-    )
+    words = ["plan", save(document), "--devices", 2, "--microbatches", 2, "--layout", split]
+    words += ["--json", "--time-limit", 5]
+    outcome = cli(*words, "--placement", "any", "--layout", "E|ttL")
     assert outcome.code == 2  # the second layout loses a layer
     assert "1 lost" in outcome.err
-    outcome = cli(
-        "plan",
-        save(document),
-        "--devices",
-        2,
-        "--microbatches",
-        2,
-        "--layout",
-        split,
-        "--json",
-        "--time-limit",
-        5,
-        "-o",
-        tmp_path / "out",
-    )
+    outcome = cli(*words, "-o", tmp_path / "out")
     assert outcome.code == 0
     found = outcome.json
     assert found["status"] == "optimal"

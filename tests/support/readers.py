@@ -53,63 +53,58 @@ class Command(NamedTuple):
         return [word for word in words if word != "new"]
 
 
-def _commands() -> Iterator[Command]:
-    pair = "{problem.json} {schedule.json}"
-    lines = [
-        "solve {problem.json} -o {new}",
-        "compare {problem.json}",
-        "frontier {problem.json}",
-        "compare {chain.json} --placements --layers 4",
-        "frontier {chain.json} --placements chain,loop --layers 4",
-        "frontier {problem.json} --caps 9,1f1b*0.5",
-        "min-memory {problem.json}",
-        "baseline 1f1b {problem.json} -o {new}",
-        "baseline v-half {vee.json} -o {new}",
-        f"check {pair}",
-        f"check {pair} --json",
-        f"steps {pair}",
-        f"steps {pair} --json",
-        f"show {pair}",
-        f"export {pair} --to trace -o {{new}}",
-        f"export {pair} --to torch-csv -o {{new}}",
-        f"export {pair} --to torchtitan -o {{new}}",
-        f"export {pair} --to nemo-automodel -o {{new}}",
-        f"export {pair} --to megatron-layout --layers 2,2 -o {{new}}",
-        f"risk {pair} --samples 2 --baselines 1",
-        "risk {measured.json} {measured-schedule.json} --samples 2 --profile {profile.json}",
-        f"parity {pair}",
-        f"run {pair} -o {{new}}",
-        f"run {pair} -o {{new}} --virtual",
-        "run {measured.json} {measured-schedule.json} -o {new} --model {profile.json}",
-        "import torch-csv {order.csv} {problem.json} -o {new}",
-        "timeline compare {problem.json} {timeline.json}",
-        "timeline compare {problem.json} {timeline.json} --json --shortest",
-        "timeline refit {problem.json} {timeline.json} -o {new}",
-        "timeline import {problem.json} {trace-0.json} {trace-1.json} -o {new}",
-        "timeline import {problem.json} {trace-0.json.gz} {trace-1.json} -o {new}",
-        "layers show {layers.json}",
-        "layers from-profile {profile.json} -o {new}",
-        "problem from-profile {profile.json} --devices 2 --microbatches 4 -o {new}",
-        "problem from-profile {profile.json} --devices 2 --microbatches 4 --links {links.json} "
-        "--placement vee --memory 9GiB -o {new}",
-        "plan {layers.json} --devices 2 --microbatches 4",
-        "plan {layers.json} --devices 2 --microbatches 4 --recompute choose --placement any",
-        "plan {layers.json} --devices 2 --microbatches 4 --layout {modules.json}",
-        "advise {layers.json} --devices 2 --microbatches 4",
-        "advise {profile.json} --devices 2 --microbatches 4",
-        "sweep {sweep.toml} --dry-run",
-        "sweep {sweep.toml} --dry-run --json",
-        "pairs {parts.json} -o {new}",
-        "pairs {parts.json} --into {vee.json} -o {new}",
-        "pairs --from-trace {trace-parts.json} --map {parts-map.json} -o {new}",
-        "report {result} -o {new}",
-        "report {result} -o {new} --no-baselines",
-    ]
-    for line in lines:
-        yield Command(tuple(line.split()))
-
-
-COMMANDS = tuple(_commands())
+_PAIR = "{problem.json} {schedule.json}"
+_LINES = [
+    "solve {problem.json} -o {new}",
+    "compare {problem.json}",
+    "frontier {problem.json}",
+    "compare {chain.json} --placements --layers 4",
+    "frontier {chain.json} --placements chain,loop --layers 4",
+    "frontier {problem.json} --caps 9,1f1b*0.5",
+    "min-memory {problem.json}",
+    "baseline 1f1b {problem.json} -o {new}",
+    "baseline v-half {vee.json} -o {new}",
+    f"check {_PAIR}",
+    f"check {_PAIR} --json",
+    f"steps {_PAIR}",
+    f"steps {_PAIR} --json",
+    f"show {_PAIR}",
+    f"export {_PAIR} --to trace -o {{new}}",
+    f"export {_PAIR} --to torch-csv -o {{new}}",
+    f"export {_PAIR} --to torchtitan -o {{new}}",
+    f"export {_PAIR} --to nemo-automodel -o {{new}}",
+    f"export {_PAIR} --to megatron-layout --layers 2,2 -o {{new}}",
+    f"risk {_PAIR} --samples 2 --baselines 1",
+    "risk {measured.json} {measured-schedule.json} --samples 2 --profile {profile.json}",
+    f"parity {_PAIR}",
+    f"run {_PAIR} -o {{new}}",
+    f"run {_PAIR} -o {{new}} --virtual",
+    "run {measured.json} {measured-schedule.json} -o {new} --model {profile.json}",
+    "import torch-csv {order.csv} {problem.json} -o {new}",
+    "timeline compare {problem.json} {timeline.json}",
+    "timeline compare {problem.json} {timeline.json} --json --shortest",
+    "timeline refit {problem.json} {timeline.json} -o {new}",
+    "timeline import {problem.json} {trace-0.json} {trace-1.json} -o {new}",
+    "timeline import {problem.json} {trace-0.json.gz} {trace-1.json} -o {new}",
+    "layers show {layers.json}",
+    "layers from-profile {profile.json} -o {new}",
+    "problem from-profile {profile.json} --devices 2 --microbatches 4 -o {new}",
+    "problem from-profile {profile.json} --devices 2 --microbatches 4 --links {links.json} "
+    "--placement vee --memory 9GiB -o {new}",
+    "plan {layers.json} --devices 2 --microbatches 4",
+    "plan {layers.json} --devices 2 --microbatches 4 --recompute choose --placement any",
+    "plan {layers.json} --devices 2 --microbatches 4 --layout {modules.json}",
+    "advise {layers.json} --devices 2 --microbatches 4",
+    "advise {profile.json} --devices 2 --microbatches 4",
+    "sweep {sweep.toml} --dry-run",
+    "sweep {sweep.toml} --dry-run --json",
+    "pairs {parts.json} -o {new}",
+    "pairs {parts.json} --into {vee.json} -o {new}",
+    "pairs --from-trace {trace-parts.json} --map {parts-map.json} -o {new}",
+    "report {result} -o {new}",
+    "report {result} -o {new} --no-baselines",
+]
+COMMANDS = tuple(Command(tuple(line.split())) for line in _LINES)
 
 
 class Outcome(NamedTuple):
@@ -171,36 +166,7 @@ def make_world(folder: Path) -> None:
     from tests.support.profiles import document as profile_document
     from tests.support.profiles import times
 
-    problem = {
-        "format": "pipesat.problem/1",
-        "name": "two",
-        "time_unit": "us",
-        "memory_unit": "B",
-        "devices": [{"name": "a", "memory": 40, "static": 1}, {"memory": 40}],
-        "stages": [
-            {
-                "device": d,
-                "F": 2,
-                "B": 3,
-                "W": 1,
-                "BW": 4,
-                "held_after_F": 5,
-                "held_after_B": 2,
-                "backward": "either",
-            }
-            for d in (0, 1)
-        ],
-        "microbatches": 2,
-        "comm": {"default": 1, "edges": [{"src": 0, "dst": 1, "F": 2, "B": 1}]},
-    }
-    chain = {key: value for key, value in problem.items() if key != "comm"}
-    vee = chain | {
-        "stages": [chain["stages"][0] | {"device": d} for d in (0, 1, 1, 0)],  # type: ignore[index]
-        "routes": [{"stages": [0, 1, 2, 3], "microbatches": 4}],
-        "overlap": {"FB": [4, 5]},
-    }
-    del vee["microbatches"]
-    for name, document in (("problem", problem), ("chain", chain), ("vee", vee)):
+    for name, document in _problems().items():
         _dump(folder / f"{name}.json", document)
     _dump(folder / "profile.json", profile_document())
     links = {
@@ -219,6 +185,41 @@ def make_world(folder: Path) -> None:
     write_annotated_trace(folder / "trace-parts.json")
     shutil.copy(MAPPING, folder / "parts-map.json")
     (folder / "sweep.toml").write_text(_SWEEP)
+    _make_files(folder)
+    with reading_only():
+        for command in COMMANDS:
+            fine = Mutant((folder / "order.csv").read_bytes(), "nothing")
+            wrong = faults(folder, command, folder / "order.csv", fine)
+            assert not wrong, (command, wrong)
+
+
+def _problems() -> dict[str, dict[str, Any]]:
+    times = {"F": 2, "B": 3, "W": 1, "BW": 4}
+    problem = {
+        "format": "pipesat.problem/1",
+        "name": "two",
+        "time_unit": "us",
+        "memory_unit": "B",
+        "devices": [{"name": "a", "memory": 40, "static": 1}, {"memory": 40}],
+        "stages": [
+            {"device": d} | times | {"held_after_F": 5, "held_after_B": 2, "backward": "either"}
+            for d in (0, 1)
+        ],
+        "microbatches": 2,
+        "comm": {"default": 1, "edges": [{"src": 0, "dst": 1, "F": 2, "B": 1}]},
+    }
+    chain = {key: value for key, value in problem.items() if key != "comm"}
+    vee = chain | {
+        "stages": [chain["stages"][0] | {"device": d} for d in (0, 1, 1, 0)],  # type: ignore[index]
+        "routes": [{"stages": [0, 1, 2, 3], "microbatches": 4}],
+        "overlap": {"FB": [4, 5]},
+    }
+    del vee["microbatches"]
+    return {"problem": problem, "chain": chain, "vee": vee}
+
+
+def _make_files(folder: Path) -> None:
+    """Let commands make the files that commands make."""
     made = [
         f"baseline 1f1b {folder}/problem.json -o {folder}/schedule.json",
         f"export {folder}/problem.json {folder}/schedule.json --to torch-csv -o {folder}/order.csv",
@@ -232,11 +233,6 @@ def make_world(folder: Path) -> None:
     for line in made:
         outcome = run_main(line.split())
         assert outcome.code == 0, outcome.err
-    with reading_only():
-        for command in COMMANDS:
-            fine = Mutant((folder / "order.csv").read_bytes(), "nothing")
-            wrong = faults(folder, command, folder / "order.csv", fine)
-            assert not wrong, (command, wrong)
 
 
 def _layers() -> dict[str, Any]:

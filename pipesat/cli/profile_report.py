@@ -1,0 +1,84 @@
+"""What ``pipesat profile`` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.cli.table import Column, print_table
+from pipesat.core.amounts import readable
+from pipesat.core.claims import plural
+from pipesat.profile.shapes import SHAPES
+
+if TYPE_CHECKING:
+    from pipesat.profile.file import MeasuredCostsModel, Profile
+
+
+def print_configs() -> None:
+    """Print the named configurations, with their sources."""
+    heads = ["name", "style", "layers", "width", "heads", "kv\nheads", "feed-\nforward"]
+    heads += ["words", "length", "source"]
+    columns = [Column(head, number=head not in ("name", "style", "source")) for head in heads]
+    lines = []
+    for name, entry in SHAPES.items():
+        s = entry.shape
+        sizes = (s.layers, s.width, s.heads, s.kv_heads, s.feed_forward, s.vocabulary)
+        lines.append((name, s.style, *map(str, sizes), str(entry.length), entry.source))
+    print_table(columns, lines, wrap_last=True)
+
+
+def print_profile(measured: Profile) -> None:
+    """Print what each kind of layer and each stage takes and holds."""
+    heads = ("F", "B", "W", "BW", "(B + W)\n/ BW", "held\nafter F", "held\nafter B")
+    columns = [
+        Column("", number=False),
+        *map(Column, heads),
+        Column("largest\ntransient", spare=2),
+        Column("spread\nof F", spare=1),
+    ]
+    counts = {kind: sum(x.kind == kind for x in measured.layers) for kind in measured.kinds}
+    rows = [
+        _row(kind if counts[kind] == 1 else f"{kind} ({counts[kind]} of them)", costs)
+        for kind, costs in measured.kinds.items()
+    ]
+    for stage in measured.stages:
+        begin, end = stage.layers
+        rows.append(_row(f"layers {begin} to {end - 1}", stage.costs))
+    e = measured.environment
+    typer.echo(
+        one_line(
+            f"{e.device_name}, {e.dtype}, torch {e.torch}, "
+            f"{e.threads} {plural(e.threads, 'thread')}; "
+            "medians in us, spread from the 10th to the 90th percentile"
+        )
+    )
+    print_table(columns, rows)
+    for reason in dict.fromkeys(c.no_split for c in measured.kinds.values() if c.no_split):
+        whose = ", ".join(kind for kind, c in measured.kinds.items() if c.no_split == reason)
+        typer.echo(one_line(f"no B and W of {whose}: {reason}"))
+    for tied in measured.tied:
+        typer.echo(one_line(f"{tied.name} is shared by layers {tied.layers}"))
+    if measured.links is not None:
+        delays = ", ".join(f"{x.delay.median:.0f} us for {x.bytes} B" for x in measured.links.sizes)
+        typer.echo(one_line(f"links ({measured.links.backend}): {delays}"))
+
+
+def _row(name: str, costs: MeasuredCostsModel) -> tuple[str, ...]:
+    split = costs.B is not None and costs.W is not None
+    b = costs.B.median if costs.B else 0.0
+    w = costs.W.median if costs.W else 0.0
+    whole = costs.BW.median
+    return (
+        name,
+        f"{costs.F.median:.0f}",
+        f"{b:.0f}" if split else "-",
+        f"{w:.0f}" if split else "-",
+        f"{whole:.0f}",
+        f"{(b + w) / whole:.2f}" if split and whole else "-",
+        readable(costs.held_after_F),
+        readable(costs.held_after_B) if split else "-",
+        readable(max(costs.transient.model_dump().values())),
+        f"{costs.F.low:.0f} to {costs.F.high:.0f}",
+    )
