@@ -8,28 +8,26 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from pipesat.bounds.feasibility import preflight, sure_order
-from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.bounds.feasibility import preflight
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
 from pipesat.core.least import memory_varies
 from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
-from pipesat.core.result import Baseline, Result
+from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
 from pipesat.solver.modes.search import search_with_modes
+from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
+from pipesat.solver.stricter import Solve
 
 # Most of the time limit that warm starts may take: this share, and no more than these seconds or
 # that smaller share, whichever is more.
 _STARTS, _STARTS_SECONDS, _STARTS_OF_LONG = 0.5, 15.0, 0.1
-
-
-ONE_BY_ONE = "one microbatch after the other"
 
 
 def solve(
@@ -95,39 +93,28 @@ def solve(
         infeasible = True
         notes = [str(error)]
     else:
-        if parts.closed_forms:
-            forms = closed_form_bounds(problem, objective)
-            for bound in sorted(forms, key=lambda bound: bound.value, reverse=True):
-                incumbent.raise_bound(bound)  # the best first; the others, should it be refuted
+        whole = Solve(incumbent)
+        whole.begin(closed_forms=parts.closed_forms)
         if known_bound is not None:
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
         guides: list[Schedule] = []
-        if memory_varies(problem):
+        modes = memory_varies(problem)
+        if modes:
             warm_starts = _noted(warm_starts, guides)
-        given, failed = _take_starts(incumbent, schedules, 0)
-        written, failures = _take_starts(incumbent, warm_starts, time_limit - longest)
-        failed += failures
-        if written:
-            baseline = Baseline(written[0].source, written[0].value(objective))
-        if incumbent.schedule is None:
-            incumbent.offer(sure_order(problem), ONE_BY_ONE)
-        starts = sorted(given + written, key=lambda start: start.value(objective))
-        if incumbent.schedule is None:
-            notes.append("no schedule found")
-        elif not (incumbent.proven or clock.over):
-            modes = memory_varies(problem)
-            search = partial(search_with_modes, written_for) if modes else portfolio.search
-            found = search(
-                problem,
-                incumbent,
-                guides if modes else starts,
-                threads=workers,
-                seed=seed,
-                parts=parts,
-            )
-            notes += found.notes
-            failed += found.failed
+        failed = _take_starts(whole, schedules, 0, written=False)
+        failed += _take_starts(whole, warm_starts, time_limit - longest, written=True)
+        baseline = whole.baseline
+
+        def search(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
+            """Improve an incumbent until its clock is over."""
+            searched = partial(search_with_modes, written_for) if modes else portfolio.search
+            guide = guides if modes else starts
+            return searched(mine.problem, mine, guide, threads=workers, seed=seed, parts=parts)
+
+        found = whole.improve(search)
+        notes += found.notes
+        failed += found.failed
     warnings = [*incumbent.faults, *failed]
     return Result(
         problem=problem,
@@ -154,32 +141,27 @@ def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Sch
 
 
 def _take_starts(
-    incumbent: Incumbent, starts: Iterable[Schedule], reserved: float
-) -> tuple[list[Schedule], list[str]]:
-    """Offer schedules until one meets the bound; return every source's best valid one, best first.
+    whole: Solve, starts: Iterable[Schedule], reserved: float, *, written: bool
+) -> list[str]:
+    """Take schedules to start from until one meets the bound; say what failed.
 
     Leaves ``reserved`` seconds of the clock once there is a valid one; without one it goes on, and
     whoever makes them lazily should end when time is over. If making one fails, what
-    came before it stays; the second list says what failed.
+    came before it stays.
     """
-    objective = incumbent.objective
-    best: dict[str, Schedule] = {}
-    failed = []
+    incumbent = whole.incumbent
     try:
         for schedule in starts:
-            timed = incumbent.offer_earliest(schedule)
-            known = best.get(schedule.source)
-            if timed is not None and (
-                known is None or timed.value(objective) < known.value(objective)
-            ):
-                best[schedule.source] = timed
-            meets_bound = timed is not None and timed.value(objective) == incumbent.bound.value
+            timed = whole.take(schedule, written=written)
+            meets_bound = (
+                timed is not None and timed.value(incumbent.objective) == incumbent.bound.value
+            )
             enough = incumbent.clock.over or incumbent.clock.left <= reserved
             if meets_bound or (enough and incumbent.schedule is not None):
                 break
     except Exception as error:
-        failed.append(failure_note("a hand-written schedule", error))
-    return sorted(best.values(), key=lambda schedule: schedule.value(objective)), failed
+        return [failure_note("a hand-written schedule", error)]
+    return []
 
 
 def _versions() -> dict[str, str]:

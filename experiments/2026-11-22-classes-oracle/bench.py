@@ -1,8 +1,4 @@
-"""Solve the benchmark problems with classes; print value, bound and gap beside the best rule.
-
-A problem whose order is free starts from the answer to the same one with one order for all stages,
-where there is one: that is one of its schedules.
-"""
+"""Solve the benchmark problems with classes; print value, bound and gap beside the best rule."""
 
 from __future__ import annotations
 
@@ -14,28 +10,17 @@ sys.path.insert(0, str(ROOT))
 
 import pipesat  # noqa: E402
 from pipesat.core.claims import percent  # noqa: E402
-from pipesat.core.schedule import Schedule  # noqa: E402
 
-FREE = "-free"
 PROBLEMS = ROOT / "experiments" / "bench-next" / "problems"
 
 
 def main(seconds: float, workers: int) -> None:
     """Print a row per problem as soon as it is solved, and the mean gap."""
     gaps = []
-    answers: dict[str, Schedule] = {}
     print("| problem | best rule | value | bound | gap | status |\n|---|---|---|---|---|---|")
-    for path in sorted(PROBLEMS.glob("class-*.json"), key=lambda path: (FREE in path.stem, path)):
+    for path in sorted(PROBLEMS.glob("class-*.json")):
         problem = pipesat.read_problem(path)
-        known = answers.get(path.stem.replace(FREE, "-same"))
-        result = pipesat.solve(
-            problem,
-            time_limit=seconds,
-            workers=workers,
-            schedules=[known] if known and not pipesat.check(problem, known) else [],
-        )
-        if result.schedule is not None:
-            answers[path.stem] = result.schedule
+        result = pipesat.solve(problem, time_limit=seconds, workers=workers)
         best = result.baseline
         rule = "-" if best is None else f"{best.name}: {best.value}"
         bound = None if result.lower_bound is None else result.lower_bound.value
