@@ -47,7 +47,8 @@ def print_frontier(found: Frontiers, folder: Path | None, layers: Sequence[int] 
     if rows := found.compared():
         typer.echo("the best of each curve at the same caps (in brackets: the gap to its bound)\n")
         _print_compared(rows)
-        for text in found.answers():
+    if texts := found.answers():
+        for text in texts:
             typer.echo(wrapped(one_line(text), width))
         typer.echo("")
     if layers:

@@ -177,3 +177,20 @@ def test_what_is_refused() -> None:
         del stage["modes"]
     with pytest.raises(BadInput, match="no memory modes"):
         frontier(parse_problem(document), levers=True)
+
+
+def test_ample_memory_is_told_where_no_capacity_can_be_compared(cli: Run, save: Any) -> None:
+    """Nothing is held, so 1F1B has no measure, and the devices have no capacity of their own.
+
+    One microbatch alone: two F of 2 and two BW of 3.
+    """
+    document = two_devices() | {"microbatches": 1}
+    again = {"name": "recompute", "BW": 5}
+    document["stages"] = [
+        {"device": device, "F": 2, "B": 2, "W": 1, "backward": "fused", "modes": [again]}
+        for device in range(2)
+    ]
+    limit = ("--levers", "--points", "2", "--time-limit", 1, "--workers", 1)
+    text = " ".join(cli("frontier", save(document), *limit).out.split())
+    assert "with ample memory: 10 (proven optimal), reached by keep from 0 on" in text
+    assert "curve at the same caps" not in text

@@ -7,11 +7,15 @@ from typing import Any
 
 from campaign.case import Case, close
 from campaign.commands.common import FAST, a_problem, an_objective, family_of, schedule_in
+from campaign.commands.levers import compared, levers_of, mode_names, statements
 from campaign.judge.bounds import lower_bound
 from campaign.judge.claims import Judged
 from campaign.judge.exact import Truth, exact
 from campaign.judge.reading import load, pipe_of
 from campaign.judge.values import peaks, value
+
+SHORT = 1.0
+"""Seconds for a truth where there are many: a curve for each lever."""
 
 
 def at_cap(document: dict[str, Any], cap: int | None) -> dict[str, Any]:
@@ -20,58 +24,80 @@ def at_cap(document: dict[str, Any], cap: int | None) -> dict[str, Any]:
     return document | {"devices": devices}
 
 
-def truth_at(case: Case, document: dict[str, Any], cap: int | None, objective: str) -> Truth:
+def truth_at(
+    case: Case, document: dict[str, Any], cap: int | None, objective: str, seconds: float = 3.0
+) -> Truth:
     pipe = pipe_of(at_cap(document, cap))
     if family_of(case) not in FAST:
         return Truth(lower_bound(pipe, objective))
     case.notes.add("exact")
-    return exact(pipe, objective, 0.5 if case.quick else 3.0)
+    return exact(pipe, objective, 0.5 if case.quick else seconds)
 
 
 def frontier(case: Case) -> None:
     document, objective = a_problem(case), an_objective(case)
-    limit = 1 if case.quick else case.rng.choice([1, 4])
-    ran = case.run(
-        "frontier",
-        "problem.json",
-        "-o",
-        "out",
-        "--points",
-        case.rng.randint(2, 5),
-        "--workers",
-        1,
-        "--time-limit",
-        limit,
-        "--objective",
-        objective,
-        "--json",
-        codes=(0, 2, 3),
-    )
-    found = ran.json()
+    words = ["--points", case.rng.randint(2, 5), "--workers", 1]
+    words += ["--time-limit", 1 if case.quick else case.rng.choice([1, 4])]
+    words += ["--objective", objective]
+    levers = bool(mode_names(document)) and case.rng.random() < 0.7
+    words += ["--levers"] if levers else []
+    as_json = not levers or case.rng.random() < 0.5
+    words += ["--json"] if as_json else []
+    ran = case.run("frontier", "problem.json", "-o", "out", *words, codes=(0, 2, 3))
+    path = case.folder / "out" / "frontier.json"
+    found = ran.json() if as_json else load(path) if path.exists() else None
     if ran.code or not case.expect(found is not None, "frontier prints no JSON"):
         return
-    (curve,) = found["curves"]
+    if not levers:
+        (curve,) = found["curves"]
+        a_curve(case, document, curve, objective, 3.0)
+        return
+    every = levers_of(document)
+    names = [curve["lever"] for curve in found["curves"]]
+    if not case.expect(names == [one.name for one in every], f"levers {names}"):
+        return
+    for lever, curve in zip(every, found["curves"], strict=True):
+        lever.curve = curve
+        lever.known = a_curve(case, lever.document, curve, objective, SHORT)
+    rows = found.get("compared", [])
+    compared(
+        case,
+        every,
+        rows,
+        lambda lever, cap: truth_at(case, lever.document, cap, objective, SHORT),
+    )
+    if not as_json:
+        caps = {device.get("memory") for device in document["devices"]}
+        statements(case, every, rows, ran.out, caps.pop() if len(caps) == 1 else None)
+
+
+def a_curve(
+    case: Case, document: dict[str, Any], curve: dict[str, Any], objective: str, seconds: float
+) -> list[tuple[float, int]]:
+    """Judge a curve's points; return the peak and value of each of their schedules."""
     known: list[tuple[float, int]] = []
     for point in curve["points"]:
-        judged = Judged(at_cap(document, point["cap"]), objective, Truth(0))
-        a_point(case, judged, point, document)
-        known.append((_size(point["cap"]), point["value"] or 10**18))
-    for cap, best in known:
+        truth = truth_at(case, document, point["cap"], objective, seconds)
+        a_point(case, Judged(at_cap(document, point["cap"]), objective, truth), point)
+        if point["value"] is not None:
+            known.append((max(point["peak_memory"]), point["value"]))
+    for peak, best in known:
         for point in curve["points"]:
             bound, size = point["lower_bound"], _size(point["cap"])
-            if bound is not None and size >= cap:
-                case.expect(bound <= best, f"bound {bound} at cap {size}, but {best} at {cap}")
+            if bound is not None and size >= peak:
+                case.expect(bound <= best, f"bound {bound} at cap {size}, but {best} at {peak}")
     for row in curve["published"]:
         at, bound = row["value_at_its_peak"], row["lower_bound_at_its_peak"]
         case.expect(at is None or at <= row["value"], f"published {row} is below the curve")
         case.expect(bound is None or at is None or bound <= at, f"published {row}: bound")
+    return known
 
 
 def _size(cap: int | None) -> float:
     return float("inf") if cap is None else cap
 
 
-def a_point(case: Case, judged: Judged, point: Any, document: dict[str, Any]) -> None:
+def a_point(case: Case, judged: Judged, point: Any) -> None:
     """One cap: its schedule, figures, status; its bound against the truth there."""
     cap, best, bound = point["cap"], point["value"], point["lower_bound"]
     if best is not None:
@@ -88,7 +114,7 @@ def a_point(case: Case, judged: Judged, point: Any, document: dict[str, Any]) ->
     case.expect((point["status"] == "optimal") == optimal, f"cap {cap}: status {point}")
     gap = None if best is None or bound is None else (best - bound) / best if best else 0.0
     case.expect(close(point["gap"], gap), f"cap {cap}: gap {point['gap']}")
-    truth = truth_at(case, document, cap, judged.objective)
+    truth = judged.truth
     if bound is not None and truth.upper is not None:
         case.expect(bound <= truth.upper, f"cap {cap}: bound {bound}, {truth.upper} is possible")
     if best is not None:
