@@ -40,7 +40,9 @@ class Advice(Answer, Displayed):
         return [row.document(self.question) for row in self.shown]
 
     def plot(self) -> Figure | None:
-        """Draw our plan's stages, as ``plan.plot()``."""
+        """Draw our plan's stages, as ``plan.plot()``; ``None`` without a plan."""
+        if self.plan is None:
+            return None
         return cast("Figure | None", above("figure_of_plan")(self.plan))
 
     def save(self, folder: str | Path) -> None:
@@ -69,6 +71,7 @@ class Advice(Answer, Displayed):
             "memory_unit": layers.memory_unit,
             "estimate": layers.estimate or None,
             "estimate_range": layers.estimate_range,
+            "parts": None if question.parts is None else question.parts.source,
             "advice": self.sentence,
             "status": standing.status,
             "lower_bound": None if self.bound is None else self.bound.value,

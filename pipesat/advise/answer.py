@@ -8,6 +8,7 @@ from typing import Final
 from pipesat.advise.families import require_best_of_families, shown_rows
 from pipesat.advise.question import SECONDS, Question
 from pipesat.advise.rows import Row, require_same_question
+from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.amounts import readable
 from pipesat.core.claims import Bound, Standing
 from pipesat.plan.answer import Plan
@@ -25,7 +26,8 @@ class Answer:
     chosen
         The best row that the runtime can run; ``None`` if there is none.
     plan
-        Our search over partition, placement, recomputation and order.
+        Our search over partition, placement, recomputation and order; ``None`` where ops may pair:
+        then orders are searched on the best splits found, and each bound is of one split.
     origin
         The command that makes the layers file; empty if there was one.
     left_out
@@ -44,7 +46,7 @@ class Answer:
     question: Question
     rows: tuple[Row, ...]
     chosen: Row | None
-    plan: Plan
+    plan: Plan | None
     origin: str = ""
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
@@ -59,12 +61,27 @@ class Answer:
     def bound(self) -> Bound | None:
         """What no schedule of any partition is below, in the shapes that were searched.
 
-        ``None`` if the chosen row lies outside of these.
+        ``None`` if the chosen row lies outside of these. Without a plan, of its own split.
         """
-        row, homes = self.chosen, {shape.homes for shape in self.plan.question.shapes}
-        if row is None or row.shape.homes not in homes or not all(row.partition):
+        row = self.chosen
+        if row is None:
+            return None
+        if self.plan is None:
+            return self._bound_of_split(row)
+        homes = {shape.homes for shape in self.plan.question.shapes}
+        if row.shape.homes not in homes or not all(row.partition):
             return None
         return self.plan.bound if row.first is None else self.any_layers
+
+    def _bound_of_split(self, row: Row) -> Bound:
+        """The best bound of a problem that has all schedules of the row's."""
+        same = (row.partition, row.shape.homes)
+        found = [closed_form_bound(row.problem, "makespan")]
+        for other in self.rows:
+            wider = other.runtime in (None, row.runtime)
+            if other.bound is not None and wider and same == (other.partition, other.shape.homes):
+                found.append(other.bound)
+        return max(found, key=lambda bound: bound.value)
 
     @property
     def standing(self) -> Standing:
@@ -76,6 +93,8 @@ class Answer:
     @property
     def shapes(self) -> str:
         """Shapes that were searched, as a list in words."""
+        if self.plan is None:
+            return "" if self.chosen is None else self.chosen.placement
         names = [shape_name(s.shape) for s in self.plan.known.states if not s.why_not]
         return ", ".join(names)
 
@@ -87,7 +106,7 @@ class Answer:
     @property
     def contradictions(self) -> tuple[str, ...]:
         """Proofs that a checked schedule refutes: faults of pipesat."""
-        return self.plan.contradictions
+        return () if self.plan is None else self.plan.contradictions
 
 
 def estimate_text(question: Question) -> str:
@@ -100,6 +119,16 @@ def estimate_text(question: Question) -> str:
         return text
     least, most = (share / 1000 for share in layers.estimate_range)
     return f"{text}; times may be {least:.2f} to {most:.2f} of those shown"
+
+
+def parts_text(question: Question) -> str:
+    """Say where times of pairs are from, and that they are a model; empty where there are none."""
+    if question.parts is None:
+        return ""
+    return (
+        f"times of stages and pairs: the least that the parts of {question.parts.source} can take "
+        "on their streams; a runtime that runs the parts in another order takes longer"
+    )
 
 
 def time_text(question: Question, value: int) -> str:

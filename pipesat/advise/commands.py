@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import FORMAT_OF
-from pipesat.layers.megatron import group_option, recompute_options
+from pipesat.layers.megatron import (
+    OVERLAP_WANTS,
+    group_option,
+    overlap_options,
+    recompute_options,
+)
 
 if TYPE_CHECKING:
     from pipesat.advise.advice import Advice
+    from pipesat.plan.answer import Plan
 
 LAYERS = "layers.json"
 
@@ -22,9 +28,10 @@ def commands(advice: Advice) -> Iterator[str]:
     question = advice.question
     if advice.origin:
         yield f"{advice.origin} -o {LAYERS}"
-    yield _plan(advice)
+    if advice.plan is not None:
+        yield _plan(advice, advice.plan)
     for row in advice.shown:
-        if row.offload:
+        if row.offload or (row.name == OURS and advice.plan is None):
             yield f"pipesat solve rows/{problem_name(row)} -o rows/{stem(row)}"
         elif row.name != OURS and row.fits:
             yield _baseline(row)
@@ -52,9 +59,9 @@ def _export(advice: Advice, row: Row, folder: str) -> str:
     return shlex.join([*words, "-o", folder or "./"])
 
 
-def _plan(advice: Advice) -> str:
+def _plan(advice: Advice, plan: Plan) -> str:
     question = advice.question
-    loops = sorted({s.chunks for s in advice.plan.question.shapes if s.placement == "loop"})
+    loops = sorted({s.chunks for s in plan.question.shapes if s.placement == "loop"})
     words = ["pipesat", "plan", LAYERS, "--devices", str(question.devices)]
     words += ["--microbatches", str(question.microbatches), "--placement", "any"]
     for count in loops:
@@ -103,6 +110,8 @@ def megatron_flags(advice: Advice, row: Row) -> str:
     ]
     if row.group is not None:
         lines.append(group_option(row.group))
+    if row.pairs:
+        lines += [*overlap_options(), f"# {OVERLAP_WANTS}"]
     if row.again or row.first is not None:
         lines += recompute_options(row.first)
     lines.append(

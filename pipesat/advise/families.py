@@ -43,9 +43,10 @@ def best_of(rows: Iterable[Row], name: str, *, runs: bool = False) -> Row | None
 
 def written_on(question: Question, row: Row) -> Iterator[Row]:
     """Yield the hand-written schedules on the split of a row, with what recomputing suits them."""
+    runtime = question.runtime_in(row.shape.placement)
     for name in hand_written_of(question, row.shape.placement):
         try:
-            yield best_flags(question, name, row.split, row.shape, row.partition, question.runtime)
+            yield best_flags(question, name, row.split, row.shape, row.partition, runtime)
         except NotApplicable:  # the split has a stage too few, or many, for it
             continue
 
@@ -90,9 +91,8 @@ def _is_better(made: Row, rows: Iterable[Row]) -> bool:
 
 def _on_problem_of(question: Question, row: Row, tried: set[tuple[str, str]]) -> Iterator[Row]:
     """Yield the hand-written schedules of a row's problem, as the runtime may run it."""
-    problem = question.problem(
-        row.partition, row.shape, row.recompute, question.runtime, first=row.first
-    )
+    runtime = question.runtime_in(row.shape.placement)
+    problem = question.problem(row.partition, row.shape, row.recompute, runtime, first=row.first)
     for name in hand_written_of(question, row.shape.placement):
         if (name, problem.sha256) in tried:
             continue
@@ -100,7 +100,7 @@ def _on_problem_of(question: Question, row: Row, tried: set[tuple[str, str]]) ->
         build = partial(baseline, name)
         try:
             made = row_of(
-                question, build, name, row.split, row.shape, row.partition, row.recompute, problem
+                build, name, row.split, row.shape, row.partition, row.recompute, problem, runtime
             )
         except NotApplicable:
             continue

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from pipesat.advise.advice import Advice
 from pipesat.advise.commands import LAYERS, commands, megatron_flags, problem_name
@@ -22,6 +23,8 @@ from pipesat.layers.file import write_layers
 from pipesat.layers.layer import Layers
 from pipesat.plan.picture import plan_pictures
 from pipesat.report.study import report
+
+_OF_RUNTIMES: Final = {FILE_NAMES[to] for to in FORMAT_OF.values()} | {"schedule.py"}
 
 
 def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> None:
@@ -42,16 +45,20 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
     write_files(folder / "rows", rows)
     files: dict[str, bytes] = {}
     if advice.chosen is not None:
-        write_result_folder(folder, result_of(advice, advice.chosen), log)
+        result, for_torch = result_of(advice, advice.chosen), advice.question.runtime != "megatron"
+        write_result_folder(folder, result, log, torch=for_torch)
         files = _configuration(advice, advice.chosen)
 
     def claims() -> dict[str, bytes]:
         made = {"advice.json": _json(advice.document([*commands(advice)]))}
         made["commands.sh"] = _script(advice).encode()
-        if advice.plan.result is not None:
+        if advice.plan is not None and advice.plan.result is not None:
             made |= {f"plan.{kind}": data for kind, data in plan_pictures(advice.plan).items()}
         return made
 
+    # of an earlier answer for another runtime; the CSV is the result folder's
+    for stale in _OF_RUNTIMES - files.keys() - {FILE_NAMES["torch-csv"]}:
+        (folder / stale).unlink(missing_ok=True)
     write_with_claims(folder, files, claims)
     _write_plain(advice, folder / PLAIN)
     if advice.chosen is not None:
@@ -91,7 +98,7 @@ def _write_plain(advice: Advice, folder: Path) -> None:
 
 def result_of(advice: Advice, row: Row) -> Result:
     """Return a row as the result of a solve: what is proven holds for all splits searched."""
-    own = advice.plan.result
+    own = None if advice.plan is None else advice.plan.result
     if own is not None and own.schedule is row.schedule and own.problem == row.problem:
         return own
     bound = advice.bound

@@ -10,6 +10,7 @@ makes the schedule shorter.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 from pipesat.advise.question import Question
@@ -17,7 +18,7 @@ from pipesat.advise.rows import Row
 from pipesat.advise.written import LeftOut, best_flags, splits
 from pipesat.core.errors import NotApplicable
 from pipesat.core.solving import Deadline
-from pipesat.layers.megatron import group_sizes, refusal
+from pipesat.layers.megatron import group_sizes, overlap_options, refusal
 from pipesat.layers.rules import neighbours
 from pipesat.placement.geometry import CHUNKS
 
@@ -32,11 +33,14 @@ def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
     p, m = question.devices, question.microbatches
     megatron = question.runtime == "megatron"
     sizes = group_sizes(p, m) if p > 1 else []
-    if megatron:
-        overlap = "--overlap-moe-expert-parallel-comm"
-        left_out(overlap, "not searched: layers have no times of pairs")
-        if not sizes:
-            left_out("interleaved-1f1b", refusal(p, 2, m) or "")
+    names = ["interleaved-1f1b"]
+    if question.parts is not None:
+        names.append("interleaved-overlapped")
+    elif megatron:
+        option, *_ = overlap_options()
+        left_out(option, "searched if --parts says what a layer's ops are made of")
+    if megatron and not sizes:
+        left_out(" and ".join(names), refusal(p, 2, m) or "")
     if not sizes:
         return
     groups = list(dict.fromkeys([*(s for s in sizes if m % s == 0), *sizes]))[: 1 + _GROUPS]
@@ -44,20 +48,14 @@ def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
     for chunks in range(2, min(most, len(question.layers) // p) + 1):
         shape = question.shape("loop", chunks)
         for split, partition in splits(question, shape, left_out):
-            for group in groups:
+            for name, group in product(names, groups):
                 told = None if group == p else group
                 if told is None and chunks == CHUNKS and not megatron:
                     continue  # one of the schedules that everybody knows
-                with_name = f"interleaved-1f1b, {chunks} stages per rank, groups of {group}"
+                with_name = f"{name}, {chunks} stages per rank, groups of {group}"
                 try:
                     yield best_flags(
-                        question,
-                        "interleaved-1f1b",
-                        split,
-                        shape,
-                        partition,
-                        question.runtime,
-                        told,
+                        question, name, split, shape, partition, question.runtime, told
                     )
                 except NotApplicable as error:
                     left_out(with_name, str(error))
@@ -71,6 +69,7 @@ def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Itera
         found = sorted((row for row in rows if row.fits), key=lambda row: row.makespan)
         best = [row for row in found if row.name == "1f1b"][:1]
         best += [row for row in found if row.name == "interleaved-1f1b"][:_MOVED]
+        best += [row for row in found if row.name == "interleaved-overlapped"][:_MOVED]
     for start in best:
         better = _better_neighbour(question, start, deadline)
         while better is not None:
@@ -87,7 +86,7 @@ def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row |
             break
         try:
             near = best_flags(
-                question, row.name, "ours", row.shape, partition, question.runtime, row.group
+                question, row.name, "ours", row.shape, partition, row.runtime, row.group
             )
         except NotApplicable:
             continue

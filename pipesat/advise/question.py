@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias, get_args
 
 from pipesat.advise.offload import with_offload
+from pipesat.advise.pairs import LayerParts, with_pairs
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
@@ -42,6 +43,8 @@ class Question:
         Of a microbatch, ``None`` if unknown.
     copy_rate
         What a device copies to the host, and back, per time unit; ``None``: nothing is offloaded.
+    parts
+        Of every transformer layer, on streams: F and BW may run together; ``None``: they may not.
     """
 
     layers: Layers
@@ -54,6 +57,7 @@ class Question:
     runtime: Runtime
     tokens: int | None = None
     copy_rate: Fraction | None = None
+    parts: LayerParts | None = None
 
     @property
     def may_offload(self) -> bool:
@@ -64,6 +68,10 @@ class Question:
     def may_recompute(self) -> bool:
         """Whether recomputing could help: layers have costs for it, and memory is limited."""
         return self.memory is not None and self.layers.recomputable
+
+    def runtime_in(self, placement: OneRoutePlacement) -> Runtime | None:
+        """Whose restrictions a hand-written schedule obeys: in a V, Megatron-LM has none."""
+        return None if self.runtime == "megatron" and placement == "vee" else self.runtime
 
     def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
         """Return the pipeline of a placement."""
@@ -103,6 +111,8 @@ class Question:
         if first is not None:
             layers = first_recomputed(layers, partition, first)
         problem = problem_of_split(layers, partition, pipeline, recompute=recompute)
+        if self.parts is not None:
+            return with_pairs(problem, layers, partition, self.parts)
         if not offload or self.copy_rate is None:
             return problem
         return with_offload(problem, layers, partition, self.copy_rate)

@@ -12,10 +12,10 @@ from typing import Any
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import SECONDS, Question, Runtime
 from pipesat.core.checker import check
-from pipesat.core.claims import ratio, require_best
+from pipesat.core.claims import Bound, ratio, require_best
 from pipesat.core.errors import Contradiction
 from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import mode_counts
+from pipesat.core.metrics import mode_counts, pair_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
@@ -53,6 +53,8 @@ class Row:
         How many transformer layers of every stage recompute, besides whole stages; ``None``: none.
     offload
         Whether its stages may copy activations to the host.
+    bound
+        What no schedule of its problem is below, where it was searched by itself.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Row:
     group: int | None = None
     first: int | None = None
     offload: bool = False
+    bound: Bound | None = None
 
     @property
     def makespan(self) -> int:
@@ -105,6 +108,11 @@ class Row:
         """How many (stage, microbatch) are copied to the host."""
         return mode_counts(self.problem, self.schedule).get(OFFLOAD, 0)
 
+    @property
+    def pairs(self) -> int:
+        """How many times two ops run together."""
+        return sum(pair_counts(self.schedule).values())
+
     def recomputes(self, question: Question) -> frozenset[int]:
         """Return the layers that recompute."""
         stages = {k for stage in self.again for k in self.partition[stage]}
@@ -121,7 +129,12 @@ class Row:
         return bool(able) and [*self.again] == able
 
     def share_of_ideal(self, question: Question) -> float | None:
-        """Time of the layers' own work, shared by all devices evenly, over the makespan."""
+        """Time of the layers' own work, shared by all devices evenly, over the makespan.
+
+        ``None`` where ops may run together: then the work is not a sum.
+        """
+        if question.parts is not None:
+            return None
         work = question.microbatches * question.work
         return ratio(work, question.devices * self.makespan)
 
@@ -144,6 +157,7 @@ class Row:
             "recompute": [*self.again],
             "recompute_first": self.first,
             "offloaded": self.offloaded,
+            "pairs": self.pairs,
             "makespan": self.makespan,
             "tokens_per_second": self.tokens_per_second(question),
             "share_of_ideal": self.share_of_ideal(question),

@@ -21,7 +21,8 @@ FORMAT_OF: Final[dict[Runtime, str]] = {
     "megatron": "megatron-layout",
 }
 """What each runtime's configuration is exported as."""
-_MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b")
+_MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b", "interleaved-overlapped")
+_IN_TURN: Final = "register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn"
 
 
 def marked(question: Question, row: Row) -> Row:
@@ -49,7 +50,7 @@ def options_of(question: Question, row: Row) -> Options:
 
 def _megatron(question: Question, row: Row) -> str:
     if row.name not in _MEGATRON_ORDERS:
-        return "Megatron-LM runs orders of its own, 1F1B and interleaved 1F1B"
+        return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"
     p, m = question.devices, question.microbatches
@@ -60,9 +61,9 @@ def _megatron(question: Question, row: Row) -> str:
 
 
 def _recomputing(question: Question, row: Row) -> tuple[str, str]:
-    """What has to be set, and what to be written by hand, for the stages that recompute."""
+    """What has to be set, and what to be written by hand, for stages that recompute and pairs."""
     if not row.again:
-        return "", ""
+        return "", _IN_TURN if row.pairs else ""
     splits = any(isinstance(i, Op) and i.kind == "B" for line in row.schedule.order for i in line)
     if question.runtime != "torch" and row.all_again(question) and not splits:
         return "set full activation checkpointing", ""

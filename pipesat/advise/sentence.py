@@ -78,6 +78,8 @@ def _others(answer: Answer) -> Iterator[tuple[str, Row | None]]:
     if answer.question.runtime != "megatron":
         yield "1F1B found", best_of(answer.rows, "1f1b")
         yield "interleaved 1F1B found", best_of(answer.rows, "interleaved-1f1b")
+        if answer.question.parts is not None:
+            yield "DualPipeV found", best_of(answer.rows, "dualpipev")
         return
     yield "1F1B found that it runs", best_of(answer.rows, "1f1b", runs=True)
     default = [row for row in answer.rows if row.group is None and row.split in SPLITS]
@@ -123,6 +125,14 @@ def _busiest(answer: Answer, row: Row) -> _Busiest:
 
 def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
     question = answer.question
+    if question.parts is not None:
+        every = question.microbatches * len(row.problem.stages)
+        yield (
+            f"{row.pairs} of its {every} forwards run together with a backward"
+            if row.pairs
+            else "nothing runs together in it"
+        )
+        return
     busiest = _busiest(answer, row)
     busy = percent(ratio(question.microbatches * busiest.work, row.makespan), 0)
     text = f"rank {busiest.device} is the bottleneck, at work {busy} of the time"
@@ -197,6 +207,8 @@ def _offload(answer: Answer, row: Row) -> Iterator[str]:
 def _searched(answer: Answer) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
     runs = "" if answer.question.runtime == "megatron" else " that torch runs"
+    if answer.plan is None:
+        return f"schedule{runs} of this split in a {answer.shapes}, pairing F with BW alone,"
     keeps = " without offloading" if answer.question.may_offload else ""
     again = ""
     if answer.question.may_recompute:
@@ -211,8 +223,9 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
     any_order = ", by any order, also such as Megatron-LM cannot run" if megatron else ""
     ours = min((x for x in answer.rows if x.name == OURS), key=lambda x: x.makespan, default=None)
     if ours is not None and not ours.runs and ours.makespan < row.makespan:
+        who = name_of(answer, ours) if answer.plan is None else "our order"
         yield (
-            f"our order would take {time_text(question, ours.makespan)}, "
+            f"{who} would take {time_text(question, ours.makespan)}, "
             f"{change(ours.makespan, row.makespan, 1)}, but {ours.why_not}"
         )
     if bound is None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advice
-from pipesat.advise.families import better_on_table, written_on
+from pipesat.advise.families import better_on_table, rank, written_on
 from pipesat.advise.knobs import interleaved_rows, moved_rows
 from pipesat.advise.offload import OFFLOAD
+from pipesat.advise.pairs import layer_parts, layers_of_parts, with_times
 from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.rows import OURS, Row, fits
 from pipesat.advise.runtimes import marked
@@ -25,6 +26,7 @@ from pipesat.core.settings import require_settings
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
+from pipesat.parts.parts import Parts
 from pipesat.plan.bounds import shape_bound
 from pipesat.plan.cheapest_layers import cheapest
 from pipesat.plan.recompute import has_variant
@@ -52,10 +54,11 @@ _ALIKE: Final = 0.25  # of the time limit, for a plan in which all stages recomp
 
 
 def advise(
-    layers: Layers | str | Path,
+    layers: Layers | Parts | str | Path,
     devices: int,
     microbatches: int,
     *,
+    parts: Parts | None = None,
     memory: int | None = None,
     reserve: int | None = None,
     runtime: Runtime = "torch",
@@ -77,9 +80,13 @@ def advise(
     ----------
     layers
         What :func:`pipesat.read_layers` or ``layers_from_profile`` returns, or the path of a layers
-        file. :func:`pipesat.plan` takes the same.
+        file. :func:`pipesat.plan` takes the same. Or what :func:`pipesat.read_parts` returns, of
+        transformer layers alone, whose memory is unknown then.
     devices, microbatches
         Pipeline ranks, and microbatches.
+    parts
+        Of one transformer layer, on streams: they say what all of them take, and what F and BW take
+        together. Orders with such pairs are searched then, and nothing recomputes.
     memory
         Capacity of a device in the layers' memory unit; ``None``: unlimited.
     reserve
@@ -117,9 +124,21 @@ def advise(
     >>> advice.save("advice")
     """
     require_settings(time_limit, workers, seed)
+    if isinstance(layers, Parts):
+        parts = layers
+        layers = layers_of_parts(parts)
     question = _question(
         layers, devices, microbatches, memory, reserve, runtime, latency, bandwidth, tokens
     )
+    if parts is not None:
+        own = layer_parts(parts)
+        question = replace(question, layers=with_times(question.layers, own), parts=own)
+        if memory is not None and not any(question.layers.amounts("held_after_F")):
+            expected = "parts do not say what layers hold: give layers that do, and parts"
+            raise BadInput(expected, where="memory", value=memory)
+        if copy_rate is not None:
+            expected = "pairs and offloading are not searched together"
+            raise BadInput(expected, where="copy_rate", value=copy_rate)
     if copy_rate is not None:
         if not copy_rate > 0:
             raise BadInput("expected more than 0", where="copy_rate", value=copy_rate)
@@ -140,7 +159,9 @@ def advise(
         origin,
         tuple(work.left_out.items()),
         work.deadline.seconds,
-        None if chosen is None or chosen.first is None else _bound_of_any_layers(question, found),
+        None
+        if found is None or chosen is None or chosen.first is None
+        else _bound_of_any_layers(question, found),
     )
 
 
@@ -247,9 +268,12 @@ class _Work:
         for row in better_on_table(self.question, self.rows):
             self._add(row)
 
-    def search(self) -> Plan:
+    def search(self) -> Plan | None:
         """Search over splits, placements, recomputation and orders; add what was found as rows."""
         question = self.question
+        if question.parts is not None:
+            self._search_pairs()
+            return None
         again = question.may_recompute
         alike = again and question.runtime in _ALIKE_ONLY
         kept = (_ALIKE * alike + _OFFLOADING * question.may_offload) * self.deadline.limit
@@ -262,6 +286,46 @@ class _Work:
             if alike and row.by_hand:
                 self._search_alike()
         return found
+
+    def _search_pairs(self) -> None:
+        """Search orders with pairs: on the best split of a chain, of a V and of a loop."""
+        if self.question.memory is not None:
+            self.left_out["recomputation"] = "not searched together with pairs"
+        unlike: dict[str, Row] = {}
+        for row in sorted(self.rows, key=rank):
+            unlike.setdefault(row.shape.placement, row)
+        for number, row in enumerate(unlike.values()):
+            self._search_split(row, self.deadline.left / (len(unlike) - number))
+
+    def _search_split(self, row: Row, seconds: float) -> None:
+        question = self.question
+        runtime = None if question.runtime == "megatron" else question.runtime
+        problem = question.problem(row.partition, row.shape, (), runtime)
+        found = solve(
+            problem,
+            time_limit=max(LEAST_SECONDS, seconds),
+            workers=self.workers,
+            seed=self.seed,
+            listener=self._listening(),
+            stop=self.deadline.stop,
+        )
+        if found.schedule is None:
+            name = f"ours ({row.split} split, {row.placement})"
+            self.left_out[name] = found.explanation or "no schedule was found in time"
+            return
+        ours = Row(
+            OURS,
+            row.split,
+            row.shape,
+            row.partition,
+            (),
+            problem,
+            found.schedule,
+            runtime,
+            fits(problem, found.schedule),
+            bound=found.lower_bound,
+        )
+        self._add(marked(question, ours))
 
     def offload(self) -> None:
         """What offloading would bring, on the best split and on the balanced one in a chain."""
@@ -314,19 +378,7 @@ class _Work:
                 self._add_ours(self._ours(chosen, flags))
 
     def _plan(self, layers: Layers, recompute: RecomputeChoice, seconds: float) -> Plan:
-        question, began = self.question, self.deadline.seconds
-
-        best = self.best
-
-        def listen(improvement: Improvement) -> None:
-            if self.listener is not None:
-                values = [v for v in (best, improvement.value) if v is not None]
-                self.listener(
-                    improvement._replace(
-                        seconds=began + improvement.seconds, value=min(values, default=None)
-                    )
-                )
-
+        question = self.question
         return plan(
             layers,
             question.devices,
@@ -342,9 +394,31 @@ class _Work:
             time_limit=max(LEAST_SECONDS, seconds),
             workers=self.workers,
             seed=self.seed,
-            listener=listen,
+            listener=self._listening(),
             stop=self.deadline.stop,
         )
+
+    def _listening(self) -> Listener:
+        """Hear a search as a part of this one: time goes on, and the best is that of all.
+
+        A bound is passed on only where it is one of the best: not that of one split alone, nor that
+        of whole stages where layers of a stage may recompute.
+        """
+        best, began = self.best, self.deadline.seconds
+        of_all = self.question.parts is None and all(row.first is None for row in self.rows)
+
+        def listen(improvement: Improvement) -> None:
+            if self.listener is not None:
+                values = [v for v in (best, improvement.value) if v is not None]
+                self.listener(
+                    improvement._replace(
+                        seconds=began + improvement.seconds,
+                        value=min(values, default=None),
+                        bound=improvement.bound if of_all else None,
+                    )
+                )
+
+        return listen
 
     def _chunks(self) -> tuple[int, ...]:
         """Stages per device of the loops to search: 2, and that of the best so far."""

@@ -35,9 +35,12 @@ LeftOut = Callable[[str, str], None]
 
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
     """Return the names that the table has of a placement, for the runtime."""
+    combined = ("interleaved-overlapped",) if question.parts is not None else ()
     if question.runtime != "megatron":
-        return SCHEDULES[placement]
-    return {"chain": SCHEDULES["chain"], "loop": ("interleaved-1f1b",)}.get(placement, ())
+        return SCHEDULES[placement] + (combined if placement == "loop" else ())
+    if placement == "vee":
+        return ("dualpipev",) if question.parts is not None else ()
+    return SCHEDULES["chain"] if placement == "chain" else ("interleaved-1f1b", *combined)
 
 
 def hand_written_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
@@ -48,10 +51,10 @@ def hand_written_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
     left_out
         Told the name of what has no row, and why.
     """
-    runtime = question.runtime
-    for placement, names in SCHEDULES.items():
-        if runtime == "megatron" and placement != "chain":
-            continue  # its loops are tried with all their knobs, a V it does not have
+    for placement in SCHEDULES:
+        names, runtime = hand_written_of(question, placement), question.runtime_in(placement)
+        if not names or (runtime == "megatron" and placement == "loop"):
+            continue  # its loops are tried with all their knobs
         shape = question.shape(placement)
         for split, partition in splits(question, shape, left_out):
             for name in names:
@@ -80,7 +83,7 @@ def best_flags(
     split: str,
     shape: Pipeline,
     partition: tuple[range, ...],
-    runtime: Runtime,
+    runtime: Runtime | None,
     group: int | None = None,
 ) -> Row:
     """Return the row of the recomputation with which a schedule runs fastest.
@@ -97,12 +100,12 @@ def best_flags(
     rows = []
     for flags in flags_to_try(question, shape, partition):
         problem = question.problem(partition, shape, flags, runtime)
-        made = row_of(question, build, name, split, shape, partition, flags, problem)
+        made = row_of(build, name, split, shape, partition, flags, problem, runtime)
         rows.append(marked(question, replace(made, group=group)))
     if runtime == "megatron" and question.may_recompute and not rows[0].fits:
         for first in range(1, most_blocks(question.layers, partition)):
             problem = question.problem(partition, shape, (), runtime, first=first)
-            made = row_of(question, build, name, split, shape, partition, (), problem)
+            made = row_of(build, name, split, shape, partition, (), problem, runtime)
             rows.append(marked(question, replace(made, group=group, first=first)))
             if rows[-1].fits:  # more would only take longer
                 break
@@ -110,7 +113,6 @@ def best_flags(
 
 
 def row_of(
-    question: Question,
     build: Callable[[Problem], Schedule],
     name: str,
     split: str,
@@ -118,11 +120,12 @@ def row_of(
     partition: tuple[range, ...],
     flags: Flags,
     problem: Problem,
+    runtime: Runtime | None,
 ) -> Row:
     """Build a schedule and return its row, not yet marked."""
     schedule = build(problem)
     fitting = fits(problem, schedule)
-    return Row(name, split, shape, partition, flags, problem, schedule, question.runtime, fitting)
+    return Row(name, split, shape, partition, flags, problem, schedule, runtime, fitting)
 
 
 def flags_to_try(question: Question, shape: Pipeline, partition: tuple[range, ...]) -> list[Flags]:

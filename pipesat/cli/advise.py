@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from pipesat.layers.layer import Layers
+    from pipesat.parts.parts import Parts
 
 _MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NOT_TAKEN = {
     "lengths": "advise takes microbatches that are alike: pipesat problem new --lengths makes a "
     "problem of lengths, pipesat order and solve answer for it",
-    "parts": "advise takes no pairs: pipesat pairs --into puts their times into a problem, pipesat "
-    "solve answers for it",
 }
 _OF_A_CONFIG = ("gpu", "length", "batch", "tensor_parallel")
 
@@ -72,7 +71,9 @@ def advise(
     costs: Annotated[
         Path | None,
         typer.Argument(
-            metavar="COSTS", help="Layers or profile file (JSON); or --config.", show_default=False
+            metavar="COSTS",
+            help="Layers, profile or parts file (JSON); or --config.",
+            show_default=False,
         ),
     ] = None,
     config: Annotated[
@@ -145,8 +146,13 @@ def advise(
     _lengths: Annotated[
         str | None, typer.Option("--lengths", hidden=True, callback=_not_taken("lengths"))
     ] = None,
-    _parts: Annotated[
-        str | None, typer.Option("--parts", hidden=True, callback=_not_taken("parts"))
+    parts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PARTS",
+            help="Parts of a transformer layer on streams (JSON): pairs of ops are searched too.",
+            show_default="no pairs",
+        ),
     ] = None,
     latency: Latency = 0,
     bandwidth: Annotated[
@@ -183,7 +189,7 @@ def advise(
     that repeat each part into DIR. Ctrl-C keeps the best so far.
     """
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import memory_amount, memory_amounts, rate
+    from pipesat.cli.costs import memory_amount, rate
     from pipesat.cli.exits import one_line, refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
@@ -203,16 +209,11 @@ def advise(
 
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
         if config is None:
-            given = _Given(_read(costs), None, carried, tokens)
+            given = _read(costs, carried, tokens)
         else:
             given = _estimated(config, gpu, length, batch, tensor_parallel, carried)
-        data = given.layers
-        capacity = given.memory
-        if memory is not None:
-            several = memory_amounts("--memory", memory, data)
-            if isinstance(several, list):
-                raise BadInput("expected one for all devices", where="--memory", value=memory)
-            capacity = several
+        data, paired = given.layers, _parts_of(given, parts)
+        capacity = given.memory if memory is None else _capacity(memory, data)
         kept = None if reserve is None else memory_amount("--reserve", reserve, data)
         copied = None if copy_bandwidth is None else _copy_rate(copy_bandwidth, data)
         if output is not None:
@@ -224,6 +225,7 @@ def advise(
                 data,
                 devices,
                 microbatches,
+                parts=paired,
                 memory=capacity,
                 reserve=kept,
                 runtime=runtime.value,
@@ -262,17 +264,43 @@ class _Given:
     bandwidth: Fraction | None
     tokens: int | None
     origin: str = ""
+    parts: Parts | None = None
 
 
-def _read(costs: Path | None) -> Layers:
-    """Layers of a layers file or of a profile."""
+def _parts_of(given: _Given, path: Path | None) -> Parts | None:
+    """Parts of a layer: those of ``--parts``, or of a parts file given for the costs."""
+    from pipesat.parts.file import read_parts
+
+    if path is None:
+        return given.parts
+    if given.parts is not None:
+        raise BadInput("COSTS has parts already", where="--parts", value=str(path))
+    return read_parts(path)
+
+
+def _capacity(memory: str, layers: Layers) -> int:
+    """One capacity of all devices."""
+    from pipesat.cli.costs import memory_amounts
+
+    several = memory_amounts("--memory", memory, layers)
+    if isinstance(several, list):
+        raise BadInput("expected one for all devices", where="--memory", value=memory)
+    return several
+
+
+def _read(costs: Path | None, bandwidth: Fraction | None, tokens: int | None) -> _Given:
+    """Layers of a layers file, a profile, or a parts file, and its parts."""
+    from pipesat.advise.pairs import layers_of_parts
     from pipesat.files.strict_json import read_json
     from pipesat.layers.file import LARGEST_FILE, parse_layers
     from pipesat.layers.from_profile import layers_of_profile
+    from pipesat.parts.file import parse_parts
     from pipesat.profile.file import read_profile
 
     if costs is None:
-        raise BadInput("expected a layers or profile file, or --config with --gpu", where="COSTS")
+        raise BadInput(
+            "expected a layers, profile or parts file, or --config with --gpu", where="COSTS"
+        )
     if _MODEL.fullmatch(str(costs)) and not costs.exists():
         raise BadInput(
             f"a model is measured first: pipesat profile --model {costs} -o profile.json, then "
@@ -288,10 +316,11 @@ def _read(costs: Path | None) -> Layers:
             source=str(costs),
         )
     if kind == "pipesat.parts/1":
-        raise BadInput(_NOT_TAKEN["parts"], source=str(costs))
+        own = parse_parts(document, str(costs))
+        return _Given(layers_of_parts(own), None, bandwidth, tokens, parts=own)
     if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
-        return layers_of_profile(read_profile(costs))
-    return parse_layers(document, str(costs))
+        return _Given(layers_of_profile(read_profile(costs)), None, bandwidth, tokens)
+    return _Given(parse_layers(document, str(costs)), None, bandwidth, tokens)
 
 
 def _copy_rate(text: str, layers: Layers) -> Fraction:

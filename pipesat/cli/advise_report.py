@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 def print_advice(advice: Advice, folder: Path | None) -> None:
     """Print the table, the sentence, and where everything is."""
-    from pipesat.advise.answer import estimate_text, memory_text, time_text
+    from pipesat.advise.answer import estimate_text, memory_text, parts_text, time_text
     from pipesat.advise.commands import megatron_flags
     from pipesat.cli.console import stdout
 
     question, width = advice.question, stdout().width
     rows = advice.shown
+    holds = question.parts is None or any(max(row.peaks) for row in rows)
     estimated = "\n(estimate)" if question.layers.estimate else ""
     columns = [
         Column("schedule", number=False),
@@ -34,6 +35,7 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
         Column(f"time{estimated}"),
         Column(f"tokens/s{estimated}"),
         Column(f"of ideal{estimated}"),
+        Column("pairs"),
         Column(f"memory{estimated}"),
         Column(f"runs in\n{question.runtime}", number=False),
     ]
@@ -45,8 +47,9 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
             _recomputes(row) if question.may_recompute else "",
             time_text(question, row.makespan),
             _tokens(row.tokens_per_second(question)),
-            percent(row.share_of_ideal(question), 0),
-            memory_text(question, max(row.peaks) - question.reserve),
+            "" if question.parts is not None else percent(row.share_of_ideal(question), 0),
+            "" if question.parts is None else str(row.pairs),
+            memory_text(question, max(row.peaks) - question.reserve) if holds else "",
             _runs(row),
         ]
         for row in rows
@@ -61,6 +64,8 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
             f"{memory_text(question, question.reserve)} are kept free"
         )
     if text := estimate_text(question):
+        typer.echo(wrapped(one_line(text), width))
+    if text := parts_text(question):
         typer.echo(wrapped(one_line(text), width))
     for name, why in advice.left_out:
         typer.echo(wrapped(one_line(f"left out: {name}: {why}"), width))

@@ -38,8 +38,10 @@ class Written(NamedTuple):
     told: str = ""
 
 
-def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> Written:
-    """Write every file of a result.
+def write_result_folder(
+    folder: Path, result: Result, log: Sequence[str], *, torch: bool = True
+) -> Written:
+    """Write every file of a result; without ``torch``, no order for it.
 
     Raises
     ------
@@ -55,8 +57,9 @@ def write_result_folder(folder: Path, result: Result, log: Sequence[str]) -> Wri
         trace = export_trace(result.problem, result.schedule)
         files["trace.json"] = trace.data
         log = [*log, *(f"trace.json: {note}" for note in trace.notes)]
-        told, said = _add_torch_csv(files, result.problem, result.schedule)
-        log = [*log, *told]
+        if torch:
+            told, said = _add_torch_csv(files, result.problem, result.schedule)
+            log = [*log, *told]
     files["problem.json"] = _json_bytes(result.problem.document)
     files["result.json"] = _json_bytes(result.document(path))
     lines = [*log, f"status {result.status} after {result.wall_s:.1f} s"]

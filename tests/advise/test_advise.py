@@ -372,7 +372,7 @@ def test_a_plan_of_an_estimate_says_so() -> None:
 
 PARTS = str(ROOT / "examples" / "parts-deepseek-like.json")
 BAD = {
-    "no costs": ([], "expected a layers or profile file, or --config with --gpu"),
+    "no costs": ([], "expected a layers, profile or parts file, or --config"),
     "no GPU": (["--config", "tiny"], "--config needs a --gpu"),
     "two models": (["x.json", "--config", "tiny"], "a file or --config, not both"),
     "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
@@ -382,8 +382,8 @@ BAD = {
         "--copy-bandwidth: got '0', expected an amount with its unit, as 40GiB",
     ),
     "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
-    "parts": (["x.json", "--parts", "p.json"], "advise takes no pairs: pipesat pairs --into"),
-    "a parts file": ([PARTS], "parts-deepseek-like.json: advise takes no pairs"),
+    "parts twice": ([PARTS, "--parts", PARTS], "COSTS has parts already"),
+    "memory of parts": ([PARTS, "--memory", "9"], "parts do not say what layers hold"),
     "no file": (["x.json"], "cannot read"),
     "a wish": (["--config", "tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
     "all kept free": (

@@ -1,0 +1,143 @@
+"""Pairs of ops from the parts of a layer on streams: what a stage takes, alone and in a pair.
+
+A mixture of experts spends much of its time in communication, which another microbatch's compute
+can hide. Given the parts of one transformer layer (:mod:`pipesat.parts`), a stage of n such layers
+has the least times of its parts, F and BW of two stages of a device also together. Layers that are
+not of these parts (an embedding, a head) run by themselves, before or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Kind
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem
+from pipesat.layers.layer import Layer, Layers
+from pipesat.parts.parts import Chunk, Parts
+from pipesat.placement.documents import Costs
+
+_LIMIT: Final = 1.0  # deterministic seconds for the order of one op's or pair's parts
+_KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """The parts of one transformer layer, of so many streams; ``source``: their file."""
+
+    chunk: Chunk
+    streams: int
+    time_unit: str
+    source: str
+
+    def alone(self, count: int, kind: Kind) -> int:
+        """Time of an op of so many layers."""
+        if kind == "BW":
+            return min(self._least((count, "BW")), self.alone(count, "B") + self.alone(count, "W"))
+        return self._least((count, kind))
+
+    def together(self, forwards: int, backwards: int) -> int:
+        """Time of a pair: F of so many layers, BW of so many."""
+        in_turn = self.alone(forwards, "F") + self.alone(backwards, "BW")
+        return min(in_turn, self._least((forwards, "F"), (backwards, "BW")))
+
+    def _least(self, *ops: tuple[int, Kind]) -> int:
+        return _least(self, tuple((count, kind) for count, kind in ops if count))
+
+
+@cache
+def _least(parts: LayerParts, ops: tuple[tuple[int, Kind], ...]) -> int:
+    """Length of the shortest order found; the same one whenever it is asked for."""
+    from pipesat.solver.parts.search import least_time
+    from pipesat.solver.run.clock import Clock
+
+    if not ops:
+        return 0
+    chunks = [(replace(parts.chunk, repeat=count), kind) for count, kind in ops]
+    return least_time(parts.streams, chunks, clock=Clock(_LIMIT, deterministic=True)).plan.length
+
+
+def layer_parts(parts: Parts) -> LayerParts:
+    """Return the parts of one layer.
+
+    Raises
+    ------
+    BadInput
+        If there are several kinds of layers: a split could not tell which is which.
+    """
+    if len(parts.chunks) != 1:
+        expected = "expected one chunk: advise cuts transformer layers that are alike"
+        raise BadInput(expected, source=parts.source, where="chunks", value=len(parts.chunks))
+    (chunk,) = parts.chunks
+    one = replace(chunk, repeat=1)
+    return LayerParts(one, len(parts.streams), parts.time_unit, parts.source)
+
+
+def layers_of_parts(parts: Parts) -> Layers:
+    """Return the layers of all stages, which hold no memory: parts do not say what they hold."""
+    own = layer_parts(parts)
+    (chunk,) = parts.chunks
+    count = chunk.repeat * len(parts.stages)
+    blocks = [Layer(f"{chunk.name} {number}", Costs(0, 0, 0)) for number in range(count)]
+    return with_times(Layers(tuple(blocks), name=chunk.name, time_unit=parts.time_unit), own)
+
+
+def with_times(layers: Layers, parts: LayerParts) -> Layers:
+    """Return layers whose transformer layers take what their parts do, and never recompute.
+
+    Raises
+    ------
+    BadInput
+        If the layers have another time unit, or no transformer layer.
+    """
+    if layers.time_unit and parts.time_unit and layers.time_unit != parts.time_unit:
+        expected = f'the layers have "{layers.time_unit}"'
+        raise BadInput(expected, source=parts.source, where="time_unit", value=parts.time_unit)
+    if all(layer.role != "block" for layer in layers.layers):
+        raise BadInput("no transformer layer that could have these parts", source=parts.source)
+    times = {kind: parts.alone(1, kind) for kind in _KINDS}
+    return replace(
+        layers,
+        time_unit=layers.time_unit or parts.time_unit,
+        layers=tuple(
+            replace(layer, costs=replace(layer.costs, **times), recomputed=None)
+            if layer.role == "block"
+            else replace(layer, recomputed=None)
+            for layer in layers.layers
+        ),
+    )
+
+
+def with_pairs(
+    problem: Problem, layers: Layers, partition: Sequence[range], parts: LayerParts
+) -> Problem:
+    """Return a split's problem with the times of its stages' parts, and of F with BW."""
+    blocks = [sum(layers.layers[k].role == "block" for k in part) for part in partition]
+
+    def others(stage: int, kind: Kind) -> int:
+        cut = [layers.layers[k] for k in partition[stage]]
+        return sum(layer.amount(kind) for layer in cut if layer.role != "block")
+
+    def alone(stage: int, kind: Kind) -> int:
+        return parts.alone(blocks[stage], kind) + others(stage, kind)
+
+    document: dict[str, Any] = dict(problem.document)
+    document["stages"] = [
+        entry | {kind: alone(stage, kind) for kind in _KINDS}
+        for stage, entry in enumerate(document["stages"])
+    ]
+    pairs = []
+    for one, entry in enumerate(document["stages"]):
+        for two, other in enumerate(document["stages"]):
+            if entry["device"] != other["device"] or not blocks[one] or not blocks[two]:
+                continue
+            time = parts.together(blocks[one], blocks[two]) + others(one, "F") + others(two, "BW")
+            if time < entry["F"] + other["BW"]:
+                pairs.append({"ops": [f"{one}F", f"{two}BW"], "time": time})
+    if pairs:
+        document["overlap"] = {"pairs": pairs}
+    return parse_problem(document, f"problem with the times of {parts.source}")

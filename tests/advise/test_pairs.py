@@ -1,0 +1,166 @@
+"""``pipesat advise`` with the parts of a layer: rows in which ops run together, by formula."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipesat
+from pipesat.advise.advice import Advice
+from pipesat.advise.commands import megatron_flags
+from pipesat.advise.pairs import layer_parts, with_times
+from pipesat.advise.rows import Row
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput
+from pipesat.layers.layer import Layers
+from pipesat.parts.file import parse_parts
+from tests.conftest import Run
+from tests.support.outcomes import one_bad_line
+from tests.support.plans import entry, layers_of
+
+# A layer computes 2 and communicates 2, forwards and backwards: F and BW take 4, together 4 too
+DOCUMENT: dict[str, Any] = {
+    "format": "pipesat.parts/1",
+    "time_unit": "ms",
+    "streams": ["main", "comm"],
+    "chunks": [
+        {
+            "name": "moe",
+            "F": [
+                {"name": "f", "stream": "main", "time": 2},
+                {"name": "send", "stream": "comm", "time": 2},
+            ],
+            "B": [
+                {"name": "send", "stream": "comm", "time": 2},
+                {"name": "b", "stream": "main", "time": 2},
+            ],
+        }
+    ],
+    "stages": ["moe"] * 4,
+}
+PARTS = parse_parts(DOCUMENT)
+
+
+def asked(runtime: str, layers: Layers | None = None, **options: Any) -> Advice:
+    given = {"layers": PARTS} if layers is None else {"layers": layers, "parts": PARTS}
+    options = {"devices": 2, "microbatches": 4, "time_limit": 4.0, "workers": 1} | options
+    return pipesat.advise(**given, runtime=runtime, **options)
+
+
+@pytest.fixture(scope="module")
+def megatron() -> Advice:
+    return asked("megatron")
+
+
+def best(advice: Advice, name: str) -> Row:
+    return min((row for row in advice.rows if row.name == name), key=lambda row: row.makespan)
+
+
+def test_rows_by_formula(megatron: Advice) -> None:
+    """1F1B with two layers a stage takes (m + p - 1) 16; interleaved 1F1B (m v + p - 1) 8.
+
+    Combined 1F1B p v (F + BW) + (m v - (v - 1) p - 1) P = 4 * 8 + 5 * 4, with 3 and 5 pairs.
+    """
+    assert best(megatron, "1f1b").makespan == 80
+    assert best(megatron, "interleaved-1f1b").makespan == 72
+    combined = best(megatron, "interleaved-overlapped")
+    assert (combined.makespan, combined.pairs, combined.placement) == (52, 8, "loop of 2")
+    assert (combined.runs, combined.why_not) == (True, "")
+    assert not best(megatron, "dualpipev").runs
+    for row in megatron.rows:
+        assert check(row.problem, row.schedule) == []
+
+
+def test_the_advice_and_its_bound_are_of_one_split(megatron: Advice) -> None:
+    """8 forwards and 8 backwards of 4 per device, of which 7 at most can run in pairs."""
+    chosen = megatron.chosen
+    assert chosen is not None
+    assert (chosen.name, chosen.makespan) == ("interleaved-overlapped", 52)
+    assert megatron.plan is None
+    assert megatron.bound is not None
+    least = 16 * 4 - 7 * 4
+    assert least <= megatron.bound.value <= best(megatron, "ours").makespan
+    assert "8 of its 16 forwards run together with a backward" in megatron.sentence
+    assert "of this split in a loop of 2" in megatron.sentence or "proven" in megatron.sentence
+    assert chosen.share_of_ideal(megatron.question) is None
+
+
+def test_megatrons_flags_of_pairs(megatron: Advice) -> None:
+    assert megatron.chosen is not None
+    flags = shlex.split(megatron_flags(megatron, megatron.chosen), comments=True)
+    assert flags == [
+        "--pipeline-model-parallel-size=2",
+        "--pipeline-model-parallel-layout=Et|t|t|tL",
+        "--overlap-moe-expert-parallel-comm",
+        "--delay-wgrad-compute",
+    ]
+    assert "--moe-token-dispatcher-type alltoall or flex" in megatron_flags(
+        megatron, megatron.chosen
+    )
+    plain = megatron_flags(megatron, best(megatron, "interleaved-1f1b"))
+    assert "overlap" not in plain
+
+
+def test_layers_without_parts_run_by_themselves() -> None:
+    """An embedding of F 1, BW 2: F 5 and BW 6 of its stage, together 4 and what it takes alone."""
+    held = [entry(1, 1, 1, 0) | {"name": "E", "role": "embedding"}, *(entry(9, 9, 9, 3),) * 3]
+    layers = replace(layers_of(held), time_unit="ms")
+    advice = asked("torchtitan", layers, memory=100, reserve=0, time_limit=2.0)
+    row = next(row for row in advice.rows if row.partition == (range(2), range(2, 4)))
+    first, second = row.problem.stages
+    assert (first.F, first.BW, first.held_after_F) == (5, 6, 3)
+    assert (second.F, second.BW, second.held_after_F) == (8, 8, 6)
+    pairs = row.problem.document["overlap"]["pairs"]
+    assert pairs == [{"ops": ["0F", "0BW"], "time": 7}, {"ops": ["1F", "1BW"], "time": 8}]
+    paired = [row for row in advice.rows if row.pairs and row.runs]
+    assert all("OVERLAP_F_B" in row.by_hand for row in paired)
+    assert ("recomputation", "not searched together with pairs") in advice.left_out
+
+
+def test_megatrons_folder_has_what_megatron_takes(
+    megatron: Advice, cli: Run, tmp_path: Path
+) -> None:
+    """No order for torch, nor what an earlier answer for it left there."""
+    (tmp_path / "schedule.toml").write_text("")
+    megatron.save(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names >= {"megatron.txt", "advice.json", "commands.sh", "report.html", "schedule.json"}
+    assert not [name for name in names if name.endswith((".csv", ".hazards.txt", ".toml"))]
+    document = json.loads((tmp_path / "advice.json").read_text())
+    assert document["parts"] == "parts"
+    assert document["chosen"]["pairs"] == 8
+    (line,) = [x for x in document["commands"] if "baseline interleaved-overlapped" in x]
+    words = [word.replace("rows/", f"{tmp_path}/rows/") for word in shlex.split(line)[1:]]
+    assert "makespan 52" in cli(*words).out
+    assert not [x for x in document["commands"] if x.startswith(("pipesat plan", "pipesat export"))]
+
+
+def test_what_does_not_go_with_parts() -> None:
+    second = DOCUMENT["chunks"][0] | {"name": "dense"}
+    two = parse_parts(DOCUMENT | {"chunks": [*DOCUMENT["chunks"], second]})
+    with pytest.raises(BadInput, match=r"chunks: got 2, expected one chunk"):
+        layer_parts(two)
+    layers = replace(layers_of([entry(1, 1, 1)] * 2), time_unit="us")
+    with pytest.raises(BadInput, match="time_unit: got 'ms', the layers have"):
+        with_times(layers, layer_parts(PARTS))
+    with pytest.raises(BadInput, match="copy_rate: got 1, pairs and offloading"):
+        asked("torch", copy_rate=1)
+
+
+def test_the_command_line_takes_parts_alone_or_beside_layers(cli: Run, tmp_path: Path) -> None:
+    parts, layers = tmp_path / "parts.json", tmp_path / "layers.json"
+    parts.write_text(json.dumps(DOCUMENT))
+    pipesat.write_layers(layers, replace(layers_of([entry(1, 1, 1)] * 4), time_unit="ms"))
+    words = ["--devices", 2, "--microbatches", 4, "--for", "megatron", "--time-limit", 1]
+    alone = cli("advise", parts, *words)
+    beside = cli("advise", layers, "--parts", parts, *words)
+    assert alone.code == beside.code == 0, alone.err + beside.err
+    for outcome in (alone, beside):
+        assert "--overlap-moe-expert-parallel-comm" in outcome.out
+        assert f"the least that the parts of {parts} can take" in " ".join(outcome.out.split())
+    one_bad_line(cli("advise", layers, "--parts", layers, *words), "layers.json")
