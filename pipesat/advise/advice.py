@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.advise.answer import Answer, estimate_text
+from pipesat.advise.ends import ends_of
 from pipesat.advise.families import rank
 from pipesat.advise.sentence import sentence_of
 from pipesat.core.above import above
@@ -71,6 +72,7 @@ class Advice(Answer, Displayed):
             "memory_unit": layers.memory_unit,
             "estimate": layers.estimate or None,
             "estimate_range": layers.estimate_range,
+            "at_the_ends": [end.document() for end in ends_of(self)],
             "parts": None if question.parts is None else question.parts.source,
             "advice": self.sentence,
             "status": standing.status,

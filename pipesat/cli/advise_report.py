@@ -21,6 +21,7 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
     """Print the table, the sentence, and where everything is."""
     from pipesat.advise.answer import estimate_text, memory_text, parts_text, time_text
     from pipesat.advise.commands import megatron_flags
+    from pipesat.advise.ends import ends_text
     from pipesat.cli.console import stdout
 
     question, width = advice.question, stdout().width
@@ -63,10 +64,9 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
             f"memory: {memory_text(question, question.memory)} per rank, of which "
             f"{memory_text(question, question.reserve)} are kept free"
         )
-    if text := estimate_text(question):
-        typer.echo(wrapped(one_line(text), width))
-    if text := parts_text(question):
-        typer.echo(wrapped(one_line(text), width))
+    for text in (estimate_text(question), ends_text(advice), parts_text(question)):
+        if text:
+            typer.echo(wrapped(one_line(text), width))
     for name, why in advice.left_out:
         typer.echo(wrapped(one_line(f"left out: {name}: {why}"), width))
     for text in advice.contradictions:

@@ -69,9 +69,9 @@ def baseline(
 ) -> None:
     """Write one hand-written schedule as a schedule file, if it keeps every rule."""
     del listed
+    from pipesat.cli.reading import read_problem
     from pipesat.core.checker import check
     from pipesat.core.errors import NotApplicable
-    from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
     from pipesat.workflows.hand_written import baseline as build
 

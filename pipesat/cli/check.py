@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def check(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False) -> None:
     """Check a schedule against every rule, independently of the solver; list all violations."""
     from pipesat.cli.console import print_json
+    from pipesat.cli.reading import read_problem
     from pipesat.core.checker import check as find_violations
     from pipesat.core.memory import peak_memory
     from pipesat.core.ops import members
-    from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import read_schedule
 
     data = read_problem(problem)

@@ -55,8 +55,8 @@ def compare(
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:
+        from pipesat.cli.reading import read_problem
         from pipesat.files.atomic import prepare_folder
-        from pipesat.files.problem_file import read_problem
         from pipesat.workflows.compare import compare as run
         from pipesat.workflows.solve import solve
 

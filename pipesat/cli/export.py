@@ -59,7 +59,7 @@ def export(
     """Write a checked schedule in another format."""
     from pipesat.cli.costs import numbers
     from pipesat.cli.naming import naming, with_options
-    from pipesat.files.problem_file import read_problem
+    from pipesat.cli.reading import read_problem
     from pipesat.workflows.exports import export as run
     from pipesat.workflows.exports import file_of, files_beside
 

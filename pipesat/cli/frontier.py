@@ -71,8 +71,8 @@ def frontier(
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:
+        from pipesat.cli.reading import read_problem
         from pipesat.files.atomic import prepare_folder
-        from pipesat.files.problem_file import read_problem
         from pipesat.workflows.memory import frontier as run
 
         if caps is not None:

@@ -41,8 +41,8 @@ def import_(
     """Read an order that a runtime runs, time it, check it and write it as a schedule file."""
     del form  # there is one
     from pipesat.cli.naming import naming
+    from pipesat.cli.reading import read_problem
     from pipesat.core.ops import members
-    from pipesat.files.problem_file import read_problem
     from pipesat.files.schedule_file import write_schedule
     from pipesat.workflows.exports import import_order
 

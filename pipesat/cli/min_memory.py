@@ -56,8 +56,8 @@ def min_memory(
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:
+        from pipesat.cli.reading import read_problem
         from pipesat.files.atomic import prepare_folder
-        from pipesat.files.problem_file import read_problem
         from pipesat.workflows.memory import min_memory as run
 
         data = read_problem(problem)

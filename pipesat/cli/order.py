@@ -81,8 +81,8 @@ def order(
     from pipesat.cli.interrupts import Interrupts
 
     with Interrupts() as interrupts:
+        from pipesat.cli.reading import read_problem
         from pipesat.files.atomic import write_file
-        from pipesat.files.problem_file import read_problem
         from pipesat.placement.lengths import read_lengths
         from pipesat.workflows.microbatch_orders import microbatch_orders
 

@@ -104,7 +104,7 @@ def pairs(
         return
     source = _require_parts(context, parts, picture)
     with Interrupts() as interrupts:
-        from pipesat.files.problem_file import read_problem
+        from pipesat.cli.reading import read_problem
         from pipesat.files.problem_text import problem_text
         from pipesat.parts.answer import ops_of_text
         from pipesat.parts.file import read_parts

@@ -28,8 +28,8 @@ def parity(
     from pipesat.cli.console import print_json
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
+    from pipesat.cli.reading import read_problem
     from pipesat.core.errors import RunFailed
-    from pipesat.files.problem_file import read_problem
     from pipesat.workflows.torch_runs import parity as run
 
     data = read_problem(problem)

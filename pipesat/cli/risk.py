@@ -69,7 +69,7 @@ def risk(
     relative to the mean.
     """
     from pipesat.cli.console import print_json
-    from pipesat.files.problem_file import read_problem
+    from pipesat.cli.reading import read_problem
     from pipesat.workflows.risk import risk as run
 
     data = read_problem(problem)

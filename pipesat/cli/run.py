@@ -95,8 +95,8 @@ def run(
     Needs the extra: pip install 'pipesat\[torch]'.
     """
     from pipesat.cli.naming import naming
+    from pipesat.cli.reading import read_problem
     from pipesat.core.errors import BadInput
-    from pipesat.files.problem_file import read_problem
     from pipesat.runtime.job import Shape
     from pipesat.runtime.torchrun import under_torchrun
 

@@ -22,7 +22,7 @@ def show(
 ) -> None:
     """Show a schedule as a text grid, and where each device's time goes."""
     from pipesat.cli.console import stdout
-    from pipesat.files.problem_file import read_problem
+    from pipesat.cli.reading import read_problem
     from pipesat.workflows.schedules import show as run
 
     shown = run(read_problem(problem), schedule, width=stdout().width)

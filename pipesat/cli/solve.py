@@ -53,8 +53,8 @@ def solve(
     from pipesat.cli.progress import Progress
 
     with Interrupts() as interrupts:
+        from pipesat.cli.reading import read_problem
         from pipesat.files.atomic import prepare_folder
-        from pipesat.files.problem_file import read_problem
         from pipesat.workflows.solve import solve as run
 
         if deterministic and workers not in (None, 1):

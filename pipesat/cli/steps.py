@@ -21,7 +21,7 @@ def steps(problem: ProblemFile, schedule: ScheduleFile, as_json: AsJson = False)
     Sends and receives may block until the other side is there.
     """
     from pipesat.cli.console import print_json, stdout
-    from pipesat.files.problem_file import read_problem
+    from pipesat.cli.reading import read_problem
     from pipesat.picture.grid import text_grid
     from pipesat.workflows.schedules import steps as run
     from pipesat.workflows.valid import valid_schedule

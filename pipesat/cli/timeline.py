@@ -100,7 +100,7 @@ def import_(
 ) -> None:
     """Read a timeline from torch's profiler traces (.json, .json.gz): the ranges PP:0F0."""
     from pipesat.cli.naming import naming
-    from pipesat.files.problem_file import read_problem
+    from pipesat.cli.reading import read_problem
     from pipesat.timeline.file import write_timeline
     from pipesat.timeline.trace import import_traces
 
@@ -114,7 +114,7 @@ def import_(
 
 
 def _read(problem: Path, timeline: Path) -> tuple[Problem, Timeline]:
-    from pipesat.files.problem_file import read_problem
+    from pipesat.cli.reading import read_problem
     from pipesat.timeline.file import read_timeline
 
     data = read_problem(problem)

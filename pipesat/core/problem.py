@@ -107,7 +107,8 @@ class Problem(Building):
 
     ``links[(s, t)]`` has the delays between consecutive stages ``s`` and ``t`` of a route that lie
     on different devices; stages on one device hand over without delay. ``overlap`` says which ops
-    may run as pairs; ``None``: none may.
+    may run as pairs; ``None``: none may. ``estimate`` says where the costs are from if nobody has
+    measured them.
 
     ``stages`` and ``links`` are as stated. What holds of one microbatch, of its class and in its
     mode, :meth:`amounts` and :meth:`link` say; code whose argument needs equal microbatches asks
@@ -125,6 +126,7 @@ class Problem(Building):
     document: Mapping[str, Any] = field(repr=False, compare=False)
     order: MicrobatchOrder = "free"
     mode_choice: ModeChoice = "microbatch"
+    estimate: str = ""
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""

@@ -150,6 +150,8 @@ class Result(Displayed):
             label = "best baseline made in time" if self.baselines_left_out else "best baseline"
             facts += [(label, f"{name}: {theirs}{unit} ({ours})")]
         facts += [("time", f"{self.wall_s:.1f} s")]
+        if self.problem.estimate:
+            facts += [("estimate", f"of all times and memory: {self.problem.estimate}")]
         if self.explanation and self.status != "optimal":
             facts += [("note", self.explanation)]
         return facts
@@ -184,10 +186,11 @@ class Result(Displayed):
 
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
         """Return the result object of the contract, ready for JSON."""
+        estimate = {"estimate": self.problem.estimate} if self.problem.estimate else {}
         makespan_bubble, span_bubble = (
             (None, None) if self.schedule is None else bubbles(self.problem, self.schedule)
         )
-        return {
+        return estimate | {
             "status": self.status,
             "objective": self.objective,
             "value": self.value,

@@ -89,6 +89,7 @@ class ProblemModel(StrictModel):
     name: str = ""
     time_unit: str = ""
     memory_unit: str = ""
+    estimate: str = ""
     devices: Annotated[list[DeviceModel], Field(min_length=1, max_length=MOST_DEVICES)]
     stages: Annotated[list[StageModel], Field(min_length=1, max_length=MOST_STAGES)]
     microbatches: Any = 1
@@ -133,6 +134,7 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
         document=_own_copy(document, source),
         order=model.order,
         mode_choice=model.mode_choice,
+        estimate=model.estimate,
     )
     _check_stages(model, source)
     if problem.op_count > MOST_OPS:

@@ -89,7 +89,8 @@ def problem_document(
             f"{len(again)} values, expected {len(partition)}, one per stage", where="recompute"
         )
     static = static_of_devices(layers, partition, pipeline)
-    return documents.problem_document(
+    estimate = {"estimate": layers.estimate} if layers.estimate else {}
+    return estimate | documents.problem_document(
         pipeline.geometry,
         pipeline.microbatches,
         devices=[

@@ -34,6 +34,8 @@ def _modelled(problem: Problem) -> Iterator[str]:
     times = plain(problem.time_unit, 20) or "a unit that the problem does not name"
     amounts = plain(problem.memory_unit, 40) or "a unit that the problem does not name"
     yield f"Times are whole numbers in {times}, memory in {amounts}."
+    if problem.estimate:
+        yield f"All times and memory are an estimate: {plain(problem.estimate, 300)}"
     routes = " and ".join(
         f"{counted(route.microbatches, 'microbatch', 'es')} through "
         f"{counted(len(route.stages), 'stage')}"

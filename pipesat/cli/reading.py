@@ -1,0 +1,26 @@
+"""Problems as commands read them: what is an estimate is said before anything is printed of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from pipesat.cli.exits import one_line
+from pipesat.core.problem import Problem
+from pipesat.files import problem_file
+
+
+def read_problem(path: str | Path) -> Problem:
+    """Read a problem; say so on stderr if its costs are an estimate.
+
+    Raises
+    ------
+    BadInput
+        As :func:`pipesat.files.problem_file.read_problem`.
+    """
+    problem = problem_file.read_problem(path)
+    if problem.estimate:
+        text = f"pipesat: all times and memory are an estimate: {problem.estimate}"
+        typer.echo(one_line(text), err=True)
+    return problem
