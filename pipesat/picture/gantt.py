@@ -9,6 +9,7 @@ from pipesat.core.memory import memory_profiles
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.picture.boxes import boxes_of, copy_bars_of
+from pipesat.picture.contents import Contents
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +35,7 @@ def gantt_png(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
     ValueError
         If an item of the schedule is unreadable.
     """
-    return _drawn(problem, schedule, title, vector=False).png()
+    return drawn(problem, schedule, title).png()
 
 
 def gantt_figure(problem: Problem, schedule: Schedule, *, title: str) -> Figure:
@@ -45,7 +46,7 @@ def gantt_figure(problem: Problem, schedule: Schedule, *, title: str) -> Figure:
     ValueError
         As :func:`gantt_png`.
     """
-    return _drawn(problem, schedule, title, vector=True).figure
+    return drawn(problem, schedule, title, vector=True).figure
 
 
 def gantt_svg(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
@@ -56,28 +57,46 @@ def gantt_svg(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
     ValueError
         As :func:`gantt_png`.
     """
-    return _drawn(problem, schedule, title, vector=True).svg()
+    return drawn(problem, schedule, title, vector=True).svg()
 
 
-def _drawn(problem: Problem, schedule: Schedule, title: str, *, vector: bool) -> Canvas:
+def drawn(
+    problem: Problem,
+    schedule: Schedule,
+    title: str,
+    *,
+    vector: bool = False,
+    unit: str | None = None,
+    stages: int | None = None,
+) -> Canvas:
+    """Draw a schedule, ops as pixels or as shapes.
+
+    Parameters
+    ----------
+    unit
+        Of the axis; the problem's if not given.
+    stages
+        Ops are labelled with their stage modulo this.
+
+    Raises
+    ------
+    ValueError
+        As :func:`gantt_png`.
+    """
     # matplotlib is slow to import, and importing pipesat stays fast
     from pipesat.picture.axis import draw_axis
     from pipesat.picture.canvas import Canvas
     from pipesat.picture.labels import choose_labels, draw_labels
     from pipesat.picture.layout import lay_out
-    from pipesat.picture.legend import (
-        draw_header,
-        entries_of,
-        header_height,
-        place_entries,
-    )
+    from pipesat.picture.legend import draw_header, entries_of, header_height, place_entries
     from pipesat.picture.rows import draw_rows
 
     makespan = schedule.makespan
     boxes = boxes_of(problem, schedule)
+    named = [replace(row, stage=row.stage % stages) for row in boxes] if stages else boxes
     profiles = memory_profiles(problem, schedule)
     layout = lay_out(problem, schedule, profiles)
-    labels = choose_labels(boxes, layout, makespan, strips=layout.stages > 1)
+    labels = choose_labels(named, layout, makespan, strips=layout.stages > 1)
     copies = copy_bars_of(schedule) if any(schedule.copies) else []
     entries = entries_of(problem, boxes, layout, labels, copies=bool(copies))
     legend = place_entries(list(entries), layout)
@@ -85,8 +104,9 @@ def _drawn(problem: Problem, schedule: Schedule, title: str, *, vector: bool) ->
 
     canvas = Canvas(layout.width, layout.height)
     draw_header(canvas, title, legend, layout)
-    draw_axis(canvas, layout, makespan, problem.time_unit)
-    draw_rows(canvas, problem, boxes, profiles, layout, makespan, copies=copies, vector=vector)
+    draw_axis(canvas, layout, makespan, problem.time_unit if unit is None else unit)
+    shown = Contents(problem, boxes, profiles, copies, layout, makespan)
+    draw_rows(canvas, shown, vector=vector)
     if labels is not None:
         draw_labels(canvas, labels, (layout.left, layout.top))
     return canvas

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,67 +13,48 @@ from pipesat.picture.style import CAPACITY, FAINT_INK, GRID, INK, rgb
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pipesat.core.memory import Profile
     from pipesat.core.problem import Problem
-    from pipesat.picture.boxes import Boxes, CopyBars
     from pipesat.picture.canvas import Canvas
+    from pipesat.picture.contents import Contents
     from pipesat.picture.layout import Layout
 
 
-def draw_rows(
-    canvas: Canvas,
-    problem: Problem,
-    boxes: Sequence[Boxes],
-    profiles: Sequence[Profile],
-    layout: Layout,
-    makespan: int,
-    *,
-    copies: Sequence[CopyBars] = (),
-    vector: bool = False,
-) -> None:
-    """Draw all rows, the plot as pixels or as paths; ``copies``: of every device, or none."""
+def draw_rows(canvas: Canvas, shown: Contents, *, vector: bool) -> None:
+    """Draw all rows, the plot as pixels or as paths."""
     if vector:
         from pipesat.picture.vector import draw_plot
 
-        draw_plot(canvas, problem, boxes, profiles, layout, makespan, copies)
+        draw_plot(canvas, shown)
     else:
-        _paint_plot(canvas, problem, boxes, profiles, layout, makespan, copies)
-    _draw_names(canvas, layout)
-    if layout.track:
-        _draw_capacities(canvas, problem, layout)
-        _draw_peaks(canvas, problem, profiles, layout, makespan)
+        _paint_plot(canvas, shown)
+    _draw_names(canvas, shown.layout)
+    if shown.layout.track:
+        _draw_capacities(canvas, shown.problem, shown.layout)
+        _draw_peaks(canvas, shown)
 
 
-def _paint_plot(
-    canvas: Canvas,
-    problem: Problem,
-    boxes: Sequence[Boxes],
-    profiles: Sequence[Profile],
-    layout: Layout,
-    makespan: int,
-    copies: Sequence[CopyBars],
-) -> None:
+def _paint_plot(canvas: Canvas, shown: Contents) -> None:
+    problem, layout, makespan = shown.problem, shown.layout, shown.makespan
     top = layout.memory_top
     width = layout.right - layout.left
     plot = np.full((layout.bottom - layout.top, width, 3), 255, dtype=np.uint8)
     for time in tick_times(layout, makespan)[1:]:
         column = min(round(layout.x(time, makespan)) - layout.left, width - 1)
         plot[:, column] = np.round(255 * np.array(rgb(GRID)))
-    for device, row in enumerate(boxes):
+    for device, row in enumerate(shown.boxes):
         lane = layout.lane_top(device) - layout.top
         shade = _shade(problem, device, layout.stages)
-        paint_ops(plot[lane : lane + layout.lane], row, width / max(1, makespan), shade)
-        if copies:
+        paint_ops(plot[lane : lane + layout.lane], row, shown.scale, shade)
+        if shown.copies:
             begin = layout.copies_top(device) - layout.top
             bar = plot[begin : begin + 2 * layout.copy_height]
-            paint_copies(bar, copies[device], width / max(1, makespan))
+            paint_copies(bar, shown.copies[device], shown.scale)
         if layout.track:
             track = layout.track_top(device) - layout.top
             capacity = problem.devices[device].memory
             limits = (problem.devices[device].static, 2 * top if capacity is None else capacity)
-            paint_memory(
-                plot[track : track + layout.track], profiles[device], makespan, (*limits, top)
-            )
+            row_of_memory = plot[track : track + layout.track]
+            paint_memory(row_of_memory, shown.profiles[device], makespan, (*limits, top))
     canvas.image(plot, (layout.left, layout.top))
 
 
@@ -104,23 +84,20 @@ def _draw_capacities(canvas: Canvas, problem: Problem, layout: Layout) -> None:
     canvas.lines(lines, CAPACITY, 1.4, (5, 3))
 
 
-def _draw_peaks(
-    canvas: Canvas,
-    problem: Problem,
-    profiles: Sequence[Profile],
-    layout: Layout,
-    makespan: int,
-) -> None:
+def _draw_peaks(canvas: Canvas, shown: Contents) -> None:
     """Mark where each device first holds most, and write how much beside its track."""
+    layout = shown.layout
     size = 0.85 * layout.font
     x = layout.right + 0.6 * layout.font
     heading, *figures = layout.figures
     canvas.text((x, layout.top - 0.8 * layout.font), heading, size, colour=FAINT_INK)
     places = []
-    for number, (device, profile) in enumerate(zip(problem.devices, profiles, strict=True)):
+    for number, (device, profile) in enumerate(
+        zip(shown.problem.devices, shown.profiles, strict=True)
+    ):
         first = int(profile.held.argmax())
         peak = int(profile.held[first])
-        at = layout.x(int(profile.times[first]), makespan)
+        at = layout.x(int(profile.times[first]), shown.makespan)
         if peak:
             places.append((at, _level(layout, number, peak)))
         excessive = device.memory is not None and peak > device.memory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,39 +26,30 @@ from pipesat.picture.style import (
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats
-    from pipesat.core.memory import Profile
-    from pipesat.core.problem import Problem
-    from pipesat.picture.boxes import Boxes, CopyBars
+    from pipesat.picture.boxes import Boxes
     from pipesat.picture.canvas import Canvas
+    from pipesat.picture.contents import Contents
     from pipesat.picture.layout import Layout
 
 
 _BOX = np.array([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], np.uint8)
 
 
-def draw_plot(
-    canvas: Canvas,
-    problem: Problem,
-    boxes: Sequence[Boxes],
-    profiles: Sequence[Profile],
-    layout: Layout,
-    makespan: int,
-    copies: Sequence[CopyBars] = (),
-) -> None:
+def draw_plot(canvas: Canvas, shown: Contents) -> None:
     """Draw all ops, copies and memory tracks of a chart as paths."""
-    scale = (layout.right - layout.left) / max(1, makespan)
+    boxes, layout, makespan = shown.boxes, shown.layout, shown.makespan
     ticks = [
         (layout.x(time, makespan) - 0.5, float(layout.top), 1.0, float(layout.bottom - layout.top))
         for time in tick_times(layout, makespan)[1:]
     ]
     _fill(canvas, _outline(np.array(ticks).reshape(-1, 4)), GRID, 0.0)
     fields = np.concatenate(
-        [_fields(row, layout, device, scale) for device, row in enumerate(boxes)]
+        [_fields(row, layout, device, shown.scale) for device, row in enumerate(boxes)]
     )
     kinds = np.concatenate([row.kind for row in boxes])
     edge = min(0.8, 0.15 * float(np.median(fields[:, 2]))) if len(fields) else 0.0
     tints = np.concatenate([row.tint for row in boxes])
-    names = class_tints(problem)
+    names = class_tints(shown.problem)
     for tint, number in sorted({*zip(tints.tolist(), kinds.tolist(), strict=True)}):
         kind = KINDS[number]
         chosen = (kinds == number) & (tints == tint)
@@ -72,13 +62,13 @@ def draw_plot(
             _outline(fields[modes == mode]),
             "/" if mode == 1 else "\\" if mode == 2 else "x",
         )
-    for device, bars in enumerate(copies):
-        _draw_copies(canvas, bars, layout, device, scale)
+    for device in range(len(shown.copies)):
+        _draw_copies(canvas, shown, device)
     if layout.stages > 1:
-        _draw_feet(canvas, problem, boxes, fields, layout)
+        _draw_feet(canvas, shown, fields)
     if layout.track:
-        for device, profile in enumerate(profiles):
-            _draw_track(canvas, problem, profile, layout, makespan, device)
+        for device in range(len(shown.profiles)):
+            _draw_track(canvas, shown, device)
 
 
 def _fields(boxes: Boxes, layout: Layout, device: int, scale: float) -> Floats:
@@ -114,8 +104,9 @@ def _hatch(canvas: Canvas, path: Path, hatch: str) -> None:
     )
 
 
-def _draw_copies(canvas: Canvas, bars: CopyBars, layout: Layout, device: int, scale: float) -> None:
+def _draw_copies(canvas: Canvas, shown: Contents, device: int) -> None:
     """Draw one device's copies, those out above those back."""
+    bars, layout, scale = shown.copies[device], shown.layout, shown.scale
     height = layout.copy_height
     for out, colour in ((True, COPY_OUT), (False, COPY_BACK)):
         chosen = bars.out == out
@@ -127,35 +118,27 @@ def _draw_copies(canvas: Canvas, bars: CopyBars, layout: Layout, device: int, sc
         _fill(canvas, _outline(fields), colour, 0.3)
 
 
-def _draw_feet(
-    canvas: Canvas, problem: Problem, boxes: Sequence[Boxes], fields: Floats, layout: Layout
-) -> None:
+def _draw_feet(canvas: Canvas, shown: Contents, fields: Floats) -> None:
     """Draw the strips that tell the stages of a device apart, white to black."""
+    layout = shown.layout
     foot = np.array([strip_height(int(height)) for height in fields[:, 3]])
     strips = fields.copy()
     strips[:, 1] += fields[:, 3] - foot
     strips[:, 3] = foot
-    places = {s: place for row in problem.stages_on for place, s in enumerate(row)}
-    place_of = np.array([places[s] for row in boxes for s in row.stage.tolist()])
+    places = {s: place for row in shown.problem.stages_on for place, s in enumerate(row)}
+    place_of = np.array([places[s] for row in shown.boxes for s in row.stage.tolist()])
     for place in range(layout.stages):
         grey = round(255 * (1 - place / (layout.stages - 1)))
         chosen = strips[(place_of == place) & (foot > 0)]
         _fill(canvas, _outline(chosen), f"#{grey:02x}{grey:02x}{grey:02x}", 0.3)
 
 
-def _draw_track(
-    canvas: Canvas,
-    problem: Problem,
-    profile: Profile,
-    layout: Layout,
-    makespan: int,
-    device: int,
-) -> None:
+def _draw_track(canvas: Canvas, shown: Contents, device: int) -> None:
     """Draw one device's memory over time: static part, held, and what exceeds the capacity."""
-    scale = (layout.right - layout.left) / max(1, makespan)
+    layout, profile, scale = shown.layout, shown.profiles[device], shown.scale
     top, bottom = layout.track_top(device), layout.track_top(device) + layout.track
-    times = np.append(profile.times, max(makespan, int(profile.times[-1])))
-    static, capacity = problem.devices[device].static, problem.devices[device].memory
+    times = np.append(profile.times, max(shown.makespan, int(profile.times[-1])))
+    static, capacity = shown.problem.devices[device].static, shown.problem.devices[device].memory
     limit = layout.memory_top if capacity is None else capacity
     for floor, ceiling, colour in (
         (0, min(static, limit), STATIC),

@@ -6,8 +6,7 @@ Both on one time scale, two rows per device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from pipesat.core.claims import percent
 from pipesat.core.ops import Copy, Item, Pair, members
@@ -16,11 +15,9 @@ from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import Stage
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.picture.gantt import drawn
 from pipesat.timeline.compare import AgainstPrediction
 from pipesat.timeline.timeline import Timeline
-
-if TYPE_CHECKING:
-    from pipesat.picture.boxes import Boxes
 
 Lanes: TypeAlias = Sequence[Sequence[tuple[Item, float, float]]]
 """Per device, ops and pairs with start and end in us."""
@@ -70,38 +67,11 @@ def _drawn(
     title: str,
 ) -> bytes:
     """Draw both timelines, each device's prediction above its measurement."""
-    # matplotlib is slow to import, and importing pipesat stays fast
-    from pipesat.core.memory import memory_profiles
-    from pipesat.picture.axis import draw_axis
-    from pipesat.picture.boxes import boxes_of, copy_bars_of
-    from pipesat.picture.canvas import Canvas
-    from pipesat.picture.labels import choose_labels, draw_labels
-    from pipesat.picture.layout import lay_out
-    from pipesat.picture.legend import draw_header, entries_of, header_height, place_entries
-    from pipesat.picture.rows import draw_rows
-
     longest = max((end for lane in (*predicted, *measured) for *_, end in lane), default=0.0)
     unit, us = ("ms", 1000) if longest >= _MILLISECONDS else ("us", 1)
     doubled = _doubled(problem)
     schedule = _both(problem, predicted, measured, copied, us)
-    makespan = schedule.makespan
-    boxes = boxes_of(doubled, schedule)
-    profiles = memory_profiles(doubled, schedule)
-    layout = lay_out(doubled, schedule, profiles)
-    named = _true_stages(boxes, len(problem.stages))
-    labels = choose_labels(named, layout, makespan, strips=layout.stages > 1)
-    copies = copy_bars_of(schedule) if any(schedule.copies) else []
-    entries = entries_of(doubled, boxes, layout, labels, copies=bool(copies))
-    legend = place_entries(list(entries), layout)
-    layout = replace(layout, top=header_height(title, legend, layout.font))
-
-    canvas = Canvas(layout.width, layout.height)
-    draw_header(canvas, title, legend, layout)
-    draw_axis(canvas, layout, makespan, unit)
-    draw_rows(canvas, doubled, boxes, profiles, layout, makespan, copies=copies)
-    if labels is not None:
-        draw_labels(canvas, labels, (layout.left, layout.top))
-    return canvas.png()
+    return drawn(doubled, schedule, title, unit=unit, stages=len(problem.stages)).png()
 
 
 def _doubled(problem: Problem) -> Problem:
@@ -173,7 +143,3 @@ def _both(
 def _moved(item: Item, by: int) -> Item:
     ops = [op._replace(stage=op.stage + by) for op in members(item)]
     return ops[0] if len(ops) == 1 else Pair(*ops)
-
-
-def _true_stages(boxes: Sequence[Boxes], stages: int) -> list[Boxes]:
-    return [replace(row, stage=row.stage % stages) for row in boxes]
