@@ -10,7 +10,8 @@ import typer
 
 from pipesat.cli.arguments import MOST_AMOUNT, SplitName
 from pipesat.cli.exits import one_line
-from pipesat.cli.problem import Chunks, Devices, Microbatches, Output, app
+from pipesat.cli.problem import app
+from pipesat.cli.problem_options import Chunks, Devices, Microbatches, Output
 from pipesat.core.claims import plural
 from pipesat.placement.geometry import OneRoutePlacement
 

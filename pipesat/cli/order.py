@@ -20,7 +20,7 @@ from pipesat.cli.arguments import (
 from pipesat.cli.exits import CHECK_FAILED, one_line
 
 if TYPE_CHECKING:
-    from pipesat.workflows.microbatch_orders import MicrobatchOrders
+    from pipesat.workflows.order_rows import MicrobatchOrders
 
 
 def order(
@@ -114,7 +114,7 @@ def order(
 def _print(found: MicrobatchOrders) -> None:
     from pipesat.cli.table import Column, print_table, wrapped
     from pipesat.core.claims import Standing, change, percent
-    from pipesat.workflows.microbatch_orders import BEST, GIVEN
+    from pipesat.workflows.order_rows import BEST, GIVEN
     from pipesat.workflows.rows import units_of
 
     fitting = [row for row in found if row.value is not None]
@@ -149,7 +149,7 @@ def _print_best(found: MicrobatchOrders) -> None:
     """Print what the best order takes, what it gains, and the order itself."""
     from pipesat.cli.table import wrapped
     from pipesat.core.claims import Standing, against, percent
-    from pipesat.workflows.microbatch_orders import GIVEN
+    from pipesat.workflows.order_rows import GIVEN
 
     best = found.best
     if best is None or best.value is None:

@@ -27,7 +27,7 @@ _LIKE = {
 def print_plan(plan: Plan, folder: Path | None) -> None:
     """Print the stages, what is proven, and the comparison."""
     from pipesat.cli.console import stdout
-    from pipesat.plan.answer import require_consistent
+    from pipesat.plan.conclusion import require_consistent
 
     require_consistent(plan)
     width = stdout().width

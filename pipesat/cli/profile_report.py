@@ -13,7 +13,8 @@ from pipesat.core.claims import plural
 from pipesat.profile.shapes import SHAPES
 
 if TYPE_CHECKING:
-    from pipesat.profile.file import MeasuredCostsModel, Profile
+    from pipesat.profile.costs_file import MeasuredCostsModel
+    from pipesat.profile.file import Profile
 
 
 def print_configs() -> None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pipesat.layers.layer import Layer, Layers, Role
 from pipesat.layers.pipeline import Delay
 from pipesat.placement.documents import Costs
+from pipesat.profile.costs_file import ParametersModel
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
 from pipesat.profile.delays import delay_of
-from pipesat.profile.file import LinksModel, ParametersModel, Profile
+from pipesat.profile.file import LinksModel, Profile
 from pipesat.profile.problem import SPLIT_LIMIT, fused_because
 from pipesat.profile.static import Training, static_memory
 from pipesat.profile.units import Units

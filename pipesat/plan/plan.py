@@ -12,8 +12,9 @@ from typing import Final, TypeAlias
 
 from pipesat.core.solving import LEAST_SECONDS
 from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.answer import Plan, answer
+from pipesat.plan.answer import Plan
 from pipesat.plan.comparison import HandWritten, SplitRow, fill, row_of_plan, rows_to_compare
+from pipesat.plan.conclusion import answer
 from pipesat.plan.listing import list_all
 from pipesat.plan.phases import Reach, bound_shapes, move, polish, propose, solve_survivors
 from pipesat.plan.search import Search

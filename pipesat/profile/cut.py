@@ -8,14 +8,14 @@ from typing import Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.placement.partition import balanced, even
-from pipesat.profile.file import (
+from pipesat.profile.costs_file import (
     MeasuredCostsModel,
     OffloadModel,
     ParametersModel,
-    Profile,
     Samples,
     TransientModel,
 )
+from pipesat.profile.file import Profile
 
 Statistic: TypeAlias = Literal["low", "median", "high"]
 

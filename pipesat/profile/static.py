@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
+from pipesat.profile.costs_file import ParametersModel
 from pipesat.profile.cut import StageCosts
-from pipesat.profile.file import ParametersModel, Profile
+from pipesat.profile.file import Profile
 
 OPTIMIZER_STATES: Final = {
     "none": 0,

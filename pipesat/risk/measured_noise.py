@@ -20,8 +20,9 @@ from pipesat.risk.robustness import Noise
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem, Stage
+    from pipesat.profile.costs_file import MeasuredCostsModel, Samples
     from pipesat.profile.cut import Statistic
-    from pipesat.profile.file import MeasuredCostsModel, Profile, Samples
+    from pipesat.profile.file import Profile
 
 _DECILE: Final = 1.2816  # 90th percentile of the standard normal
 _UNITS_PER_US: Final = (1, 1000)  # microseconds and nanoseconds, as problems have them

@@ -20,7 +20,8 @@ import torch
 from torch import distributed
 
 from pipesat.core.errors import BadInput
-from pipesat.profile.file import LINKS_FORMAT, LinksModel, samples_document, write_document
+from pipesat.profile.costs_file import samples_document
+from pipesat.profile.file import LINKS_FORMAT, LinksModel, write_document
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 1 << 24)
 """Bytes of the messages, where nobody asks for others."""

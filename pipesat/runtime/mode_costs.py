@@ -14,7 +14,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from pipesat.profile.file import samples_document
+from pipesat.profile.costs_file import samples_document
 from pipesat.runtime.clock_and_memory_meters import Meter, OpClock
 from pipesat.runtime.offload import Trip
 from pipesat.runtime.stage_costs import Backward, Subject, run_whole, time_whole

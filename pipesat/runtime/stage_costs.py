@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
-from pipesat.profile.file import samples_document
+from pipesat.profile.costs_file import samples_document
 from pipesat.runtime.clock_and_memory_meters import Meter, OpClock, Reading
 
 _BACKWARD = "torch.distributed.pipelining._backward"

@@ -151,7 +151,9 @@ def min_memory(
         If nothing fits into the problem's own capacities and these are the reference.
     """
     from pipesat.frontier.answers import LeastMemory
-    from pipesat.workflows.studies import least_memory, versions
+    from pipesat.frontier.min_memory import least_memory
+    from pipesat.workflows.hand_written import published
+    from pipesat.workflows.studies import solver_of, versions
 
     require_settings(time_limit, workers, seed)
     accepted = Fraction(str(within))
@@ -159,12 +161,12 @@ def min_memory(
         raise BadInput("expected a share from 0 to 10000", where="within", value=within)
     found = least_memory(
         problem,
+        solve=solver_of(objective, workers, seed),
+        objective=objective,
         within=accepted,
         reference=reference,
-        objective=objective,
         time_limit=time_limit,
-        workers=workers,
-        seed=seed,
+        baselines=published(),
         listener=listener,
         stop=stop,
     )

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.core.errors import BadInput
+from pipesat.core.machine import usable_cores
 from pipesat.core.settings import require_settings
+from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
 
 if TYPE_CHECKING:
@@ -99,8 +101,13 @@ def plan(
         If a value is wrong, or the layers cannot be cut so.
     """
     from pipesat.layers.file import read_layers
+    from pipesat.plan.findings import Findings
+    from pipesat.plan.plan import run_plan
+    from pipesat.plan.question import Question
+    from pipesat.plan.search import Search
     from pipesat.plan.shapes import shapes_to_try
-    from pipesat.workflows.studies import best_plan
+    from pipesat.workflows.plan_orders import columns, quick_orders
+    from pipesat.workflows.studies import solver_of, versions
 
     require_settings(time_limit, workers, seed)
     source = ""
@@ -125,18 +132,18 @@ def plan(
         raise error.of(source) if source and not error.source else error from None
     if target == "torch":
         layers, shapes = for_torch(layers, shapes)
-    return best_plan(
-        layers,
-        shapes,
-        [_hand(text, layers, shapes) for text in layouts],
-        compare=compare,
-        recompute=recompute,
-        objective=objective,
-        time_limit=time_limit,
-        workers=workers,
+    hand = [_hand(text, layers, shapes) for text in layouts]
+    known = Findings(Question.of(layers, shapes.pipelines, objective, recompute))
+    solver = solver_of(objective, workers, seed)  # imports, before the clock starts
+    deadline = Deadline(time_limit, stop or threading.Event())
+    return run_plan(
+        Search(known, quick_orders, solver, deadline, listener),
+        hand=hand,
+        written=columns() if compare else None,
+        left_out=shapes.left_out,
         seed=seed,
-        listener=listener,
-        stop=stop,
+        workers=workers or usable_cores(),
+        versions=versions(),
     )
 
 

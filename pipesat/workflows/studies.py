@@ -1,4 +1,4 @@
-"""Many solves on the same layers: what memory buys, how little is enough, and the best plan."""
+"""Many solves on the same layers: how each is made, and curves of what memory buys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Unpack
 
@@ -20,27 +19,21 @@ if TYPE_CHECKING:
     from pipesat.core.result import Improvement, Result
     from pipesat.core.schedule import Objective, Schedule
     from pipesat.core.solving import Listener, Solve, Starts, Told
-    from pipesat.frontier.min_memory import Reference, Sufficient
     from pipesat.frontier.trace import Frontier
-    from pipesat.layers.layer import Layers
-    from pipesat.plan.answer import Plan
-    from pipesat.plan.plan import Hand
-    from pipesat.plan.recompute import RecomputeChoice
-    from pipesat.plan.shapes import Shapes
 
 
 def frontiers(
     placed: Mapping[str | None, Problem],
     *,
-    caps: Mapping[str | None, Sequence[int] | None] | None = None,
-    count: int = 12,
-    also: Sequence[int] = (),
-    objective: Objective = "makespan",
-    time_limit: float = 600.0,
-    workers: int | None = None,
-    seed: int = 0,
-    listener: Listener | None = None,
-    stop: threading.Event | None = None,
+    caps: Mapping[str | None, Sequence[int] | None],
+    count: int,
+    also: Sequence[int],
+    objective: Objective,
+    time_limit: float,
+    workers: int | None,
+    seed: int,
+    listener: Listener | None,
+    stop: threading.Event | None,
 ) -> dict[str | None, Frontier]:
     """Trace one problem after another; each gets its share of the time that is left.
 
@@ -49,7 +42,7 @@ def frontiers(
     placed
         Problems by the name of their placement; ``None`` for one as it is.
     caps
-        Capacities to look at, by the same names; ``None``: ``count`` of them, where steps are
+        Capacities to look at, by the same names; of ``None``: ``count`` of them, where steps are
         likely.
     also
         Capacities to look at besides, within the range of those.
@@ -70,7 +63,7 @@ def frontiers(
             problem,
             solve=solve,
             objective=objective,
-            caps=None if caps is None else caps[name],
+            caps=caps[name],
             count=count,
             also=also,
             time_limit=(expires - time.monotonic()) / (len(placed) - number),
@@ -99,80 +92,6 @@ def _telling(listener: Listener | None, name: str | None, began: float) -> Liste
         listener(improvement._replace(seconds=seconds, source=source))
 
     return tell
-
-
-def least_memory(
-    problem: Problem,
-    *,
-    within: Fraction = Fraction(1, 20),
-    reference: Reference = "unlimited",
-    objective: Objective = "makespan",
-    time_limit: float = 120.0,
-    workers: int | None = None,
-    seed: int = 0,
-    listener: Listener | None = None,
-    stop: threading.Event | None = None,
-) -> Sufficient:
-    """Return the smallest capacity that keeps the objective within a share of the best.
-
-    See :func:`pipesat.frontier.min_memory.least_memory`.
-    """
-    from pipesat.frontier import min_memory
-
-    return min_memory.least_memory(
-        problem,
-        solve=solver_of(objective, workers, seed),
-        objective=objective,
-        within=within,
-        reference=reference,
-        time_limit=time_limit,
-        baselines=published(),
-        listener=listener,
-        stop=stop,
-    )
-
-
-def best_plan(
-    layers: Layers,
-    shapes: Shapes,
-    hand: Sequence[Hand] = (),
-    *,
-    compare: bool = True,
-    recompute: RecomputeChoice = "never",
-    objective: Objective = "makespan",
-    time_limit: float = 120.0,
-    workers: int | None = None,
-    seed: int = 0,
-    listener: Listener | None = None,
-    stop: threading.Event | None = None,
-) -> Plan:
-    """Return the best cut, placement and order found of layers.
-
-    Parameters
-    ----------
-    hand
-        Splits to compare with.
-    """
-    from pipesat.core.machine import usable_cores
-    from pipesat.core.solving import Deadline
-    from pipesat.plan.findings import Findings
-    from pipesat.plan.plan import run_plan
-    from pipesat.plan.question import Question
-    from pipesat.plan.search import Search
-    from pipesat.workflows.plan_orders import columns, quick_orders
-
-    known = Findings(Question.of(layers, shapes.pipelines, objective, recompute))
-    solver = solver_of(objective, workers, seed)
-    deadline = Deadline(time_limit, stop or threading.Event())
-    return run_plan(
-        Search(known, quick_orders, solver, deadline, listener),
-        hand=hand,
-        written=columns() if compare else None,
-        left_out=shapes.left_out,
-        seed=seed,
-        workers=workers or usable_cores(),
-        versions=versions(),
-    )
 
 
 def solver_of(objective: Objective, workers: int | None, seed: int) -> Solve:

@@ -10,7 +10,8 @@ import pytest
 
 from pipesat.core.errors import BadInput
 from pipesat.parts.file import parse_parts, read_parts
-from pipesat.parts.trace import parts_of_trace, read_mapping
+from pipesat.parts.mapping import read_mapping
+from pipesat.parts.trace import parts_of_trace
 from tests.support.annotated_trace import MAPPING as SHIPPED
 from tests.support.annotated_trace import annotation, kernel, write_annotated_trace
 from tests.support.paths import ROOT

@@ -12,7 +12,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import partition_of
-from pipesat.plan.answer import answer
+from pipesat.plan.conclusion import answer
 from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.recompute import Recomputation
 from pipesat.plan.search import Search

@@ -10,6 +10,7 @@ import pytest
 from pipesat.core.amounts import amount, amounts, readable
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
+from pipesat.profile.costs_file import samples_document
 from pipesat.profile.cut import costs_of_stage, layers_of_stages
 from pipesat.profile.delays import delay_of
 from pipesat.profile.file import (
@@ -17,7 +18,6 @@ from pipesat.profile.file import (
     LinksModel,
     parse_profile,
     read_profile,
-    samples_document,
     write_document,
 )
 from pipesat.profile.problem import ProblemOptions, problem_of_profile

@@ -142,8 +142,8 @@ _LONG_WORK = (
     "pipesat.workflows.pair_times.pair_times",
     "pipesat.workflows.studies.frontiers",
     "pipesat.advise.study.advise",
-    "pipesat.workflows.studies.best_plan",
-    "pipesat.workflows.studies.least_memory",
+    "pipesat.plan.plan.run_plan",
+    "pipesat.frontier.min_memory.least_memory",
     "pipesat.runtime.parity.check_parity",
     "pipesat.runtime.run.run_order",
 )
