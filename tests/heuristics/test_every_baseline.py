@@ -15,6 +15,7 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
+from pipesat.heuristics.greedy_pairs import NAME as GREEDY_PAIRS
 from tests.support.paths import ROOT
 
 PROBLEMS = ROOT / "experiments" / "bench" / "problems"
@@ -24,6 +25,7 @@ KEEP_CAPACITIES = {"zb-auto", "zb-auto-span", "v-auto"}
 SLOW = KEEP_CAPACITIES  # they try many orders
 LEFT_OUT = range(2_500, 40_000)  # ops, for these: the smaller files and the two large ones will do
 CHECKED_UP_TO = 8_000  # ops; beyond, that a schedule is built at all has to do
+PAIRED_UP_TO = 200  # ops, for greedy-pairs: on larger random ones it takes most of a minute in all
 REASON = re.compile(r"[a-z][^.\n]{5,90}")  # one phrase, to stand in a table's cell
 
 
@@ -141,5 +143,6 @@ def with_capacities(draw: st.DrawFn, doc: dict[str, Any], p: int) -> Problem:
 @settings(max_examples=80)
 @given(placed())
 def test_on_random_problems(problem: Problem) -> None:
-    broken = {name: rules_broken(name, problem) - allowed(name) for name in HAND_WRITTEN}
-    assert broken == {name: set() for name in HAND_WRITTEN}
+    names = [n for n in HAND_WRITTEN if n != GREEDY_PAIRS or problem.op_count <= PAIRED_UP_TO]
+    broken = {name: rules_broken(name, problem) - allowed(name) for name in names}
+    assert broken == {name: set() for name in names}
