@@ -1,7 +1,7 @@
 """The story of docs/advise.md as its reader runs it: every command, its wall time, its output.
 
-``python experiments/2026-11-22-advise/stories.py [torchtitan] [megatron] [quick]``; a folder for
-what is written is made anew under the system's temporary one.
+``python experiments/2026-11-22-advise/stories.py [torchtitan] [megatron] [quick] [parts]``; a
+folder for what is written is made anew under the system's temporary one.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 STORY = (
     "advise --config llama3-8b --gpu h100 --devices 8 --microbatches 32 --memory 40GiB "
     "--for {runtime} -o out"
 )
+PARTS = Path(__file__).parents[2] / "examples" / "parts-deepseek-like.json"
 STORIES = {
     "torchtitan": STORY.format(runtime="torchtitan"),
     "megatron": STORY.format(runtime="megatron"),
     "quick": STORY.format(runtime="torchtitan") + " --quick",
+    "parts": f"advise {PARTS} --devices 4 --microbatches 16 --latency 500 --for megatron -o out",
 }
 
 
@@ -31,7 +34,8 @@ def main(names: list[str]) -> None:
             began = time.monotonic()
             done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
             seconds = time.monotonic() - began
-        print(f"`pipesat {STORIES[name]}`: {seconds:.0f} s\n\n```\n{done.stdout}```\n")
+        text = f"`pipesat {STORIES[name]}`: {seconds:.0f} s\n\n```\n{done.stdout}```\n"
+        print(text.replace(f"{PARTS}", "examples/parts-deepseek-like.json"))
 
 
 if __name__ == "__main__":

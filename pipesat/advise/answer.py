@@ -99,6 +99,14 @@ class Answer:
         return ", ".join(names)
 
     @property
+    def not_searched(self) -> list[str]:
+        """Placements that rows have and our search did not look at."""
+        if self.plan is None:
+            return []
+        searched = {shape.homes for shape in self.plan.question.shapes}
+        return sorted({r.placement for r in self.rows if r.shape.homes not in searched})
+
+    @property
     def shown(self) -> list[Row]:
         """The table: 1F1B and ours on every split, of all other schedules the best one."""
         return shown_rows(self.rows)

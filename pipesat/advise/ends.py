@@ -58,8 +58,8 @@ def ends_text(answer: Answer) -> str:
     if better:
         return f"the advice depends on the estimate: {' and '.join(better)}, links as they are"
     return (
-        "the advice stays the shortest of the table that runs at both ends of that range, all "
-        "compute scaled alike, links as they are"
+        "at both ends of that range the advice stays the shortest row that runs, all compute "
+        "scaled alike and links as they are"
     )
 
 

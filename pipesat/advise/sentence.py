@@ -238,3 +238,5 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
             f"{time_text(question, bound.value)}, so at most {percent(standing.gap, 1)} can still "
             f"be gained there{any_order}"
         )
+    if bound is not None and (others := answer.not_searched):
+        yield f"in a {' or '.join(others)} interleaved 1F1B alone was tried, and nothing is proven"

@@ -235,6 +235,15 @@ def test_the_head_that_no_split_evens_out_is_named() -> None:
     assert "layer 2 (head) alone is 100 % of it and more than an equal share" in advice.sentence
 
 
+def test_what_was_not_searched_is_said(plain: Advice) -> None:
+    """Interleaved 1F1B also goes in loops of 3, of which the search and its bound say nothing."""
+    six = asked(layers_of([entry(1, 1, 1) for _ in range(6)]), time_limit=4.0)
+    assert plain.not_searched == []  # four layers make loops of 2 alone
+    assert six.not_searched in ([], ["loop of 3"])  # there if the time was enough to build it
+    for advice in (plain, six):
+        assert ("was tried, and nothing is proven" in advice.sentence) == bool(advice.not_searched)
+
+
 def test_megatrons_rows_keep_its_guards(megatron: Advice) -> None:
     """2 ranks, 5 microbatches: groups of 2 and 4 leave a last one of 1; 3 and 5 do not."""
     groups = {row.group for row in rows_of(megatron, "interleaved-1f1b") if row.runs}
