@@ -13,14 +13,21 @@ sys.path.insert(0, str(ROOT))
 from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
 from tests.support.class_claims import wrong_of_model, wrong_of_solve  # noqa: E402
-from tests.support.class_documents import chunked_document, random_document  # noqa: E402
+from tests.support.class_documents import (  # noqa: E402
+    chunked_document,
+    paired_document,
+    random_document,
+)
 from tests.support.class_oracle import Oracle  # noqa: E402
 
 FOLDER = Path(__file__).parent
 MOST_OF_SPAN = 30  # seeds of the first kind whose span is tried as well
 
 
-def main(small: int, chunked: int, name: str) -> None:
+DRAWN = {"small": random_document, "chunked": chunked_document, "paired": paired_document}
+
+
+def main(small: int, chunked: int, paired: int, name: str) -> None:
     """Print and write what so many seeds of each kind come to."""
     path = FOLDER / name
     counts: Counter[str] = Counter()
@@ -29,9 +36,10 @@ def main(small: int, chunked: int, name: str) -> None:
         *(("small", seed, "makespan") for seed in range(small)),
         *(("small", seed, "span") for seed in range(min(small, MOST_OF_SPAN))),
         *(("chunked", seed, "makespan") for seed in range(chunked)),
+        *(("paired", seed, "makespan") for seed in range(paired)),
     ]
     for kind, seed, objective in cases:
-        document = (random_document if kind == "small" else chunked_document)(seed)
+        document = DRAWN[kind](seed)
         for stage in document["stages"]:
             stage.pop("held_in_backward", None)  # neither model nor search knows it
         problem = parse_problem(document)
@@ -63,4 +71,4 @@ def write(path: Path, counts: Counter[str], wrong: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(*map(int, sys.argv[1:4]), sys.argv[4])

@@ -26,9 +26,13 @@ from pipesat.core.schedule import Objective
 
 
 def bounds_of_classes(problem: Problem, objective: Objective) -> list[Bound]:
-    """Return every argument's best bound of its devices', in time units; no pairs, no modes."""
+    """Return every argument's best bound of its devices', in time units; no modes.
+
+    Pairs are those by factor alone, of which none is shorter than a member (docs/bounds.md).
+    """
     alone = of_each_class(problem)
-    bounds = bounds_of_given_order(problem) if objective == "makespan" else []
+    in_turn = objective == "makespan" and problem.overlap is None
+    bounds = bounds_of_given_order(problem) if in_turn else []
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             continue
@@ -123,8 +127,20 @@ class _Device:
 
     @cached_property
     def load(self) -> int:
-        """Compute time of all microbatches."""
-        return sum((x.amounts.F + x.amounts.least_backward_work) * x.number for x in self.items)
+        """Compute time of all microbatches; where F's and BW's may pair, the least it can be."""
+        forwards = sum(x.amounts.F * x.number for x in self.items)
+        backwards = sum(x.amounts.least_backward_work * x.number for x in self.items)
+        overlap = self.problem.overlap
+        if overlap is None or overlap.factor is None:
+            return forwards + backwards
+        den = overlap.factor[1]
+        num = min(overlap.factor[0], den)
+        shared = num * forwards  # in parts of 1/den: what each member of a pair takes of it
+        for x in self.items:
+            ways = [den * (x.amounts.B + x.amounts.W)] if x.amounts.may_split else []
+            ways += [num * x.amounts.BW] if x.amounts.may_fuse else []
+            shared += min(ways) * x.number
+        return max(forwards, backwards, -(-shared // den))
 
     def _begin(self, one: Problem, low: int) -> int:
         return time_until_forward(one, low) if self.absolute else 0

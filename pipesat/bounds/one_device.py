@@ -53,8 +53,11 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
         Bound(0, "closed form: nothing takes less than no time"),
         *counted_bounds(problem, objective),
     ]
-    if not (problem.alike or memory_varies(problem) or problem.overlap):
-        return [*bounds, *bounds_of_classes(problem, objective)]
+    overlap = problem.overlap
+    if not (problem.alike or memory_varies(problem) or (overlap and overlap.times)):
+        bounds += bounds_of_classes(problem, objective)
+        if overlap is None:
+            return bounds
     problem = least_problem(problem)
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
     if problem.overlap is not None:

@@ -114,11 +114,7 @@ def model_is_exact(problem: Problem) -> bool:
 
 def why_not_exact(problem: Problem) -> str:
     """Say why the model's bound need not hold for a problem; ``""`` where it does."""
-    if memory_varies(problem):
-        return what_differs(problem)
-    if problem.overlap is not None and not problem.plain:
-        return "pairs of microbatches that differ"
-    return ""
+    return what_differs(problem) if memory_varies(problem) else ""
 
 
 def _turns(v: Variables, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:

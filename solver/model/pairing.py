@@ -7,9 +7,10 @@ from itertools import combinations_with_replacement
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind
+from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, pair_time_of_kinds
+from pipesat.core.rules import duration, one_of_each, pair_time, pair_time_of_kinds
+from pipesat.solver.model.order_facts import Name, may_coincide
 
 Gains: TypeAlias = Mapping[tuple[OpKind, OpKind], int]
 """Times of the pairs of two kinds that gain something, in either order of the two."""
@@ -22,19 +23,39 @@ def gains(problem: Problem) -> Gains:
 
     No other pair is needed: its members in turn take no longer, end no later, and hold no more, as
     the first takes no less than it leaves behind. An op of a kind that its stage never runs has
-    none. Where microbatches differ, these are the times of microbatches 0.
+    none. Where microbatches differ, these are the times of the longest op of each kind: a pair by
+    factor gains by them if it gains by any, as ``s - ceil(s num / den)`` does not fall with s. What
+    two ops take, :func:`time_that_gains` says.
     """
     if problem.overlap is None:
         return NO_GAINS
     found: dict[tuple[OpKind, OpKind], int] = {}
+    longest = _longest(problem)
     for stages in problem.stages_on:
         kinds = [(stage, kind) for stage in stages for kind in _kinds(problem, stage)]
         for one, other in combinations_with_replacement(kinds, 2):
-            time = pair_time_of_kinds(problem, one, other)
-            alone = sum(duration(problem, Op(*kind, 0)) for kind in (one, other))
-            if time is not None and time < alone:
+            if pair_time_of_kinds(problem, one, other) is None:
+                continue
+            both = longest[one], longest[other]
+            time, alone = duration(problem, Pair(*both)), sum(duration(problem, x) for x in both)
+            if time < alone:
                 found[one, other] = found[other, one] = time
     return found
+
+
+def time_that_gains(problem: Problem, known: Gains, a: Op, b: Op) -> int | None:
+    """Time of a pair of two ops, if it gains something and they may run as one.
+
+    Whether memory and the order of microbatches leave it possible is asked only where they are
+    alike.
+    """
+    if not problem.plain:
+        time = pair_time(problem, a, b)
+        gained = time is not None and time < duration(problem, a) + duration(problem, b)
+        return time if gained else None
+    time = known.get((a[:2], b[:2]))
+    names = (Name(op.stage, PHASE_OF[op.kind], op.microbatch) for op in (a, b))
+    return time if time is not None and may_coincide(problem, *names) else None
 
 
 def fusing_may_pay(problem: Problem, known: Gains, stage: int, kind: int = 0) -> bool:
@@ -45,6 +66,16 @@ def fusing_may_pay(problem: Problem, known: Gains, stage: int, kind: int = 0) ->
     """
     data = problem.resulting(stage, 0, kind)
     return data.fusing_may_pay or (data.may_fuse and any(one == (stage, "BW") for one, _ in known))
+
+
+def _longest(problem: Problem) -> dict[OpKind, Op]:
+    """By stage and kind, the op that takes longest; where microbatches are alike, number 0's."""
+    found: dict[OpKind, Op] = {}
+    for op in one_of_each(problem):
+        known = found.get(op[:2])
+        if not op.mode and (known is None or duration(problem, op) > duration(problem, known)):
+            found[op[:2]] = op
+    return found
 
 
 def _kinds(problem: Problem, stage: int) -> list[Kind]:

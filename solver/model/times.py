@@ -65,6 +65,8 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
     every = [op for op in one_of_each(problem) if not op.mode]
     delays = [link_delay(problem, op.stage, d, op.microbatch) for op in every for d in _DIRECTIONS]
     common = math.gcd(*delays, *(duration(problem, op) for op in every), *gains(problem).values())
+    if problem.overlap is not None and problem.has_lists:
+        common = 1  # pairs of other classes take other times
     if objective == "makespan" and unit <= common:
         unit, exact = common, True
     return Times(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import cast
 
 from ortools.sat.python import cp_model
@@ -16,9 +16,9 @@ from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.solver.model.literals import Literal
-from pipesat.solver.model.order_facts import Name, may_coincide
+from pipesat.solver.model.order_facts import Name, precedes
 from pipesat.solver.model.pair_choices import Candidate, Form, PairChoices, add_pair_choices
-from pipesat.solver.model.pairing import Gains, fusing_may_pay, gains
+from pipesat.solver.model.pairing import Gains, fusing_may_pay, gains, time_that_gains
 from pipesat.solver.model.times import KINDS, Times
 from pipesat.solver.model.turns import Turns, add_turns, chains
 
@@ -203,15 +203,23 @@ def add_pairs(v: Variables, known: Gains) -> None:
 
 
 def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
-    for (one, other), time in known.items():
+    problem = v.problem
+    for one, other in known:
         if one > other or one[0] not in v.kept:
             continue
-        firsts, seconds = _tasks_of(v, one), _tasks_of(v, other)
-        for x in firsts:
-            for y in seconds:
-                turned = one == other and x.microbatch >= y.microbatch
-                if not turned and may_coincide(v.problem, x.name, y.name):
-                    yield Candidate((x, y), (one[1], other[1]), time // v.times.unit)
+        for x, y in product(_tasks_of(v, one), _tasks_of(v, other)):
+            if one == other and x.microbatch >= y.microbatch:
+                continue
+            if not problem.plain and _ordered(problem, x.name, y.name):
+                continue
+            ops = Op(*one, x.microbatch), Op(*other, y.microbatch)
+            time = time_that_gains(problem, known, *ops)
+            if time is not None:
+                yield Candidate((x, y), (one[1], other[1]), time // v.times.unit)
+
+
+def _ordered(problem: Problem, x: Name, y: Name) -> bool:
+    return precedes(problem, x, y) or precedes(problem, y, x)
 
 
 def _tasks_of(v: Variables, kind: OpKind) -> list[Task]:

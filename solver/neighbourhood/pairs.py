@@ -7,12 +7,11 @@ from itertools import combinations, product
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Op, Pair
+from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, pair_time
-from pipesat.solver.model.order_facts import Name, may_coincide
+from pipesat.core.rules import duration
 from pipesat.solver.model.pair_choices import Candidate, PairChoices, add_pair_choices
-from pipesat.solver.model.pairing import Gains
+from pipesat.solver.model.pairing import Gains, time_that_gains
 from pipesat.solver.neighbourhood.slots import Slot
 
 
@@ -42,23 +41,9 @@ def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterat
             if stand and ops == (one.op, other.op):
                 time: int | None = duration(problem, Pair(*ops))
             else:
-                time = _time_that_gains(problem, known, *ops)
+                time = time_that_gains(problem, known, *ops)
             if time is not None:
                 yield Candidate((one, other), (form.kind, partner.kind), time)
-
-
-def _time_that_gains(problem: Problem, known: Gains, a: Op, b: Op) -> int | None:
-    """Time of a pair of two ops, if it gains something and may be."""
-    if not problem.plain:  # times differ by microbatch, and so may their order
-        time = pair_time(problem, a, b)
-        gained = time is not None and time < duration(problem, a) + duration(problem, b)
-        return time if gained else None
-    time = known.get((a[:2], b[:2]))
-    return None if time is None or not may_coincide(problem, _name(a), _name(b)) else time
-
-
-def _name(op: Op) -> Name:
-    return Name(op.stage, PHASE_OF[op.kind], op.microbatch)
 
 
 def _stand_as_pair(one: Slot, other: Slot) -> bool:

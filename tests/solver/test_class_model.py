@@ -7,14 +7,16 @@ from typing import Any, Literal
 import pytest
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model.constraints import add_constraints
 from pipesat.solver.model.times import model_times, rounded
 from pipesat.solver.model.variables import Variables, add_variables
-from tests.support.class_claims import wrong_of_model
-from tests.support.class_documents import chunked_document, random_document
+from pipesat.workflows.solve import solve
+from tests.support.class_claims import least_of_model, wrong_of_model
+from tests.support.class_documents import chunked_document, paired_document, random_document
 from tests.support.class_oracle import Oracle
 
 
@@ -99,3 +101,42 @@ def test_the_model_is_exact_with_several_chunks(seed: int) -> None:
     document = chunked_document(seed)
     optimum = Oracle(document).optimum("makespan")
     assert wrong_of_model(parse_problem(document), optimum, "makespan") == []
+
+
+@pytest.mark.parametrize("seed", [0, *range(2, 13), *range(14, 20)])
+def test_the_model_is_exact_with_pairs_by_factor(seed: int) -> None:
+    document = paired_document(seed)
+    problem, optimum = parse_problem(document), Oracle(document).optimum("makespan")
+    assert wrong_of_model(problem, optimum, "makespan") == []
+    bounds = [bound.value for bound in closed_form_bounds(problem, "makespan")]
+    assert optimum is None or max(bounds) <= optimum
+
+
+@pytest.mark.parametrize("seed", [4, 7, 10, 12])
+def test_closed_forms_of_the_span_with_pairs_are_below_the_models_optimum(seed: int) -> None:
+    problem = parse_problem(paired_document(seed))
+    bounds = [bound.value for bound in closed_form_bounds(problem, "span")]
+    optimum, _ = least_of_model(problem, "span")
+    assert optimum is not None
+    assert max(bounds) <= optimum
+
+
+def test_a_list_with_a_factor_is_proven_optimal() -> None:
+    """One device, F 4 and BW 8, then both three times as long; a pair takes 3/4 of its members.
+
+    The short F first (4), then the long F beside the short BW (3/4 of 20), then the long BW (24):
+    43. With the long one first, its F (12), its BW with the short F hidden in it (24), and 8: 44.
+    """
+    stage = {"device": 0, "F": 4, "B": 4, "W": 4, "backward": "fused"}
+    document = {
+        "format": "pipesat.problem/1",
+        "devices": [{}],
+        "stages": [stage],
+        "microbatches": [
+            {"name": "short", "count": 1},
+            {"name": "long", "count": 1, "time": [3, 1]},
+        ],
+        "overlap": {"FB": [3, 4]},
+    }
+    result = solve(parse_problem(document), time_limit=5, deterministic=True)
+    assert (result.status, result.value) == ("optimal", 43)

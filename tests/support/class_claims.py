@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 
 import pipesat
 from pipesat.core.checker import check
-from pipesat.core.ops import Op
+from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
@@ -74,10 +74,9 @@ def keeps_the_rule(problem: Problem, schedule: Schedule) -> bool:
         key: [] for key in product(range(len(problem.stages)), (True, False))
     }
     for _, timed in schedule:
-        op = timed.item
-        assert isinstance(op, Op)
-        if op.kind != "W":
-            started[op.stage, op.kind == "F"].append((timed.start, op.microbatch))
+        for op in members(timed.item):  # type: ignore[arg-type]
+            if op.kind != "W":
+                started[op.stage, op.kind == "F"].append((timed.start, op.microbatch))
     orders = {tuple(m for _, m in sorted(own)) for own in started.values()}
     if problem.order == "given":
         return orders == {tuple(range(problem.microbatches[0]))}

@@ -98,6 +98,61 @@ def chunked_document(seed: int) -> dict[str, Any]:
     return document
 
 
+def paired_document(seed: int) -> dict[str, Any]:
+    """Two to four microbatches of two or three classes, whose F's and BW's may run as pairs.
+
+    One to three stages, also two on a device.
+    """
+    draw = random.Random(seed)
+    number = draw.randint
+    homes, names, fused = draw.choice(
+        [
+            ((0,), "abca", True),
+            ((0,), "aba", False),
+            ((0, 0), "aab", True),
+            ((0, 0), "ab", False),
+            ((0, 1), "abca", True),
+            ((0, 1), "abc", True),
+            ((0, 1), "ab", False),
+            ((0, 1, 0), "ab", True),
+            ((0, 1, 2), "ab", True),
+        ]
+    )
+    rule = draw.choice(["given", "same", "free"])
+    if rule == "free" and len(homes) > 1:
+        names = names[:3]  # of more, the oracle takes minutes
+
+    def factors(_: str) -> dict[str, list[int]]:
+        keys = ("time", "held", "comm")
+        return {key: [number(1, 5), number(1, 3)] for key in keys if draw.random() < 0.7}
+
+    document: dict[str, Any] = {
+        "format": "pipesat.problem/1",
+        "devices": [{} for _ in range(max(homes) + 1)],
+        "stages": [
+            {
+                "device": home,
+                "F": number(1, 6),
+                "B": number(1, 6),
+                "W": number(1, 4),
+                "BW": number(2, 10),
+                "held_after_F": number(0, 4),
+                "held_after_B": 0 if fused else number(0, 5),
+                "backward": "fused" if fused else "either",
+            }
+            for home in homes
+        ],
+        "microbatches": _entries(names, factors),
+        "order": rule,
+        "comm": {"default": number(0, 3)},
+        "overlap": {"FB": draw.choice([[1, 2], [2, 3], [3, 4], [9, 10]])},
+    }
+    for device in document["devices"]:
+        if draw.random() < 0.5:
+            device["memory"] = number(8, 26)
+    return document
+
+
 def tight_chain_document(seed: int) -> dict[str, Any]:
     """A chain whose stages keep one order of the microbatches, one far larger than the others.
 

@@ -2,7 +2,8 @@
 
 It reads the document itself and shares no code with pipesat: amounts, timing, memory and the rule
 about the order are stated again from the contract (sections 2, 3 and 8). Times are positive, so
-that on a device memory depends on the order of its ops alone.
+that on a device memory depends on the order of its ops alone. With a factor for pairs of F and BW,
+for the makespan only.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Oracle:
         first = {entry["name"]: entry for entry in reversed(entries)}
         self.classes = [first[e["name"]] for e in entries for _ in range(e["count"])]
         self.count, self.stages = len(self.classes), len(document["stages"])
+        self.factor = document.get("overlap", {}).get("FB")
         self.rule = document.get("order", "free") if isinstance(given, list) else "free"
         self.home = [stage["device"] for stage in document["stages"]]
         self.room = [
@@ -80,6 +82,11 @@ class Oracle:
         }[kind]
         return _Task(self.home[stage], x[kind], taken, kept)
 
+    def together(self, forward: Name, backward: Name) -> int:
+        """Time of a pair of F and BW by the document's factor."""
+        lengths = self.task[forward].length, self.task[backward].length
+        return max(*lengths, ceil(sum(lengths) * Fraction(*self.factor)))
+
     def needs(self, name: Name) -> tuple[list[Name], int]:
         """What an op waits for, one of these, and how long after its end."""
         stage, kind, microbatch = name
@@ -111,6 +118,7 @@ class Oracle:
     def optimum(self, objective: str) -> int | None:
         """Least makespan or span; ``None`` if nothing fits."""
         if objective == "span":
+            assert self.factor is None
             return min(map(self.least_span, self.orders()), default=None)
         best: int | None = None
         for turn in self.turns():
@@ -192,18 +200,21 @@ class _Search:
                     self.best = value
                     yield tuple(map(tuple, self.rows)), value
             return
-        for name, start in choices:
-            task = self.oracle.task[name]
-            if (start, task.device) < last or self._hopeless(start + task.length):
+        for names, start, length in choices:
+            tasks = [self.oracle.task[name] for name in names]
+            device = tasks[0].device
+            if (start, device) < last or self._hopeless(start + length):
                 continue
-            before = self.free[task.device], self.held[task.device]
-            self.free[task.device] = self.ends[name] = start + task.length
-            self.held[task.device] += task.kept
-            self.rows[task.device].append(name)
-            yield from self._go((start, task.device))
-            self.rows[task.device].pop()
-            del self.ends[name]
-            self.free[task.device], self.held[task.device] = before
+            before = self.free[device], self.held[device]
+            self.free[device] = start + length
+            self.ends |= dict.fromkeys(names, start + length)
+            self.held[device] += sum(task.kept for task in tasks)
+            self.rows[device] += names
+            yield from self._go((start, device))
+            for name in names:
+                self.rows[device].pop()
+                del self.ends[name]
+            self.free[device], self.held[device] = before
 
     def _hopeless(self, end: int) -> bool:
         return self.pruning and self.best is not None and end >= self.best
@@ -215,7 +226,23 @@ class _Search:
             for s, m in product(range(oracle.stages), range(oracle.count))
         )
 
-    def _choices(self) -> Iterator[tuple[Name, int]]:
+    def _choices(self) -> Iterator[tuple[tuple[Name, ...], int, int]]:
+        """What may start next: the ops, alone or an F and a BW as a pair, start and length."""
+        ready = dict(self._ready())
+        for name, start in ready.items():
+            yield (name,), start, self.oracle.task[name].length
+        if self.oracle.factor is None:
+            return
+        for forward, backward in product(ready, ready):
+            here, there = self.oracle.task[forward], self.oracle.task[backward]
+            room = self.oracle.room[here.device]
+            if (forward[1], backward[1]) != ("F", "BW") or here.device != there.device:
+                continue
+            if room is None or self.held[here.device] + here.taken + there.taken <= room:
+                start = max(ready[forward], ready[backward])
+                yield (forward, backward), start, self.oracle.together(forward, backward)
+
+    def _ready(self) -> Iterator[tuple[Name, int]]:
         oracle = self.oracle
         for name, task in oracle.task.items():
             if name in self.ends or not self._allowed(name):
