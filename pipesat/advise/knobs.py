@@ -35,7 +35,7 @@ def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
     sizes = group_sizes(p, m) if p > 1 else []
     names = ["interleaved-1f1b"]
     if question.parts is not None:
-        names.append("interleaved-overlapped")
+        names.insert(0, "interleaved-overlapped")  # first, should the time be short
     elif megatron:
         option, *_ = overlap_options()
         left_out(option, "searched if --parts says what a layer's ops are made of")

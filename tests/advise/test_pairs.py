@@ -6,6 +6,7 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -18,9 +19,11 @@ from pipesat.advise.rows import Row
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layers
+from pipesat.parts.answer import KINDS
 from pipesat.parts.file import parse_parts
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
+from tests.support.parts import least_by_trying, random_parts
 from tests.support.plans import entry, layers_of
 
 # A layer computes 2 and communicates 2, forwards and backwards: F and BW take 4, together 4 too
@@ -120,6 +123,23 @@ def test_layers_without_parts_run_by_themselves() -> None:
     paired = [row for row in advice.rows if row.pairs and row.runs]
     assert all("OVERLAP_F_B" in row.by_hand for row in paired)
     assert ("recomputation", "not searched together with pairs") in advice.left_out
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_stages_and_pairs_take_the_least_of_all_orders(seed: int) -> None:
+    """Stages of one and two layers, against trying every order of the parts."""
+    document = random_parts(Random(seed))
+    chunk = document["chunks"][0] | {"repeat": 1}
+    one = document | {"chunks": [chunk], "stages": [chunk["name"]], "devices": [0]}
+    parts = layer_parts(parse_parts(one))
+    sizes = {"chunks": [chunk | {"name": f"{n}", "repeat": n} for n in (1, 2)]}
+    for count in (1, 2):
+        for kind in KINDS:
+            least = least_by_trying(document | sizes, [(f"{count}", kind)])
+            assert parts.alone(count, kind) == least
+    for forwards, backwards in ((1, 1), (2, 1), (1, 2)):
+        ops = [(f"{forwards}", "F"), (f"{backwards}", "BW")]
+        assert parts.together(forwards, backwards) == least_by_trying(document | sizes, ops)
 
 
 def test_megatrons_folder_has_what_megatron_takes(
