@@ -1,11 +1,12 @@
-"""What solve is to be no worse than: each rival by means of its own, beside solve's value.
+"""What the search is to be no worse than, each by means of its own, beside what it finds.
 
-    python 02_rivals.py [--seconds 8] [--workers 2]     rivals.json anew, and the table of README.md
+    python 02_rivals.py [--seconds 8] [--workers 2]     rivals.json anew, and the table
     python 02_rivals.py --table                         the table alone
 
 Rivals: the same problem without modes, solved; all microbatches in one mode, under every
-hand-written schedule and solved (``in_one_mode``); one mode for all microbatches of a stage,
-solved; PipeOffload's PO-H, all and half of the chunks offloaded, under every hand-written schedule.
+hand-written schedule and in orders of plain problems (``in_one_mode``); one mode for all
+microbatches of a stage, solved; PipeOffload's PO-H, the longer-lived half of the chunks offloaded,
+under every hand-written schedule. The table is put into README.md and docs/memory.md.
 """
 
 from __future__ import annotations
@@ -13,26 +14,24 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
-from pathlib import Path
 from typing import Any
 
-from run import in_mode, problems  # puts the repository on the path
+from cases import HERE, RESULTS, RIVALS, ROOT, problems
 
 import pipesat
 from pipesat.core.checker import check
 from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
-from pipesat.core.schedule import Order
+from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.modes.assign import in_modes
 from pipesat.workflows.hand_written import hand_written
 
-HERE = Path(__file__).parent
-RIVALS, RESULTS, PAGE = (HERE / name for name in ("rivals.json", "results.json", "README.md"))
+PAGES = (HERE / "README.md", ROOT / "docs" / "memory.md")
 BEGIN, END = "<!-- begin rivals -->\n", "<!-- end rivals -->"
+KINDS = ("keep", "all recompute", "all offload", "per stage", "PO-H")
 
 
 class Solver:
@@ -94,14 +93,17 @@ def valid(problem: Problem, order: Order) -> int | None:
     return None if check(problem, timed) else timed.makespan
 
 
+def guides_of(problem: Problem) -> list[Schedule]:
+    """Every hand-written schedule that exists here, in keep, whether it fits or not."""
+    return [guide for _, guide in hand_written(problem, "makespan") if guide is not None]
+
+
 def in_one_mode(problem: Problem, mode: int, solve: Solver) -> Iterator[int | None]:
     """Makespans with every microbatch in one mode."""
-    for _, guide in hand_written(problem, "makespan"):
-        if guide is not None:
-            timed = in_mode(problem, guide, mode)
-            yield None if check(problem, timed) else timed.makespan
     counts = enumerate(problem.microbatches)
     modes = {(stage, m): mode for stage, count in counts for m in range(count)}
+    for guide in guides_of(problem):
+        yield valid(problem, in_modes(problem, guide.order, modes))
     for document in with_amounts(problem, mode):
         found = solve(document).schedule
         if found is not None:
@@ -109,23 +111,18 @@ def in_one_mode(problem: Problem, mode: int, solve: Solver) -> Iterator[int | No
 
 
 def po_h(problem: Problem, name: str) -> Iterator[int | None]:
-    """Makespans of PipeOffload's choices under every hand-written schedule.
+    """Makespans with the half that stays longest offloaded, under every hand-written schedule.
 
-    All chunks; the half that stays longest: of a device's chunks the first half, of a single chunk
-    every second microbatch.
+    Of a device's chunks that is the first half, of a single chunk every second microbatch.
     """
-    chosen: list[dict[tuple[int, int], int]] = [{}, {}]
-    for own in problem.chunks_on:
-        for chunks in own.values():
-            for place, stage in enumerate(chunks):
-                names = [mode.name for mode in problem.stages[stage].modes]
-                mode = 1 + names.index(name)
-                for m in range(problem.microbatches[stage]):
-                    chosen[0][stage, m] = mode
-                    if place < len(chunks) // 2 or (len(chunks) == 1 and m % 2):
-                        chosen[1][stage, m] = mode
-    guides = [guide for _, guide in hand_written(problem, "makespan") if guide is not None]
-    for guide, modes in product(guides, chosen):
+    modes: dict[tuple[int, int], int] = {}
+    for chunks in (chunks for own in problem.chunks_on for chunks in own.values()):
+        for place, stage in enumerate(chunks):
+            names = [mode.name for mode in problem.stages[stage].modes]
+            for m in range(problem.microbatches[stage]):
+                if m % 2 if len(chunks) == 1 else place < len(chunks) // 2:
+                    modes[stage, m] = 1 + names.index(name)
+    for guide in guides_of(problem):
         yield valid(problem, in_modes(problem, guide.order, modes))
 
 
@@ -133,9 +130,8 @@ def solved(problem: Problem, result: Result) -> dict[str, Any]:
     """What was found of another document, as a schedule of the problem itself."""
     if result.schedule is None:
         return {"value": None}
-    value = valid(problem, result.schedule.order)
-    assert value == result.value, "modes are numbered alike, so nothing changes"
-    return {"value": value, "optimal": result.status == "optimal"}
+    assert not check(problem, result.schedule), "modes are numbered alike, so it is one of both"
+    return {"value": result.value, "optimal": result.status == "optimal"}
 
 
 def least(values: Iterable[int | None]) -> int | None:
@@ -173,19 +169,20 @@ def _cell(rival: dict[str, Any] | None, value: int) -> str:
 
 def table() -> Iterator[str]:
     """Yield the lines that show rivals beside what solve has found and proven."""
-    known, results = json.loads(RIVALS.read_text()), json.loads(RESULTS.read_text())
-    kinds = ("keep", "all recompute", "all offload", "per stage", "PO-H")
-    yield f"| problem | {' | '.join(kinds)} | solve | bound |"
-    yield "| --- |" + " ---: |" * (len(kinds) + 2)
-    worse = 0
+    known, results = (json.loads(path.read_text()) for path in (RIVALS, RESULTS))
+    yield f"| problem | {' | '.join(KINDS)} | search | bound | gap |"
+    yield "| --- |" + " ---: |" * (len(KINDS) + 3)
+    worse, gaps = 0, []
     for name, found in known["problems"].items():
         value, bound = results[name]["value"], results[name]["bound"]
-        cells = [_cell(found.get(kind), value) for kind in kinds]
+        cells = [_cell(found.get(kind), value) for kind in KINDS]
         worse += any(better(rival, value) for rival in found.values())
-        proven = ", optimal" if value == bound else ""
-        yield f"| `{name}` | {' | '.join(cells)} | {value:,}{proven} | {bound:,} |"
+        gaps.append(1 - bound / value)
+        gap = "optimal" if value == bound else f"{100 * gaps[-1]:.1f} %"
+        yield f"| `{name}` | {' | '.join(cells)} | {value:,} | {bound:,} | {gap} |"
     yield ""
-    yield f"The search is worse than a rival on {worse} of {len(known['problems'])} problems."
+    mean = sum(gaps) / len(gaps)
+    yield f"Mean gap {100 * mean:.1f} %; a rival is shorter on {worse} of {len(gaps)} problems."
 
 
 def main() -> None:
@@ -204,8 +201,9 @@ def main() -> None:
         RIVALS.write_text(json.dumps(found, indent=1) + "\n")
     text = "\n".join(table()) + "\n"
     print(text)
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(before + BEGIN + text + END + rest.split(END)[1])
+    for page in PAGES:
+        before, rest = page.read_text().split(BEGIN)
+        page.write_text(before + BEGIN + text + END + rest.split(END)[1])
 
 
 if __name__ == "__main__":

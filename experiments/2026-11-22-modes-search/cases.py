@@ -1,0 +1,22 @@
+"""The problems with memory modes, and where their results lie."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+import pipesat  # noqa: E402
+from pipesat.core.problem import Problem  # noqa: E402
+
+RESULTS, RIVALS = HERE / "results.json", HERE / "rivals.json"
+
+
+def problems() -> Iterator[tuple[str, Problem]]:
+    """Names and problems."""
+    for path in sorted((ROOT / "experiments" / "bench-next" / "problems").glob("mode-*.json")):
+        yield path.stem, pipesat.read_problem(path)
