@@ -32,10 +32,12 @@ def main(names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             words = [sys.executable, "-m", "pipesat", *shlex.split(STORIES[name])]
             began = time.monotonic()
-            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
             seconds = time.monotonic() - began
+        if done.returncode:
+            sys.exit(f"{STORIES[name]}: exit code {done.returncode}\n{done.stderr}")
         text = f"`pipesat {STORIES[name]}`: {seconds:.0f} s\n\n```\n{done.stdout}```\n"
-        print(text.replace(f"{PARTS}", "examples/parts-deepseek-like.json"))
+        print(text.replace(f"{PARTS}", "examples/parts-deepseek-like.json"), flush=True)
 
 
 if __name__ == "__main__":
