@@ -74,9 +74,11 @@ class Answer:
         return self.plan.bound if row.first is None else self.any_layers
 
     def _bound_of_split(self, row: Row) -> Bound:
-        """The best bound of a problem that has all schedules of the row's."""
+        """The best bound of the row's split; for Megatron-LM of any order, F paired with BW."""
         same = (row.partition, row.shape.homes)
-        found = [closed_form_bound(row.problem, "makespan")]
+        runtime = None if self.question.runtime == "megatron" else row.runtime
+        widest = self.question.problem(row.partition, row.shape, (), runtime)
+        found = [closed_form_bound(widest, "makespan")]
         for other in self.rows:
             wider = other.runtime in (None, row.runtime)
             if other.bound is not None and wider and same == (other.partition, other.shape.homes):

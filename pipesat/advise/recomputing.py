@@ -1,4 +1,4 @@
-"""What recomputing takes besides the exported order: said in every file that is handed over."""
+"""What recomputing and pairs take besides the exported order: said in every file handed over."""
 
 from __future__ import annotations
 
@@ -45,8 +45,11 @@ def needed_without(question: Question, row: Row) -> str:
 
 def remark_of(answer: Answer, row: Row) -> str:
     """Return what a row's configuration cannot say, for its comments; empty if it says all."""
+    plain = row is answer.chosen and plain_row(answer) is not None
+    there = f" The best found that needs nothing by hand is in {PLAIN}/." if plain else ""
     if not row.again:
-        return ""
+        by_hand = f"{row.by_hand[:1].upper()}{row.by_hand[1:]}"
+        return f"{by_hand}; times of this order count on it.{there}" if by_hand else ""
     need = needed_without(answer.question, row)
     counts = f"times and memory of this order count on it{f' ({need})' if need else ''}."
     if not row.by_hand:
@@ -56,6 +59,4 @@ def remark_of(answer: Answer, row: Row) -> str:
         f"stage: {counts} Their backwards are never split; what is said here against activation "
         "checkpointing is meant for the other stages: leave the switch for all of them off."
     )
-    if row is answer.chosen and plain_row(answer) is not None:
-        text += f" The best found that needs nothing by hand is in {PLAIN}/."
-    return text
+    return text + there

@@ -15,6 +15,7 @@ import pipesat
 from pipesat.advise.advice import Advice
 from pipesat.advise.commands import megatron_flags
 from pipesat.advise.pairs import layer_parts, with_times
+from pipesat.advise.recomputing import remark_of
 from pipesat.advise.rows import Row
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
@@ -51,7 +52,7 @@ PARTS = parse_parts(DOCUMENT)
 
 def asked(runtime: str, layers: Layers | None = None, **options: Any) -> Advice:
     given = {"layers": PARTS} if layers is None else {"layers": layers, "parts": PARTS}
-    options = {"devices": 2, "microbatches": 4, "time_limit": 4.0, "workers": 1} | options
+    options = {"devices": 2, "microbatches": 4, "time_limit": 60.0, "workers": 1} | options
     return pipesat.advise(**given, runtime=runtime, **options)
 
 
@@ -114,14 +115,16 @@ def test_layers_without_parts_run_by_themselves() -> None:
     held = [entry(1, 1, 1, 0) | {"name": "E", "role": "embedding"}, *(entry(9, 9, 9, 3),) * 3]
     layers = replace(layers_of(held), time_unit="ms")
     advice = asked("torchtitan", layers, memory=100, reserve=0, time_limit=2.0)
-    row = next(row for row in advice.rows if row.partition == (range(2), range(2, 4)))
-    first, second = row.problem.stages
+    shape = advice.question.shape("chain")
+    problem = advice.question.problem((range(2), range(2, 4)), shape, (), "torchtitan")
+    first, second = problem.stages
     assert (first.F, first.BW, first.held_after_F) == (5, 6, 3)
     assert (second.F, second.BW, second.held_after_F) == (8, 8, 6)
-    pairs = row.problem.document["overlap"]["pairs"]
+    pairs = problem.document["overlap"]["pairs"]
     assert pairs == [{"ops": ["0F", "0BW"], "time": 7}, {"ops": ["1F", "1BW"], "time": 8}]
     paired = [row for row in advice.rows if row.pairs and row.runs]
     assert all("OVERLAP_F_B" in row.by_hand for row in paired)
+    assert all("function for OVERLAP_F_B" in remark_of(advice, row) for row in paired)
     assert ("recomputation", "not searched together with pairs") in advice.left_out
 
 
@@ -176,7 +179,7 @@ def test_the_command_line_takes_parts_alone_or_beside_layers(cli: Run, tmp_path:
     parts, layers = tmp_path / "parts.json", tmp_path / "layers.json"
     parts.write_text(json.dumps(DOCUMENT))
     pipesat.write_layers(layers, replace(layers_of([entry(1, 1, 1)] * 4), time_unit="ms"))
-    words = ["--devices", 2, "--microbatches", 4, "--for", "megatron", "--time-limit", 1]
+    words = ["--devices", 2, "--microbatches", 4, "--for", "megatron", "--time-limit", 60]
     alone = cli("advise", parts, *words)
     beside = cli("advise", layers, "--parts", parts, *words)
     assert alone.code == beside.code == 0, alone.err + beside.err
