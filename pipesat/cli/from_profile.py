@@ -12,6 +12,15 @@ from pipesat.cli.arguments import MOST_AMOUNT, SplitName
 from pipesat.cli.exits import one_line
 from pipesat.cli.problem import app
 from pipesat.cli.problem_options import Chunks, Devices, Microbatches, Output
+from pipesat.cli.training_options import (
+    Cost,
+    Dtype,
+    MasterDtype,
+    Optimizer,
+    ProfileFile,
+    Reserve,
+    StatisticName,
+)
 from pipesat.core.claims import plural
 from pipesat.placement.geometry import OneRoutePlacement
 
@@ -31,14 +40,6 @@ class ProfileBackwardName(StrEnum):
     either = "either"
 
 
-class StatisticName(StrEnum):
-    """Which of an op's measured times counts."""
-
-    low = "low"
-    median = "median"
-    high = "high"
-
-
 class ReceiveName(StrEnum):
     """How receive buffers are allocated."""
 
@@ -46,17 +47,10 @@ class ReceiveName(StrEnum):
     held = "held"
 
 
-_Dtype = Annotated[
-    str | None, typer.Option(metavar="TYPE", show_default="the parameters' own, as in torch")
-]
-
-
 @app.command("from-profile")
 def from_profile(
     context: typer.Context,
-    profile: Annotated[
-        Path, typer.Argument(metavar="PROFILE", help="Profile file (JSON).", show_default=False)
-    ],
+    profile: ProfileFile,
     devices: Devices,
     microbatches: Microbatches,
     placement: Annotated[OneRoutePlacement, typer.Option(help="Where the stages lie.")] = "chain",
@@ -72,22 +66,15 @@ def from_profile(
             help="Capacity as 40GiB, one for all devices or one each.",
         ),
     ] = None,
-    optimizer: Annotated[
-        str, typer.Option(metavar="NAME", help="adamw, sgd, sgd-momentum, muon, none, ...")
-    ] = "adamw",
-    grad_dtype: _Dtype = None,
-    state_dtype: _Dtype = None,
-    master_dtype: Annotated[
-        str | None,
-        typer.Option(metavar="TYPE", help="A second copy of the weights.", show_default="none"),
-    ] = None,
+    optimizer: Optimizer = "adamw",
+    grad_dtype: Dtype = None,
+    state_dtype: Dtype = None,
+    master_dtype: MasterDtype = None,
     receive: Annotated[
         ReceiveName,
         typer.Option(help="Receive buffers of all microbatches, as torch 2.13, or held as needed."),
     ] = ReceiveName.torch,
-    reserve: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="Memory per device for everything else.")
-    ] = "0B",
+    reserve: Reserve = "0B",
     comm: Annotated[
         int | None,
         typer.Option(
@@ -109,9 +96,7 @@ def from_profile(
         float,
         typer.Option(metavar="RATIO", min=1.0, max=1e6, help="Largest (B + W) / BW that may pay."),
     ] = 1.5,
-    cost: Annotated[
-        StatisticName, typer.Option(help="Of an op's times: 10th percentile, median or 90th.")
-    ] = StatisticName.median,
+    cost: Cost = StatisticName.median,
     modes: Annotated[
         str | None,
         typer.Option(

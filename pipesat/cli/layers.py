@@ -9,8 +9,16 @@ import typer
 
 from pipesat.cli.arguments import MOST_TOKENS, OutputFile, share
 from pipesat.cli.exits import one_line
-from pipesat.cli.from_profile import StatisticName
 from pipesat.cli.naming import Commands
+from pipesat.cli.training_options import (
+    Cost,
+    Dtype,
+    MasterDtype,
+    Optimizer,
+    ProfileFile,
+    Reserve,
+    StatisticName,
+)
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layer, Layers
@@ -23,9 +31,6 @@ app = Commands(
 
 LayersFile = Annotated[
     Path, typer.Argument(metavar="LAYERS", help="Layers file (JSON).", show_default=False)
-]
-_Dtype = Annotated[
-    str | None, typer.Option(metavar="TYPE", show_default="the parameters' own, as in torch")
 ]
 
 
@@ -54,25 +59,14 @@ def show(layers: LayersFile) -> None:
 
 @app.command("from-profile")
 def from_profile(
-    profile: Annotated[
-        Path, typer.Argument(metavar="PROFILE", help="Profile file (JSON).", show_default=False)
-    ],
+    profile: ProfileFile,
     output: OutputFile,
-    optimizer: Annotated[
-        str, typer.Option(metavar="NAME", help="adamw, sgd, sgd-momentum, muon, none, ...")
-    ] = "adamw",
-    grad_dtype: _Dtype = None,
-    state_dtype: _Dtype = None,
-    master_dtype: Annotated[
-        str | None,
-        typer.Option(metavar="TYPE", help="A second copy of the weights.", show_default="none"),
-    ] = None,
-    reserve: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="Memory per device for everything else.")
-    ] = "0B",
-    cost: Annotated[
-        StatisticName, typer.Option(help="Of an op's times: 10th percentile, median or 90th.")
-    ] = StatisticName.median,
+    optimizer: Optimizer = "adamw",
+    grad_dtype: Dtype = None,
+    state_dtype: Dtype = None,
+    master_dtype: MasterDtype = None,
+    reserve: Reserve = "0B",
+    cost: Cost = StatisticName.median,
 ) -> None:
     """Write a layers file from a measured profile."""
     from pipesat.core.amounts import amount

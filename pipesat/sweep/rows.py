@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Container, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from pipesat.core.errors import BadInput
@@ -63,12 +62,7 @@ class RowFile:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def append(self, row: SweepRow) -> None:
