@@ -98,11 +98,7 @@ Seed: TypeAlias = Annotated[
 Latency: TypeAlias = Annotated[
     int,
     typer.Option(
-        "--latency",
-        metavar="N",
-        min=0,
-        max=MOST_AMOUNT,
-        help="Delay of every link, in time units.",
+        "--latency", metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link, in time units."
     ),
 ]
 LayersPerStage: TypeAlias = Annotated[

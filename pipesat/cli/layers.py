@@ -90,8 +90,7 @@ def from_profile(
 def estimate(
     output: OutputFile,
     config: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="A published model's shape: profile --list-configs."),
+        str, typer.Option(metavar="NAME", help="A published model's shape: profile --list-configs.")
     ],
     gpu: Annotated[str, typer.Option(metavar="NAME", help="a100, h100, h200, b200, l40s, mi300x.")],
     length: Annotated[
@@ -209,7 +208,7 @@ def _summary(layers: Layers) -> list[str]:
         f"{len(layers)} layers{': ' if layers.name else ''}{layers.name}; a microbatch takes "
         f"F {total('F')} + BW {total('BW')}{unit(layers.time_unit)} in all and holds "
         f"{held}{memory}; weights, gradients and optimizer take {static}{memory}, every device "
-        f"keeps {layers.reserve}{memory} besides",
+        f"keeps {layers.reserve}{memory} besides"
     ]
     if layers.estimate:
         lines.append(f"times and memory are an estimate: {layers.estimate}{_range(layers)}")

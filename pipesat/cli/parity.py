@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def parity(
-    problem: ProblemFile,
-    schedule: ScheduleFile,
-    timeout: Timeout = 120.0,
-    as_json: AsJson = False,
+    problem: ProblemFile, schedule: ScheduleFile, timeout: Timeout = 120.0, as_json: AsJson = False
 ) -> None:
     r"""Run a schedule in torch and compare with one process: losses and every gradient.
 

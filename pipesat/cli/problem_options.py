@@ -130,8 +130,7 @@ Quadratic: TypeAlias = Annotated[
     typer.Option(metavar="Q", help="Share of its time that grows with the square of the length."),
 ]
 Tolerance: TypeAlias = Annotated[
-    str,
-    typer.Option(metavar="T", help="Lengths whose factors differ by less become one class."),
+    str, typer.Option(metavar="T", help="Lengths whose factors differ by less become one class.")
 ]
 Order: TypeAlias = Annotated[
     OrderName | None,

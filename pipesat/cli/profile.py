@@ -96,8 +96,7 @@ def profile(
         bool, typer.Option("--checkpoint", help="Checkpoint all but the first and last layer.")
     ] = False,
     modes: Annotated[
-        bool,
-        typer.Option("--modes", help="Measure memory modes, too: recompute, offload."),
+        bool, typer.Option("--modes", help="Measure memory modes, too: recompute, offload.")
     ] = False,
     compile_: Annotated[
         str,

@@ -49,8 +49,7 @@ def run(
         typer.Option("--scale", min=1e-9, max=1e9, help="Stretch the problem's times (--virtual)."),
     ] = 1.0,
     memory: Annotated[
-        bool,
-        typer.Option("--memory", help="Measure each rank's peak, in one more step."),
+        bool, typer.Option("--memory", help="Measure each rank's peak, in one more step.")
     ] = False,
     without_modes: Annotated[
         bool,

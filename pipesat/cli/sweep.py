@@ -110,13 +110,7 @@ def sweep(
             context, ["retry", "schedules", "csv"], "--dry-run runs no case and writes nothing"
         )
     ask = partial(
-        run,
-        spec,
-        output,
-        processes=processes,
-        ray=ray,
-        time_limit=time_limit,
-        max_cases=max_cases,
+        run, spec, output, processes=processes, ray=ray, time_limit=time_limit, max_cases=max_cases
     )
     code = 0
     if dry_run:

@@ -106,11 +106,7 @@ def wrapped(text: str, width: int, *, indent: str = "") -> str:
 
 
 def print_table(
-    columns: Sequence[Column],
-    lines: Sequence[Line],
-    *,
-    wrap_last: bool = False,
-    err: bool = False,
+    columns: Sequence[Column], lines: Sequence[Line], *, wrap_last: bool = False, err: bool = False
 ) -> None:
     """Print a table that fits the terminal."""
     from pipesat.cli.console import stderr, stdout

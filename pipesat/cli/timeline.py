@@ -31,8 +31,7 @@ def compare(
     problem: ProblemFile,
     timeline: TimelineFile,
     shortest: Annotated[
-        bool,
-        typer.Option("--shortest", help="Take the shortest step alone: for a machine in use."),
+        bool, typer.Option("--shortest", help="Take the shortest step alone: for a machine in use.")
     ] = False,
     png: Annotated[
         Path | None,

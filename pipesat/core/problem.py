@@ -16,14 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from pipesat.core.building import Building
 from pipesat.core.ops import OpKind
-from pipesat.core.stage import (
-    MicrobatchClass,
-    Mode,
-    Offload,
-    Stage,
-    resulting_amounts,
-    scaled,
-)
+from pipesat.core.stage import MicrobatchClass, Mode, Offload, Stage, resulting_amounts, scaled
 
 __all__ = [
     "Device",

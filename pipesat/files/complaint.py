@@ -29,10 +29,7 @@ Wanted: TypeAlias = Callable[[tuple[int | str, ...], str, dict[str, Any]], str |
 
 
 def validated(
-    document: object,
-    model: type[ModelT],
-    source: str,
-    wanted: Wanted = lambda *_: None,
+    document: object, model: type[ModelT], source: str, wanted: Wanted = lambda *_: None
 ) -> ModelT:
     """Return a document (what ``json.loads`` returns) as its model.
 

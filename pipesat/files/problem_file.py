@@ -11,15 +11,7 @@ from pydantic import Field
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
-from pipesat.core.problem import (
-    Device,
-    Link,
-    MicrobatchOrder,
-    ModeChoice,
-    Problem,
-    Route,
-    Stage,
-)
+from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.microbatch_list import Listed, check_classes, check_order, parse_microbatches
 from pipesat.files.modes import MOST_MODES, ModeModel, parse_modes

@@ -47,11 +47,7 @@ class ScheduleModel(BaseModel):
 
 def schedule_bytes(problem: Problem, schedule: Schedule) -> bytes:
     """Return the file's content: one line per device, so that it can be read and compared."""
-    head = {
-        "format": FORMAT,
-        "problem_sha256": problem.sha256,
-        "source": schedule.source,
-    }
+    head = {"format": FORMAT, "problem_sha256": problem.sha256, "source": schedule.source}
     rows = (
         json.dumps([[_text(problem, t.item), t.start, t.end] for t in row], separators=(",", ":"))
         for row in schedule.devices

@@ -143,10 +143,7 @@ def cost_of(lines: Sequence[LinearCost]) -> StageCost:
 
 
 def memory_lines(
-    layers: Layers,
-    pipeline: Pipeline,
-    recompute: Sequence[bool],
-    in_flight: Sequence[int],
+    layers: Layers, pipeline: Pipeline, recompute: Sequence[bool], in_flight: Sequence[int]
 ) -> tuple[LinearCost, ...]:
     """Lines of memory: ``in_flight[s] * held_after_F + static``.
 
@@ -154,8 +151,7 @@ def memory_lines(
     """
     if len(in_flight) != pipeline.stages:
         raise BadInput(
-            f"{len(in_flight)} values, expected {pipeline.stages}, one per stage",
-            where="in_flight",
+            f"{len(in_flight)} values, expected {pipeline.stages}, one per stage", where="in_flight"
         )
     static = list(layers.static)
     for tie in layers.ties:

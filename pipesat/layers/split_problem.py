@@ -85,8 +85,7 @@ def split_problem_of(
     """
     if len(recompute) != pipeline.stages:
         raise BadInput(
-            f"{len(recompute)} values, expected {pipeline.stages}, one per stage",
-            where="recompute",
+            f"{len(recompute)} values, expected {pipeline.stages}, one per stage", where="recompute"
         )
     flying = one_in_flight(pipeline) if in_flight is None else tuple(in_flight)
     return SplitProblem(

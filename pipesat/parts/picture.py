@@ -69,10 +69,7 @@ def _panel(
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.axvline(plan.plan.length, color=INK, linewidth=1)
     axes.set_title(
-        fitted(_title(found, ops, plan), _POINTS, 10),
-        loc="left",
-        fontsize=10,
-        parse_math=False,
+        fitted(_title(found, ops, plan), _POINTS, 10), loc="left", fontsize=10, parse_math=False
     )
 
 

@@ -216,10 +216,7 @@ def _busy(kernels: Iterable[_Kernel]) -> float:
 
 
 def _notes(
-    mapping: PartsMap,
-    kernels: Sequence[_Kernel],
-    numbers: Mapping[str, set[int]],
-    unlaunched: int,
+    mapping: PartsMap, kernels: Sequence[_Kernel], numbers: Mapping[str, set[int]], unlaunched: int
 ) -> Iterator[str]:
     """Yield what the trace has and the parts have not."""
     taken = {(r.annotation, n) for r in mapping.parts for n in numbers[r.stream]}

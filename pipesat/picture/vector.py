@@ -13,16 +13,7 @@ from pipesat.picture.axis import tick_times
 from pipesat.picture.boxes import LOWER, WHOLE
 from pipesat.picture.classes import class_tints, fill_text, named
 from pipesat.picture.paint import strip_height
-from pipesat.picture.style import (
-    COPY_BACK,
-    COPY_OUT,
-    EXCESS,
-    GRID,
-    HELD,
-    MEANING,
-    OUTLINE,
-    STATIC,
-)
+from pipesat.picture.style import COPY_BACK, COPY_OUT, EXCESS, GRID, HELD, MEANING, OUTLINE, STATIC
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats

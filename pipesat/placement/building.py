@@ -109,12 +109,7 @@ def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
         **{key: given[key] for key in TEXTS},
     )
     document = document_from_numbers(
-        costs_of(costs, layers, stages),
-        setting,
-        placement,
-        chunks,
-        given["split"],
-        memory,
+        costs_of(costs, layers, stages), setting, placement, chunks, given["split"], memory
     )
     document["comm"] = comm_of(given["comm"], geometry.homes, geometry.routes, devices)
     if len(microbatches) == 1:

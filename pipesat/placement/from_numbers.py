@@ -10,14 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import MOST_STAGES
-from pipesat.placement.documents import (
-    Costs,
-    Setting,
-    Split,
-    peak_of_1f1b,
-    per_device,
-    placed,
-)
+from pipesat.placement.documents import Costs, Setting, Split, peak_of_1f1b, per_device, placed
 from pipesat.placement.geometry import Geometry, Placement
 
 CapacityChoice: TypeAlias = int | Sequence[int] | Fraction | None

@@ -123,9 +123,7 @@ def _of(
         recompute=None
         if costs.recompute is None
         else StageRecompute(
-            time(costs.recompute.BW),
-            costs.recompute.held_after_F,
-            costs.recompute.peak_in_backward,
+            time(costs.recompute.BW), costs.recompute.held_after_F, costs.recompute.peak_in_backward
         ),
         offload=costs.offload,
     )

@@ -74,11 +74,7 @@ class Training:
         for field in ("grad_dtype", "state_dtype", "master_dtype"):
             value = getattr(self, field)
             if value is not None and value not in BYTES_OF:
-                raise BadInput(
-                    f"expected one of {', '.join(BYTES_OF)}",
-                    where=field,
-                    value=value,
-                )
+                raise BadInput(f"expected one of {', '.join(BYTES_OF)}", where=field, value=value)
 
 
 @dataclass(frozen=True)
@@ -159,10 +155,7 @@ def _counted_too_often(
 
 
 def _receive_buffers(
-    profile: Profile,
-    stages: Sequence[StageCosts],
-    training: Training,
-    microbatches: int,
+    profile: Profile, stages: Sequence[StageCosts], training: Training, microbatches: int
 ) -> int:
     """Bytes of a step's inputs, and of torch's buffers: one input and one gradient per microbatch.
 

@@ -98,11 +98,7 @@ def _read(folder: Path) -> Result:
 
 
 def _case(
-    name: str,
-    result: Result,
-    baselines: bool,
-    say: Callable[[str], None],
-    path: Path | None = None,
+    name: str, result: Result, baselines: bool, say: Callable[[str], None], path: Path | None = None
 ) -> ReportedCase:
     if not baselines:
         return case_of(name, result, [])

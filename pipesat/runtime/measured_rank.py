@@ -58,8 +58,7 @@ class MeasuredRank:
         self.progress: TextIO | None = None
         cuda = job.device == "cuda"
         self.recorder = Recorder(
-            CudaStamps() if cuda else HostStamps(),
-            counts_cores=not cuda and job.virtual is None,
+            CudaStamps() if cuda else HostStamps(), counts_cores=not cuda and job.virtual is None
         )
         self.virtual: VirtualDevice | None = None
         if job.virtual is not None:

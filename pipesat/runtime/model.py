@@ -29,10 +29,7 @@ class ToyBlock(nn.Module):
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
         self.projection = nn.Linear(width, width)
         self.feed_forward = nn.Sequential(
-            nn.LayerNorm(width),
-            nn.Linear(width, 2 * width),
-            nn.GELU(),
-            nn.Linear(2 * width, width),
+            nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
         )
 
     def forward(self, x: Any) -> Any:

@@ -77,9 +77,7 @@ def load_model(job: Job) -> TrainedModel:
         model = _imported(job.module, job.folder)
     except Exception as error:
         raise BadInput(
-            f"cannot be imported: {type(error).__name__}: {error}",
-            where="model",
-            value=job.module,
+            f"cannot be imported: {type(error).__name__}: {error}", where="model", value=job.module
         ) from error
     for name in _FUNCTIONS:
         if not callable(getattr(model, name, None)):

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipesat.core.errors import BadInput
-from pipesat.export.torch.modes import (
-    SUFFIX,
-    ModeRow,
-    read_mode_rows,
-    require_rows_of,
-    rows_text,
-)
+from pipesat.export.torch.modes import SUFFIX, ModeRow, read_mode_rows, require_rows_of, rows_text
 from pipesat.export.torch.read import rows_of_csv
 
 FOLDER_PREFIX = "pipesat-ranks-"

@@ -67,12 +67,7 @@ class RankPipeline:
             with around_loss():
                 return model.loss_of(output, target) / wanted.microbatches
 
-        self.runtime = api.runtime(
-            stages,
-            wanted.microbatches,
-            loss_fn=loss_of,
-            scale_grads=False,
-        )
+        self.runtime = api.runtime(stages, wanted.microbatches, loss_fn=loss_of, scale_grads=False)
         self.runtime._load_csv(str(order))
         inputs, targets = model.whole_batch(wanted.microbatches)
         self.inputs = [inputs.to(on)] if 0 in self.modules else []

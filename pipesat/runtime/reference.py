@@ -24,8 +24,7 @@ def run_reference(folder: Path) -> None:
     train = lru_cache(lambda stages, microbatches: train_alone(model, stages, microbatches))
     for number, wanted in enumerate(read_orders(folder)):
         np.savez(
-            answer_file(folder, REFERENCE, number),
-            **train(wanted.stages, wanted.microbatches),
+            answer_file(folder, REFERENCE, number), **train(wanted.stages, wanted.microbatches)
         )
 
 

@@ -25,11 +25,7 @@ class VirtualDevice:
         self.durations, self.delays = virtual.durations, virtual.delays
         self.last = wanted.stages - 1
         self.local = set(wanted.stages_on[rank])
-        shape = (
-            2,
-            wanted.stages,
-            wanted.microbatches,
-        )  # ends of forwards, of input gradients
+        shape = (2, wanted.stages, wanted.microbatches)  # ends of forwards, of input gradients
         path = folder / "ends"
         with path.open("ab") as file:
             file.truncate(8 * 2 * wanted.stages * wanted.microbatches)

@@ -11,12 +11,7 @@ from typing import Any, TypeAlias
 from pipesat.core.claims import difference
 from pipesat.core.ops import KINDS, Item, members
 from pipesat.core.problem import Problem
-from pipesat.timeline.replay import (
-    gaps_of,
-    measured_delays,
-    predicted_length,
-    replay_of,
-)
+from pipesat.timeline.replay import gaps_of, measured_delays, predicted_length, replay_of
 from pipesat.timeline.timeline import Timeline
 
 

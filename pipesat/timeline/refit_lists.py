@@ -72,10 +72,7 @@ def _busy(problem: Problem, timeline: Timeline) -> dict[tuple[int, Kind, int], _
 
 
 def _comm(
-    problem: Problem,
-    timeline: Timeline,
-    busy: dict[tuple[int, Kind, int], _Busy],
-    notes: list[str],
+    problem: Problem, timeline: Timeline, busy: dict[tuple[int, Kind, int], _Busy], notes: list[str]
 ) -> dict[str, Any]:
     """Links as classes without a factor have them."""
 

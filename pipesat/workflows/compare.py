@@ -12,13 +12,7 @@ from pipesat.core.claims import require_best, times
 from pipesat.core.showing import Displayed, Facts
 from pipesat.workflows.best_known import with_hand_written
 from pipesat.workflows.hand_written import hand_written
-from pipesat.workflows.rows import (
-    SOLVER_ROW,
-    ScheduleRow,
-    against_best,
-    solver_row,
-    with_ratios,
-)
+from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, against_best, solver_row, with_ratios
 from pipesat.workflows.solve import problem_for, solve
 
 if TYPE_CHECKING:

@@ -163,12 +163,7 @@ def _under_rules(
 
 
 def _searched(
-    problem: Problem,
-    under: _Under,
-    objective: Objective,
-    clock: Clock,
-    seed: int,
-    enough: int,
+    problem: Problem, under: _Under, objective: Objective, clock: Clock, seed: int, enough: int
 ) -> OrderRow:
     """Let microbatches change places, from the best rule on."""
     if not (under.schedules or under.refused):

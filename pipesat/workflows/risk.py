@@ -116,13 +116,7 @@ def risk(
     return Risk(
         links_risk(problem, orders, objective),
         noise_risk(
-            problem,
-            orders,
-            variation,
-            samples=samples,
-            seed=seed,
-            objective=objective,
-            links=links,
+            problem, orders, variation, samples=samples, seed=seed, objective=objective, links=links
         ),
         objective,
     )

@@ -39,11 +39,7 @@ def rows() -> Rows:
 
 
 def schedule_text(devices: Rows, problem: Problem = PROBLEM) -> dict[str, Any]:
-    return {
-        "format": "pipesat.schedule/1",
-        "problem_sha256": problem.sha256,
-        "devices": devices,
-    }
+    return {"format": "pipesat.schedule/1", "problem_sha256": problem.sha256, "devices": devices}
 
 
 # check

@@ -117,10 +117,7 @@ def test_the_minimum_span_counts_ops_alone() -> None:
     problem = parse_problem(
         document | {"devices": [{}, {}], "stages": [stage, stage | {"device": 1}]}
     )
-    order: Order = (
-        (Op(0, "F", 0, 1), Op(0, "BW", 0, 1)),
-        (Op(1, "F", 0, 1), Op(1, "BW", 0, 1)),
-    )
+    order: Order = ((Op(0, "F", 0, 1), Op(0, "BW", 0, 1)), (Op(1, "F", 0, 1), Op(1, "BW", 0, 1)))
     schedule = time_order(problem, order, "span")
     # device 1: F 2, O 2, L 2, BW 3 in a row: 9; device 0: F 2, 9 of device 1, BW 3
     assert (schedule.span, schedule.makespan) == (14, 14)

@@ -121,13 +121,9 @@ def rows(*texts: str) -> Schedule:
     )
 
 
-SWAPPED = rows(
-    "0F1 0 1,0F0 1 4,0BW1 4 6,0BW0 13 19",
-    "1F1 1 2,1BW1 2 4,1F0 4 7,1BW0 7 13",
-)
+SWAPPED = rows("0F1 0 1,0F0 1 4,0BW1 4 6,0BW0 13 19", "1F1 1 2,1BW1 2 4,1F0 4 7,1BW0 7 13")
 CROSSED = rows(  # the second stage takes the backwards the other way round
-    "0F0 0 3,0F1 3 4,0BW1 9 11,0BW0 15 21",
-    "1F0 3 6,1F1 6 7,1BW1 7 9,1BW0 9 15",
+    "0F0 0 3,0F1 3 4,0BW1 9 11,0BW0 15 21", "1F0 3 6,1F1 6 7,1BW1 7 9,1BW0 9 15"
 )
 
 

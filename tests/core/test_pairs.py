@@ -286,8 +286,7 @@ def split_chain() -> tuple[Problem, Schedule]:
     """Two stages, pairs on both, and one split backward on the last."""
     problem = with_overlap(chain(2, 4, F=2, B=1, W=2), 3, 4)
     order = order_of(
-        "0F0 0F1 0F2 (0F3+0BW0) 0BW1 0BW2 0BW3",
-        "1F0 (1F1+1BW0) (1F2+1BW1) (1F3+1BW2) 1B3 1W3",
+        "0F0 0F1 0F2 (0F3+0BW0) 0BW1 0BW2 0BW3", "1F0 (1F1+1BW0) (1F2+1BW1) (1F3+1BW2) 1B3 1W3"
     )
     return problem, time_order(problem, order)
 

@@ -51,10 +51,7 @@ def test_minimum_span_delays_a_device_that_would_start_too_early() -> None:
             "format": FORMAT,
             "devices": [{}, {}],
             "stages": [{"device": 0} | one, {"device": 1} | one | {"W": 5}, {"device": 1} | one],
-            "routes": [
-                {"stages": [0, 1], "microbatches": 1},
-                {"stages": [2], "microbatches": 1},
-            ],
+            "routes": [{"stages": [0, 1], "microbatches": 1}, {"stages": [2], "microbatches": 1}],
             "comm": {"edges": [{"src": 0, "dst": 1, "F": 10, "B": 0}]},
         }
     )

@@ -232,10 +232,7 @@ def faults_of(first: str, second: str) -> list[str]:
     return step_faults(chain(2, 2), HAND.order, (row(first, 1), row(second, 0)))
 
 
-GOOD = (
-    "0F0 +0F0 0F1 +0F1 -0BW0 0BW0 -0BW1 0BW1",
-    "-1F0 1F0 1BW0 -1F1 +1BW0 1F1 1BW1 +1BW1",
-)
+GOOD = ("0F0 +0F0 0F1 +0F1 -0BW0 0BW0 -0BW1 0BW1", "-1F0 1F0 1BW0 -1F1 +1BW0 1F1 1BW1 +1BW1")
 
 
 def test_good_lists_have_no_fault() -> None:

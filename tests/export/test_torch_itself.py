@@ -67,8 +67,7 @@ def test_torch_s_own_orders_are_read(
 
 
 @pytest.mark.parametrize(
-    ("problem", "style"),
-    [(looped(4, 1, 4), "loop"), (looped(3, 2, 4), "loop"), (vee(4, 8), "v")],
+    ("problem", "style"), [(looped(4, 1, 4), "loop"), (looped(3, 2, 4), "loop"), (vee(4, 8), "v")]
 )
 def test_a_loader_s_schedule_name_gives_the_placement(problem: Problem, style: str) -> None:
     """torchtitan: schedule name -> class -> stages per rank and style of placement."""

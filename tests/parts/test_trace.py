@@ -25,13 +25,7 @@ MAPPING = {
         {"kind": "F", "name": "attn", "annotation": "attn(F)", "stream": "main"},
         {"kind": "F", "name": "dispatch", "annotation": "dispatch(F)", "stream": "comm"},
         {"kind": "B", "name": "attn", "annotation": None, "stream": "main"},
-        {
-            "kind": "W",
-            "name": "attn W",
-            "annotation": "attn(W)",
-            "stream": "main",
-            "after": "attn",
-        },
+        {"kind": "W", "name": "attn W", "annotation": "attn(W)", "stream": "main", "after": "attn"},
     ],
 }
 
@@ -135,10 +129,7 @@ def test_a_packed_trace_and_more_layers_than_the_chunk_has(tmp_path) -> None:
             {"streams": {"main": [7], "comm": [7]}},
             "trace.json: traceEvents: stream 7 of the trace would be both comm and main",
         ),
-        (
-            {"stages": ["x"]},
-            "trace.json: made into parts: stages[0]: got 'x', expected",
-        ),
+        ({"stages": ["x"]}, "trace.json: made into parts: stages[0]: got 'x', expected"),
     ],
 )
 def test_what_is_wrong_with_a_mapping_is_said(tmp_path, changes, message) -> None:

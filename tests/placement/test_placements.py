@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.files.problem_file import parse_problem
-from pipesat.placement.documents import (
-    Costs,
-    Setting,
-    cut,
-    peak_of_1f1b,
-    placed,
-)
+from pipesat.placement.documents import Costs, Setting, cut, peak_of_1f1b, placed
 from pipesat.placement.elsewhere import same_layers_elsewhere
 from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
 from pipesat.placement.recognise import (
@@ -239,13 +233,7 @@ def test_the_way_back_round_takes_the_slowest_links_delay() -> None:
     problem = parse_problem(document(chain(3, 2), comm={"default": 99, "edges": edges}))
     placed = same_layers_elsewhere(problem, [2])
     loop = placed["loop v=2"].links  # 2 -> 3 goes from the last device to the first
-    assert [both_ways(loop[s, s + 1]) for s in range(5)] == [
-        (1, 5),
-        (4, 2),
-        (4, 5),
-        (1, 5),
-        (4, 2),
-    ]
+    assert [both_ways(loop[s, s + 1]) for s in range(5)] == [(1, 5), (4, 2), (4, 5), (1, 5), (4, 2)]
     back = placed["vee"].links  # the V's way back passes the same links
     assert {hop: both_ways(link) for hop, link in back.items()} == {
         (0, 1): (1, 5),

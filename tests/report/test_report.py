@@ -87,10 +87,7 @@ def paired() -> tuple[Problem, Schedule]:
             "overlap": {"FB": [4, 5]},
         }
     )
-    rows = (
-        "0F0 3F0 (0F1+3BW0) (3F1+0BW0) 3BW1 0BW1",
-        "2F0 1F0 (2F1+1BW0) (1F1+2BW0) 1BW1 2BW1",
-    )
+    rows = ("0F0 3F0 (0F1+3BW0) (3F1+0BW0) 3BW1 0BW1", "2F0 1F0 (2F1+1BW0) (1F1+2BW0) 1BW1 2BW1")
     return problem, time_order(problem, order(*rows))
 
 

@@ -31,10 +31,7 @@ def one_microbatch(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judged(
-    document: Mapping[str, Any],
-    objective: Objective,
-    seconds: float,
-    effort: float | None = None,
+    document: Mapping[str, Any], objective: Objective, seconds: float, effort: float | None = None
 ) -> Verdict:
     """Solve one problem for so many ``seconds`` on one thread, and judge all that is claimed."""
     problem = parse_problem(document)
