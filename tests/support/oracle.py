@@ -76,6 +76,10 @@ def _interleavings(chains: tuple[tuple[Item, ...], ...]) -> Iterator[tuple[Item,
                 yield (chain[0], *tail)
 
 
+Times = dict[tuple[str, int, int], cp_model.IntVar]
+"""Of a phase of a stage's microbatch."""
+
+
 def plain_model_optimum(problem: Problem, objective: Objective = "makespan") -> int | None:
     """Optimal objective by a plain CP-SAT model, or ``None`` if infeasible.
 
@@ -93,8 +97,8 @@ def plain_model_optimum(problem: Problem, objective: Objective = "makespan") -> 
     origins = [
         cp.new_int_var(0, horizon if objective == "span" else 0, "") for _ in problem.devices
     ]
-    ends: dict[tuple[str, int, int], cp_model.IntVar] = {}
-    starts: dict[tuple[str, int, int], cp_model.IntVar] = {}
+    ends: Times = {}
+    starts: Times = {}
     for number, stage in enumerate(problem.stages):
         for m in range(problem.microbatches[number]):
             split = cp.new_bool_var("")
@@ -114,14 +118,36 @@ def plain_model_optimum(problem: Problem, objective: Objective = "makespan") -> 
             cp.add(value >= b[1] - origins[device])
             cp.add(value >= w[1] - origins[device]).only_enforce_if(split)
             a, kept = stage.held_after_F, stage.held_after_B
-            size = cp.new_int_var(0, horizon, "")
-            held[device].append((cp.new_interval_var(f[0], size, b[1], ""), a))
-            size = cp.new_int_var(0, horizon, "")
-            during = cp.new_optional_interval_var(b[0], size, b[1], split, "")
-            held[device].append((during, max(0, kept - a)))
-            size = cp.new_int_var(0, horizon, "")
-            after = cp.new_optional_interval_var(b[1], size, w[1], split, "")
-            held[device].append((after, kept))
+            sizes = (cp.new_int_var(0, horizon, "") for _ in range(3))
+            during = cp.new_optional_interval_var(b[0], next(sizes), b[1], split, "")
+            after = cp.new_optional_interval_var(b[1], next(sizes), w[1], split, "")
+            held[device] += [
+                (cp.new_interval_var(f[0], next(sizes), b[1], ""), a),
+                (during, max(0, kept - a)),
+                (after, kept),
+            ]
+    _wait_for_inputs(cp, problem, starts, ends)
+    for device, data in enumerate(problem.devices):
+        cp.add_no_overlap(busy[device])
+        if data.memory is not None:
+            intervals = [i for i, amount in held[device] if amount]
+            amounts = [amount for _, amount in held[device] if amount]
+            cp.add_cumulative(intervals, amounts, data.memory - data.static)
+    cp.minimize(value)
+    return _optimum(cp)
+
+
+def _optimum(cp: cp_model.CpModel) -> int | None:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    status = solver.solve(cp)
+    if status == cp_model.INFEASIBLE:
+        return None
+    assert status == cp_model.OPTIMAL
+    return round(solver.objective_value)
+
+
+def _wait_for_inputs(cp: cp_model.CpModel, problem: Problem, starts: Times, ends: Times) -> None:
     for (phase, number, m), start in starts.items():
         before, after = problem.previous[number], problem.next[number]
         if phase == "F" and before is not None:
@@ -132,17 +158,3 @@ def plain_model_optimum(problem: Problem, objective: Objective = "makespan") -> 
         if phase == "B" and after is not None:
             delay = problem.links[number, after].B if (number, after) in problem.links else 0
             cp.add(start >= ends["B", after, m] + delay)
-    for device, data in enumerate(problem.devices):
-        cp.add_no_overlap(busy[device])
-        if data.memory is not None:
-            intervals = [i for i, amount in held[device] if amount]
-            amounts = [amount for _, amount in held[device] if amount]
-            cp.add_cumulative(intervals, amounts, data.memory - data.static)
-    cp.minimize(value)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    status = solver.solve(cp)
-    if status == cp_model.INFEASIBLE:
-        return None
-    assert status == cp_model.OPTIMAL
-    return round(solver.objective_value)

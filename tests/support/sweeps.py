@@ -6,10 +6,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME, SweepRow
+from pipesat.sweep.spec import read_spec
 
 Save = Callable[..., Path]
 
@@ -76,3 +79,42 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def children(pid: int) -> Iterator[int]:
+    """All descendants of a process."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has just ended
+        parents.setdefault(parent, []).append(int(stat.parent.name))
+    left = [pid]
+    while left:
+        found = parents.get(left.pop(), [])
+        yield from found
+        left += found
+
+
+def killed_after_eight_rows(spec: Path, folder: Path, *more: object) -> list[int]:
+    """Start a sweep of sixty cases, kill it when it has eight rows more; its processes by then."""
+    before = rows_so_far(folder)
+    process = start(spec, folder, *more)
+    wait_until(lambda: rows_so_far(folder) >= before + 8)
+    below = list(children(process.pid))
+    process.kill()
+    process.communicate()
+    assert rows_so_far(folder) < 60
+    return below
+
+
+def ends_with_every_case_once(spec: Path, folder: Path, *more: object) -> None:
+    """Start it again: it ends, with a row per case and all of them solved."""
+    process = start(spec, folder, *more)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    rows = rows_in(folder)
+    keys = Counter(case.key for case in cases_of(read_spec(spec)))
+    assert Counter(row["key"] for row in rows) == keys
+    assert {row["status"] for row in rows} == {"optimal"}

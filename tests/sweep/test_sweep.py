@@ -8,8 +8,6 @@ import os
 import signal
 import sys
 import threading
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +36,9 @@ from tests.support.sweeps import (
     LONG,
     SIXTY,
     Save,
+    children,
+    ends_with_every_case_once,
+    killed_after_eight_rows,
     rows_in,
     rows_so_far,
     runs,
@@ -420,22 +421,6 @@ def test_a_dry_run_leaves_nothing(cli: Run, save: Save, tmp_path: Path) -> None:
 # However it ends
 
 
-def children(pid: int) -> Iterator[int]:
-    """All descendants of a process."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue  # it has just ended
-        parents.setdefault(parent, []).append(int(stat.parent.name))
-    left = [pid]
-    while left:
-        found = parents.get(left.pop(), [])
-        yield from found
-        left += found
-
-
 on_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
@@ -444,22 +429,9 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="look
 def test_sixty_cases_killed_three_times(save: Save, tmp_path: Path) -> None:
     spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
     for _ in range(3):
-        before = rows_so_far(folder)
-        process = start(spec, folder)
-        wait_until(lambda: rows_so_far(folder) >= before + 8)  # noqa: B023  waits in the loop
-        below = list(children(process.pid))
-        process.kill()
-        process.communicate()
-        wait_until(lambda: not any(map(runs, below)))  # noqa: B023
-        assert rows_so_far(folder) < 60
-    process = start(spec, folder)
-    process.communicate()
-    assert process.returncode == 0
-    rows = rows_in(folder)
-    assert Counter(row["key"] for row in rows) == Counter(
-        case.key for case in cases_of(read_spec(spec))
-    )
-    assert {row["status"] for row in rows} == {"optimal"}
+        below = killed_after_eight_rows(spec, folder)
+        wait_until(lambda: not any(map(runs, below)))  # noqa: B023  waits in the loop
+    ends_with_every_case_once(spec, folder)
 
 
 @pytest.mark.slow

@@ -9,21 +9,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipesat.sweep.cases import cases_of
 from pipesat.sweep.ray_pool import ray_pool
-from pipesat.sweep.spec import read_spec
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.sweeps import (
     LONG,
     SIXTY,
     Save,
+    ends_with_every_case_once,
+    killed_after_eight_rows,
     rows_in,
     rows_so_far,
     runs,
@@ -94,24 +93,12 @@ def slots() -> list[int]:
     return found
 
 
-def test_sixty_cases_killed_three_times(address: str, save: Save, tmp_path: Path) -> None:
+def test_sixty_cases_killed_twice(address: str, save: Save, tmp_path: Path) -> None:
     spec, folder = save(SIXTY, "sweep.toml"), tmp_path / "out"
     others = set(slots())
-    for _ in range(3):
-        before = rows_so_far(folder)
-        process = start(spec, folder, "--ray", address)
-        wait_until(lambda: rows_so_far(folder) >= before + 8)  # noqa: B023  waits in the loop
-        process.kill()
-        process.communicate()
-        assert rows_so_far(folder) < 60
-    process = start(spec, folder, "--ray", address)
-    _, err = process.communicate()
-    assert process.returncode == 0, err
-    rows = rows_in(folder)
-    assert Counter(row["key"] for row in rows) == Counter(
-        case.key for case in cases_of(read_spec(spec))
-    )
-    assert {row["status"] for row in rows} == {"optimal"}
+    for _ in range(2):
+        killed_after_eight_rows(spec, folder, "--ray", address)
+    ends_with_every_case_once(spec, folder, "--ray", address)
     wait_until(lambda: not set(slots()) - others)
 
 
