@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 _MISSING = object()
 _LONGEST_VALUE = 80
@@ -41,6 +42,15 @@ class BadInput(PipesatError):
     def of(self, source: str) -> BadInput:
         """Return the same complaint about a value of ``source``."""
         return BadInput(self.expected, source=source, where=self.where, value=self.value)
+
+
+@contextmanager
+def said_of(source: str) -> Iterator[None]:
+    """Name the source, a file say, in complaints about its values that do not name one."""
+    try:
+        yield
+    except BadInput as error:
+        raise error if error.source else error.of(source) from None
 
 
 class NotApplicable(PipesatError):

@@ -49,9 +49,9 @@ def validated(
 def validated_at(
     part: object,
     model: type[ModelT],
-    source: str,
     path: tuple[str | int, ...],
     wanted: Wanted = lambda *_: None,
+    source: str = "",
 ) -> ModelT:
     """Return the part of a document at ``path`` as its model.
 

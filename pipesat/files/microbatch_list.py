@@ -55,9 +55,7 @@ class Listed(NamedTuple):
         return tuple(kind for kind, count in self.runs for _ in range(count))
 
 
-def parse_microbatches(
-    value: object, path: tuple[str | int, ...], where: str, source: str
-) -> Listed:
+def parse_microbatches(value: object, path: tuple[str | int, ...], where: str) -> Listed:
     """Validate a number of microbatches, or a list of them; ``where`` is its path as text.
 
     Raises
@@ -68,35 +66,35 @@ def parse_microbatches(
     if not isinstance(value, list):
         if type(value) is not int or not 1 <= value <= MOST:
             text = "expected an integer from 1 to 10^12, or a list of classes"
-            raise BadInput(text, source=source, where=where, value=value)
+            raise BadInput(text, where=where, value=value)
         return Listed(value)
     if not value:
-        raise BadInput("0 entries, expected at least 1", source=source, where=where)
+        raise BadInput("0 entries, expected at least 1", where=where)
     known: dict[str, int] = {}
     definitions: list[MicrobatchClass] = []
     runs: list[tuple[int, int]] = []
     for number, part in enumerate(value):
-        entry = validated_at(part, EntryModel, source, (*path, number), _wanted)
+        entry = validated_at(part, EntryModel, (*path, number), _wanted)
         here = f"{where}[{number}]"
         if entry.name not in known:
             known[entry.name] = len(definitions)
-            definitions.append(_definition(entry, here, source))
+            definitions.append(_definition(entry, here))
         elif further := sorted(entry.model_fields_set - {"name", "count"}):
             text = (
                 f"expected name and count alone, without {', '.join(further)}: the first entry "
                 "of a name says what its microbatches are"
             )
-            raise BadInput(text, source=source, where=here, value=entry.name)
+            raise BadInput(text, where=here, value=entry.name)
         runs.append((known[entry.name], entry.count))
     return Listed(sum(count for _, count in runs), tuple(runs), tuple(definitions), where)
 
 
-def _definition(entry: EntryModel, where: str, source: str) -> MicrobatchClass:
+def _definition(entry: EntryModel, where: str) -> MicrobatchClass:
     outright = []
     for key, amounts in entry.stages.items():
         if _NUMBER.fullmatch(key) is None:
             text = "expected stage numbers, as in 0"
-            raise BadInput(text, source=source, where=f"{where}.stages", value=key)
+            raise BadInput(text, where=f"{where}.stages", value=key)
         outright.append((int(key), stated_in(amounts)))
     return MicrobatchClass(
         entry.name,
@@ -111,7 +109,7 @@ def _factor(given: Sequence[int]) -> Factor:
     return given[0], given[1]
 
 
-def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str], source: str) -> None:
+def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str]) -> None:
     """Refuse ``order`` beside plain numbers, and too many classes.
 
     Raises
@@ -121,14 +119,14 @@ def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str], sourc
     """
     if "order" in given and not any(listed.runs for listed in lists):
         text = "expected a list of microbatches beside it: those of a number are all alike"
-        raise BadInput(text, source=source, where="order")
+        raise BadInput(text, where="order")
     if (count := sum(len(listed.definitions) for listed in lists)) > MOST_CLASSES:
         where = next(listed.where for listed in lists if listed.runs)
         text = f"{count} classes, expected at most {MOST_CLASSES}"
-        raise BadInput(text, source=source, where=where)
+        raise BadInput(text, where=where)
 
 
-def check_classes(problem: Problem, lists: Sequence[Listed], source: str) -> None:
+def check_classes(problem: Problem, lists: Sequence[Listed]) -> None:
     """Check that classes name stages that they may name, and that no scaled amount is too large.
 
     Raises
@@ -141,30 +139,28 @@ def check_classes(problem: Problem, lists: Sequence[Listed], source: str) -> Non
             continue
         for kind, definition in enumerate(listed.definitions):
             where = f"{listed.where}[{_first_entry(listed, kind)}]"
-            _check_names(problem, route, definition, where, source)
-        _check_scaled(problem, route, listed, source)
+            _check_names(problem, route, definition, where)
+        _check_scaled(problem, route, listed)
 
 
 def _first_entry(listed: Listed, kind: int) -> int:
     return next(number for number, (of, _) in enumerate(listed.runs) if of == kind)
 
 
-def _check_names(
-    problem: Problem, route: Route, definition: MicrobatchClass, where: str, source: str
-) -> None:
+def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, where: str) -> None:
     mine = set(route.stages)
     for stage, _ in definition.outright:
         here = f"{where}.stages['{stage}']"
         if stage not in mine:
             few = f"0 to {len(mine) - 1}" if mine == set(range(len(mine))) else str(sorted(mine))
             text = f"there is no stage {stage} on this route, expected one of {few}"
-            raise BadInput(text, source=source, where=here)
+            raise BadInput(text, where=here)
         if problem.stages[stage].modes:
             text = f"stage {stage} has modes, so a class cannot state its amounts; use factors"
-            raise BadInput(text, source=source, where=here)
+            raise BadInput(text, where=here)
 
 
-def _check_scaled(problem: Problem, route: Route, listed: Listed, source: str) -> None:
+def _check_scaled(problem: Problem, route: Route, listed: Listed) -> None:
     """Compare the largest amounts first: most problems need no more than that."""
     amounts = [
         (stage, mode) for stage in route.stages for mode in (None, *problem.stages[stage].modes)
@@ -186,7 +182,7 @@ def _check_scaled(problem: Problem, route: Route, listed: Listed, source: str) -
         for what, value in _scaled_amounts(problem, definition, stated, hops):
             if value > MOST:
                 text = f"{what} becomes {value}, expected at most 10^12"
-                raise BadInput(text, source=source, where=where, value=definition.name)
+                raise BadInput(text, where=where, value=definition.name)
 
 
 def _scaled_amounts(

@@ -50,9 +50,7 @@ def stated_in(model: AmountsModel) -> tuple[tuple[str, int], ...]:
     return tuple((key, getattr(model, key)) for key in keys)
 
 
-def parse_modes(
-    entries: Sequence[ModeModel], held_after_f: int, stage: int, source: str
-) -> tuple[Mode, ...]:
+def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> tuple[Mode, ...]:
     """Return the modes of a stage, which holds so much after F.
 
     Raises
@@ -67,34 +65,28 @@ def parse_modes(
         here = f"{where}[{number}]"
         if entry.name in seen:
             text = f"expected another name, this one is that of {seen[entry.name]}"
-            raise BadInput(text, source=source, where=f"{here}.name", value=entry.name)
+            raise BadInput(text, where=f"{here}.name", value=entry.name)
         seen[entry.name] = here
         for key in ("backward", "offload"):
             if key in entry.model_fields_set and getattr(entry, key) is None:
                 wanted = "an object" if key == "offload" else "split, fused or either"
-                raise BadInput(f"expected {wanted}", source=source, where=f"{here}.{key}")
+                raise BadInput(f"expected {wanted}", where=f"{here}.{key}")
         modes.append(
-            Mode(
-                entry.name,
-                stated_in(entry),
-                entry.backward,
-                _offload(held_after_f, entry, here, source),
-            )
+            Mode(entry.name, stated_in(entry), entry.backward, _offload(held_after_f, entry, here))
         )
     return tuple(modes)
 
 
-def _offload(held_after_f: int, entry: ModeModel, where: str, source: str) -> Offload | None:
+def _offload(held_after_f: int, entry: ModeModel, where: str) -> Offload | None:
     if entry.offload is None:
         return None
     if others := sorted(entry.model_fields_set - {"name", "offload"}):
         text = f"expected offload alone, without {', '.join(others)}"
-        raise BadInput(text, source=source, where=where)
+        raise BadInput(text, where=where)
     copies = entry.offload
     if copies.held > held_after_f:
         raise BadInput(
             f"expected at most held_after_F, {held_after_f}",
-            source=source,
             where=f"{where}.offload.held",
             value=copies.held,
         )

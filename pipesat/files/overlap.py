@@ -28,7 +28,7 @@ class OverlapModel(StrictModel):
     pairs: list[PairModel] = []
 
 
-def parse_overlap(model: OverlapModel | None, homes: Sequence[int], source: str) -> Overlap | None:
+def parse_overlap(model: OverlapModel | None, homes: Sequence[int]) -> Overlap | None:
     """Validate ``overlap``; ``homes`` has each stage's device.
 
     Raises
@@ -39,38 +39,40 @@ def parse_overlap(model: OverlapModel | None, homes: Sequence[int], source: str)
     if model is None:
         return None
     if not model.model_fields_set:
-        raise BadInput("expected FB, pairs or both", source=source, where="overlap")
+        raise BadInput("expected FB, pairs or both", where="overlap")
     if model.FB is None and "FB" in model.model_fields_set:
-        raise BadInput("expected [num, den]", source=source, where="overlap.FB", value=None)
+        raise BadInput("expected [num, den]", where="overlap.FB", value=None)
     listed_at: dict[frozenset[OpKind], int] = {}
     times: dict[tuple[OpKind, OpKind], int] = {}
     for number, entry in enumerate(model.pairs):
         where = f"overlap.pairs[{number}].ops"
-        a, b = (_kind(text, homes, source, f"{where}[{i}]") for i, text in enumerate(entry.ops))
+        a, b = (_kind(text, homes, f"{where}[{i}]") for i, text in enumerate(entry.ops))
         if homes[a[0]] != homes[b[0]]:
             raise BadInput(
                 f"expected two stages of one device; stage {a[0]} lies on device {homes[a[0]]}, "
                 f"stage {b[0]} on device {homes[b[0]]}",
-                source=source, where=where, value=entry.ops,
-            )  # fmt: skip
+                where=where,
+                value=entry.ops,
+            )
         if (before := listed_at.setdefault(frozenset((a, b)), number)) != number:
             raise BadInput(
                 f"expected each combination at most once; overlap.pairs[{before}] has it already",
-                source=source, where=where, value=entry.ops,
-            )  # fmt: skip
+                where=where,
+                value=entry.ops,
+            )
         times[a, b] = entry.time
     if model.FB is None:  # an empty list lets nothing pair, as no key does
         return Overlap(None, times) if times else None
     return Overlap((model.FB[0], model.FB[1]), times)
 
 
-def _kind(text: str, homes: Sequence[int], source: str, where: str) -> OpKind:
+def _kind(text: str, homes: Sequence[int], where: str) -> OpKind:
     try:
         stage, kind = parse_kind(text)
     except ValueError:
         wanted = "expected <stage><F|B|W|BW>, as in 0F"
-        raise BadInput(wanted, source=source, where=where, value=text) from None
+        raise BadInput(wanted, where=where, value=text) from None
     if stage >= len(homes):
         wanted = f"expected a stage from 0 to {len(homes) - 1}"
-        raise BadInput(wanted, source=source, where=where, value=text)
+        raise BadInput(wanted, where=where, value=text)
     return stage, kind

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pipesat.core.building import Backward
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.microbatch_list import Listed, check_classes, check_order, parse_microbatches
@@ -112,50 +112,55 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
         As :func:`read_problem`.
     """
     model = validated(document, ProblemModel, source, _wanted)
-    lists = _microbatches(model, source)
-    check_order(lists, model.model_fields_set, source)
+    with said_of(source):
+        return _problem(model, document)
+
+
+def _problem(model: ProblemModel, document: object) -> Problem:
+    lists = _microbatches(model)
+    check_order(lists, model.model_fields_set)
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,
         memory_unit=model.memory_unit,
         devices=tuple(Device(d.name, d.memory, d.static, d.copy_channels) for d in model.devices),
-        stages=tuple(_stage(s, number, source) for number, s in enumerate(model.stages)),
-        routes=_routes(model, lists, source),
+        stages=tuple(_stage(s, number) for number, s in enumerate(model.stages)),
+        routes=_routes(model, lists),
         links={},
         overlap=None,
-        document=_own_copy(document, source),
+        document=_own_copy(document),
         order=model.order,
         mode_choice=model.mode_choice,
         estimate=model.estimate,
     )
-    _check_stages(model, source)
+    _check_stages(model)
     if problem.op_count > MOST_OPS:
-        raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}", source=source)
-    object.__setattr__(problem, "links", _links(model, problem, source))
+        raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}")
+    object.__setattr__(problem, "links", _links(model, problem))
     homes = [stage.device for stage in problem.stages]
-    object.__setattr__(problem, "overlap", parse_overlap(model.overlap, homes, source))
+    object.__setattr__(problem, "overlap", parse_overlap(model.overlap, homes))
     for route, listed in zip(problem.routes, lists, strict=True):
         if listed.runs:
             object.__setattr__(route, "classes", listed.classes())
-    check_classes(problem, lists, source)
+    check_classes(problem, lists)
     has_pairs = model.overlap is not None and "pairs" in model.overlap.model_fields_set
     if has_pairs and any(x.runs for x in lists):  # the key is refused, with entries or without
         text = "pairs cannot stand beside a list of microbatches; FB can"
-        raise BadInput(text, source=source, where="overlap.pairs")
+        raise BadInput(text, where="overlap.pairs")
     return problem
 
 
-def _own_copy(document: object, source: str) -> dict[str, Any]:
+def _own_copy(document: object) -> dict[str, Any]:
     """Copy a document, so that its digest stays what it is whatever the caller does next."""
     try:
         text = json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise BadInput("a string has a lone surrogate, which is no text", source=source) from None
+        raise BadInput("a string has a lone surrogate, which is no text") from None
     copy: dict[str, Any] = json.loads(text)
     return copy
 
 
-def _stage(model: StageModel, number: int, source: str) -> Stage:
+def _stage(model: StageModel, number: int) -> Stage:
     stated = "BW" in model.model_fields_set
     return Stage(
         device=model.device,
@@ -167,40 +172,41 @@ def _stage(model: StageModel, number: int, source: str) -> Stage:
         held_after_B=model.held_after_B,
         backward=model.backward,
         held_in_backward=model.held_in_backward,
-        modes=parse_modes(model.modes, model.held_after_F, number, source),
+        modes=parse_modes(model.modes, model.held_after_F, number),
         sums=not stated,
     )
 
 
-def _microbatches(model: ProblemModel, source: str) -> list[Listed]:
+def _microbatches(model: ProblemModel) -> list[Listed]:
     """Return the microbatches of every route, or the problem's own."""
     if not model.routes:
-        return [parse_microbatches(model.microbatches, ("microbatches",), "microbatches", source)]
+        return [parse_microbatches(model.microbatches, ("microbatches",), "microbatches")]
     return [
         parse_microbatches(
-            route.microbatches, ("routes", r, "microbatches"), f"routes[{r}].microbatches", source
+            route.microbatches, ("routes", r, "microbatches"), f"routes[{r}].microbatches"
         )
         for r, route in enumerate(model.routes)
     ]
 
 
-def _check_stages(model: ProblemModel, source: str) -> None:
+def _check_stages(model: ProblemModel) -> None:
     for number, stage in enumerate(model.stages):
         if stage.device >= len(model.devices):
             raise BadInput(
                 f"expected a device from 0 to {len(model.devices) - 1}",
-                source=source, where=f"stages[{number}].device", value=stage.device,
-            )  # fmt: skip
+                where=f"stages[{number}].device",
+                value=stage.device,
+            )
 
 
-def _routes(model: ProblemModel, lists: Sequence[Listed], source: str) -> tuple[Route, ...]:
+def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
     given = model.model_fields_set
     if ("routes" in given) == ("microbatches" in given):
         raise BadInput(
             "expected either microbatches or routes"
             + (", not both" if "routes" in given else "; both are missing"),
-            source=source, where="microbatches",
-        )  # fmt: skip
+            where="microbatches",
+        )
     if "routes" not in given:
         return (lists[0].route(tuple(range(len(model.stages)))),)
     seen: dict[int, str] = {}
@@ -210,26 +216,28 @@ def _routes(model: ProblemModel, lists: Sequence[Listed], source: str) -> tuple[
             if stage >= len(model.stages):
                 raise BadInput(
                     f"expected a stage from 0 to {len(model.stages) - 1}",
-                    source=source, where=where, value=stage,
-                )  # fmt: skip
+                    where=where,
+                    value=stage,
+                )
             if stage in seen:
                 raise BadInput(
                     f"expected every stage on one route, once; it also stands at {seen[stage]}",
-                    source=source, where=where, value=stage,
-                )  # fmt: skip
+                    where=where,
+                    value=stage,
+                )
             seen[stage] = where
     for stage in range(len(model.stages)):
         if stage not in seen:
             raise BadInput(
                 f"stage {stage} is on no route, expected every stage on one route",
-                source=source, where="routes",
-            )  # fmt: skip
+                where="routes",
+            )
     return tuple(
         listed.route(tuple(r.stages)) for r, listed in zip(model.routes, lists, strict=True)
     )
 
 
-def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[int, int], Link]:
+def _links(model: ProblemModel, problem: Problem) -> Mapping[tuple[int, int], Link]:
     default = model.comm.default
     hops = {(a, b) for r in problem.routes for a, b in zip(r.stages, r.stages[1:], strict=False)}
     given: dict[tuple[int, int], Link] = {}
@@ -238,10 +246,10 @@ def _links(model: ProblemModel, problem: Problem, source: str) -> Mapping[tuple[
         if hop not in hops:
             raise BadInput(
                 f"{edge.src} -> {edge.dst} are not consecutive stages of a route, forward",
-                source=source, where=where,
-            )  # fmt: skip
+                where=where,
+            )
         if hop in given:
-            raise BadInput(f"{edge.src} -> {edge.dst} is given twice", source=source, where=where)
+            raise BadInput(f"{edge.src} -> {edge.dst} is given twice", where=where)
         has = edge.model_fields_set
         given[hop] = Link(edge.F if "F" in has else default, edge.B if "B" in has else default)
     return {

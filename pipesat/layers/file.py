@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
@@ -101,24 +101,28 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
         As :func:`read_layers`.
     """
     model = validated(document, LayersModel, source, _wanted)
+    with said_of(source):
+        return _layers(model)
+
+
+def _layers(model: LayersModel) -> Layers:
     found: list[Layer] = []
     entry_of: dict[str, int] = {}
     for number, entry in enumerate(model.layers):
         if len(found) + entry.repeat > MOST_LAYERS:
             expected = f"expected at most {MOST_LAYERS} layers in all"
             where = f"layers[{number}].repeat"
-            raise BadInput(expected, source=source, where=where, value=entry.repeat)
+            raise BadInput(expected, where=where, value=entry.repeat)
         for layer in _layers_of(entry, len(found)):
             if layer.name in entry_of:
                 raise BadInput(
                     f"expected another name, layers[{entry_of[layer.name]}] has this one",
-                    source=source,
                     where=f"layers[{number}].name",
                     value=layer.name,
                 )
             entry_of[layer.name] = number
             found.append(layer)
-    _check_ties(model, entry_of, source)
+    _check_ties(model, entry_of)
     layers = Layers(
         tuple(found),
         model.name,
@@ -126,11 +130,11 @@ def parse_layers(document: object, source: str = "layers") -> Layers:
         model.memory_unit,
         model.size_unit,
         model.reserve,
-        _recipe(model, source),
+        None if model.static is None else WeightMemory(**model.static.model_dump()),
         model.estimate,
-        _range(model, source),
+        _range(model),
     )
-    _check_flags(layers, entry_of, source)
+    _check_flags(layers, entry_of)
     return layers
 
 
@@ -201,71 +205,54 @@ def _costs(model: CostsModel) -> Costs:
     return Costs(model.F, model.B, model.W, model.BW, model.held_after_F, model.held_after_B)
 
 
-def _recipe(model: LayersModel, source: str) -> WeightMemory | None:
-    if model.static is None:
-        return None
-    try:
-        return WeightMemory(**model.static.model_dump())
-    except BadInput as error:
-        raise BadInput(
-            error.expected, source=source, where=error.where, value=error.value
-        ) from None
-
-
-def _range(model: LayersModel, source: str) -> tuple[int, int] | None:
+def _range(model: LayersModel) -> tuple[int, int] | None:
     if model.estimate_range is None:
         return None
     least, most = model.estimate_range
     if not model.estimate:
-        raise BadInput("needs estimate", source=source, where="estimate_range")
+        raise BadInput("needs estimate", where="estimate_range")
     if not least <= 1000 <= most:
         raise BadInput(
             "expected the least, at most 1000, and the most, at least 1000",
-            source=source,
             where="estimate_range",
             value=[least, most],
         )
     return least, most
 
 
-def _check_ties(model: LayersModel, entry_of: dict[str, int], source: str) -> None:
+def _check_ties(model: LayersModel, entry_of: dict[str, int]) -> None:
     for number, entry in enumerate(model.layers):
         where = f"layers[{number}]"
         given = entry.model_fields_set
         if entry.tied_to is None:
             for key in ("tie", "tied_weights"):
                 if key in given:
-                    raise BadInput("needs tied_to", source=source, where=f"{where}.{key}")
+                    raise BadInput("needs tied_to", where=f"{where}.{key}")
             continue
         if entry_of.get(entry.tied_to) in (None, number):
             raise BadInput(
-                "expected the name of another layer",
-                source=source,
-                where=f"{where}.tied_to",
-                value=entry.tied_to,
+                "expected the name of another layer", where=f"{where}.tied_to", value=entry.tied_to
             )
         if entry.tied_weights is not None and entry.tied_weights > entry.weights:
             raise BadInput(
                 f"expected at most the layer's weights, {entry.weights}",
-                source=source,
                 where=f"{where}.tied_weights",
                 value=entry.tied_weights,
             )
 
 
-def _check_flags(layers: Layers, entry_of: dict[str, int], source: str) -> None:
+def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
     """Refuse flags that leave a single stage for all layers, or say nothing."""
     first, last = layers.first_stage_until - 1, layers.last_stage_from
     if first >= last:
         which = "the same layer" if first == last else f"{layers.label(last)}, before it,"
         raise BadInput(
             f"{layers.label(first)} must be on the first stage but {which} on the last",
-            source=source,
             where=f"layers[{entry_of[layers.layers[first].name]}].first",
         )
     if layers.layers[-1].with_next:
         where = f"layers[{entry_of[layers.layers[-1].name]}].with_next"
-        raise BadInput("the last layer has no next one", source=source, where=where)
+        raise BadInput("the last layer has no next one", where=where)
 
 
 def _entry(layer: Layer) -> dict[str, Any]:

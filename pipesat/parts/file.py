@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES, MOST_STAGES
 from pipesat.files.strict_json import read_json
@@ -80,28 +80,30 @@ def parse_parts(document: object, source: str = "parts") -> Parts:
         As :func:`read_parts`.
     """
     model = validated(document, PartsModel, source, _wanted)
+    with said_of(source):
+        return _parts(model, source)
+
+
+def _parts(model: PartsModel, source: str) -> Parts:
     names = [chunk.name for chunk in model.chunks]
-    _refuse_repeated(model.streams, ((f"streams[{i}]") for i in range(len(model.streams))), source)
-    _refuse_repeated(names, (f"chunks[{i}].name" for i in range(len(names))), source)
+    _refuse_repeated(model.streams, ((f"streams[{i}]") for i in range(len(model.streams))))
+    _refuse_repeated(names, (f"chunks[{i}].name" for i in range(len(names))))
     chunks = tuple(
-        _chunk(chunk, f"chunks[{number}]", model.streams, source)
+        _chunk(chunk, f"chunks[{number}]", model.streams)
         for number, chunk in enumerate(model.chunks)
     )
     stages = tuple(
-        _place(name, names, "a chunk", source, f"stages[{number}]")
+        _place(name, names, "a chunk", f"stages[{number}]")
         for number, name in enumerate(model.stages)
     )
-    return Parts(
-        model.time_unit, tuple(model.streams), chunks, stages, _devices(model, source), source
-    )
+    return Parts(model.time_unit, tuple(model.streams), chunks, stages, _devices(model), source)
 
 
-def _chunk(model: ChunkModel, where: str, streams: Sequence[str], source: str) -> Chunk:
+def _chunk(model: ChunkModel, where: str, streams: Sequence[str]) -> Chunk:
     number = model.repeat * sum(len(getattr(model, kind)) for kind in PART_KINDS)
     if number > MOST_PARTS:
         raise BadInput(
             f"{number} parts in all layers, expected at most {MOST_PARTS}",
-            source=source,
             where=f"{where}.repeat",
             value=model.repeat,
         )
@@ -110,70 +112,64 @@ def _chunk(model: ChunkModel, where: str, streams: Sequence[str], source: str) -
     for kind in PART_KINDS:
         row: list[PartModel] = getattr(model, kind)
         parts[kind] = tuple(
-            _part(part, f"{where}.{kind}[{place}]", streams, before, source)
+            _part(part, f"{where}.{kind}[{place}]", streams, before)
             for place, part in enumerate(row)
         )
     return Chunk(model.name, model.repeat, parts["F"], parts["B"], parts["W"])
 
 
-def _part(
-    model: PartModel, where: str, streams: Sequence[str], before: Sequence[str], source: str
-) -> Part:
-    stream = _place(model.stream, streams, "a stream", source, f"{where}.stream")
+def _part(model: PartModel, where: str, streams: Sequence[str], before: Sequence[str]) -> Part:
+    stream = _place(model.stream, streams, "a stream", f"{where}.stream")
     if not isinstance(model, WeightPartModel):
         return Part(model.name, stream, model.time)
-    after = _place(model.after, before, "a part of B", source, f"{where}.after")
+    after = _place(model.after, before, "a part of B", f"{where}.after")
     if before.count(model.after) > 1:
         raise BadInput(
             "several parts of B have this name, expected one",
-            source=source,
             where=f"{where}.after",
             value=model.after,
         )
     return Part(model.name, stream, model.time, after)
 
 
-def _devices(model: PartsModel, source: str) -> tuple[int, ...]:
+def _devices(model: PartsModel) -> tuple[int, ...]:
     if "devices" not in model.model_fields_set:
         if len(model.stages) > MOST_DEVICES:
             raise BadInput(
                 f"{len(model.stages)} stages on devices of their own, expected at most "
                 f"{MOST_DEVICES} devices",
-                source=source,
                 where="stages",
             )
         return tuple(range(len(model.stages)))
     if len(model.devices) != len(model.stages):
         raise BadInput(
             f"{len(model.devices)} entries, expected {len(model.stages)}, one per stage",
-            source=source,
             where="devices",
         )
     for number, device in enumerate(model.devices):
         if device >= MOST_DEVICES:
             raise BadInput(
                 f"expected a device from 0 to {MOST_DEVICES - 1}",
-                source=source,
                 where=f"devices[{number}]",
                 value=device,
             )
     return tuple(model.devices)
 
 
-def _place(name: str, known: Sequence[str], what: str, source: str, where: str) -> int:
+def _place(name: str, known: Sequence[str], what: str, where: str) -> int:
     """Place of a name among those that are known."""
     if name in known:
         return known.index(name)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
     hint = f"; the nearest is {near[0]}" if near else "; there is none"
-    raise BadInput(f"expected the name of {what}{hint}", source=source, where=where, value=name)
+    raise BadInput(f"expected the name of {what}{hint}", where=where, value=name)
 
 
-def _refuse_repeated(names: Sequence[str], places: Iterator[str], source: str) -> None:
+def _refuse_repeated(names: Sequence[str], places: Iterator[str]) -> None:
     seen: set[str] = set()
     for name, where in zip(names, places, strict=True):
         if name in seen:
-            raise BadInput("this name appears twice", source=source, where=where, value=name)
+            raise BadInput("this name appears twice", where=where, value=name)
         seen.add(name)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
@@ -70,12 +70,17 @@ def read_mapping(path: str | Path) -> PartsMap:
     """
     source = str(path)
     mapping = validated(read_json(Path(path), LARGEST_MAP), PartsMap, source, _wanted)
+    with said_of(source):
+        _check(mapping)
+    return mapping
+
+
+def _check(mapping: PartsMap) -> None:
     for number, rule in enumerate(mapping.parts):
         where = f"parts[{number}]"
         if rule.stream not in mapping.streams:
             raise BadInput(
                 f"expected a key of streams: {', '.join(mapping.streams)}",
-                source=source,
                 where=f"{where}.stream",
                 value=rule.stream,
             )
@@ -83,25 +88,21 @@ def read_mapping(path: str | Path) -> PartsMap:
         if same:
             raise BadInput(
                 f"{same[0].kind} {same[0].name} takes the same kernels, expected each once",
-                source=source,
                 where=f"{where}.annotation",
                 value=rule.annotation,
             )
         if (rule.kind == "W") != bool(rule.after):
             raise BadInput(
                 "expected the part of B that it follows" if rule.kind == "W" else "only W has it",
-                source=source,
                 where=f"{where}.after",
                 value=rule.after,
             )
         if rule.annotation is None and rule.time == "wall":
             raise BadInput(
                 "expected busy: without an annotation there is no first and last kernel",
-                source=source,
                 where=f"{where}.time",
                 value=rule.time,
             )
-    return mapping
 
 
 def _source(rule: PartRule) -> tuple[str | None, str]:

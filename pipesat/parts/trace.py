@@ -136,10 +136,10 @@ def _kernels(path: Path, named: Sequence[str]) -> tuple[list[_Kernel], int]:
             continue
         category, where = event.get("cat"), ("traceEvents", number)
         if category == _ANNOTATION and event.get("name") in named:
-            found = validated_at(event, _Event, source, where, _wanted)
+            found = validated_at(event, _Event, where, _wanted, source)
             threads.setdefault((found.pid, found.tid), []).append(found)
         elif category in _ON_GPU or category in _LAUNCH:
-            found = validated_at(event, _Event, source, where, _wanted)
+            found = validated_at(event, _Event, where, _wanted, source)
             if category in _ON_GPU:
                 running.append((number, found))
             elif isinstance(correlation := found.args.get("correlation"), int):

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Problem, Stage
 from pipesat.files.problem_file import FORMAT, MOST_DEVICES, parse_problem
 from pipesat.placement.documents import TEXTS, Document, Setting
@@ -19,7 +19,6 @@ from pipesat.placement.given import (
     comm_of,
     memory_of,
     microbatches_of,
-    named,
     overlap_of,
     plain,
     set_on_devices,
@@ -44,7 +43,7 @@ def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
         Naming the constructor, the parameter, its value and what would be right.
     """
     source = f"Problem.{_NAMES.get(placement, placement)}"
-    with named(source):
+    with said_of(source):
         document = _document(placement, {key: plain(value) for key, value in given.items()})
     return parse_problem(document, source)
 
@@ -69,7 +68,7 @@ def from_parts(given: Mapping[str, Any]) -> Problem:
         homes = [stage.get("device") for stage in stages if isinstance(stage, Mapping)]
         devices = max((home for home in homes if type(home) is int), default=0) + 1
     if not isinstance(devices, list):
-        with named(source):
+        with said_of(source):
             devices = [Device()] * at_least(1, "devices", devices, MOST_DEVICES)
     document["devices"] = [_entry(device, Device) for device in devices]
     document["stages"] = stages

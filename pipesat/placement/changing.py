@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, Final
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import Document, Setting
@@ -16,7 +16,6 @@ from pipesat.placement.given import (
     comm_of,
     memory_of,
     microbatches_of,
-    named,
     overlap_of,
     plain,
     set_on_devices,
@@ -33,7 +32,7 @@ def changed(problem: Problem, **given: Any) -> Problem:
     """
     source = f"Problem.with_{next(iter(given))}"
     document = dict(problem.document)
-    with named(source):
+    with said_of(source):
         for key, value in given.items():
             _CHANGES[key](problem, document, plain(value))
     return parse_problem(document, source)

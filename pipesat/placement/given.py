@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -65,15 +64,6 @@ def at_least(least: int, where: str, value: Any, most: int = MOST) -> int:
         limit = "10^12" if most == MOST else most
         raise BadInput(f"expected an integer from {least} to {limit}", where=where, value=value)
     return value
-
-
-@contextmanager
-def named(source: str) -> Iterator[None]:
-    """Name the constructor in what is raised about its parameters."""
-    try:
-        yield
-    except BadInput as error:
-        raise error if error.source else error.of(source) from None
 
 
 def microbatches_of(given: Any, routes: int) -> list[Any]:

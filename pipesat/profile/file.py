@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.showing import Displayed, Facts
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
@@ -188,11 +188,16 @@ def parse_profile(document: object, source: str = "profile") -> Profile:
         As :func:`read_profile`.
     """
     profile = validated(document, Profile, source)
+    with said_of(source):
+        _check(profile)
+    return profile
+
+
+def _check(profile: Profile) -> None:
     for number, layer in enumerate(profile.layers):
         if layer.kind not in profile.kinds:
             raise BadInput(
                 f"expected a key of kinds: {', '.join(profile.kinds)}",
-                source=source,
                 where=f"layers[{number}].kind",
                 value=layer.kind,
             )
@@ -202,7 +207,6 @@ def parse_profile(document: object, source: str = "profile") -> Profile:
         if not begin < end <= most:
             raise BadInput(
                 f"expected [begin, end] with begin < end <= {most}",
-                source=source,
                 where=f"stages[{number}].layers",
                 value=stage.layers,
             )
@@ -210,11 +214,9 @@ def parse_profile(document: object, source: str = "profile") -> Profile:
         if max(tied.layers) >= most:
             raise BadInput(
                 f"expected layers from 0 to {most - 1}",
-                source=source,
                 where=f"tied[{number}].layers",
                 value=tied.layers,
             )
-    return profile
 
 
 def read_links(path: str | Path) -> LinksModel:

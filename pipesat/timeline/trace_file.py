@@ -80,7 +80,7 @@ def read_rank(problem: Problem, path: Path) -> TraceRank:
         document = {"traceEvents": document}
     trace = validated(document, _TraceModel, source, _wanted)
     ranges = [
-        (number, validated_at(event, _RangeModel, source, ("traceEvents", number), _wanted))
+        (number, validated_at(event, _RangeModel, ("traceEvents", number), _wanted, source))
         for number, event in enumerate(trace.traceEvents)
         if isinstance(event, dict)
         and event.get("ph") == "X"
