@@ -215,9 +215,7 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
             where = f"routes[{r}].stages[{i}]"
             if stage >= len(model.stages):
                 raise BadInput(
-                    f"expected a stage from 0 to {len(model.stages) - 1}",
-                    where=where,
-                    value=stage,
+                    f"expected a stage from 0 to {len(model.stages) - 1}", where=where, value=stage
                 )
             if stage in seen:
                 raise BadInput(
@@ -229,8 +227,7 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
     for stage in range(len(model.stages)):
         if stage not in seen:
             raise BadInput(
-                f"stage {stage} is on no route, expected every stage on one route",
-                where="routes",
+                f"stage {stage} is on no route, expected every stage on one route", where="routes"
             )
     return tuple(
         listed.route(tuple(r.stages)) for r, listed in zip(model.routes, lists, strict=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Copy, Item, Pair, Unreadable, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
@@ -105,13 +105,19 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     """
     source = str(path)
     model = validated(read_json(Path(path), LARGEST_FILE), ScheduleModel, source, _wanted)
+    with said_of(source):
+        return _schedule(model, problem)
+
+
+def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
     if model.problem_sha256 != problem.sha256:
         raise BadInput(
             f"a schedule of another problem, expected the digest {problem.sha256} "
             f"of {problem.name or 'the given problem'}",
-            source=source, where="problem_sha256", value=model.problem_sha256,
-        )  # fmt: skip
-    modes = modes_of_entry(model.modes, problem, source)
+            where="problem_sha256",
+            value=model.problem_sha256,
+        )
+    modes = modes_of_entry(model.modes, problem)
     known: dict[str, Item | Unreadable] = {}
     rows = []
     for row in model.devices:
@@ -129,9 +135,7 @@ def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     return Schedule(tuple(rows), model.source, copies if any(copies) else ())
 
 
-def modes_of_entry(
-    listed: Sequence[ModeEntry], problem: Problem, source: str
-) -> dict[tuple[int, int], int]:
+def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[int, int], int]:
     """Return the mode of every (stage, microbatch) that a file's ``modes`` list.
 
     Raises
@@ -145,7 +149,7 @@ def modes_of_entry(
         def wrong(at: int, wanted: str, entry: int = number) -> BadInput:
             where = f"modes[{entry}]" + (f"[{at}]" if at >= 0 else "")
             value = listed[entry][at] if at >= 0 else list(listed[entry])
-            return BadInput(wanted, source=source, where=where, value=value)
+            return BadInput(wanted, where=where, value=value)
 
         if not 0 <= stage < len(problem.stages):
             raise wrong(0, f"expected a stage from 0 to {len(problem.stages) - 1}")

@@ -34,9 +34,7 @@ class MegatronLayout:
         return "|".join(map(_short, self.stages))
 
 
-def partition_of_layout(
-    layout: MegatronLayout, layers: Layers, source: str = "layout"
-) -> tuple[range, ...]:
+def partition_of_layout(layout: MegatronLayout, layers: Layers) -> tuple[range, ...]:
     """Cut layers as a layout says.
 
     ``E`` and ``L`` are passed over if no layer has the role ``embedding`` or ``head``: then their
@@ -58,7 +56,6 @@ def partition_of_layout(
             raise BadInput(
                 f"{has} {symbol} ({WORDS[symbol]}), the model has {wanted}: "
                 f"{abs(has - wanted)} {fate}",
-                source=source,
                 value=layout.text,
             )
     for number, (symbol, role) in enumerate(zip(flat, roles, strict=True)):
@@ -66,7 +63,6 @@ def partition_of_layout(
             raise BadInput(
                 f"its layer {number} is {symbol} ({WORDS[symbol]}), the model's "
                 f"{layers.label(number)} is {role} ({WORDS[role]})",
-                source=source,
                 value=layout.text,
             )
     parts, begin = [], 0

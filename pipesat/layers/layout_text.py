@@ -25,12 +25,7 @@ class Symbol(NamedTuple):
 
 
 def parse_layout(
-    text: str,
-    *,
-    blocks: int | None = None,
-    mtp: int | None = None,
-    devices: int | None = None,
-    source: str = "layout",
+    text: str, *, blocks: int | None = None, mtp: int | None = None, devices: int | None = None
 ) -> MegatronLayout:
     """Read a layout string, with the rules that Megatron-LM checks.
 
@@ -46,36 +41,34 @@ def parse_layout(
     BadInput
         Naming the character, counted from 1, and what would be right there.
     """
-    symbols = _Reader(text, source).symbols()
+    symbols = _Reader(text).symbols()
     stages: list[list[Symbol]] = [[]]
     for symbol in symbols:
         if symbol.text == "|":
             stages.append([])
         else:
             stages[-1].append(symbol)
-    _check_order([s for s in symbols if s.text != "|"], text, source)
-    _check_counts(symbols, {"t": blocks, "m": mtp}, text, source)
+    _check_order([s for s in symbols if s.text != "|"], text)
+    _check_counts(symbols, {"t": blocks, "m": mtp}, text)
     if devices is not None and len(stages) % devices:
         raise BadInput(
-            f"{len(stages)} stages, expected a multiple of {devices}, the ranks",
-            source=source,
-            value=text,
+            f"{len(stages)} stages, expected a multiple of {devices}, the ranks", value=text
         )
-    _check_mtp(stages, devices, text, source)
+    _check_mtp(stages, devices, text)
     return MegatronLayout(tuple("".join(symbol.text for symbol in stage) for stage in stages))
 
 
 class _Reader:
     """Turns a text into symbols, each knowing its character."""
 
-    def __init__(self, text: str, source: str) -> None:
-        self.text, self.source, self.place = text, source, 0
+    def __init__(self, text: str) -> None:
+        self.text, self.place = text, 0
 
     def symbols(self) -> list[Symbol]:
         """All of the text."""
         found = self._sequence(inside=False)
         if not any(symbol.text != "|" for symbol in found):
-            raise BadInput("the layout has no layer", source=self.source, value=self.text)
+            raise BadInput("the layout has no layer", value=self.text)
         return found
 
     def _sequence(self, *, inside: bool) -> list[Symbol]:
@@ -144,53 +137,47 @@ class _Reader:
 
     def error(self, place: int, expected: str) -> BadInput:
         """A complaint about one character."""
-        return _at(self.text, place, expected, self.source)
+        return _at(self.text, place, expected)
 
 
-def _at(text: str, place: int, expected: str, source: str) -> BadInput:
+def _at(text: str, place: int, expected: str) -> BadInput:
     what = repr(text[place]) if place < len(text) else "the end"
     before = text[max(0, place - 12) : place]
     near = f" after {before!r}" if before else ""
-    return BadInput(f"{what}{near}: {expected}", source=source, where=f"character {place + 1}")
+    return BadInput(f"{what}{near}: {expected}", where=f"character {place + 1}")
 
 
-def _check_order(symbols: Sequence[Symbol], text: str, source: str) -> None:
+def _check_order(symbols: Sequence[Symbol], text: str) -> None:
     """E once and first, L once and last, m after every t."""
     for end in ("E", "L"):
         found = [symbol for symbol in symbols if symbol.text == end]
         if not found:
-            raise BadInput(f"there is no {end} ({WORDS[end]})", source=source, value=text)
+            raise BadInput(f"there is no {end} ({WORDS[end]})", value=text)
         if len(found) > 1:
-            raise _at(text, found[1].place, f"a second {end} ({WORDS[end]})", source)
+            raise _at(text, found[1].place, f"a second {end} ({WORDS[end]})")
     if symbols[0].text != "E":
-        raise _at(text, symbols[0].place, "expected E, the embedding, first", source)
+        raise _at(text, symbols[0].place, "expected E, the embedding, first")
     if symbols[-1].text != "L":
-        raise _at(text, symbols[-1].place, "expected L, the loss, last", source)
+        raise _at(text, symbols[-1].place, "expected L, the loss, last")
     seen_mtp = False
     for symbol in symbols:
         seen_mtp = seen_mtp or symbol.text == "m"
         if seen_mtp and symbol.text == "t":
-            raise _at(
-                text, symbol.place, "a t after an m: MTP layers come after all others", source
-            )
+            raise _at(text, symbol.place, "a t after an m: MTP layers come after all others")
 
 
-def _check_counts(
-    symbols: Sequence[Symbol], wanted: dict[str, int | None], text: str, source: str
-) -> None:
+def _check_counts(symbols: Sequence[Symbol], wanted: dict[str, int | None], text: str) -> None:
     for symbol, count in wanted.items():
         found = [s for s in symbols if s.text == symbol]
         if count is None or len(found) == count:
             continue
         numbers = f"{len(found)} {symbol} ({WORDS[symbol]}), the model has {count}"
         if len(found) > count:
-            raise _at(text, found[count].place, f"{numbers}: the first one too many", source)
-        raise BadInput(f"{numbers}: {count - len(found)} lost", source=source, value=text)
+            raise _at(text, found[count].place, f"{numbers}: the first one too many")
+        raise BadInput(f"{numbers}: {count - len(found)} lost", value=text)
 
 
-def _check_mtp(
-    stages: Sequence[Sequence[Symbol]], devices: int | None, text: str, source: str
-) -> None:
+def _check_mtp(stages: Sequence[Sequence[Symbol]], devices: int | None, text: str) -> None:
     """All m on one stage, which is the last of its rank's."""
     having = [number for number, stage in enumerate(stages) if any(s.text == "m" for s in stage)]
     if not having:
@@ -198,11 +185,10 @@ def _check_mtp(
     place = next(s.place for s in stages[having[-1]] if s.text == "m")
     if len(having) > 1:
         which = " and ".join(map(str, having[:2]))
-        raise _at(text, place, f"MTP layers on stages {which}, expected all on one", source)
+        raise _at(text, place, f"MTP layers on stages {which}, expected all on one")
     if devices is not None and having[0] < len(stages) - devices:
         raise _at(
             text,
             place,
             f"an MTP layer on stage {having[0]}, expected one of the last {devices} stages",
-            source,
         )

@@ -19,7 +19,7 @@ _HEADS: Final = ("output", "lm_head")
 _FREE: Final = ("norm", "final_layernorm", "ln_f", "rotary_emb", "freqs_cis", "wpe")
 
 
-def layout_of_module_names(document: object, source: str = "module names") -> MegatronLayout:
+def layout_of_module_names(document: object) -> MegatronLayout:
     """Read a list of lists of names.
 
     Raises
@@ -29,41 +29,37 @@ def layout_of_module_names(document: object, source: str = "module names") -> Me
         not in order.
     """
     if not isinstance(document, list) or not document:
-        raise BadInput("expected a list of lists of names", source=source, value=document)
+        raise BadInput("expected a list of lists of names", value=document)
     stages, seen, ends = [], 0, {"E": "", "L": ""}
     for number, names in enumerate(document):
         if not isinstance(names, list):
-            raise BadInput(
-                "expected a list of names", source=source, where=f"[{number}]", value=names
-            )
+            raise BadInput("expected a list of names", where=f"[{number}]", value=names)
         stage = ""
         for place, name in enumerate(names):
             where = f"[{number}][{place}]"
-            symbol = _symbol(name, source, where)
+            symbol = _symbol(name, where)
             if symbol == "t":
                 index = int(name.rpartition(".")[2])
                 if index != seen:
                     fate = "it stands twice" if index < seen else f"layer {seen} is lost before it"
-                    raise BadInput(fate, source=source, where=where, value=name)
+                    raise BadInput(fate, where=where, value=name)
                 seen += 1
             elif symbol in ends:
                 if ends[symbol]:
-                    raise BadInput(
-                        f"{ends[symbol]} is one already", source=source, where=where, value=name
-                    )
+                    raise BadInput(f"{ends[symbol]} is one already", where=where, value=name)
                 ends[symbol] = where
             stage += symbol
         stages.append(stage)
     for symbol, known in (("E", _EMBEDDINGS), ("L", _HEADS)):
         if not ends[symbol]:
-            raise BadInput(f"none of {', '.join(known)} is there", source=source)
+            raise BadInput(f"none of {', '.join(known)} is there")
     flat = "".join(stages)
     if flat[0] != "E" or flat[-1] != "L":
-        raise BadInput("expected the embedding first and the head last", source=source)
+        raise BadInput("expected the embedding first and the head last")
     return MegatronLayout(tuple(stages))
 
 
-def _symbol(name: object, source: str, where: str) -> str:
+def _symbol(name: object, where: str) -> str:
     """Symbol of a name in layouts; empty for what costs nothing."""
     if isinstance(name, str):
         if _LAYER.fullmatch(name):
@@ -76,4 +72,4 @@ def _symbol(name: object, source: str, where: str) -> str:
         if end in _FREE:
             return ""
     known = ", ".join(("layers.N", *_EMBEDDINGS, *_HEADS, *_FREE))
-    raise BadInput(f"expected one of {known}", source=source, where=where, value=name)
+    raise BadInput(f"expected one of {known}", where=where, value=name)

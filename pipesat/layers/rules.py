@@ -16,9 +16,7 @@ from pipesat.layers.pipeline import Pipeline
 Mask: TypeAlias = NDArray[np.bool_]
 
 
-def check_partition(
-    layers: Layers, partition: Sequence[range], homes: Sequence[int], source: str = ""
-) -> None:
+def check_partition(layers: Layers, partition: Sequence[range], homes: Sequence[int]) -> None:
     """Pass if the stages hold every layer once, in order, and keep flags and ties.
 
     Parameters
@@ -34,40 +32,35 @@ def check_partition(
         Naming the layer and the stage.
     """
     if len(partition) != len(homes):
-        raise BadInput(
-            f"{len(partition)} stages, expected {len(homes)}", source=source, where="stages"
-        )
+        raise BadInput(f"{len(partition)} stages, expected {len(homes)}", where="stages")
     stage_of: dict[int, int] = {}
     for stage, part in enumerate(partition):
         for layer in part:
             if not 0 <= layer < len(layers):
                 raise BadInput(
                     f"there is no layer {layer}, expected 0 to {len(layers) - 1}",
-                    source=source,
                     where=f"stage {stage}",
                 )
             if layer in stage_of:
                 raise BadInput(
                     f"{layers.label(layer)} is on stage {stage_of[layer]} too, expected once",
-                    source=source,
                     where=f"stage {stage}",
                 )
             stage_of[layer] = stage
     for layer in range(len(layers)):
         if layer not in stage_of:
-            raise BadInput(f"{layers.label(layer)} is on no stage", source=source)
+            raise BadInput(f"{layers.label(layer)} is on no stage")
         if layer and stage_of[layer - 1] > stage_of[layer]:
             raise BadInput(
                 f"{layers.label(layer)} is on stage {stage_of[layer]}, {layers.label(layer - 1)} "
-                f"before it on stage {stage_of[layer - 1]}: expected layers in order",
-                source=source,
+                f"before it on stage {stage_of[layer - 1]}: expected layers in order"
             )
     for broken in _broken_flags(layers, [stage_of[k] for k in range(len(layers))], len(partition)):
-        raise BadInput(broken, source=source)
+        raise BadInput(broken)
     for tie in layers.ties:
         devices = homes[stage_of[tie.one]], homes[stage_of[tie.other]]
         if devices[0] != devices[1] and not tie.copies:
-            raise BadInput(tie_explained(layers, tie, devices), source=source)
+            raise BadInput(tie_explained(layers, tie, devices))
 
 
 def _broken_flags(layers: Layers, stage_of: Sequence[int], stages: int) -> Iterator[str]:

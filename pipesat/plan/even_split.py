@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
@@ -32,5 +32,6 @@ def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
     parts = [[first + layer for layer in part] for part in even(last - first, stages)]
     cuts = [0, *(part[0] for part in parts[1:]), count]
     partition = tuple(range(a, b) for a, b in pairwise(cuts))
-    check_partition(layers, partition, shape.homes, source="even split")
+    with said_of("even split"):
+        check_partition(layers, partition, shape.homes)
     return partition

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Item, Pair, members, parse_copy, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
@@ -128,39 +128,38 @@ def read_timeline(path: str | Path, problem: Problem) -> Timeline:
     """
     source = str(path)
     model = validated(read_json(Path(path), LARGEST_FILE), TimelineModel, source, _wanted)
-    modes = modes_of_entry(model.modes, problem, source)
+    with said_of(source):
+        return _timeline(model, problem)
+
+
+def _timeline(model: TimelineModel, problem: Problem) -> Timeline:
+    modes = modes_of_entry(model.modes, problem)
     timeline = Timeline(
         model.problem_sha256,
-        tuple(
-            _step(problem, step, source, number, modes) for number, step in enumerate(model.steps)
-        ),
+        tuple(_step(problem, step, number, modes) for number, step in enumerate(model.steps)),
         model.us_per_time_unit,
         model.source,
         model.clock_error,
         model.environment,
         {(stage, microbatch): name for stage, microbatch, name in model.modes},
     )
-    require_order_of(problem, timeline, source)
+    require_order_of(problem, timeline)
     return timeline
 
 
-def _step(
-    problem: Problem, model: StepModel, source: str, number: int, modes: Modes
-) -> TrainingStep:
+def _step(problem: Problem, model: StepModel, number: int, modes: Modes) -> TrainingStep:
     rows = []
     for device, row in enumerate(model.devices):
         ops = []
         for place, (text, start, end, waited, cpu) in enumerate(row.ops):
             where = f"steps[{number}].devices[{device}].ops[{place}]"
             if end < start:
-                raise BadInput(
-                    "it ends before it starts", source=source, where=where, value=[text, start, end]
-                )
-            item = in_mode(_item(problem, text, source, where), modes)
+                raise BadInput("it ends before it starts", where=where, value=[text, start, end])
+            item = in_mode(_item(problem, text, where), modes)
             ops.append(Ran(item, start, end, waited, cpu))
         where = f"steps[{number}].devices[{device}].copies"
         copies = tuple(
-            _copy(problem, entry, modes, source, f"{where}[{place}]")
+            _copy(problem, entry, modes, f"{where}[{place}]")
             for place, entry in enumerate(row.copies)
         )
         calls = tuple(TransferCall(*transfer) for transfer in row.transfers)
@@ -168,39 +167,30 @@ def _step(
     return TrainingStep(tuple(rows))
 
 
-def _copy(
-    problem: Problem, entry: tuple[str, float, float], modes: Modes, source: str, where: str
-) -> RanCopy:
+def _copy(problem: Problem, entry: tuple[str, float, float], modes: Modes, where: str) -> RanCopy:
     text, start, end = entry
     try:
         copy = parse_copy(text)
     except ValueError:
-        raise BadInput(
-            "expected a copy, as 0O3 or 0L3", source=source, where=where, value=text
-        ) from None
+        raise BadInput("expected a copy, as 0O3 or 0L3", where=where, value=text) from None
     mode = modes.get((copy.stage, copy.microbatch), 0)
     if not mode or problem.stages[copy.stage].modes[mode - 1].offload is None:
-        raise BadInput(
-            "its microbatch is not offloaded there", source=source, where=where, value=text
-        )
+        raise BadInput("its microbatch is not offloaded there", where=where, value=text)
     if end < start:
-        raise BadInput("it ends before it starts", source=source, where=where, value=list(entry))
+        raise BadInput("it ends before it starts", where=where, value=list(entry))
     return RanCopy(copy, start, end)
 
 
-def _item(problem: Problem, text: str, source: str, where: str) -> Item:
+def _item(problem: Problem, text: str, where: str) -> Item:
     try:
         item = parse_item(text)
     except ValueError:
         raise BadInput(
-            "expected an op, as 0F3, or a pair, as (0F3+1BW0)",
-            source=source,
-            where=where,
-            value=text,
+            "expected an op, as 0F3, or a pair, as (0F3+1BW0)", where=where, value=text
         ) from None
     for op in members(item):
         if op.stage >= len(problem.stages):
-            raise BadInput(f"{op} is not an op of this problem", source=source, where=where)
+            raise BadInput(f"{op} is not an op of this problem", where=where)
     return in_order(problem, item) if isinstance(item, Pair) else item
 
 

@@ -130,7 +130,7 @@ def us_per_unit(problem: Problem) -> float:
     return numerator / denominator
 
 
-def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
+def require_order_of(problem: Problem, timeline: Timeline) -> None:
     """Pass if the timeline's steps are all of one order that the problem allows.
 
     Raises
@@ -142,35 +142,32 @@ def require_order_of(problem: Problem, timeline: Timeline, source: str) -> None:
     if len(first) != len(problem.devices):
         raise BadInput(
             f"{len(first)} devices, the problem has {len(problem.devices)}",
-            source=source,
             where="steps[0].devices",
         )
     for number, step in enumerate(timeline.steps):
         if step.order != first:
             raise BadInput(
-                "another order than step 0, expected the same in all",
-                source=source,
-                where=f"steps[{number}]",
+                "another order than step 0, expected the same in all", where=f"steps[{number}]"
             )
     seen: set[tuple[int, str, int]] = set()
     for device, row in enumerate(first):
         for item in row:
             where = f"steps[0].devices[{device}]"
             for op in members(item):
-                require_op(problem, op, device, source, where)
+                require_op(problem, op, device, where)
                 if op[:3] in seen:
-                    raise BadInput(f"{op} appears there twice", source=source, where="steps[0]")
+                    raise BadInput(f"{op} appears there twice", where="steps[0]")
                 seen.add(op[:3])
             if isinstance(item, Pair) and pair_time(problem, *item) is None:
-                raise BadInput(f"{item} may not pair in this problem", source=source, where=where)
-    _require_complete(problem, seen, source)
+                raise BadInput(f"{item} may not pair in this problem", where=where)
+    _require_complete(problem, seen)
     try:
         linearize(problem, first)
     except Deadlock as error:
-        raise BadInput(f"not an order that can run: {error}", source=source) from None
+        raise BadInput(f"not an order that can run: {error}") from None
 
 
-def require_op(problem: Problem, op: Op, device: int, source: str, where: str) -> None:
+def require_op(problem: Problem, op: Op, device: int, where: str) -> None:
     """Pass if the problem has this op on this device.
 
     Raises
@@ -179,17 +176,16 @@ def require_op(problem: Problem, op: Op, device: int, source: str, where: str) -
         If not.
     """
     if op.stage >= len(problem.stages) or op.microbatch >= problem.microbatches[op.stage]:
-        raise BadInput(f"{op} is not an op of this problem", source=source, where=where)
+        raise BadInput(f"{op} is not an op of this problem", where=where)
     home = problem.stages[op.stage].device
     if home != device:
         raise BadInput(
             f"{op} ran here, the problem has stage {op.stage} on {problem.device_name(home)}",
-            source=source,
             where=where,
         )
 
 
-def _require_complete(problem: Problem, seen: set[tuple[int, str, int]], source: str) -> None:
+def _require_complete(problem: Problem, seen: set[tuple[int, str, int]]) -> None:
     for stage, count in enumerate(problem.microbatches):
         for microbatch in range(count):
             f, b, w, bw = ((stage, kind, microbatch) in seen for kind in ("F", "B", "W", "BW"))
@@ -197,6 +193,5 @@ def _require_complete(problem: Problem, seen: set[tuple[int, str, int]], source:
                 raise BadInput(
                     f"expected F and either BW or B and W of stage {stage}, microbatch "
                     f"{microbatch}; some are missing or too many",
-                    source=source,
                     where="steps[0]",
                 )

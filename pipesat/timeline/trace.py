@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
@@ -67,8 +67,9 @@ def import_traces(problem: Problem, paths: Sequence[str | Path], *, skip: int = 
             value=numbers[0],
         )
     for device, found in enumerate(ranks):
-        for op in (op for ran in found.ops for op in members(ran.item)):
-            require_op(problem, op, device, found.source, f"PP ranges of rank {device}")
+        with said_of(found.source):
+            for op in (op for ran in found.ops for op in members(ran.item)):
+                require_op(problem, op, device, f"PP ranges of rank {device}")
     steps = [_step(parts) for parts in _steps(ranks, skip, str(paths[0]))]
     _require_short(steps, str(paths[0]))
     measured = Timeline(
@@ -79,7 +80,8 @@ def import_traces(problem: Problem, paths: Sequence[str | Path], *, skip: int = 
         None,
         {"traces": ", ".join(Path(path).name for path in paths)},
     )
-    require_order_of(problem, measured, str(paths[0]))
+    with said_of(str(paths[0])):
+        require_order_of(problem, measured)
     timeline = replace(measured, steps=tuple(_with_waits(problem, step) for step in steps))
     return ImportedTrace(timeline, tuple(_notes(problem, timeline)))
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, said_of
 from pipesat.core.machine import usable_cores
 from pipesat.core.settings import require_settings
 from pipesat.core.solving import Deadline
@@ -132,7 +132,10 @@ def plan(
         raise error.of(source) if source and not error.source else error from None
     if target == "torch":
         layers, shapes = for_torch(layers, shapes)
-    hand = [_hand(text, layers, shapes) for text in layouts]
+    hand = []
+    for text in layouts:
+        with said_of(text if text.endswith(".json") else ""):
+            hand.append(_hand(text, layers, shapes))
     known = Findings(Question.of(layers, shapes.pipelines, objective, recompute))
     solver = solver_of(objective, workers, seed)  # imports, before the clock starts
     deadline = Deadline(time_limit, stop or threading.Event())
@@ -202,24 +205,21 @@ def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
     from pipesat.layers.module_names import layout_of_module_names
     from pipesat.layers.rules import check_partition
 
-    source, some = "", shapes.pipelines[0]
+    some = shapes.pipelines[0]
     devices = some.devices
     if text.endswith(".json"):
-        source = text
-        found = layout_of_module_names(read_json(Path(text), 64 << 20), text)
+        found = layout_of_module_names(read_json(Path(text), 64 << 20))
     else:
         roles = [layer.role for layer in layers.layers]
         blocks, mtp = roles.count("block"), roles.count("mtp")
-        found = parse_layout(text, blocks=blocks, mtp=mtp, devices=devices, source=source)
+        found = parse_layout(text, blocks=blocks, mtp=mtp, devices=devices)
     stages = len(found.stages)
     if stages % devices:
         raise BadInput(
-            f"{stages} stages, expected a multiple of {devices}, the devices",
-            source=source,
-            value=text,
+            f"{stages} stages, expected a multiple of {devices}, the devices", value=text
         )
     chunks = stages // devices
     shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
-    partition = partition_of_layout(found, layers, source)
-    check_partition(layers, partition, shape.homes, source)
+    partition = partition_of_layout(found, layers)
+    check_partition(layers, partition, shape.homes)
     return f"layout {found.text}", shape, partition
