@@ -7,8 +7,6 @@ model is asked whether a schedule of at most some length exists; "no" is a bound
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
 
@@ -17,10 +15,14 @@ from pipesat.core.claims import Bound
 from pipesat.core.least import least_problem
 from pipesat.core.problem import Problem
 from pipesat.core.rules import round_trip
-from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.times import LARGEST
-from pipesat.solver.modes.cell import Cell
-from pipesat.solver.modes.ways import Holding, Part, ways_of
+from pipesat.solver.modes.cell_rules import (
+    PARTS,
+    add_device,
+    add_order,
+    add_order_of_a_way,
+    new_cell,
+)
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
@@ -28,7 +30,6 @@ from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 SOURCE = "proofs with modes"
 _LIMIT, _LONGER, _LONGEST = 4.0, 2.0, 60.0  # seconds per question
 _SHARE, _MORE, _LESS, _LEAST_SHARE = 0.25, 1.5, 0.5, 0.02  # of the gap that is asked for at once
-_PARTS: tuple[Part, ...] = ("F", "O", "L", "B", "W")
 
 
 def proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
@@ -121,81 +122,18 @@ class DeviceAlone:
         self.cp = cp_model.CpModel()
         self.begin = counts.start
         self.end = self.cp.new_int_var(0, most, "")
-        self.cells = [self._cell(m) for m in range(problem.microbatches[self.stage])]
+        self.cells = [
+            new_cell(self.cp, problem, self.stage, m, self.begin, most)
+            for m in range(problem.microbatches[self.stage])
+        ]
         away = round_trip(least, self.stage)
         for cell in self.cells:
             self.cp.add(cell.start["B"] >= cell.end("F") + away)
-            self.cp.add(cell.start["W"] >= cell.end("B"))
             self.cp.add(self.end >= cell.end("W"))
             self.cp.add(self.end >= cell.end("B") + counts.end)
-            self._add_trip(cell)
-        self._add_order()
-        self._add_channels_and_memory()
-
-    def _cell(self, microbatch: int) -> Cell:
-        cp, ways = self.cp, list(ways_of(self.problem, self.stage, microbatch))
-        chosen: list[Literal] = [cp.new_bool_var("") for _ in ways]
-        cp.add_exactly_one(chosen)
-        cell = Cell(self.stage, microbatch, self.device, ways, chosen)
-        for part in _PARTS:
-            if part == "W" or any(way.length(part) is not None for way in ways):
-                cell.start[part] = cp.new_int_var(self.begin, self.most, "")
-        return cell
-
-    def _add_trip(self, cell: Cell) -> None:
-        for way, literal in zip(cell.ways, cell.chosen, strict=True):
-            if way.amounts.offload is not None:
-                for one, two in pairwise(_PARTS[:4]):
-                    there = cell.start[one] + (way.length(one) or 0)
-                    self.cp.add(cell.start[two] >= there).only_enforce_if(literal)
-
-    def _add_order(self) -> None:
-        cp = self.cp
-        for one, two in pairwise(self.cells):
-            cp.add(two.start["F"] >= one.end("F"))
-        for one, two in combinations(self.cells, 2):
-            for number, way in enumerate(one.ways):
-                both = (one.chosen[number], two.chosen[number])
-                for part in _PARTS[1:]:
-                    if (length := way.length(part)) is not None:
-                        after = cp.add(two.start[part] >= one.start[part] + length)
-                        after.only_enforce_if(*both)
-
-    def _add_channels_and_memory(self) -> None:
-        cp, own = self.cp, self.problem.devices[self.device]
-        self._add_in_turn(("F", "B", "W"))
-        channels: tuple[tuple[Part, ...], ...] = (("O",), ("L",))
-        for parts in (("O", "L"),) if own.copy_channels == 1 else channels:
-            self._add_in_turn(parts)
-        if own.room is None:
-            return
-        intervals, amounts = [], []
-        for cell in self.cells:
-            for way, literal in zip(cell.ways, cell.chosen, strict=True):
-                for holding in way.holdings:
-                    intervals.append(self._held(cell, holding, literal))
-                    amounts.append(holding.amount)
-        cp.add_cumulative(intervals, amounts, own.room)
-
-    def _add_in_turn(self, parts: Iterable[Part]) -> None:
-        """Let parts of these kinds run one at a time."""
-        found = [
-            interval
-            for cell in self.cells
-            for part in parts
-            if part in cell.start
-            for interval in cell.intervals(self.cp, part)
-        ]
-        if found:
-            self.cp.add_no_overlap(found)
-
-    def _held(self, cell: Cell, holding: Holding, literal: Literal) -> cp_model.IntervalVar:
-        cp, (begin, offset, end, length, _) = self.cp, holding
-        low, high = cell.start[begin] + offset, cell.start[end] + length
-        if begin == end:
-            return cp.new_optional_fixed_size_interval_var(low, length - offset, literal, "")
-        between = cp.new_int_var(0, self.most, "")
-        return cp.new_optional_interval_var(low, between, high, literal, "")
+        add_order(self.cp, self.cells, "F")
+        add_order_of_a_way(self.cp, self.cells, PARTS[1:])
+        add_device(self.cp, problem, device, self.cells, most)
 
 
 def least_end(problem: Problem, device: int, most: int, *, absolute: bool) -> int | None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
+from typing import TypeAlias
 
 from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
@@ -15,6 +16,7 @@ from pipesat.solver.modes.alone import DevicesAlone, proofs_apply
 from pipesat.solver.modes.choices import Choices, choices_apply
 from pipesat.solver.modes.packing import Packer
 from pipesat.solver.modes.starts import Start, largest_held, orders_from
+from pipesat.solver.modes.whole import Whole, whole_applies
 from pipesat.solver.modes.windows import ModeWindows, windows_apply
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent
@@ -25,6 +27,8 @@ _STARTS = 0.2  # of the time left, at most, goes into starts along guides
 _PACKED, _SPARES = 4, (1.0, 0.0)  # starts that are packed, with how much memory left for copies
 _PACKING, _PASSES = 0.12, 6
 PACKED = "packed with modes"
+
+_Search: TypeAlias = ModeWindows | Choices | DevicesAlone | Whole
 
 
 def search_with_modes(
@@ -45,25 +49,22 @@ def search_with_modes(
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
     lanes = Lanes(clock)
     use_windows = parts.windows and windows_apply(problem, incumbent)
-    searches: list[ModeWindows | Choices | DevicesAlone] = []
+    searches: list[_Search] = []
 
     def lane(number: int) -> Callable[[], None]:
-        windows = None
+        own: list[_Search] = []
         runner = lanes.runner()
-        if use_windows:
-            windows = ModeWindows(problem, incumbent, runner=runner, seed=seed + number)
-            searches.append(windows)
-        choices = None
         if not number and choices_apply(problem):
-            choices = Choices(problem, incumbent, written_for, seed=seed, parts=parts)
-            searches.append(choices)
-        proofs = None
+            own.append(Choices(problem, incumbent, written_for, seed=seed, parts=parts))
+        if use_windows:
+            own.append(ModeWindows(problem, incumbent, runner=runner, seed=seed + number))
+        if not number and use_windows and whole_applies(problem, incumbent):
+            own.append(Whole(problem, incumbent, runner=runner, seed=seed))
         if number == min(1, threads - 1) and use_windows and proofs_apply(problem, incumbent):
-            proofs = DevicesAlone(problem, incumbent, runner=runner, seed=seed)
-            searches.append(proofs)
+            own.append(DevicesAlone(problem, incumbent, runner=runner, seed=seed))
+        searches.extend(own)
         chance = random.Random(seed + number)  # noqa: S311
-        starts = () if number else guides
-        return partial(_run, problem, incumbent, starts, (choices, windows, proofs), chance)
+        return partial(_run, problem, incumbent, () if number else guides, own, chance)
 
     failed = lanes.run([lane(number) for number in range(threads if use_windows else 1)])
     notes = [search.report for search in searches]
@@ -76,7 +77,7 @@ def _run(
     problem: Problem,
     incumbent: Incumbent,
     guides: Sequence[Schedule],
-    searches: tuple[Choices | None, ModeWindows | None, DevicesAlone | None],
+    searches: Sequence[_Search],
     rng: random.Random,
 ) -> None:
     """One lane: starts along guides and packing, if it has any, then searches by turns."""
@@ -104,7 +105,7 @@ def _run(
                 break
             _offer(problem, incumbent, Start(packed, PACKED))
             clock.count_ops(problem.op_count)
-    going = [search for search in searches if search is not None]
+    going = list(searches)
     while going and not (incumbent.clock.over or incumbent.proven):
         going = [search for search in going if search.step()]
 

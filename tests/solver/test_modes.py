@@ -17,6 +17,7 @@ from pipesat.solver.modes.alone import least_end
 from pipesat.solver.modes.assign import fewest, in_modes
 from pipesat.solver.modes.packing import Packer
 from pipesat.solver.modes.starts import orders_from
+from pipesat.solver.modes.whole import least_makespan
 from tests.support.oracle_with_modes import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
 
@@ -145,3 +146,17 @@ def test_one_device_alone_is_a_bound_and_exact_if_it_is_all(seed: int) -> None:
     assert max(ends) <= best
     assert min(ends) > 0
     assert len(ends) > 1 or ends == [best]
+
+
+@pytest.mark.parametrize("seed", range(20000, 20024))
+def test_the_whole_model_is_the_problem_itself(seed: int) -> None:
+    """Both choices of modes, one and two channels, several chunks per device."""
+    document = tiny(Random(seed))
+    problem = parse_problem(document)
+    if sum(problem.microbatches) > 4:
+        document |= {"microbatches": 1}
+        problem = parse_problem(document)
+    found = least_makespan(problem, 60)
+    assert found == optimum(document, at_most=found)
+    in_order = least_makespan(problem, 60, one_order=True)
+    assert found is None or in_order is None or in_order >= found
