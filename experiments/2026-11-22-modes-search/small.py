@@ -1,0 +1,45 @@
+"""Where the bound lacks: a chain of four with few microbatches, by device and as a whole.
+
+``small.py MOST`` prints, for 3 to MOST microbatches of ``mode-recompute-chain-p4-m12-cap0.5``, the
+optimum of each device alone, of the whole in one order, and of the whole in any order.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+import pipesat  # noqa: E402
+from pipesat.solver.modes.alone import least_end  # noqa: E402
+from pipesat.solver.modes.whole import least_makespan  # noqa: E402
+
+PROBLEMS = ROOT / "experiments" / "bench-next" / "problems"
+NAME = "mode-recompute-chain-p4-m12-cap0.5"
+FIRST, EACH = 200_000, 110_000  # there are schedules of FIRST + m EACH
+
+
+def main(most: int) -> None:
+    """Print a table."""
+    whole = pipesat.read_problem(PROBLEMS / f"{NAME}.json")
+    print("| microbatches | devices alone | in one order | in any order | gap |")
+    print("| ---: | --- | ---: | ---: | ---: |")
+    for count in range(3, most + 1):
+        routes = tuple(replace(route, microbatches=count) for route in whole.routes)
+        problem = replace(whole, routes=routes)
+        order = least_makespan(problem, FIRST + count * EACH, one_order=True)
+        assert order is not None
+        free = least_makespan(problem, order)
+        assert free is not None
+        devices = range(len(problem.devices))
+        ends = [least_end(problem, device, order, absolute=True) or 0 for device in devices]
+        alone = " ".join(f"{end:,}" for end in ends)
+        gap = 1 - max(ends) / free
+        print(f"| {count} | {alone} | {order:,} | {free:,} | {gap:.1%} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
