@@ -58,10 +58,8 @@ def compare(
         ``makespan`` or ``span``: of it are the ratios, unless a result says.
     time_limit
         Seconds for each search.
-    workers
-        Threads of the search; ``None``: the cores it may use.
-    seed
-        Seed of the search.
+    workers, seed
+        Threads of the search (``None``: the cores it may use), and its seed.
     listener
         Called with every improvement.
     stop

@@ -61,10 +61,8 @@ def frontier(
         ``makespan`` or ``span``.
     time_limit
         Seconds for all curves.
-    workers
-        Threads of the search; ``None``: the cores it may use.
-    seed
-        Seed of the search.
+    workers, seed
+        Threads of the search (``None``: the cores it may use), and its seed.
     listener
         Called with every improvement.
     stop
@@ -136,10 +134,8 @@ def min_memory(
         ``makespan`` or ``span``.
     time_limit
         Seconds for everything.
-    workers
-        Threads of the search; ``None``: the cores it may use.
-    seed
-        Seed of the search.
+    workers, seed
+        Threads of the search (``None``: the cores it may use), and its seed.
     listener
         Called with every improvement.
     stop

@@ -38,10 +38,8 @@ def pair_times(
     time_limit
         Seconds for all of them. A time that is not proven by then has a bound below it, and is the
         length of a plan that exists.
-    workers
-        Threads of the search; ``None``: the cores it may use.
-    seed
-        Seed of the search.
+    workers, seed
+        Threads of the search (``None``: the cores it may use), and its seed.
     deterministic
         One result for one seed, whatever the load: one thread, limits in solver time.
     stop

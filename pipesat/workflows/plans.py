@@ -84,10 +84,8 @@ def plan(
         ``makespan`` or ``span``.
     time_limit
         Seconds for the search.
-    workers
-        Threads of the search; ``None``: the cores it may use.
-    seed
-        Seed of the search.
+    workers, seed
+        Threads of the search (``None``: the cores it may use), and its seed.
     listener
         Called with every improvement.
     stop

@@ -56,10 +56,8 @@ def solve(
         ``makespan``, or ``span``: the longest that a device takes from its first op to its last.
     time_limit
         Seconds for the search; it ends earlier when the schedule is proven optimal.
-    workers
-        Threads of the search; ``None``: the cores it may use.
-    seed
-        Seed of the search.
+    workers, seed
+        Threads of the search (``None``: the cores it may use), and its seed.
     listener
         Called with every :class:`~pipesat.core.result.Improvement`.
     stop

@@ -286,15 +286,15 @@ def test_a_stages_bound_is_that_of_its_device(objective: Any, backward: Any) -> 
 def test_a_plan_that_fills_the_memory_says_so_and_a_reserve_is_kept_free() -> None:
     """Two layers on two devices, 4 microbatches of 49 at most, 2 of them held at 1F1B's speed."""
     layers = layers_of([entry(1, 1, 0, 49) for _ in range(2)])
-    full = pipesat.plan(layers, 2, 4, memory=98, time_limit=5)
+    full = pipesat.plan(layers, 2, 4, memory=98, time_limit=100)
     assert full.value == 10  # 4 microbatches of 2, and 2 until the last can begin
     (told,) = full.remarks
     assert told.startswith("device 0 fills 100.0 % of its memory, 0 are left")
-    kept = pipesat.plan(layers, 2, 4, memory=98, reserve=1, time_limit=5)
+    kept = pipesat.plan(layers, 2, 4, memory=98, reserve=1, time_limit=100)
     assert kept.result is not None
     assert kept.result.problem.devices[0].static == 1
     assert kept.value == 16  # one microbatch at a time: 4 * (1 + 1 + 1 + 1)
-    assert pipesat.plan(layers, 2, 4, memory=198, reserve=100, time_limit=5).remarks == ()
+    assert pipesat.plan(layers, 2, 4, memory=198, reserve=100, time_limit=100).remarks == ()
     with pytest.raises(BadInput, match="reserve: got -1, expected 0 or more"):
         pipesat.plan(layers, 2, 4, reserve=-1)
 
@@ -493,7 +493,7 @@ def test_json_and_module_names(cli: Run, save: Save, tmp_path: Path) -> None:
     }
     split = save([names[:2], names[2:]], "split.json")
     words = ["plan", save(document), "--devices", 2, "--microbatches", 2, "--layout", split]
-    words += ["--json", "--time-limit", 5]
+    words += ["--json", "--time-limit", 100]
     outcome = cli(*words, "--placement", "any", "--layout", "E|ttL")
     assert outcome.code == 2  # the second layout loses a layer
     assert "1 lost" in outcome.err
@@ -588,7 +588,7 @@ def test_memory_with_a_unit(cli: Run, save: Save) -> None:
 
 def test_layers_that_all_cost_nothing(cli: Run, save: Save) -> None:
     document = {"format": FORMAT, "layers": [entry(0, 0, 0, 0)] * 4}
-    outcome = cli("plan", save(document), "--devices", 2, "--microbatches", 2, "--time-limit", 5)
+    outcome = cli("plan", save(document), "--devices", 2, "--microbatches", 2, "--time-limit", 100)
     assert outcome.code == 0
     assert "proven optimal" in outcome.out
 
