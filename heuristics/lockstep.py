@@ -7,22 +7,27 @@ same grid serves with fewer microbatches in it: each enters in the first slot fr
 in its way until its end, and all devices have room.
 
 When to enter is then varied: a few gaps change, a stretch of them repeats, or a stretch gets a
-rhythm of its own; what is hardly worse is where the walk goes on.
+rhythm of its own; what is hardly worse is where the walk goes on. A second walk, from the shortest
+on, also opens pairs: some microbatches run their forwards, or their backwards, alone on a part of
+their way. A pair may take longer than what others wait for, which warm-up and cool-down cannot
+afford: as long as a device has no backward, the first ones should not dally with a partner.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.least import without_modes
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
 from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
-from pipesat.heuristics.shared.slot_replay import SlotReplay
+from pipesat.heuristics.shared.slot_replay import Alone, SlotReplay
 
 NAME = "lockstep"
 
@@ -33,6 +38,10 @@ _STEPS = (-3, -2, -1, 1, 2, 3, 6)  # by which
 _GAPS = (1, 1, 2, 2, 2, 2, 4, 4, 6, 8, 10, 12)  # of a rhythm
 _LONGEST = 8  # gaps of a rhythm
 _SLACK = 0.01  # by how much, of the shortest, the walk may get longer
+_OPENS = 0.75  # of the second walk's steps open or close pairs; the others change gaps
+_TOGETHER = (1, 1, 1, 2, 2, 3, 4, 6, 8)  # microbatches that do so at once
+_ANYWHERE = 0.3  # of the parts of ways do not begin and end where a device comes again
+_OPEN_PATIENCE, _OPEN_SLACK = 200, 0.003
 _PATIENCE = 40  # tries per microbatch without a shorter one
 
 
@@ -45,30 +54,89 @@ def lockstep_schedules(problem: Problem, give_up: GiveUp = never) -> Iterator[Sc
     own, problem = problem, without_modes(problem)
     if problem.op_count > _LARGEST:
         return
-    grid, facts = SlotGrid(problem), Facts(problem)
-    chance = random.Random(0)  # noqa: S311 (chance, not secrecy)
-    here, at = [1] * len(grid.entering), 0.0  # where the walk is, and its makespan
-    least = float("inf")
-    known: dict[bool, float] = {}
-    stale = 0
-    for _ in range(2 + _MOST_OPS // problem.op_count):
-        if give_up() or stale > _PATIENCE * len(here):
-            return
-        wait = not known if len(known) < 2 else known[True] <= known[False]
-        gaps = here if len(known) < 2 else _changed(here, chance)
-        entries = grid.entries(gaps)
-        if entries is None:
-            return
-        value = SlotReplay(grid, facts, wait=wait).run(entries)
-        known.setdefault(wait, value)
-        stale += 1
-        if value < least:
-            stale, least = 0, value
-            replay = SlotReplay(grid, facts, wait=wait, note=True)
-            replay.run(entries)
-            yield time_order(own, replay.order, source=NAME)
-        if len(known) < 2 or value <= max(at, least * (1 + _SLACK * chance.random() ** 2)):
-            here, at = gaps, value
+    walk = _Walk(problem, give_up)
+    for opens in (False, True):
+        for order in walk.run(opens=opens):
+            yield time_order(own, order, source=NAME)
+
+
+class _Place(NamedTuple):
+    """A point of the walk: the gaps, and what runs alone."""
+
+    gaps: list[int]
+    alone: Alone
+
+
+class _Walk:
+    """A walk through grids from the densest on; ``best`` is the shortest so far."""
+
+    def __init__(self, problem: Problem, give_up: GiveUp) -> None:
+        self.problem, self.give_up = problem, give_up
+        self.grid, self.facts = SlotGrid(problem), Facts(problem)
+        self.best = _Place([1] * len(self.grid.entering), {})
+        self.least = float("inf")
+        self.known: dict[bool, float] = {}  # with W's that wait, and with those that do not
+
+    def run(self, *, opens: bool) -> Iterator[Order]:
+        """Yield orders, each shorter than all before; ``opens`` lets ops run alone, too."""
+        chance = random.Random(0)  # noqa: S311 (chance, not secrecy)
+        here, at, stale = self.best, self.least, 0
+        patience, slack = (_OPEN_PATIENCE, _OPEN_SLACK) if opens else (_PATIENCE, _SLACK)
+        for _ in range(2 + _MOST_OPS // self.problem.op_count):
+            if self.give_up() or stale > patience * len(here.gaps):
+                return
+            first = len(self.known) < 2
+            wait = not self.known if first else self.known[True] <= self.known[False]
+            tried = here
+            if opens and chance.random() < _OPENS:
+                tried = here._replace(alone=self._opened(here.alone, chance))
+            elif not first:
+                tried = here._replace(gaps=_changed(here.gaps, chance))
+            entries = self.grid.entries(tried.gaps)
+            if entries is None:
+                return
+            value = self._replay(tried, wait=wait).run(entries)
+            self.known.setdefault(wait, value)
+            stale += 1
+            if value < self.least:
+                stale, self.least, self.best = 0, value, tried
+                replay = self._replay(tried, wait=wait, note=True)
+                replay.run(entries)
+                yield replay.order
+            if first or value <= max(at, self.least * (1 + slack * chance.random() ** 2)):
+                here, at = tried, value
+
+    def _replay(self, place: _Place, *, wait: bool, note: bool = False) -> SlotReplay:
+        return SlotReplay(self.grid, self.facts, wait=wait, alone=place.alone, note=note)
+
+    def _opened(self, alone: Alone, chance: random.Random) -> Alone:
+        """Let some microbatches run alone on a part of their way, or no longer."""
+        route = chance.choice(self.problem.routes)
+        count = min(route.microbatches, chance.choice(_TOGETHER))
+        first = chance.choice((0, route.microbatches - count))
+        if chance.random() < 0.5:
+            first = chance.randint(0, route.microbatches - count)
+        turns, anywhere = self._turns(route.stages), range(len(route.stages) + 1)
+        begin, end = sorted(chance.sample(anywhere if chance.random() < _ANYWHERE else turns, 2))
+        backward, sooner = chance.random() < 0.5, chance.choice((True, False, None))
+        result = dict(alone)
+        for stage, number in product(route.stages[begin:end], range(first, first + count)):
+            if sooner is None:
+                result.pop((stage, number, backward), None)
+            else:
+                result[stage, number, backward] = sooner
+        return result
+
+    def _turns(self, stages: Sequence[int]) -> list[int]:
+        """Places where a route comes to a device again, the begin and the end."""
+        turns, seen = [0], set[int]()
+        for place, stage in enumerate(stages):
+            device = self.problem.stages[stage].device
+            if device in seen:
+                turns.append(place)
+                seen.clear()
+            seen.add(device)
+        return [*turns, len(stages)]
 
 
 def _changed(gaps: list[int], chance: random.Random) -> list[int]:

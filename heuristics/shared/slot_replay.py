@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
@@ -11,18 +12,31 @@ from pipesat.core.rules import in_order
 from pipesat.core.schedule import Order
 from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
 
+Alone: TypeAlias = Mapping[tuple[int, int, bool], bool]
+"""Stage, microbatch and whether a backward, of ops that form no pair: whether each runs first."""
+
 
 class SlotReplay:
     """One run through a grid, as early as its sequence allows.
 
     A backward that is in no pair is split where it may be. Its W waits for a gap that it fits
-    into, or for the moment when its memory is needed; with ``wait`` false it runs at once. What
-    runs is noted with ``note`` only: most grids are run for their makespan.
+    into, or for the moment when its memory is needed; with ``wait`` false it runs at once. Ops that
+    are in ``alone`` run before or after what they meet. What runs is noted with ``note`` only: most
+    grids are run for their makespan.
     """
 
-    def __init__(self, grid: SlotGrid, facts: Facts, *, wait: bool, note: bool = False) -> None:
+    def __init__(
+        self,
+        grid: SlotGrid,
+        facts: Facts,
+        *,
+        wait: bool,
+        alone: Alone | None = None,
+        note: bool = False,
+    ) -> None:
         self.problem: Problem = grid.problem
         self.grid, self.facts, self.wait, self.note = grid, facts, wait, note
+        self.alone: Alone = alone or {}
         devices = len(self.problem.devices)
         self.busy_until = [0] * devices
         self.rows: list[list[Item]] = [[] for _ in range(devices)]
@@ -35,14 +49,14 @@ class SlotReplay:
     def run(self, entries: Sequence[int]) -> int:
         """Run everything; return the makespan."""
         cells, pairs = self.grid.cells(entries), self.facts.pairs
-        last = (-1, -1)  # what has run as the second of a pair
+        last = (-1, -1)  # what has run as the second of two that meet
         for place, (slot, device, backward, stage, number) in enumerate(cells):
             if (slot, device) == last:
                 continue
             if not backward and place + 1 < len(cells):
                 other = cells[place + 1]
                 if other[:2] == (slot, device) and (stage, other[3]) in pairs:
-                    self._together(device, stage, number, other[3], other[4])
+                    self._meet(device, stage, number, other[3], other[4])
                     last = (slot, device)
                     continue
             if backward:
@@ -58,6 +72,20 @@ class SlotReplay:
     def order(self) -> Order:
         """What ran, device by device."""
         return tuple(map(tuple, self.rows))
+
+    def _meet(self, device: int, stage: int, number: int, other: int, later: int) -> None:
+        """Run a forward with a backward, or one after the other if either is to be alone."""
+        sooner = self.alone.get((other, later, True))
+        if sooner is None and (mine := self.alone.get((stage, number, False))) is not None:
+            sooner = not mine
+        if sooner is None:
+            self._together(device, stage, number, other, later)
+        elif sooner:
+            self._backward(device, other, later)
+            self._forward(device, stage, number)
+        else:
+            self._forward(device, stage, number)
+            self._backward(device, other, later)
 
     def _forward(self, device: int, stage: int, number: int) -> None:
         facts = self.facts.ops[stage, "F"]
