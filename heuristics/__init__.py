@@ -28,6 +28,7 @@ from pipesat.heuristics.registry import Published
 from pipesat.heuristics.v_auto import v_auto
 from pipesat.heuristics.v_half import v_half
 from pipesat.heuristics.v_min import v_min
+from pipesat.heuristics.wait_free_cyclic import wait_free_cyclic
 from pipesat.heuristics.zb_1p import zb_1p
 from pipesat.heuristics.zb_auto import zb_auto, zb_auto_span
 from pipesat.heuristics.zb_h1 import zb_h1
@@ -61,6 +62,7 @@ BASELINES: Final[dict[str, Published]] = {
         chimera,
         lockstep,
         greedy_pairs,
+        wait_free_cyclic,
         list_scheduling,
     )
 }

@@ -30,6 +30,7 @@ NAMES = (
     "chimera",
     "lockstep",
     "greedy-pairs",
+    "wait-free-cyclic",
     "list-scheduling",
 )
 
