@@ -94,7 +94,8 @@ def solve(
         notes = [str(error)]
     else:
         whole = Solve(incumbent)
-        whole.begin(closed_forms=parts.closed_forms)
+        if parts.closed_forms:
+            whole.begin()
         if known_bound is not None:
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))

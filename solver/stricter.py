@@ -8,11 +8,13 @@ the rule, its own bound, and in turn its own stricter rule. What it finds is off
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipesat.bounds.feasibility import sure_order
 from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.core.claims import Bound
+from pipesat.core.least import memory_varies
 from pipesat.core.problem import MicrobatchOrder, Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Schedule
@@ -55,14 +57,18 @@ class Solve:
             inner = Incumbent(strict, outer.objective, outer.clock, lambda _: self._pass_on(inner))
             self.inner = Solve(inner)
 
-    def begin(self, *, closed_forms: bool) -> None:
-        """Collect what needs no search: the closed forms, if they are wanted."""
+    def begin(self, forms: Sequence[Bound] | None = None) -> None:
+        """Collect what needs no search: the closed forms.
+
+        ``forms`` are those of the freer problem, where they do not look at the rule.
+        """
         problem, objective = self.incumbent.problem, self.incumbent.objective
-        forms = closed_form_bounds(problem, objective) if closed_forms else []
+        if forms is None:
+            forms = closed_form_bounds(problem, objective)
         for bound in sorted(forms, key=lambda bound: bound.value, reverse=True):
             self.incumbent.raise_bound(bound)  # the best first; the others, should it be refuted
         if self.inner is not None:
-            self.inner.begin(closed_forms=closed_forms)
+            self.inner.begin(forms if memory_varies(problem) else None)
 
     def take(self, schedule: Schedule, *, written: bool) -> Schedule | None:
         """Offer a start; return it as it was timed, or ``None`` if it breaks a rule."""

@@ -64,7 +64,7 @@ def test_each_rule_is_searched_at_its_share_of_the_time_and_what_it_finds_is_kep
     free = drawn(1)
     clock = Clock(16.0, deterministic=True)
     whole = Solve(Incumbent(free, "makespan", clock))
-    whole.begin(closed_forms=True)
+    whole.begin()
     written = {rule: baseline("1f1b", free, rule) for rule in ("given", "ascending")}
     for start in written.values():
         assert whole.take(start, written=True)
