@@ -7,6 +7,7 @@ from collections.abc import Callable
 from campaign.case import Case
 from campaign.commands import (
     advise,
+    advise_parts,
     baseline,
     check,
     compare,
@@ -35,6 +36,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "relations": (relations.case, EVERY),
     "plan": (plan.case, tuple(plan.SHAPES)),
     "advise": (advise.case, advise.RUNTIMES),
+    "advise-parts": (advise_parts.case, advise.RUNTIMES),
     "placements": (placements.case, ("",)),
     "frontier": (memory.frontier, FEW),
     "min-memory": (memory.min_memory, FEW),
