@@ -73,11 +73,15 @@ def _keep_quiet() -> None:
 
 
 class Interrupts:
-    """While active, the first signal sets ``stop``; a second of the same kind kills as usual."""
+    """While active, the first signal sets ``stop``; a second of the same kind kills as usual.
 
-    def __init__(self) -> None:
+    ``promise``: what is said of all there is by then.
+    """
+
+    def __init__(self, promise: str = "the best schedule so far will be kept") -> None:
         import threading
 
+        self.promise = promise
         self.stop = threading.Event()
         self.received: int | None = None
         self.previous: dict[int, Any] = {}
@@ -96,7 +100,7 @@ class Interrupts:
         self.received = number
         self.stop.set()
         signal.signal(number, signal.SIG_DFL)
-        os.write(2, b"\npipesat: stopping; the best schedule so far will be kept\n")
+        os.write(2, f"\npipesat: stopping; {self.promise}\n".encode())
 
     @property
     def exit_code(self) -> int:

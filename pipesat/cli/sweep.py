@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,17 +19,6 @@ if TYPE_CHECKING:
     from pipesat.sweep.rows import SweepRow
 
 _MOST_CASES = 5000
-
-
-class _Interrupts(Interrupts):
-    """The first signal ends the sweep with the rows there are."""
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        self.received = number
-        self.stop.set()
-        signal.signal(number, signal.SIG_DFL)
-        os.write(2, b"\npipesat: stopping; what has a row is not run again\n")
 
 
 def sweep(
@@ -118,7 +104,7 @@ def sweep(
         known = {row["key"]: row for row in found.rows}
         sweep_report.list_cases(found.cases, known, as_json=as_json)
         return
-    interrupts = _Interrupts()
+    interrupts = Interrupts("what has a row is not run again")
 
     @contextmanager
     def watched(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from pipesat.core.memory import memory_profiles
-from pipesat.core.ops import PHASE_OF, Item, Op, Unreadable, members
+from pipesat.core.ops import PHASE_OF, Copy, Item, Op, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Schedule
@@ -145,15 +145,19 @@ def _names(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]:
 def _ops(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
     for device, item, start, end in _timed(schedule):
         for member, op in enumerate(members(item)):
-            yield {
-                "ph": "X",
-                "name": str(op),
-                "cat": op.kind,
-                **_thread(problem, device, member),
-                "ts": _time(start, scale),
-                "dur": _time(end - start, scale),
-                "args": op._asdict(),
-            }
+            yield _ran(op, start, end, _thread(problem, device, member), scale)
+
+
+def _ran(what: Op | Copy, start: int, end: int, thread: dict[str, int], scale: Scale) -> TraceEvent:
+    return {
+        "ph": "X",
+        "name": str(what),
+        "cat": what.kind,
+        **thread,
+        "ts": _time(start, scale),
+        "dur": _time(end - start, scale),
+        "args": what._asdict(),
+    }
 
 
 def _copies(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
@@ -161,15 +165,8 @@ def _copies(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[Trac
         for copy, start, end in row:
             if isinstance(copy, Unreadable):
                 raise ValueError(f"{copy.text!r} is not a copy")
-            yield {
-                "ph": "X",
-                "name": str(copy),
-                "cat": copy.kind,
-                **_thread(problem, device, 2 if copy.kind == "O" else 3),
-                "ts": _time(start, scale),
-                "dur": _time(end - start, scale),
-                "args": copy._asdict(),
-            }
+            thread = _thread(problem, device, 2 if copy.kind == "O" else 3)
+            yield _ran(copy, start, end, thread, scale)
 
 
 def _memory(problem: Problem, schedule: Schedule, scale: Scale) -> Iterator[TraceEvent]:
