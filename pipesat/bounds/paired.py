@@ -6,7 +6,7 @@ them; what a device does meanwhile is counted (:mod:`pipesat.bounds.paired_devic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from pipesat.bounds.area import area_over_room
 from pipesat.bounds.pair_times import after_last_forward, until_first_backward, with_least_times
 from pipesat.bounds.paired_device import PairedDevice, Ways
 from pipesat.bounds.paired_memory import Around, least_end_in_memory
+from pipesat.bounds.paired_waiting import Course
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
@@ -30,12 +31,12 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """
     ways, least = _RouteWays(problem), with_least_times(problem)
     around = []
+    whole = objective == "makespan" or len(problem.routes) == 1
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             continue
         name, counts = problem.device_name(device), PairedDevice(problem, device)
         routes = list(problem.chunks_on[device].values())
-        whole = objective == "makespan" or len(problem.routes) == 1
         origins = [0 if objective == "makespan" else ways.begin(chunks[0]) for chunks in routes]
         yield Bound(max(map(ways.own_pass, origins, routes)), f"closed form: pass of {name}")
         if whole:
@@ -57,7 +58,8 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         after = min(map(ways.after_forward, routes))
         known = Ways(until, after, min(home), min(home), beyond=before - own)
         around.append(Around(device, known, before))
-    together = least_end_in_memory(problem, around)
+    course = ways.course(around) if whole else None
+    together = least_end_in_memory(problem, around, course)
     yield Bound(together, "closed form: load and memory with pairs of all devices")
 
 
@@ -76,6 +78,16 @@ class _RouteWays:
     def last(self) -> Problem:
         """With the times of the last backwards."""
         return after_last_forward(self.problem)
+
+    def course(self, devices: Sequence[Around]) -> Course:
+        """Least times from the origin to the end, all devices' from the same."""
+        stages, known = range(len(self.problem.stages)), {a.device: a for a in devices}
+        first, last = [0] * len(self.problem.devices), [0] * len(self.problem.devices)
+        for device, around in known.items():
+            first[device] = around.before + around.ways.until_backward
+            last[device] = around.ways.after_forward + around.ways.after_backward
+        begin, home = map(self.begin, stages), (self.after_backward((s,)) for s in stages)
+        return Course(tuple(begin), tuple(home), tuple(first), tuple(last))
 
     def begin(self, low: int) -> int:
         """Earliest start of a stage's first F."""

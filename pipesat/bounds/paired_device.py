@@ -214,6 +214,19 @@ class Count:
         """The number of ops of some kinds in a phase, as a row."""
         return _sum((1, row) for row in self._count(phase, **dict.fromkeys(kinds, 1)).values())
 
+    def of(self, stage: int, phase: _Phase, *kinds: Kind) -> dict[int, int]:
+        """The number of ops of one stage, of some kinds, in a phase, as a row.
+
+        Where stages are not taken together.
+        """
+        counted = self._count(phase, **dict.fromkeys(kinds, 1))
+        return _sum((1, row) for group, row in counted.items() if group.stage == stage)
+
+    @property
+    def stages(self) -> list[int]:
+        """The device's stages, where they are not taken together."""
+        return [group.stage for group in self.home.groups]
+
     def held_before(self) -> dict[int, int]:
         """What forwards hold when the first backward starts, as a row."""
         held = self._count(self.before, F=1)
@@ -242,10 +255,12 @@ class Count:
         forwards = self._count(*self.phases, F=1)
         backwards = self._count(*self.phases, B=1, BW=1)
         left = self._count(*self.phases, B=1, W=-1)
+        late = self._count(self.after, self.pending, B=-1, W=1)
         for group in self.home.groups:
             self.programme.equals(forwards[group], group.ops)
             self.programme.equals(backwards[group], group.ops)
             self.programme.equals(left[group], 0)
+            self.programme.at_least(late[group], 0)
 
     def _fit_into_memory(self) -> None:
         room = self.problem.devices[self.home.device].room

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from pipesat.bounds.counting import Programme
 from pipesat.bounds.feasibility import certain_holdings
 from pipesat.bounds.paired_device import Count, PairedDevice, Ways
+from pipesat.bounds.paired_waiting import Course, Waiting
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import link_delay
@@ -41,12 +42,15 @@ class Around:
     before: int
 
 
-def least_end_in_memory(problem: Problem, devices: Sequence[Around]) -> int:
+def least_end_in_memory(
+    problem: Problem, devices: Sequence[Around], course: Course | None = None
+) -> int:
     """Least end that counts, for all devices together; 0 if nothing is known, or all is too large.
 
-    Devices of unlimited memory take part with their load alone.
+    Devices of unlimited memory take part with their load alone. ``course`` is given where all
+    devices have one origin and one end.
     """
-    joint = _Joint(problem, devices)
+    joint = _Joint(problem, devices, course)
     if not joint.is_worth_it:
         return 0
     least = joint.programme.relaxed_cost()
@@ -57,11 +61,21 @@ def least_end_in_memory(problem: Problem, devices: Sequence[Around]) -> int:
 class _Joint:
     problem: Problem
     devices: Sequence[Around]
+    course: Course | None
     programme: Programme = field(default_factory=Programme)
 
     @cached_property
     def homes(self) -> list[PairedDevice]:
         return [PairedDevice(self.problem, around.device, alike=False) for around in self.devices]
+
+    @cached_property
+    def waiting(self) -> Waiting | None:
+        """What microbatches wait beyond a device's own ops, where that is known."""
+        kinds = set().union(*map(_kinds_of_pairs, self.homes))
+        one_forward = all("F" in pair and len(pair) == 2 for pair in kinds)
+        if self.course is None or not one_forward:
+            return None
+        return Waiting(self.problem, self.course)
 
     @cached_property
     def is_worth_it(self) -> bool:
@@ -96,10 +110,13 @@ class _Joint:
                 self.programme.costs[variable] = 0
             self.programme.at_least(row, around.before + sum(ways[:3]))
         times = _times_by_stage(counts)
+        alone = _alone(counts)
         for around in self.devices:
-            self._fit(end, around, counts[around.device], times)
+            self._fit(end, around, counts[around.device], times, alone)
 
-    def _fit(self, end: int, around: Around, count: Count, times: _Times) -> None:
+    def _fit(
+        self, end: int, around: Around, count: Count, times: _Times, alone: Mapping[_Op, _Row]
+    ) -> None:
         """All that a device holds, times how long, fits between its first op and its last."""
         room = self.problem.devices[around.device].room
         if not room:
@@ -110,7 +127,7 @@ class _Joint:
             full, constant = self._until_backward(around, count, room)
             _add(area, full, 1)
             taken += constant
-            corners = self._after_forward(around, count, room)
+            corners = self._after_forward(around, count, room, alone)
         for row, constant in corners:
             total = {end: room}
             _add(total, area, -1)
@@ -162,10 +179,14 @@ class _Joint:
         _add(row, count.held_before(), -around.ways.until_backward)
         if frozenset({"F"}) not in _kinds_of_pairs(count.home):
             jobs = [[[(data.held_after_F, data.F)]] for data in self._stages(around.device)]
-            self._wait(row, count.ops(count.before, "F"), jobs, room)
+            waiting = self._wait(count.ops(count.before, "F"), jobs, room)
+            self._wait_on_the_way(waiting, around, count, room)
+            _add(row, {waiting: 1}, 1)
         return row, room * around.ways.until_backward
 
-    def _after_forward(self, around: Around, count: Count, room: int) -> list[_Corner]:
+    def _after_forward(
+        self, around: Around, count: Count, room: int, alone: Mapping[_Op, _Row]
+    ) -> list[_Corner]:
         """What nobody can use after the last forward, in two ways, each of which holds.
 
         Microbatches are freed one after the other; and once the last backward has run, what is not
@@ -185,18 +206,49 @@ class _Joint:
                 _add(row, count.freed_after(), home)
             if one_by_one:
                 jobs = [_ways_to_free(data, until_home) for data in stages]
-                self._wait(row, count.ops(count.after, "B", "BW"), jobs, room)
+                waiting = self._wait(count.ops(count.after, "B", "BW"), jobs, room)
+                if not until_home:
+                    self._wait_on_the_way(waiting, around, count, room, alone)
+                    self._wait_for_weights(row, count, rest, room)
+                _add(row, {waiting: 1}, 1)
             corners.append((row, room * rest))
         return corners
 
+    def _wait_for_weights(self, row: _Row, count: Count, rest: int, room: int) -> None:
+        """Add what weight gradients wait whose backward ran before the last forward had ended.
+
+        From their backward's end to that of the last forward, and while they do not run after it.
+        """
+        held = {s: self.problem.stages[s].held_after_B for s in count.stages}
+        stages = [s for s, w in held.items() if w and self.problem.stages[s].may_split]
+        if self.waiting is None or not stages:
+            return
+        together: _Row = {}
+        for stage in stages:
+            late: _Row = {}
+            _add(late, count.of(stage, count.after, "W"), 1)
+            _add(late, count.of(stage, count.pending, "W"), 1)
+            _add(late, count.of(stage, count.after, "B"), -1)
+            _add(row, late, held[stage] * max(0, rest - self.problem.stages[stage].W))
+            _add(together, late, 1)
+        apart = min(
+            time
+            for item, time in count.home.items.items()
+            if any(kind == "B" and group.stage in stages for group, kind in item)
+        )
+        least = min(held[s] for s in stages)
+        most = min(room // least, sum(self.problem.microbatches[s] for s in stages))
+        waiting = self.programme.variable(0, least * apart * most * most)
+        for n in _tangents(most):
+            line = {waiting: 1}
+            _add(line, together, -least * apart * n)
+            self.programme.at_least(line, -least * apart * n * (n + 1) // 2)
+        _add(row, {waiting: 1}, 1)
+
     def _wait(
-        self,
-        row: _Row,
-        number: Mapping[int, int],
-        jobs: Sequence[Sequence[Sequence[_Job]]],
-        room: int,
-    ) -> None:
-        """Add what waits for others: of n, n (n - 1) / 2 times what two of them wait at least.
+        self, number: Mapping[int, int], jobs: Sequence[Sequence[Sequence[_Job]]], room: int
+    ) -> int:
+        """Return a variable: what waits for others, of n n (n - 1) / 2 times what two of them wait.
 
         ``jobs``: per stage, per way that its ops may run, what each of these frees, and its time.
         """
@@ -206,18 +258,58 @@ class _Joint:
             for one, other in product(*two)
         )
         smallest = min(sum(freed for freed, _ in way) for ways in jobs for way in ways)
-        if not least or not smallest:
+        most = room // smallest if smallest else 0
+        waiting = self.programme.variable(0, (2 * room + least * most) * self.longest)
+        if least and most:
+            for n in _tangents(most):
+                # k (k - 1) / 2 >= n k - n (n + 1) / 2 for all whole numbers
+                tangent = {j: -least * n * value for j, value in number.items()} | {waiting: 1}
+                self.programme.at_least(tangent, -least * n * (n + 1) // 2)
+        return waiting
+
+    def _wait_on_the_way(
+        self,
+        total: int,
+        around: Around,
+        count: Count,
+        room: int,
+        alone: Mapping[_Op, _Row] | None = None,
+    ) -> None:
+        """Let ``total`` be what microbatches wait on their ways at least, if that is more.
+
+        With ``alone``, the numbers of ops that run alone, at the end; without, at the start.
+        """
+        if self.waiting is None:
             return
-        most = room // smallest
-        waiting = self.programme.variable(0, least * most * most)
-        for n in sorted({round(share * most) for share in _TANGENTS}):
-            # k (k - 1) / 2 >= n k - n (n + 1) / 2 for all whole numbers
-            tangent = {j: -least * n * value for j, value in number.items()} | {waiting: 1}
-            self.programme.at_least(tangent, -least * n * (n + 1) // 2)
-        _add(row, {waiting: 1}, 1)
+        row = {total: 1}
+        for stage in self.problem.stages_on[around.device]:
+            data = self.problem.stages[stage]
+            held = certain_holdings(self.problem)[stage].activation
+            most = min(self.problem.microbatches[stage], room // held) if held else 0
+            if not most:
+                continue
+            waits = self.programme.variable(0, 2 * held * most * self.longest)
+            row[waits] = -1
+            if alone is None:
+                number = count.of(stage, count.before, "F")
+                found = self.waiting.while_filling(stage, most)
+            else:
+                number = count.of(stage, count.after, "B", "BW")
+                found = self.waiting.while_emptying(stage, most)
+                # what waits until its W, after B: all but the time of W, which the area has
+                _add(row, count.of(stage, count.after, "B"), data.held_after_B * data.W)
+                _add(row, number, -held * around.ways.beyond)
+            for slope, constant in found.tangents(_tangents(most)):
+                line = {waits: 1}
+                _add(line, number, -held * slope)
+                for other, kind, longer in found.longer:
+                    _add(line, alone.get((other, kind), {}) if alone else {}, held * longer)
+                self.programme.at_least(line, held * constant)
+        self.programme.at_least(row, 0)
 
 
-_Times: TypeAlias = Mapping[tuple[int, Kind], _Row]
+_Op: TypeAlias = tuple[int, Kind]
+_Times: TypeAlias = Mapping[_Op, _Row]
 
 
 def _times_by_stage(counts: Mapping[int, Count]) -> _Times:
@@ -229,6 +321,22 @@ def _times_by_stage(counts: Mapping[int, Count]) -> _Times:
                 for group, kind in item:
                     row = found.setdefault((group.stage, kind), {})
                     row[variable] = row.get(variable, 0) + count.home.items[item]
+    return found
+
+
+def _tangents(most: int) -> list[int]:
+    return sorted({max(1, round(share * most)) for share in _TANGENTS})
+
+
+def _alone(counts: Mapping[int, Count]) -> dict[_Op, _Row]:
+    """Per stage and kind, how many of its ops run alone."""
+    found: dict[_Op, _Row] = {}
+    for count in counts.values():
+        for phase in count.phases:
+            for item, variable in phase.items():
+                if len(item) == 1:
+                    ((group, kind),) = item
+                    found.setdefault((group.stage, kind), {})[variable] = 1
     return found
 
 
