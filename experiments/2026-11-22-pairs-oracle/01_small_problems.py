@@ -2,28 +2,38 @@
 
     python experiments/2026-11-22-pairs-oracle/01_small_problems.py WHAT [PROBLEMS] [FIRST]
 
-``bounds`` judges the closed forms alone, ``tight`` the same where memory is tight, ``solve`` all
-that an answer claims, for both objectives.
+``bounds`` judges the closed forms alone, ``tight`` the same where memory is tight, ``waiting``
+those that rows about waiting raise, ``solve`` all that an answer claims, for both objectives.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from pipesat.bounds import paired  # noqa: E402
 from pipesat.bounds.feasibility import preflight  # noqa: E402
 from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
+from pipesat.bounds.paired_memory import Around, least_end_in_memory  # noqa: E402
+from pipesat.bounds.paired_waiting import Course  # noqa: E402
 from pipesat.core.errors import Infeasible  # noqa: E402
+from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
 from tests.support.against_oracle import Verdict, judged, least_value  # noqa: E402
-from tests.support.paired import random_paired_document, random_tight_document  # noqa: E402
+from tests.support.paired import (  # noqa: E402
+    random_paired_document,
+    random_tight_document,
+    random_waiting_document,
+)
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 SECONDS = 10.0
@@ -48,6 +58,26 @@ def bounded(document: dict[str, Any], objective: Objective) -> Verdict:
     return Verdict(status, wrong, decided)
 
 
+def raised(document: dict[str, Any], objective: Objective) -> Verdict:
+    """Ask for a schedule below the closed form, if it is higher for what microbatches wait."""
+    problem = parse_problem(document)
+    try:
+        preflight(problem)
+    except Infeasible:
+        return Verdict("infeasible", [])
+    bound = closed_form_bound(problem, objective).value
+    with patch.object(paired, "least_end_in_memory", _without_waiting):
+        if closed_form_bound(problem, objective).value == bound:
+            return Verdict("as without", [])
+    least, decided = least_value(document, objective, bound - 1, EFFORT / 2)
+    wrong = [] if least is None else [f"bound {bound} above {least}, which is possible"]
+    return Verdict("raised", wrong, decided)
+
+
+def _without_waiting(problem: Problem, devices: Sequence[Around], _: Course | None) -> int:
+    return least_end_in_memory(problem, devices)
+
+
 def main() -> None:
     what = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 300
@@ -59,8 +89,12 @@ def main() -> None:
         document = random_paired_document(Random(seed), zeros=zeros)
         if what == "tight":
             kind, document = "memory for less than all", random_tight_document(Random(seed))
+        if what == "waiting":
+            kind, document = "one F in each pair", random_waiting_document(Random(seed))
         for objective in OBJECTIVES:
-            if what != "solve":
+            if what == "waiting":
+                verdict = raised(document, objective)
+            elif what != "solve":
                 verdict = bounded(document, objective)
             else:
                 verdict = judged(document, objective, SECONDS, EFFORT)
@@ -69,6 +103,8 @@ def main() -> None:
             found[kind, objective, verdict.status] += 1
             found[kind, objective, "undecided by the oracle"] += not verdict.decided
             found[kind, objective, "violations"] += len(verdict.wrong)
+        if seed % 20 == 19:
+            _write(what, found, f"Seeds {first} to {seed}.")
     _write(what, found, f"Seeds {first} to {first + count - 1}.")
     sys.exit(any(found[key] for key in found if key[2] == "violations"))
 
@@ -77,6 +113,7 @@ def _write(what: str, found: Counter[tuple[str, str, str]], seeds: str) -> None:
     answers = {
         "bounds": ("met", "below", "infeasible"),
         "tight": ("met", "below", "infeasible"),
+        "waiting": ("raised", "as without", "infeasible"),
         "solve": ("optimal", "feasible", "infeasible", "unknown", "error"),
     }[what]
     columns = (*answers, "undecided by the oracle", "violations")

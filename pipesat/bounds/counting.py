@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 _PIVOTS = 400
 _NODES = 24
 _TINY = 1e-9
+_TANGENTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 _MANY_PIVOTS, _SCALINGS, _RAISED = 3000, 4, 1e-6  # of large programmes
 
 
@@ -215,3 +216,15 @@ def _dual_simplex(
         duals[basis] = np.linalg.lstsq(chosen, costs, rcond=None)[0]
     duals += 1e6 * ray
     return np.maximum(duals[:rows], 0), table[columns, rows:-1].copy()
+
+
+def add_to(row: dict[int, int], other: Mapping[int, int], factor: int) -> None:
+    """Add a row's coefficients, times a factor, to those of another."""
+    if factor:
+        for variable, value in other.items():
+            row[variable] = row.get(variable, 0) + factor * value
+
+
+def tangent_points(most: int) -> list[int]:
+    """Whole numbers up to ``most`` at which a convex sum is replaced by straight lines."""
+    return sorted({max(1, round(share * most)) for share in _TANGENTS})

@@ -222,11 +222,6 @@ class Count:
         counted = self._count(phase, **dict.fromkeys(kinds, 1))
         return _sum((1, row) for group, row in counted.items() if group.stage == stage)
 
-    @property
-    def stages(self) -> list[int]:
-        """The device's stages, where they are not taken together."""
-        return [group.stage for group in self.home.groups]
-
     def held_before(self) -> dict[int, int]:
         """What forwards hold when the first backward starts, as a row."""
         held = self._count(self.before, F=1)

@@ -15,16 +15,16 @@ from functools import cached_property
 from itertools import combinations_with_replacement, product
 from typing import TypeAlias
 
-from pipesat.bounds.counting import Programme
+from pipesat.bounds.counting import Programme, add_to, tangent_points
 from pipesat.bounds.feasibility import certain_holdings
 from pipesat.bounds.paired_device import Count, PairedDevice, Ways
 from pipesat.bounds.paired_waiting import Course, Waiting
+from pipesat.bounds.paired_waiting_rows import WaitingRows
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import link_delay
 
 _MOST_VARIABLES = 700
-_TANGENTS = (1.0, 0.8, 0.6, 0.4, 0.2)  # of the most that memory admits
 
 _Row: TypeAlias = dict[int, int]
 _Corner: TypeAlias = tuple[_Row, int]
@@ -63,19 +63,11 @@ class _Joint:
     devices: Sequence[Around]
     course: Course | None
     programme: Programme = field(default_factory=Programme)
+    waits: WaitingRows | None = None
 
     @cached_property
     def homes(self) -> list[PairedDevice]:
         return [PairedDevice(self.problem, around.device, alike=False) for around in self.devices]
-
-    @cached_property
-    def waiting(self) -> Waiting | None:
-        """What microbatches wait beyond a device's own ops, where that is known."""
-        kinds = set().union(*map(_kinds_of_pairs, self.homes))
-        one_forward = all("F" in pair and len(pair) == 2 for pair in kinds)
-        if self.course is None or not one_forward:
-            return None
-        return Waiting(self.problem, self.course)
 
     @cached_property
     def is_worth_it(self) -> bool:
@@ -110,13 +102,14 @@ class _Joint:
                 self.programme.costs[variable] = 0
             self.programme.at_least(row, around.before + sum(ways[:3]))
         times = _times_by_stage(counts)
-        alone = _alone(counts)
+        kinds = set[frozenset[Kind]]().union(*map(_kinds_of_pairs, self.homes))
+        if self.course is not None and all("F" in pair and len(pair) == 2 for pair in kinds):
+            waiting = Waiting(self.problem, self.course)
+            self.waits = WaitingRows(self.programme, waiting, counts, self.longest)
         for around in self.devices:
-            self._fit(end, around, counts[around.device], times, alone)
+            self._fit(end, around, counts[around.device], times)
 
-    def _fit(
-        self, end: int, around: Around, count: Count, times: _Times, alone: Mapping[_Op, _Row]
-    ) -> None:
+    def _fit(self, end: int, around: Around, count: Count, times: _Times) -> None:
         """All that a device holds, times how long, fits between its first op and its last."""
         room = self.problem.devices[around.device].room
         if not room:
@@ -125,13 +118,13 @@ class _Joint:
         corners: list[_Corner] = [({}, 0)]
         if self._is_tight(around.device):
             full, constant = self._until_backward(around, count, room)
-            _add(area, full, 1)
+            add_to(area, full, 1)
             taken += constant
-            corners = self._after_forward(around, count, room, alone)
+            corners = self._after_forward(around, count, room)
         for row, constant in corners:
             total = {end: room}
-            _add(total, area, -1)
-            _add(total, row, -1)
+            add_to(total, area, -1)
+            add_to(total, row, -1)
             window = around.before - around.ways.beyond
             self.programme.at_least(total, taken + constant + room * window)
 
@@ -168,25 +161,24 @@ class _Joint:
             constant += held * route.microbatches * self._delays(onward)
             for other in onward:
                 for kind in ("F", "B", "BW"):
-                    _add(row, times.get((other, kind), {}), held)
-            _add(row, times.get((stage, "B"), {}), max(0, data.held_after_B - held))
-            _add(row, times.get((stage, "W"), {}), data.held_after_B)
+                    add_to(row, times.get((other, kind), {}), held)
+            add_to(row, times.get((stage, "B"), {}), max(0, data.held_after_B - held))
+            add_to(row, times.get((stage, "W"), {}), data.held_after_B)
         return row, constant
 
     def _until_backward(self, around: Around, count: Count, room: int) -> _Corner:
         """What nobody can use until the first backward: forwards come one after the other."""
         row: _Row = {}
-        _add(row, count.held_before(), -around.ways.until_backward)
+        add_to(row, count.held_before(), -around.ways.until_backward)
         if frozenset({"F"}) not in _kinds_of_pairs(count.home):
             jobs = [[[(data.held_after_F, data.F)]] for data in self._stages(around.device)]
             waiting = self._wait(count.ops(count.before, "F"), jobs, room)
-            self._wait_on_the_way(waiting, around, count, room)
-            _add(row, {waiting: 1}, 1)
+            if self.waits is not None:
+                self.waits.while_filling(waiting, around.device)
+            add_to(row, {waiting: 1}, 1)
         return row, room * around.ways.until_backward
 
-    def _after_forward(
-        self, around: Around, count: Count, room: int, alone: Mapping[_Op, _Row]
-    ) -> list[_Corner]:
+    def _after_forward(self, around: Around, count: Count, room: int) -> list[_Corner]:
         """What nobody can use after the last forward, in two ways, each of which holds.
 
         Microbatches are freed one after the other; and once the last backward has run, what is not
@@ -201,49 +193,18 @@ class _Joint:
         corners: list[_Corner] = []
         for until_home in (False, True):
             row: _Row = {}
-            _add(row, count.held_after(), -rest)
+            add_to(row, count.held_after(), -rest)
             if until_home:
-                _add(row, count.freed_after(), home)
+                add_to(row, count.freed_after(), home)
             if one_by_one:
                 jobs = [_ways_to_free(data, until_home) for data in stages]
                 waiting = self._wait(count.ops(count.after, "B", "BW"), jobs, room)
-                if not until_home:
-                    self._wait_on_the_way(waiting, around, count, room, alone)
-                    self._wait_for_weights(row, count, rest, room)
-                _add(row, {waiting: 1}, 1)
+                if self.waits is not None and not until_home:
+                    self.waits.while_emptying(waiting, around.device, ways.beyond)
+                    self.waits.of_weights(row, around.device, rest)
+                add_to(row, {waiting: 1}, 1)
             corners.append((row, room * rest))
         return corners
-
-    def _wait_for_weights(self, row: _Row, count: Count, rest: int, room: int) -> None:
-        """Add what weight gradients wait whose backward ran before the last forward had ended.
-
-        From their backward's end to that of the last forward, and while they do not run after it.
-        """
-        held = {s: self.problem.stages[s].held_after_B for s in count.stages}
-        stages = [s for s, w in held.items() if w and self.problem.stages[s].may_split]
-        if self.waiting is None or not stages:
-            return
-        together: _Row = {}
-        for stage in stages:
-            late: _Row = {}
-            _add(late, count.of(stage, count.after, "W"), 1)
-            _add(late, count.of(stage, count.pending, "W"), 1)
-            _add(late, count.of(stage, count.after, "B"), -1)
-            _add(row, late, held[stage] * max(0, rest - self.problem.stages[stage].W))
-            _add(together, late, 1)
-        apart = min(
-            time
-            for item, time in count.home.items.items()
-            if any(kind == "B" and group.stage in stages for group, kind in item)
-        )
-        least = min(held[s] for s in stages)
-        most = min(room // least, sum(self.problem.microbatches[s] for s in stages))
-        waiting = self.programme.variable(0, least * apart * most * most)
-        for n in _tangents(most):
-            line = {waiting: 1}
-            _add(line, together, -least * apart * n)
-            self.programme.at_least(line, -least * apart * n * (n + 1) // 2)
-        _add(row, {waiting: 1}, 1)
 
     def _wait(
         self, number: Mapping[int, int], jobs: Sequence[Sequence[Sequence[_Job]]], room: int
@@ -261,55 +222,14 @@ class _Joint:
         most = room // smallest if smallest else 0
         waiting = self.programme.variable(0, (2 * room + least * most) * self.longest)
         if least and most:
-            for n in _tangents(most):
+            for n in tangent_points(most):
                 # k (k - 1) / 2 >= n k - n (n + 1) / 2 for all whole numbers
                 tangent = {j: -least * n * value for j, value in number.items()} | {waiting: 1}
                 self.programme.at_least(tangent, -least * n * (n + 1) // 2)
         return waiting
 
-    def _wait_on_the_way(
-        self,
-        total: int,
-        around: Around,
-        count: Count,
-        room: int,
-        alone: Mapping[_Op, _Row] | None = None,
-    ) -> None:
-        """Let ``total`` be what microbatches wait on their ways at least, if that is more.
 
-        With ``alone``, the numbers of ops that run alone, at the end; without, at the start.
-        """
-        if self.waiting is None:
-            return
-        row = {total: 1}
-        for stage in self.problem.stages_on[around.device]:
-            data = self.problem.stages[stage]
-            held = certain_holdings(self.problem)[stage].activation
-            most = min(self.problem.microbatches[stage], room // held) if held else 0
-            if not most:
-                continue
-            waits = self.programme.variable(0, 2 * held * most * self.longest)
-            row[waits] = -1
-            if alone is None:
-                number = count.of(stage, count.before, "F")
-                found = self.waiting.while_filling(stage, most)
-            else:
-                number = count.of(stage, count.after, "B", "BW")
-                found = self.waiting.while_emptying(stage, most)
-                # what waits until its W, after B: all but the time of W, which the area has
-                _add(row, count.of(stage, count.after, "B"), data.held_after_B * data.W)
-                _add(row, number, -held * around.ways.beyond)
-            for slope, constant in found.tangents(_tangents(most)):
-                line = {waits: 1}
-                _add(line, number, -held * slope)
-                for other, kind, longer in found.longer:
-                    _add(line, alone.get((other, kind), {}) if alone else {}, held * longer)
-                self.programme.at_least(line, held * constant)
-        self.programme.at_least(row, 0)
-
-
-_Op: TypeAlias = tuple[int, Kind]
-_Times: TypeAlias = Mapping[_Op, _Row]
+_Times: TypeAlias = Mapping[tuple[int, Kind], _Row]
 
 
 def _times_by_stage(counts: Mapping[int, Count]) -> _Times:
@@ -321,22 +241,6 @@ def _times_by_stage(counts: Mapping[int, Count]) -> _Times:
                 for group, kind in item:
                     row = found.setdefault((group.stage, kind), {})
                     row[variable] = row.get(variable, 0) + count.home.items[item]
-    return found
-
-
-def _tangents(most: int) -> list[int]:
-    return sorted({max(1, round(share * most)) for share in _TANGENTS})
-
-
-def _alone(counts: Mapping[int, Count]) -> dict[_Op, _Row]:
-    """Per stage and kind, how many of its ops run alone."""
-    found: dict[_Op, _Row] = {}
-    for count in counts.values():
-        for phase in count.phases:
-            for item, variable in phase.items():
-                if len(item) == 1:
-                    ((group, kind),) = item
-                    found.setdefault((group.stage, kind), {})[variable] = 1
     return found
 
 
@@ -355,9 +259,3 @@ def _ways_to_free(data: Stage, until_home: bool) -> list[list[_Job]]:
 
 def _kinds_of_pairs(home: PairedDevice) -> set[frozenset[Kind]]:
     return {frozenset(kind for _, kind in item) for item in home.items if len(item) == 2}
-
-
-def _add(row: _Row, other: Mapping[int, int], factor: int) -> None:
-    if factor:
-        for variable, value in other.items():
-            row[variable] = row.get(variable, 0) + factor * value

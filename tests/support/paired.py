@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from random import Random
 from typing import Any
 
@@ -94,6 +94,66 @@ def random_tight_document(rng: Random) -> dict[str, Any]:
         "devices": devices,
         "stages": stages,
         "comm": {"default": rng.choice([0, 0, 1])},
+        "overlap": {"pairs": pairs},
+    }
+
+
+def random_waiting_document(rng: Random) -> dict[str, Any]:
+    """Draw a problem in which microbatches may wait on their way: pairs with one F each.
+
+    A chain, a V, a loop or chunks that share a device, of small memory on one device or on several.
+    """
+    homes, most = rng.choice(
+        [
+            ((0, 1), 5),
+            ((0, 1, 2), 4),
+            ((0, 1, 1), 4),
+            ((0, 0, 1), 3),
+            ((0, 1, 1, 0), 3),
+            ((0, 1, 1, 0), 3),
+            ((0, 1, 0, 1), 3),
+            ((0, 1, 2, 1), 2),
+        ]
+    )
+    longest = rng.choice([3, 5])
+    stages: list[dict[str, Any]] = [
+        {key: rng.randint(1, longest) for key in ("F", "B", "W")}
+        | {"held_after_F": rng.randint(1, 2), "held_after_B": rng.choice([0, 1, 1])}
+        | {"backward": rng.choice(["either", "either", "split", "fused"])}
+        for _ in homes
+    ]
+    if rng.random() < 0.5:
+        stages = [dict(stages[0]) for _ in homes]
+    if rng.random() < 0.3:
+        stages[rng.randrange(len(stages))]["BW"] = rng.randint(1, 7)
+    stages = [stage | {"device": home} for stage, home in zip(stages, homes, strict=True)]
+    partners = ("BW", "B", "W")[: rng.choice([1, 1, 2, 3])]
+    pairs = []
+    for one, other in product(range(len(homes)), repeat=2):
+        for kind in partners:
+            if homes[one] != homes[other] or rng.random() < 0.2:
+                continue
+            times = [_time(stages[one], "F"), _time(stages[other], kind)]
+            least = 1 if rng.random() < 0.1 else max(1, max(times) - rng.choice([0, 0, 1, 3]))
+            time = rng.randint(least, max(least, sum(times)))
+            pairs.append({"ops": [f"{one}F", f"{other}{kind}"], "time": time})
+    count = rng.randint(2, most)
+    routes: dict[str, Any] = {"microbatches": count}
+    if homes == (0, 1, 1, 0) and rng.random() < 0.4:
+        routes = {"routes": [{"stages": s, "microbatches": count} for s in ([0, 1], [2, 3])]}
+    devices: list[dict[str, Any]] = []
+    for device in sorted(set(homes)):
+        here = [stage for stage in stages if stage["device"] == device]
+        least = sum(max(stage["held_after_F"], stage["held_after_B"]) for stage in here)
+        total = count * sum(stage["held_after_F"] for stage in here)
+        devices.append({"memory": rng.randint(least, max(least, total - 1))})
+    if rng.random() < 0.5:
+        devices[rng.randrange(len(devices))] = {}
+    return routes | {
+        "format": "pipesat.problem/1",
+        "devices": devices,
+        "stages": stages,
+        "comm": {"default": rng.choice([0, 0, 1, 2])},
         "overlap": {"pairs": pairs},
     }
 
