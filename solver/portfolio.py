@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from typing import NamedTuple
 
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Objective, Schedule
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.other_ways import OtherWays
@@ -23,6 +24,7 @@ from pipesat.solver.run.lanes import Lanes
 from pipesat.solver.run.runner import Runner
 from pipesat.solver.search_parts import SearchParts
 
+_NEAR = 1.05  # times the best start's value: of those that windows begin from
 _PATIENCE = 5.0  # seconds of window search without an improvement
 
 
@@ -65,13 +67,35 @@ def search(
             return partial(_prove, proofs, lanes.runner(), ways.all())
         windows.append(WindowSearch(problem, incumbent, runner=lanes.runner(), seed=seed + number))
         patience = 0.0 if threads == 1 or (harder and number % 2) else _PATIENCE
-        return partial(_take_turns, windows[-1], proofs, lanes.runner(), ways.all(), patience)
+        turns = ways.all()
+        if harder and starts:
+            near = [start for start in starts if _is_near(start, starts[0], incumbent.objective)]
+            turns = _with_new_beginnings(turns, windows[-1], near[1:] + near[:1])
+        return partial(_take_turns, windows[-1], proofs, lanes.runner(), turns, patience)
 
     failed = lanes.run([lane(number) for number in range(threads)])
     return SearchReport([*(search.report for search in windows), proofs.report], failed)
 
 
 Ways = Iterator[Callable[[], None]]
+
+
+def _is_near(start: Schedule, best: Schedule, objective: Objective) -> bool:
+    return start.value(objective) <= _NEAR * best.value(objective)
+
+
+def _with_new_beginnings(ways: Ways, windows: WindowSearch, starts: Sequence[Schedule]) -> Ways:
+    """Between ways, and when there are no more, windows begin anew from starts in turn.
+
+    Where ops may pair, what windows on one schedule end at depends much on where they began, and on
+    chance: no window is wide enough to change the pairs of a whole steady state.
+    """
+    yield next(ways, _nothing)
+    for start in cycle(starts):
+        yield partial(windows.begin_apart, start)
+        yield windows.rejoin
+        if (way := next(ways, None)) is not None:
+            yield way
 
 
 def _prove(proofs: ProofSearch, runner: Runner, ways: Ways) -> None:

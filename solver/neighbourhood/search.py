@@ -7,7 +7,7 @@ import random
 from ortools.sat.python import cp_model
 
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
+from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
@@ -21,6 +21,7 @@ SOURCE = "window search"
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
 # of the windows may change what is split and what fused, all where ops may pair: these are harder
 _FREE_SPLITS = 0.5
+_APART = 0.2  # of the time: most that windows spend on another schedule at once
 _LIMIT, _LIMIT_WITH_PAIRS = 2.0, 0.7  # seconds per window
 
 
@@ -47,8 +48,9 @@ class WindowSearch:
         self.chooser = Chooser(self.rng, kinds_for(len(problem.devices), pairs=bool(self.gains)))
         self.graph: Graph | None = None
         self.value = 0  # of the graph's order
+        self.apart = False  # whether on a schedule of its own that is not as good as the incumbent
         self.windows = self.improvements = 0
-        self.last_success = 0.0
+        self.last_success = self.began = 0.0
 
     @property
     def report(self) -> str:
@@ -57,12 +59,30 @@ class WindowSearch:
 
     @property
     def idle(self) -> float:
-        """Time spent since the last improvement."""
+        """Time spent since the last improvement; more than any where it has been apart too long."""
+        if self.apart and self.runner.spent - self.began > _APART * self.incumbent.clock.limit:
+            return float("inf")
         return self.runner.spent - self.last_success
 
     def refresh(self) -> None:
         """Count idle time from now on."""
         self.last_success = self.runner.spent
+
+    def begin_apart(self, schedule: Schedule) -> None:
+        """Improve another schedule, until it beats the incumbent or :meth:`rejoin` ends it.
+
+        Where windows on one schedule lead no further, those on another one may.
+        """
+        self.graph = graph_of(self.rounded, schedule.order, self.incumbent.objective)
+        self.value, self.apart = schedule.value(self.incumbent.objective), True
+        self.refresh()
+        self.began = self.runner.spent
+
+    def rejoin(self) -> None:
+        """Work on the incumbent again."""
+        if self.apart:
+            self.graph, self.apart = None, False
+            self.refresh()
 
     def step(self) -> None:
         """Solve one window."""
@@ -88,7 +108,7 @@ class WindowSearch:
         incumbent = self.incumbent
         if incumbent.schedule is None or incumbent.value is None:
             raise ValueError("window search needs a schedule to start from")
-        if self.graph is None or incumbent.value < self.value:
+        if self.graph is None or (incumbent.value < self.value and not self.apart):
             self.value = incumbent.value
             self.graph = graph_of(self.rounded, incumbent.schedule.order, incumbent.objective)
         return self.graph
@@ -104,9 +124,12 @@ class WindowSearch:
         else:
             timed = time_order(self.problem, order, incumbent.objective, SOURCE)
             value = timed.value(incumbent.objective)
+        if self.apart and value < self.value:
+            self.refresh()
         self.graph, self.value = graph, value
         if incumbent.value is not None and value < incumbent.value:
             self.improvements += 1
+            self.apart = False
             self.refresh()
             if incumbent.offer_timed(timed or graph.schedule(SOURCE)) is None:
                 self.graph = None  # it breaks a rule: start again from what was checked

@@ -23,9 +23,13 @@ from pipesat.solver.model.fewer_microbatches import with_microbatches
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.pairing import fusing_may_pay, gains
 from pipesat.solver.neighbourhood.graph import graph_of
+from pipesat.solver.neighbourhood.search import WindowSearch
 from pipesat.solver.neighbourhood.window import Window, replaced
 from pipesat.solver.proof.short_runs.models import makespan_model, step_model
 from pipesat.solver.proof.short_runs.run_bounds import RunBounds
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import Runner
 from tests.support.against_oracle import judged
 from tests.support.paired import random_paired_document
 from tests.support.paths import ROOT
@@ -103,6 +107,28 @@ def test_a_window_opens_a_pair_that_costs_time() -> None:
     assert solver.solve(window.cp) == cp_model.OPTIMAL
     new = replaced(graph.order, window.segments, window.order(solver))
     assert time_order(problem, new).makespan == 3 + 3 + 4 + 4
+
+
+def test_windows_apart_leave_the_incumbent_alone_until_they_beat_it() -> None:
+    problem = one_stage({("0F", "0BW"): 4}, 3)
+    clock = Clock(600, deterministic=True)
+    incumbent = Incumbent(problem, "makespan", clock)
+    pair = Pair(Op(0, "F", 1), Op(0, "BW", 0))
+    rest = (Op(0, "BW", 1), Op(0, "F", 2), Op(0, "BW", 2))
+    assert incumbent.offer(((Op(0, "F", 0), pair, *rest),), "one pair") == 3 + 4 + 4 + 3 + 4
+    search = WindowSearch(problem, incumbent, runner=Runner(clock), seed=0)
+    start = time_order(problem, sure_order(problem))
+    search.begin_apart(start)
+    assert (search.apart, search.value) == (True, 3 * 7)
+    search.rejoin()
+    assert not search.apart
+    search.begin_apart(start)
+    for _ in range(50):
+        search.step()
+        if not search.apart:
+            break
+        assert search.value >= incumbent.value == 18
+    assert incumbent.value == search.value < 18
 
 
 def test_fusing_pays_only_where_a_pair_of_bw_gains() -> None:
