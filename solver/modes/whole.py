@@ -7,6 +7,7 @@ schedule is better says nothing of others. *In any order*: nothing is lost, so "
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Literal as Literal_
 
@@ -24,6 +25,7 @@ from pipesat.solver.modes.cell import Cell
 from pipesat.solver.modes.cell_rules import add_device, add_order, add_order_of_a_way, new_cell
 from pipesat.solver.modes.state import schedule_from
 from pipesat.solver.modes.ways import Part, Way
+from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 
@@ -180,7 +182,7 @@ def least_makespan(problem: Problem, most: int, *, one_order: bool = False) -> i
     """Solve the whole model to its optimum, ``most`` at most; ``None`` if there is none."""
     model = WholeModel(problem, most, one_order=one_order)
     model.cp.minimize(model.end)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    status = solver.solve(model.cp)
+    solver, status = Runner(Clock(math.inf)).solve(
+        model.cp, limit=math.inf, seed=0, strong=True, linear=False
+    )
     return solver.value(model.end) if status == cp_model.OPTIMAL else None
