@@ -3,23 +3,30 @@
 The packer (:mod:`pipesat.solver.packing`) counts memory op by op. Here an offloaded microbatch
 holds, between its F and its backward, what it holds between its copies; ``spare`` is memory that is
 left for copies under way. What comes out is timed with its copies, which shows what they cost.
+How short a start is says little of how short it gets, so many are packed a little, and the shorter
+half of them goes on.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from pipesat.core.ops import Item, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import copied_amount
 from pipesat.core.schedule import Order
+from pipesat.solver.modes.starts import largest_held
 from pipesat.solver.packing.justify import disturbed
 from pipesat.solver.packing.pack import Jobs, jobs_of, pack
 
 _PATIENCES = (0.5, 0.0, 0.25, 0.75, 1.0)
 _DISTURBANCES = (0.0, 0.0, 1.5, 4.0)
+_SPARES = (1.0, 0.0)  # activations of memory left for copies
+_PASSES, _MOST_PASSES = 2, 16  # per order in the first round, and in the last
 
 
 class Packer:
@@ -31,6 +38,18 @@ class Packer:
         jobs, self.items = jobs_of(problem, order)
         self.jobs = _with_copies_done(problem, jobs, self.items, spare)
         self.forward, self.rng, self.passes = True, rng, 0
+
+    def shortest(
+        self, passes: int, offer: Callable[[Order], int | None], over: Callable[[], bool]
+    ) -> float:
+        """Run some passes, offer what comes out, and return the least of their lengths."""
+        least = math.inf
+        for _ in range(passes):
+            if over() or (packed := self.step()) is None:
+                break
+            length = offer(packed)
+            least = least if length is None else min(least, length)
+        return least
 
     def step(self) -> Order | None:
         """Run one pass; return the order that comes out."""
@@ -47,6 +66,27 @@ class Packer:
         return tuple(
             tuple(self.items[item] for item in (row if forward else row[::-1])) for row in rows
         )
+
+
+def pack_by_turns(
+    problem: Problem,
+    orders: Iterable[Order],
+    rng: random.Random,
+    offer: Callable[[Order], int | None],
+    over: Callable[[], bool],
+) -> None:
+    """Pack some orders round by round, the shorter half of them with twice as many passes.
+
+    ``offer`` takes an order that comes out and returns how long it is, ``None`` if it is not valid.
+    """
+    spares = [[int(share * most) for most in largest_held(problem)] for share in _SPARES]
+    lines = [Packer(problem, order, spare, rng) for order, spare in product(orders, spares)]
+    passes = _PASSES
+    while lines and passes <= _MOST_PASSES and not over():
+        lengths = [packer.shortest(passes, offer, over) for packer in lines]
+        ranked = sorted(range(len(lines)), key=lengths.__getitem__)
+        lines = [lines[number] for number in ranked[: len(lines) // 2]]
+        passes *= 2
 
 
 def _with_copies_done(

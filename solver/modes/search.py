@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import product
 from typing import TypeAlias
 
 from pipesat.core.errors import Deadlock
@@ -14,8 +13,8 @@ from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
 from pipesat.solver.modes.alone import DevicesAlone, proofs_apply
 from pipesat.solver.modes.choices import Choices, choices_apply
-from pipesat.solver.modes.packing import Packer
-from pipesat.solver.modes.starts import Start, largest_held, orders_from
+from pipesat.solver.modes.packing import pack_by_turns
+from pipesat.solver.modes.starts import Start, orders_from
 from pipesat.solver.modes.whole import Whole, whole_applies
 from pipesat.solver.modes.windows import ModeWindows, windows_apply
 from pipesat.solver.portfolio import SearchReport
@@ -24,8 +23,7 @@ from pipesat.solver.run.lanes import Lanes
 from pipesat.solver.search_parts import SearchParts
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
-_PACKED, _SPARES = 4, (1.0, 0.0)  # starts that are packed, with how much memory left for copies
-_PACKING, _PASSES = 0.12, 6
+_PACKED, _PACKING = 12, 0.12  # starts that are packed, and the share of the time left for that
 PACKED = "packed with modes"
 
 _Search: TypeAlias = ModeWindows | Choices | DevicesAlone | Whole
@@ -91,33 +89,33 @@ def _run(
     for start in orders_from(problem, guides, worth):
         if clock.over:
             break
-        value = _offer(problem, incumbent, start)
+        length = _offer(problem, incumbent, start)
         clock.count_ops(problem.op_count)
-        if value is not None and value not in [known for known, _ in best]:
-            best = sorted([*best, (value, start.order)], key=lambda found: found[0])[:_PACKED]
+        if length is not None and length not in [known for known, _ in best]:
+            best = sorted([*best, (length, start.order)], key=lambda found: found[0])[:_PACKED]
     clock = incumbent.clock.part(_PACKING * incumbent.clock.left, stop=lambda: incumbent.proven)
-    for (_, order), share in product(best, _SPARES):
-        spare = [int(share * most) for most in largest_held(problem)]
-        packer = Packer(problem, order, spare, rng)
-        for _ in range(_PASSES):
-            packed = None if clock.over else packer.step()
-            if packed is None:
-                break
-            _offer(problem, incumbent, Start(packed, PACKED))
-            clock.count_ops(problem.op_count)
+
+    def offer(packed: Order) -> int | None:
+        clock.count_ops(problem.op_count)
+        return _offer(problem, incumbent, Start(packed, PACKED))
+
+    pack_by_turns(problem, [order for _, order in best], rng, offer, lambda: clock.over)
     going = list(searches)
     while going and not (incumbent.clock.over or incumbent.proven):
         going = [search for search in going if search.step()]
 
 
 def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:
-    """Offer an order, unless it is too long even without copies; return its value if valid."""
+    """Offer an order; return its value if valid.
+
+    One that is too long even without copies is not offered; returned is how long it is without.
+    """
     try:
         if incumbent.objective == "makespan" and incumbent.value is not None:
             sequence = linearize(problem, start.order)
-            least = earliest_ends(sequence, [0 for _ in problem.devices])
-            if max(least, default=0) >= incumbent.value:
-                return None
+            least = max(earliest_ends(sequence, [0 for _ in problem.devices]), default=0)
+            if least >= incumbent.value:
+                return least
         timed = time_order(problem, start.order, incumbent.objective, start.source)
     except Deadlock:
         return None
