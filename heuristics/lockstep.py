@@ -41,7 +41,8 @@ _SLACK = 0.01  # by how much, of the shortest, the walk may get longer
 _OPENS = 0.75  # of the second walk's steps open or close pairs; the others change gaps
 _TOGETHER = (1, 1, 1, 2, 2, 3, 4, 6, 8)  # microbatches that do so at once
 _ANYWHERE = 0.3  # of the parts of ways do not begin and end where a device comes again
-_OPEN_PATIENCE, _OPEN_SLACK = 200, 0.003
+_OPEN_PATIENCE, _OPEN_SLACK = 100, 0.003
+_WAITS = (1.0, 0.7, 0.0)  # of the second walk: gaps that W's wait for, as a part of their time
 _PATIENCE = 40  # tries per microbatch without a shorter one
 
 
@@ -55,8 +56,10 @@ def lockstep_schedules(problem: Problem, give_up: GiveUp = never) -> Iterator[Sc
     if problem.op_count > _LARGEST:
         return
     walk = _Walk(problem, give_up)
-    for opens in (False, True):
-        for order in walk.run(opens=opens):
+    for order in walk.run():
+        yield time_order(own, order, source=NAME)
+    for wait in _WAITS:
+        for order in walk.run(opens_with=wait):
             yield time_order(own, order, source=NAME)
 
 
@@ -77,16 +80,23 @@ class _Walk:
         self.least = float("inf")
         self.known: dict[bool, float] = {}  # with W's that wait, and with those that do not
 
-    def run(self, *, opens: bool) -> Iterator[Order]:
-        """Yield orders, each shorter than all before; ``opens`` lets ops run alone, too."""
+    def run(self, *, opens_with: float | None = None) -> Iterator[Order]:
+        """Yield orders, each shorter than all before.
+
+        ``opens_with`` lets ops run alone, too, from the shortest grid on; W's then wait for a gap
+        of so much of their time.
+        """
         chance = random.Random(0)  # noqa: S311 (chance, not secrecy)
-        here, at, stale = self.best, self.least, 0
+        opens = opens_with is not None
+        here, at, stale = _Place(self.best.gaps, {}), float("inf"), 0
         patience, slack = (_OPEN_PATIENCE, _OPEN_SLACK) if opens else (_PATIENCE, _SLACK)
-        for _ in range(2 + _MOST_OPS // self.problem.op_count):
+        most = _MOST_OPS // (len(_WAITS) if opens else 1)
+        for _ in range(2 + most // self.problem.op_count):
             if self.give_up() or stale > patience * len(here.gaps):
                 return
             first = len(self.known) < 2
-            wait = not self.known if first else self.known[True] <= self.known[False]
+            wait: float = not self.known if first else self.known[True] <= self.known[False]
+            wait = wait if opens_with is None else opens_with
             tried = here
             if opens and chance.random() < _OPENS:
                 tried = here._replace(alone=self._opened(here.alone, chance))
@@ -96,7 +106,7 @@ class _Walk:
             if entries is None:
                 return
             value = self._replay(tried, wait=wait).run(entries)
-            self.known.setdefault(wait, value)
+            self.known.setdefault(bool(wait), value)
             stale += 1
             if value < self.least:
                 stale, self.least, self.best = 0, value, tried
@@ -106,7 +116,7 @@ class _Walk:
             if first or value <= max(at, self.least * (1 + slack * chance.random() ** 2)):
                 here, at = tried, value
 
-    def _replay(self, place: _Place, *, wait: bool, note: bool = False) -> SlotReplay:
+    def _replay(self, place: _Place, *, wait: float, note: bool = False) -> SlotReplay:
         return SlotReplay(self.grid, self.facts, wait=wait, alone=place.alone, note=note)
 
     def _opened(self, alone: Alone, chance: random.Random) -> Alone:

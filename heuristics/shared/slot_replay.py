@@ -20,9 +20,9 @@ class SlotReplay:
     """One run through a grid, as early as its sequence allows.
 
     A backward that is in no pair is split where it may be. Its W waits for a gap that it fits
-    into, or for the moment when its memory is needed; with ``wait`` false it runs at once. Ops that
-    are in ``alone`` run before or after what they meet. What runs is noted with ``note`` only: most
-    grids are run for their makespan.
+    into by the part ``wait`` of its time, or for the moment when its memory is needed; with 0 it
+    runs at once. Ops that are in ``alone`` run before or after what they meet. What runs is noted
+    with ``note`` only: most grids are run for their makespan.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class SlotReplay:
         grid: SlotGrid,
         facts: Facts,
         *,
-        wait: bool,
+        wait: float,
         alone: Alone | None = None,
         note: bool = False,
     ) -> None:
@@ -135,7 +135,7 @@ class SlotReplay:
         due, most = self._due[device], self.facts.room[device] - takes
         while due:
             gap = arrival - self.busy_until[device]
-            if self._held[device] <= most and self.facts.ops[due[0][0], "W"].time > gap:
+            if self._held[device] <= most and self.wait * self.facts.ops[due[0][0], "W"].time > gap:
                 break
             self._weight(device)
         end = max(self.busy_until[device], arrival) + time

@@ -107,6 +107,18 @@ def test_a_forward_alone_runs_on_the_other_side_of_what_it_meets() -> None:
     assert " ".join(map(str, replay.order[0])) == "0F0 0F1 0B0 0B1 0W0 0W1"
 
 
+def test_a_weight_gradient_runs_in_a_gap_of_enough_of_its_time() -> None:
+    # after F0 and B0, F1 comes after a gap of 3 for W0, which takes 4
+    problem = paired(chain(1, 2, F=4, B=4, W=4), 11)
+    rows = []
+    for wait in (1.0, 0.7, 0.0):
+        replay = SlotReplay(SlotGrid(problem), Facts(problem), wait=wait, note=True)
+        replay._backward(0, 0, 0)
+        replay._start(0, replay.busy_until[0] + 3, 0, 0, 4)
+        rows.append(" ".join(map(str, replay.rows[0])))
+    assert rows == ["0B0", "0B0 0W0", "0B0 0W0"]
+
+
 def test_opening_pairs_beats_dualpipev() -> None:
     # where a pair saves little, the first and last microbatches should not wait for partners
     problem = paired(vee(2, 6, cap=5, F=4, B=4, W=4), 11)
