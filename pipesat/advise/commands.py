@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import OURS, Row
-from pipesat.advise.runtimes import FORMAT_OF
+from pipesat.advise.runtimes import FORMAT_OF, checkpointing_of
 from pipesat.layers.megatron import (
     OVERLAP_WANTS,
     group_option,
@@ -53,7 +53,7 @@ def _export(advice: Advice, row: Row, folder: str) -> str:
     words = ["pipesat", "export", f"{folder}problem.json", f"{folder}schedule.json"]
     words += ["--to", FORMAT_OF[advice.question.runtime]]
     if advice.question.runtime != "torch":
-        words += ["--layers", counts]
+        words += ["--layers", counts, "--checkpointing", checkpointing_of(row)]
     if remark := remark_of(advice, row):
         words += ["--remark", remark]
     return shlex.join([*words, "-o", folder or "./"])

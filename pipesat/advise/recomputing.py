@@ -53,10 +53,10 @@ def remark_of(answer: Answer, row: Row) -> str:
     need = needed_without(answer.question, row)
     counts = f"times and memory of this order count on it{f' ({need})' if need else ''}."
     if not row.by_hand:
-        return f"{row.setting[0].upper()}{row.setting[1:]}: {counts}" if row.setting else ""
+        return f"Full activation checkpointing is set: {counts}" if row.setting else ""
     text = (
         f"Checkpoint {stages_text(row.again)} in your own code, every layer of each, and no other "
         f"stage: {counts} Their backwards are never split; what is said here against activation "
-        "checkpointing is meant for the other stages: leave the switch for all of them off."
+        "checkpointing is meant for the other stages: the switch for all of them is off."
     )
     return text + there

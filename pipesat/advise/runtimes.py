@@ -11,7 +11,7 @@ from pipesat.advise.rows import Row
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
 from pipesat.export import EXPORTERS
-from pipesat.export.frameworks.options import Options
+from pipesat.export.frameworks.options import Checkpointing, Options
 from pipesat.layers.megatron import group_sizes, refusal
 
 FORMAT_OF: Final[dict[Runtime, str]] = {
@@ -22,6 +22,7 @@ FORMAT_OF: Final[dict[Runtime, str]] = {
 }
 """What each runtime's configuration is exported as."""
 _MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b", "interleaved-overlapped")
+_FULL: Final = "full activation checkpointing, which its configuration sets"
 _IN_TURN: Final = "register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn"
 
 
@@ -45,7 +46,15 @@ def options_of(question: Question, row: Row) -> Options:
     """Return what the exporter is told besides problem and schedule."""
     if question.runtime == "torch":
         return Options()
-    return Options(layers=row.layout(question).counts)
+    return Options(layers=row.layout(question).counts, checkpointing=checkpointing_of(row))
+
+
+def checkpointing_of(row: Row) -> Checkpointing:
+    """What a framework's one switch is set to: its own default would change costs and memory.
+
+    Where stages have to be checkpointed in the user's own code, it is off for all others.
+    """
+    return "full" if row.setting else "none"
 
 
 def _megatron(question: Question, row: Row) -> str:
@@ -66,7 +75,7 @@ def _recomputing(question: Question, row: Row) -> tuple[str, str]:
         return "", _IN_TURN if row.pairs else ""
     splits = any(isinstance(i, Op) and i.kind == "B" for line in row.schedule.order for i in line)
     if question.runtime != "torch" and row.all_again(question) and not splits:
-        return "set full activation checkpointing", ""
+        return _FULL, ""
     return "", f"checkpoint {stages_text(row.again)} in your own code"
 
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from pipesat.cli.arguments import ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
+
+
+class CheckpointingName(StrEnum):
+    """What a framework's one switch can say."""
+
+    none = "none"
+    full = "full"
 
 
 def export(
@@ -55,6 +63,13 @@ def export(
             show_default=False,
         ),
     ] = "",
+    checkpointing: Annotated[
+        CheckpointingName | None,
+        typer.Option(
+            help="Activation checkpointing of all layers, for a framework's configuration.",
+            show_default="off where backwards are split, else the framework's",
+        ),
+    ] = None,
 ) -> None:
     """Write a checked schedule in another format."""
     from pipesat.cli.costs import numbers
@@ -67,7 +82,16 @@ def export(
     data = read_problem(problem)
     counts = None if layers is None else numbers("--layers", layers)
     with naming(problem), warnings.catch_warnings(action="ignore"):  # the notes say it
-        exported = run(data, schedule, to, file, layers=counts, exact=exact, remark=remark)
+        exported = run(
+            data,
+            schedule,
+            to,
+            file,
+            layers=counts,
+            exact=exact,
+            remark=remark,
+            checkpointing=None if checkpointing is None else checkpointing.value,
+        )
     for note in exported.notes:
         typer.echo(one_line(with_options(note)))
     typer.echo(f"{to} written to {one_line(str(file))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -169,8 +170,7 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
     del schedule  # that is the first note
     if options.exact:
         raise BadInput("megatron-layout carries no order: leave it out", where="exact")
-    if options.remark:
-        raise BadInput("megatron-layout has no place for it: leave it out", where="remark")
+    _require_no_comments("megatron-layout", options)
     text = megatron_arguments(problem, options)
     return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
 
@@ -196,6 +196,13 @@ def _set_for(problem: Problem, options: Options, *, splits: bool) -> Iterator[st
         )
 
 
+def _require_no_comments(name: str, options: Options) -> None:
+    """Refuse what only a framework's configuration could say."""
+    for where in ("remark", "checkpointing"):
+        if getattr(options, where):
+            raise BadInput(f"{name} has no place for it: leave it out", where=where)
+
+
 def _plain(
     name: str,
     export: Callable[[Problem, Schedule], Exported],
@@ -209,9 +216,9 @@ def _plain(
     if options is not None and options.layers is not None:
         raise BadInput(f"{name} says nothing of layers: leave it out", where="layers")
     if name == TORCH_CSV:
+        _require_no_comments(name, replace(options or Options(), remark=""))
         return export_torch_csv(problem, schedule, exact=exact, remark=remark)
-    if remark:
-        raise BadInput(f"{name} has no place for it: leave it out", where="remark")
+    _require_no_comments(name, options or Options())
     if exact:
         raise BadInput(f"{name} changes no order: leave it out", where="exact")
     return export(problem, schedule)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
+    from pipesat.export.frameworks.options import Checkpointing
     from pipesat.export.torch.read import Imported
 
 
@@ -29,6 +30,7 @@ def export(
     layers: int | Sequence[int] | None = None,
     exact: bool = False,
     remark: str = "",
+    checkpointing: Checkpointing | None = None,
 ) -> Exported:
     """Return a checked schedule in another format, and write it if there is a path.
 
@@ -52,6 +54,9 @@ def export(
     remark
         What has to be done besides, one line: for the comments of a framework's configuration, and
         the first of the hazards.
+    checkpointing
+        ``full`` or ``none``, of all layers: written into a framework's configuration, which has its
+        own default otherwise. Where backwards are split it is ``none``, and ``full`` is refused.
 
     Returns
     -------
@@ -73,7 +78,16 @@ def export(
     BadInput
         If there is no such format, or a file cannot be written.
     """
-    exported = _exported(problem, schedule, to, path, layers=layers, exact=exact, remark=remark)
+    exported = _exported(
+        problem,
+        schedule,
+        to,
+        path,
+        layers=layers,
+        exact=exact,
+        remark=remark,
+        checkpointing=checkpointing,
+    )
     if exported.changed:
         warnings.warn(exported.changed, stacklevel=2)
     return exported
@@ -88,6 +102,7 @@ def _exported(
     layers: int | Sequence[int] | None = None,
     exact: bool = False,
     remark: str = "",
+    checkpointing: Checkpointing | None = None,
 ) -> Exported:
     from pipesat.export import EXPORTERS
     from pipesat.export.frameworks.options import Options
@@ -96,7 +111,7 @@ def _exported(
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=to)
     counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
     file = None if path is None else file_of(path, to)
-    options = Options(layers=counts, exact=exact, remark=remark)
+    options = Options(layers=counts, exact=exact, remark=remark, checkpointing=checkpointing)
     if file is not None:
         options = replace(options, output=file)
     exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)

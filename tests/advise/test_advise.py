@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -355,6 +356,10 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
     best = min(plain, key=lambda row: row.makespan)
     other = pipesat.read_problem(tmp_path / "nothing-by-hand" / "problem.json")
     assert other.sha256 == best.problem.sha256
+    for path, taken in (("", row), ("nothing-by-hand", best)):  # as it lies, nothing left to set
+        words = tomllib.loads((tmp_path / path / "schedule.toml").read_text())
+        all_again = bool(taken.again) and not taken.by_hand
+        assert words["activation_checkpoint"]["mode"] == ("full" if all_again else "none")
     for path in ("", "nothing-by-hand/"):
         files = [tmp_path / path / name for name in ("problem.json", "schedule.json")]
         takes = (best if path else row).makespan

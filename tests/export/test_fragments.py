@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,6 +117,36 @@ def test_split_backwards_switch_checkpointing_off_and_whole_ones_do_not() -> Non
     assert not hasattr(applied(whole).compile, "enable")
     assert "checkpoint" in made(CHAIN, export_nemo_automodel, "zb-h1").data.decode()
     assert "checkpoint" not in made(CHAIN, export_nemo_automodel, "1f1b").data.decode()
+
+
+@pytest.mark.parametrize("wanted", ["full", "none"])
+def test_checkpointing_of_all_layers_is_written_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, wanted: Any
+) -> None:
+    """As it lies: without, torchtitan checkpoints by its own default, AutoModel does not."""
+    there = ModuleType("torchtitan.distributed.activation_checkpoint")
+    there.__dict__["FullAC"] = SimpleNamespace(Config=lambda: "a FullAC.Config")
+    monkeypatch.setitem(sys.modules, there.__name__, there)
+    exported = made(CHAIN, export_torchtitan, "1f1b", checkpointing=wanted)
+    assert toml(exported)["activation_checkpoint"] == {"mode": wanted}
+    config = applied(exported)
+    assert config.activation_checkpoint == {"full": "a FullAC.Config", "none": None}[wanted]
+    assert not hasattr(config.compile, "enable")
+    recipe = made(CHAIN, export_nemo_automodel, "1f1b", checkpointing=wanted)
+    section = yaml(recipe.data.decode())["distributed"]
+    assert section["activation_checkpointing"] is (wanted == "full")
+    split = made(CHAIN, export_torchtitan, "zb-h1", checkpointing="none")
+    assert toml(split) == toml(made(CHAIN, export_torchtitan, "zb-h1"))
+
+
+@pytest.mark.parametrize("to", sorted(EXPORTERS))
+def test_checkpointing_is_refused_where_it_means_nothing(to: str) -> None:
+    """Split backwards are never checkpointed; formats without a configuration cannot say it."""
+    name = "zb-h1" if to in ("torchtitan", "nemo-automodel") else "1f1b"
+    with pytest.raises(BadInput, match=r"^checkpointing: "):
+        made(CHAIN, EXPORTERS[to], name, checkpointing="full")
+    with pytest.raises(BadInput, match="checkpointing: got 'some', expected none or full"):
+        Options(checkpointing="some")  # type: ignore[arg-type]
 
 
 def test_the_csv_and_its_hazards_are_those_of_torch_csv() -> None:

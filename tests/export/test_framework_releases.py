@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 import pytest
 
@@ -162,6 +162,25 @@ def test_automodels_classes(problem: Problem, name: str, load: Load) -> None:
     parser = ast.unparse(definition(folder / "recipes" / "_dist_utils.py"))
     assert section.keys() <= {"strategy", "pp_size", "activation_checkpointing"}
     assert all(f"'{key}'" in parser for key in section)
+
+
+def test_full_checkpointing_in_all_three(load: Load) -> None:
+    """A mode of 0.2.2, a class of 0.3.0, a value that AutoModel takes for full checkpointing."""
+    problem, options = chain(4, 8), Options(Path("run.x"), checkpointing="full")
+    schedule = BASELINES["1f1b"](problem)
+    made = EXPORTERS["torchtitan"](problem, schedule, options)
+    folder = release("torchtitan", torchtitan.TOML_VERSION) / "torchtitan"
+    section = load(folder / "config" / "job_config.py").ActivationCheckpoint
+    (mode,) = tomllib.loads(made.data.decode())["activation_checkpoint"].values()
+    assert mode in get_args(get_type_hints(section)["mode"])
+    folder = release("torchtitan", torchtitan.PYTHON_VERSION) / "torchtitan"
+    definition(folder / "distributed" / "activation_checkpoint.py", "FullAC", "Config")
+    assert b"torchtitan.distributed.activation_checkpoint import FullAC" in made.beside[".py"]
+    folder = release("nemo-automodel", automodel.VERSION) / "nemo_automodel"
+    text = EXPORTERS["nemo-automodel"](problem, schedule, options).data.decode()
+    value = yaml(text)["distributed"]["activation_checkpointing"]
+    path = folder / "recipes" / "_dist_utils.py"
+    assert function(path, "_normalize_activation_checkpointing")(value) is True
 
 
 def test_megatrons_guards() -> None:

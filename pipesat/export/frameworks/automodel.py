@@ -65,8 +65,10 @@ def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
         lines += [
             "  # The order splits backwards: checkpointing would multiply their cost, and so would",
             "  # compiling: leave compile off too.",
-            "  activation_checkpointing: false",
         ]
+    checkpointing = options.checkpointing_for(splits=splits)
+    if checkpointing is not None:
+        lines.append(f"  activation_checkpointing: {_text(checkpointing == 'full')}")
     lines += [
         "  pipeline:",
         f"    pp_schedule: {_text(name)}",
@@ -89,5 +91,5 @@ def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _text(text: str) -> str:
+def _text(text: str | bool) -> str:
     return json.dumps(text, ensure_ascii=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.least import require_no_modes
@@ -12,6 +13,9 @@ from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.loaders import loader_for
 
+Checkpointing: TypeAlias = Literal["none", "full"]
+"""Activation checkpointing of all layers alike: the only switch that frameworks have."""
+CHECKPOINTING: Final = get_args(Checkpointing)
 MOST_LAYERS = 100_000
 _COMMENT = 96  # characters of a comment's line
 
@@ -23,23 +27,41 @@ class Options:
     ``layers`` has one number for all stages, or one per stage in the order of the route. The
     embedding belongs to the first stage, the head and the loss to the last. ``exact``: torch's
     order is the schedule's, or none is written. ``remark``: what has to be done besides, for the
-    comments of the configuration and the top of the hazards.
+    comments of the configuration and the top of the hazards. ``checkpointing`` is written into a
+    framework's configuration; ``None``: off where backwards are split, else its own default.
     """
 
     output: Path = Path("schedule")
     layers: tuple[int, ...] | None = None
     exact: bool = False
     remark: str = ""
+    checkpointing: Checkpointing | None = None
 
     def __post_init__(self) -> None:
         if not self.remark.isprintable():
             expected = "expected one line of printable characters"
             raise BadInput(expected, where="remark", value=self.remark)
+        if self.checkpointing not in (None, *CHECKPOINTING):
+            expected = f"expected {' or '.join(CHECKPOINTING)}"
+            raise BadInput(expected, where="checkpointing", value=self.checkpointing)
 
     @property
     def comments(self) -> list[str]:
         """The remark as comment lines of a configuration."""
         return [f"# {line}" for line in textwrap.wrap(self.remark, _COMMENT)]
+
+    def checkpointing_for(self, *, splits: bool) -> Checkpointing | None:
+        """Return what the configuration says of checkpointing for an order; ``None``: nothing.
+
+        Raises
+        ------
+        BadInput
+            If an order that splits backwards was to be checkpointed.
+        """
+        if splits and self.checkpointing == "full":
+            expected = "expected none: the order splits backwards, whose cost it would multiply"
+            raise BadInput(expected, where="checkpointing", value=self.checkpointing)
+        return "none" if splits else self.checkpointing
 
     @property
     def csv(self) -> str:

@@ -80,12 +80,13 @@ def _toml(
         lines += [
             "",
             "# The order splits backwards: checkpointing or compiling would multiply their cost.",
-            "[activation_checkpoint]",
-            'mode = "none"',
-            "",
-            "[compile]",
-            "enable = false",
         ]
+    checkpointing = options.checkpointing_for(splits=splits)
+    if checkpointing is not None:
+        lines += [*([] if splits else [""]), "[activation_checkpoint]"]
+        lines.append(f"mode = {_text(checkpointing)}")
+    if splits:
+        lines += ["", "[compile]", "enable = false"]
     return "\n".join(lines) + "\n"
 
 
@@ -122,8 +123,16 @@ def _python(
     if splits:
         lines += [
             "    # The order splits backwards: checkpointing or compiling multiplies their cost.",
-            "    config.activation_checkpoint = None",
             "    config.compile.enable = False",
+        ]
+    checkpointing = options.checkpointing_for(splits=splits)
+    if checkpointing == "none":
+        lines.append("    config.activation_checkpoint = None")
+    elif checkpointing == "full":
+        lines += [
+            "    from torchtitan.distributed.activation_checkpoint import FullAC",
+            "",
+            "    config.activation_checkpoint = FullAC.Config()",
         ]
     return "\n".join([*lines, "    return config", ""])
 
