@@ -24,7 +24,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         begin()
-        app()
+        sys.exit(app(prog_name="pipesat", standalone_mode=False))  # what is raised is said below
     except Stopped as stopped:
         sys.exit(stopped.exit_code)
     except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -96,7 +96,7 @@ def advise(
         str | None,
         typer.Option(
             metavar="CAP",
-            help="Capacity of a device, as 40GiB, or in the file's memory unit.",
+            help="Capacity of a device, as 40GiB; of a file also in its memory unit.",
             show_default="the GPU's",
         ),
     ] = None,
@@ -190,7 +190,7 @@ def advise(
     """
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import memory_amount, rate
-    from pipesat.cli.exits import one_line, refuse_contradictions
+    from pipesat.cli.exits import one_line, prepared, refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_given
@@ -202,22 +202,20 @@ def advise(
         if costs is not None:
             raise BadInput("a file or --config, not both", where="COSTS", value=str(costs))
         refuse_given(context, ("tokens",), "--config has it: --length and --batch")
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, prepared(output):
         from pipesat.advise.files import save_advice
         from pipesat.advise.study import advise as run
-        from pipesat.files.atomic import prepare_folder
 
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
         if config is None:
             given = _read(costs, carried, tokens)
         else:
             given = _estimated(config, gpu, length, batch, tensor_parallel, carried)
+            _require_units({"--memory": memory, "--reserve": reserve})
         data, paired = given.layers, _parts_of(given, parts)
         capacity = given.memory if memory is None else _capacity(memory, data)
         kept = None if reserve is None else memory_amount("--reserve", reserve, data)
         copied = None if copy_bandwidth is None else _copy_rate(copy_bandwidth, data)
-        if output is not None:
-            prepare_folder(output)
         if data.estimate:
             typer.echo(one_line(f"pipesat: all costs are an estimate: {data.estimate}"), err=True)
         with Progress(stderr()) as progress, naming(costs or Path(config or "")):
@@ -276,6 +274,14 @@ def _parts_of(given: _Given, path: Path | None) -> Parts | None:
     if given.parts is not None:
         raise BadInput("COSTS has parts already", where="--parts", value=str(path))
     return read_parts(path)
+
+
+def _require_units(amounts: Mapping[str, str | None]) -> None:
+    """Refuse bare numbers where no file says what they are of."""
+    for option, text in amounts.items():
+        if text is not None and text.strip().isdecimal() and int(text):
+            expected = f"expected an amount with its unit, as {text.strip()}GiB"
+            raise BadInput(expected, where=option, value=text)
 
 
 def _capacity(memory: str, layers: Layers) -> int:

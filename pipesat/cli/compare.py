@@ -21,7 +21,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import end_of_solve, keeping, note, one_line
+from pipesat.cli.exits import end_of_solve, keeping, note, one_line, prepared
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -54,16 +54,13 @@ def compare(
     from pipesat.cli.naming import naming
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
-        from pipesat.files.atomic import prepare_folder
         from pipesat.workflows.compare import compare as run
         from pipesat.workflows.solve import solve
 
         data = read_problem(problem)
         stated = _stated(layers, placements=placements, as_json=as_json)
-        if output is not None:
-            prepare_folder(output)
 
         def solve_one(placement: str | None, placed: Problem) -> Result:
             if placement is not None:

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -36,6 +36,11 @@ TRACEBACK = "PIPESAT_TRACEBACK"
 """Set in the environment, a bug ends in Python's traceback instead of one line."""
 
 _LONGEST = 800
+_PYDANTIC = {
+    ": Value error, ": ": ",
+    ": Input should be ": ": expected ",
+}  # which typer checks with
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
 
 _CODES: dict[type[PipesatError], int] = {
     BadInput: BAD_INPUT,
@@ -56,6 +61,8 @@ def exit_code_of(error: Exception) -> int | None:
     if isinstance(error, MemoryError):
         _print_error("error", "out of memory")
         return CHECK_FAILED
+    if isinstance(error, _UsageError):
+        return _end_of_usage(error)
     if isinstance(error, NotValid):
         for line in (f"pipesat: {error.message}", *map(str, error.violations)):
             print(one_line(line), file=sys.stderr)  # noqa: T201
@@ -64,6 +71,19 @@ def exit_code_of(error: Exception) -> int | None:
     if code is not None:
         _print_error("error", str(error))
     return code
+
+
+def _end_of_usage(error: Any) -> int:
+    """Say in one line what is wrong with the command line; help, where nothing else was given."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return BAD_INPUT
+    text = " ".join(error.format_message().split()).rstrip(".")
+    for said, ours in _PYDANTIC.items():
+        text = text.replace(said, ours)
+    where = "" if error.ctx is None else f"; {error.ctx.command_path} --help says more"
+    _print_error("error", text[:1].lower() + text[1:] + where)
+    return BAD_INPUT
 
 
 def print_bug(error: Exception) -> None:
@@ -92,6 +112,31 @@ def keeping(folder: Path | None) -> Iterator[None]:
     except Contradiction as error:
         if folder is not None and not error.kept:
             error.kept = str(folder)
+        raise
+
+
+@contextlib.contextmanager
+def prepared(folder: Path | None) -> Iterator[None]:
+    """Make the folder for results; what was made goes again if nothing came of it.
+
+    Raises
+    ------
+    BadInput
+        If it cannot be written.
+    """
+    if folder is None:
+        yield
+        return
+    from pipesat.files.atomic import prepare_folder
+
+    made = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+    prepare_folder(folder)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # there is something in it
+            for place in made:
+                place.rmdir()
         raise
 
 

@@ -12,7 +12,7 @@ from pipesat.cli.arguments import ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
 
 
-class CheckpointingName(StrEnum):
+class SwitchName(StrEnum):
     """What a framework's one switch can say."""
 
     none = "none"
@@ -64,7 +64,7 @@ def export(
         ),
     ] = "",
     checkpointing: Annotated[
-        CheckpointingName | None,
+        SwitchName | None,
         typer.Option(
             help="Activation checkpointing of all layers, for a framework's configuration.",
             show_default="off where backwards are split, else the framework's",

@@ -17,7 +17,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import keeping, refuse_contradictions
+from pipesat.cli.exits import keeping, prepared, refuse_contradictions
 
 
 def frontier(
@@ -70,9 +70,8 @@ def frontier(
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
-        from pipesat.files.atomic import prepare_folder
         from pipesat.workflows.memory import frontier as run
 
         if caps is not None:
@@ -82,8 +81,6 @@ def frontier(
         data = read_problem(problem)
         stated = layers_per_stage(layers, placements)
         given = None if caps is None else caps_of("--caps", caps)
-        if output is not None:
-            prepare_folder(output)
         with Progress(stderr()) as progress, naming(problem):
             found = run(
                 data,

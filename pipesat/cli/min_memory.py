@@ -17,7 +17,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import refuse_contradictions
+from pipesat.cli.exits import prepared, refuse_contradictions
 
 
 class ReferenceName(StrEnum):
@@ -55,15 +55,12 @@ def min_memory(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
-        from pipesat.files.atomic import prepare_folder
         from pipesat.workflows.memory import min_memory as run
 
         data = read_problem(problem)
         accepted = share("--within", within, 10_000)
-        if output is not None:
-            prepare_folder(output)
         with Progress(stderr()) as progress:
             answer = run(
                 data,

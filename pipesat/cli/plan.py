@@ -123,14 +123,13 @@ def plan(
     """
     from pipesat.cli.console import stderr
     from pipesat.cli.costs import memory_amount, memory_amounts, rate
-    from pipesat.cli.exits import refuse_contradictions
+    from pipesat.cli.exits import prepared, refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_repeated
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts:
-        from pipesat.files.atomic import prepare_folder
+    with Interrupts() as interrupts, prepared(output):
         from pipesat.layers.file import read_layers
         from pipesat.workflows.plans import plan as run
 
@@ -140,8 +139,6 @@ def plan(
         capacity = None if memory is None else memory_amounts("--memory", memory, data)
         kept_free = memory_amount("--reserve", reserve, data)
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
-        if output is not None:
-            prepare_folder(output)
         with Progress(stderr()) as progress, naming(layers):
             found = run(
                 data,

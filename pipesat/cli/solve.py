@@ -20,7 +20,7 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import end_of_solve
+from pipesat.cli.exits import end_of_solve, prepared
 
 if TYPE_CHECKING:
     from pipesat.core.result import Result
@@ -52,16 +52,13 @@ def solve(
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
-        from pipesat.files.atomic import prepare_folder
         from pipesat.workflows.solve import solve as run
 
         if deterministic and workers not in (None, 1):
             refuse_given(context, ["workers"], "--deterministic runs one thread")
         data = read_problem(problem)
-        if output is not None:
-            prepare_folder(output)
         with Progress(stderr()) as progress:
             result = run(
                 data,

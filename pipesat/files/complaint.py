@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Any, TypeAlias, TypeVar, get_args
 
@@ -78,11 +78,14 @@ def complaint(
     A wrong ``format`` explains all other complaints, an unknown key explains a missing one.
     ``below`` is the path of what was validated, if it is a part of the document.
     """
-    first = min(error.errors(include_url=False), key=_weight)
+    found = error.errors(include_url=False)
+    first = min(found, key=_weight)
     path, kind, context = first["loc"], first["type"], first.get("ctx", {})
     where = path_text((*below, *path))
     if kind == "extra_forbidden":
-        return BadInput("unknown key" + _nearest_key(path, model), source=source, where=where)
+        beside = [one for one in found if one["loc"][:-1] == path[:-1] and one["type"] == "missing"]
+        nearest = _nearest_key(path, model, beside)
+        return BadInput("unknown key" + nearest, source=source, where=where)
     if kind == "missing":
         what = "key" if isinstance(path[-1], str) else "entry"  # of a list of a fixed length
         return BadInput(f"this {what} is required and missing", source=source, where=where)
@@ -113,15 +116,28 @@ def _weight(problem: ErrorDetails) -> int:
     return 0 if wrong_format else 1 if problem["type"] == "extra_forbidden" else 2
 
 
-def _nearest_key(path: tuple[int | str, ...], model: Any) -> str:
+def _nearest_key(
+    path: tuple[int | str, ...], model: Any, missing: Sequence[ErrorDetails] = ()
+) -> str:
+    """Name the key that was meant; where one is missing, none that is there already.
+
+    Of those that are equally near, one that is required and missing comes first.
+    """
     for step in path[:-1]:
         if isinstance(step, str) and model is not None and step in model.model_fields:
             model = _model_within(model.model_fields[step].annotation)
     if model is None:
         return ""
-    known = {name.lower(): name for name in model.model_fields}
-    near = difflib.get_close_matches(str(path[-1]).lower(), known, n=1, cutoff=0.0)
-    return f"; the nearest known key is {known[near[0]]}" if near else ""
+    wanted = [str(one["loc"][-1]) for one in missing]
+    there = {*missing[0]["input"]} if missing else set()
+    known = {x.lower(): x for x in model.model_fields if x not in there}
+    given = str(path[-1]).lower()
+
+    def nearness(key: str) -> tuple[float, bool, str]:
+        near = difflib.SequenceMatcher(None, key, given).ratio()
+        return near, known[key] in wanted, key
+
+    return f"; the nearest known key is {known[max(known, key=nearness)]}" if known else ""
 
 
 def _model_within(annotation: Any) -> Any:

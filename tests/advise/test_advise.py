@@ -400,6 +400,15 @@ BAD = {
     "memory of parts": ([PARTS, "--memory", "9"], "parts do not say what layers hold"),
     "no file": (["x.json"], "cannot read"),
     "a wish": (["--config", "tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
+    "no unit": (
+        ["--config", "tiny", "--gpu", "h100", "--memory", "40"],
+        "--memory: got '40', expected an amount with its unit, as 40GiB",
+    ),
+    "no unit of what is kept free": (
+        ["--config", "tiny", "--gpu", "h100", "--reserve", "2"],
+        "--reserve: got '2', expected an amount with its unit, as 2GiB",
+    ),
+    "a runtime": (["x.json", "--for", "torchtitn"], "'--for': 'torchtitn' is not one of 'torch', "),
     "all kept free": (
         ["--config", "tiny", "--gpu", "h100", "--memory", "1GiB", "--reserve", "2GiB"],
         "--reserve: got 2048, expected 0 to 1024, the memory",
@@ -413,6 +422,15 @@ def test_bad_input_is_one_line(cli: Run, name: str) -> None:
     outcome = cli("advise", *words, "--devices", 2, "--microbatches", 4)
     assert outcome.code == 2
     assert what in outcome.err.splitlines()[-1]
+
+
+def test_a_folder_that_nothing_came_into_is_taken_back(cli: Run, tmp_path: Path) -> None:
+    """What fits into no memory leaves no folder behind; one that was there stays."""
+    words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    (tmp_path / "there").mkdir()
+    for folder in (tmp_path / "new" / "out", tmp_path / "there"):
+        assert cli(*words, "--memory", "10MiB", "-o", folder).code == 3
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
 
 
 def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:

@@ -81,6 +81,14 @@ def test_two_chunks_of_one_name_are_refused() -> None:
         parse_parts(twice)
 
 
+def test_the_key_that_is_missing_is_the_nearest_one() -> None:
+    """Fw is as near to F as to W, which is there already."""
+    document = changed(("chunks", 0, "Fw"), [])
+    del document["chunks"][0]["F"]
+    with pytest.raises(BadInput, match=r"chunks\[0\].Fw: unknown key; the nearest known key is F$"):
+        parse_parts(document)
+
+
 def test_defaults() -> None:
     plain = {key: value for key, value in BY_HAND.items() if key not in ("time_unit", "devices")}
     parts = parse_parts(plain)
