@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.advise.answer import Answer, estimate_text
 from pipesat.advise.ends import ends_of
-from pipesat.advise.families import rank
+from pipesat.advise.rows import rank
 from pipesat.advise.sentence import sentence_of
 from pipesat.core.above import above
 from pipesat.core.showing import Displayed, Facts

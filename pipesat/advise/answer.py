@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipesat.advise.families import require_best_of_families, shown_rows
+from pipesat.advise.orders import require_best_orders
 from pipesat.advise.question import SECONDS, Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.bounds.one_device import closed_form_bound
@@ -40,7 +41,8 @@ class Answer:
     ------
     Contradiction
         If a row is no checked schedule of the question, or better than the best; if a baseline on a
-        problem of the table is better than the best row of its name.
+        problem of the table is better than the best row of its name; if any hand-written schedule
+        is better than what is known on the stages of a row that the answer names.
     """
 
     question: Question
@@ -51,10 +53,12 @@ class Answer:
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     any_layers: Bound | None = None
+    not_tried: str = ""
 
     def __post_init__(self) -> None:
         require_same_question(self.question, self.rows, self.chosen)
         require_best_of_families(self.question, self.rows)
+        require_best_orders(self.question, self.rows)
         _ = self.standing
 
     @property

@@ -3,7 +3,8 @@
 The sentence says how much shorter the advice is than the best 1F1B. That is true only if 1F1B was
 tried wherever it could run: on the problem of every row of the table, also those that our search
 found, with their recomputation. :func:`better_on_table` tries them,
-:func:`require_best_of_families` holds every answer to it.
+:func:`require_best_of_families` holds every answer to it. What other schedules there are is tried
+in :mod:`pipesat.advise.orders`.
 """
 
 from __future__ import annotations
@@ -12,33 +13,72 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
+from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import Question
-from pipesat.advise.rows import OURS, Row
+from pipesat.advise.rows import OURS, Row, rank
 from pipesat.advise.runtimes import marked
-from pipesat.advise.written import best_flags, hand_written_of, row_of
+from pipesat.advise.written import (
+    SPLITS,
+    hand_written_of,
+    plainly_named,
+    row_of,
+    rows_of_flags,
+)
 from pipesat.core.claims import require_best
 from pipesat.core.errors import NotApplicable
 from pipesat.workflows.hand_written import baseline
 
 
-def rank(row: Row) -> tuple[bool, bool, int]:
-    """Key to sort rows by: what fits first, then what runs, then the fastest."""
-    return not row.fits, not row.runs, row.makespan
-
-
 def shown_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the table: 1F1B and ours on every split, of all other schedules the best one."""
-    kept: dict[tuple[object, ...], Row] = {}
-    for row in sorted(rows, key=rank):
-        both = row.name in ("1f1b", OURS)
-        kept.setdefault((row.name, row.split, bool(row.by_hand)) if both else (row.name,), row)
-    return sorted(kept.values(), key=lambda row: (not row.fits, row.makespan))
+    """Return the table: 1F1B on every split, of all other schedules the best row.
+
+    The best that runs with nothing by hand is among them. Ours are there where no other row is as
+    good.
+    """
+    ranked = sorted(rows, key=rank)
+    kept: dict[tuple[str, str], Row] = {}
+    for row in ranked:
+        if row.name != OURS:
+            kept.setdefault((row.name, row.split if row.name == "1f1b" else ""), row)
+    shown = [*kept.values()]
+    easy = [row for row in ranked if row.runs and not row.by_hand][:1]
+    for row in [*easy, *(row for row in ranked if row.name == OURS)]:
+        if row not in shown and not any(_as_good(other, row) for other in shown):
+            shown.append(row)
+    return sorted(shown, key=lambda row: (not row.fits, *rank(row)[2:]))
+
+
+def _as_good(other: Row, row: Row) -> bool:
+    """Whether another row leaves no reason to take a row."""
+    easier = not other.by_hand or row.by_hand != ""
+    runs = other.fits >= row.fits and other.runs >= row.runs
+    return runs and easier and other.makespan <= row.makespan and other.name != OFFLOAD
 
 
 def best_of(rows: Iterable[Row], name: str, *, runs: bool = False) -> Row | None:
     """Return the fastest row of a schedule that fits, or that its runtime runs too."""
     found = [row for row in rows if row.name == name and (row.runs if runs else row.fits)]
-    return min(found, key=lambda row: row.makespan, default=None)
+    return min(found, key=lambda row: (row.makespan, row.by_hand != ""), default=None)
+
+
+def plain_of(rows: Iterable[Row]) -> Row | None:
+    """Return the best row that runs as it is exported."""
+    return min((row for row in rows if row.runs and not row.by_hand), key=rank, default=None)
+
+
+def compared(question: Question, rows: Iterable[Row]) -> Iterator[tuple[str, Row | None]]:
+    """Yield what users know, to compare with: for Megatron-LM, what it runs as it is called."""
+    rows = tuple(rows)
+    if question.runtime != "megatron":
+        yield "1F1B found", best_of(rows, "1f1b")
+        yield "interleaved 1F1B found", best_of(rows, "interleaved-1f1b")
+        if question.parts is not None:
+            yield "DualPipeV found", best_of(rows, "dualpipev")
+        return
+    yield "1F1B found that it runs", best_of(rows, "1f1b", runs=True)
+    default = [row for row in rows if row.group is None and row.split in SPLITS]
+    label = "interleaved 1F1B in groups of the default size on the even or the balanced split"
+    yield label, best_of(default, "interleaved-1f1b", runs=True)
 
 
 def written_on(question: Question, row: Row) -> Iterator[Row]:
@@ -46,7 +86,7 @@ def written_on(question: Question, row: Row) -> Iterator[Row]:
     runtime = question.runtime_in(row.shape.placement)
     for name in hand_written_of(question, row.shape.placement):
         try:
-            yield best_flags(question, name, row.split, row.shape, row.partition, runtime)
+            yield from rows_of_flags(question, name, row.split, row.shape, row.partition, runtime)
         except NotApplicable:  # the split has a stage too few, or many, for it
             continue
 
@@ -59,7 +99,7 @@ def better_on_table(question: Question, rows: Iterable[Row]) -> list[Row]:
     while more:
         more = False
         for row in shown_rows(rows):
-            for made in _on_problem_of(question, row, tried):
+            for made in _on_problem_of(question, row, rows, tried):
                 if made.fits and _is_better(made, rows):
                     rows.append(made)
                     added.append(made)
@@ -75,7 +115,7 @@ def require_best_of_families(question: Question, rows: Iterable[Row]) -> None:
     rows = tuple(rows)
     tried: set[tuple[str, str]] = set()
     for row in shown_rows(rows):
-        for made in _on_problem_of(question, row, tried):
+        for made in _on_problem_of(question, row, rows, tried):
             where = f"{made.name} on the problem of {row.name} ({row.split} split)"
             for runs in (False, True):
                 if made.runs if runs else made.fits:
@@ -89,8 +129,10 @@ def _is_better(made: Row, rows: Iterable[Row]) -> bool:
     return any(best is None or made.makespan < best.makespan for best in found)
 
 
-def _on_problem_of(question: Question, row: Row, tried: set[tuple[str, str]]) -> Iterator[Row]:
-    """Yield the hand-written schedules of a row's problem, as the runtime may run it."""
+def _on_problem_of(
+    question: Question, row: Row, rows: Iterable[Row], tried: set[tuple[str, str]]
+) -> Iterator[Row]:
+    """Yield the hand-written schedules of a row's problem that could be the best of their name."""
     runtime = question.runtime_in(row.shape.placement)
     problem = question.problem(row.partition, row.shape, row.recompute, runtime, first=row.first)
     for name in hand_written_of(question, row.shape.placement):
@@ -104,4 +146,7 @@ def _on_problem_of(question: Question, row: Row, tried: set[tuple[str, str]]) ->
             )
         except NotApplicable:
             continue
-        yield marked(question, replace(made, first=row.first))
+        made = plainly_named(question, replace(made, first=row.first))
+        best = best_of(rows, made.name, runs=True)
+        if made.fits and (best is None or made.makespan < best.makespan):
+            yield marked(question, made)

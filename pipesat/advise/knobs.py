@@ -9,13 +9,14 @@ makes the schedule shorter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
 from pipesat.advise.question import Question
-from pipesat.advise.rows import Row
-from pipesat.advise.written import LeftOut, best_flags, splits
+from pipesat.advise.rows import Row, rank
+from pipesat.advise.written import LeftOut, rows_of_flags, splits
 from pipesat.core.errors import NotApplicable
 from pipesat.core.solving import Deadline
 from pipesat.layers.megatron import group_sizes, overlap_options, refusal
@@ -28,8 +29,30 @@ _GROUPS: Final = 4  # sizes tried per shape beside the usual one
 _MOVED: Final = 3  # rows whose layouts are moved
 
 
-def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
-    """Yield rows of interleaved 1F1B over stages per rank and group sizes, on both splits."""
+@dataclass(frozen=True)
+class Knob:
+    """One setting of interleaved 1F1B: its name, stages per rank, microbatches per group."""
+
+    name: str
+    chunks: int
+    group: int
+
+    def rows(self, question: Question, left_out: LeftOut) -> Iterator[Row]:
+        """Yield its rows on both splits."""
+        shape = question.shape("loop", self.chunks)
+        told = None if self.group == question.devices else self.group
+        for split, partition in splits(question, shape, left_out):
+            try:
+                yield from rows_of_flags(
+                    question, self.name, split, shape, partition, question.runtime, told
+                )
+            except NotApplicable as error:
+                name = f"{self.name}, {self.chunks} stages per rank, groups of {self.group}"
+                left_out(name, str(error))
+
+
+def knobs(question: Question, left_out: LeftOut) -> list[Knob]:
+    """Return the settings to try: every number of stages per rank before other sizes of groups."""
     p, m = question.devices, question.microbatches
     megatron = question.runtime == "megatron"
     sizes = group_sizes(p, m) if p > 1 else []
@@ -41,32 +64,36 @@ def interleaved_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
         left_out(option, "searched if --parts says what a layer's ops are made of")
     if megatron and not sizes:
         left_out(" and ".join(names), refusal(p, 2, m) or "")
-    if not sizes:
-        return
     groups = list(dict.fromkeys([*(s for s in sizes if m % s == 0), *sizes]))[: 1 + _GROUPS]
+    groups.sort(key=lambda group: group != p)
     most = _MOST_CHUNKS if megatron else _MOST_OF_TORCH
-    for chunks in range(2, min(most, len(question.layers) // p) + 1):
-        shape = question.shape("loop", chunks)
-        for split, partition in splits(question, shape, left_out):
-            for name, group in product(names, groups):
-                told = None if group == p else group
-                if told is None and chunks == CHUNKS and not megatron:
-                    continue  # one of the schedules that everybody knows
-                with_name = f"{name}, {chunks} stages per rank, groups of {group}"
-                try:
-                    yield best_flags(
-                        question, name, split, shape, partition, question.runtime, told
-                    )
-                except NotApplicable as error:
-                    left_out(with_name, str(error))
+    loops = range(2, min(most, len(question.layers) // p) + 1)
+    found = [Knob(name, chunks, group) for group, chunks, name in product(groups, loops, names)]
+    if megatron:
+        return found
+    usual = Knob("interleaved-1f1b", CHUNKS, p)  # one of the schedules that everybody knows
+    return [knob for knob in found if knob != usual]
+
+
+def not_tried(left: Sequence[Knob], tried: Iterable[Row], devices: int) -> str:
+    """Say which settings of interleaved 1F1B time ended before; empty: none."""
+    left = [knob for knob in left if knob.name == "interleaved-1f1b"]
+    seen = {row.shape.stages // devices for row in tried if row.name == "interleaved-1f1b"}
+    loops = sorted({knob.chunks for knob in left} - seen)
+    said = []
+    if loops:
+        said.append(f"{' and '.join(f'a loop of {count}' for count in loops)} not tried in time")
+    if any(knob.chunks in seen for knob in left):
+        said.append("not every size of groups tried in time")
+    return ", ".join(said)
 
 
 def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Iterator[Row]:
     """Yield better rows: the layouts of the best ones, moved a layer at a time while it helps."""
     if question.runtime == "megatron":
-        best = sorted((row for row in rows if row.runs), key=lambda row: row.makespan)[:_MOVED]
+        best = sorted((row for row in rows if row.runs), key=rank)[:_MOVED]
     else:
-        found = sorted((row for row in rows if row.fits), key=lambda row: row.makespan)
+        found = sorted((row for row in rows if row.fits), key=rank)
         best = [row for row in found if row.name == "1f1b"][:1]
         best += [row for row in found if row.name == "interleaved-1f1b"][:_MOVED]
         best += [row for row in found if row.name == "interleaved-overlapped"][:_MOVED]
@@ -85,9 +112,10 @@ def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row |
         if deadline.over:
             break
         try:
-            near = best_flags(
+            made = rows_of_flags(
                 question, row.name, "ours", row.shape, partition, row.runtime, row.group
             )
+            near = next(made)
         except NotApplicable:
             continue
         counts = near.runs if question.runtime == "megatron" else near.fits

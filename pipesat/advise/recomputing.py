@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pipesat.advise.answer import Answer, memory_text
+from pipesat.advise.families import plain_of
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import stages_text
@@ -21,8 +22,7 @@ def plain_row(answer: Answer) -> Row | None:
     """Return the best row that runs as it is exported, if the chosen one needs work by hand."""
     if answer.chosen is None or not answer.chosen.by_hand:
         return None
-    rows = [row for row in answer.rows if row.runs and not row.by_hand]
-    return min(rows, key=lambda row: row.makespan, default=None)
+    return plain_of(answer.rows)
 
 
 def needed_without(question: Question, row: Row) -> str:

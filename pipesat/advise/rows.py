@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import SECONDS, Question, Runtime
@@ -24,7 +24,19 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.recompute import Flags, has_variant
 from pipesat.plan.shapes import shape_name
 
-OURS = "ours"
+OURS: Final = "ours"
+PLAINEST_FIRST: Final = (
+    "1f1b",
+    "interleaved-1f1b",
+    "zb-h1",
+    "interleaved-zb",
+    "zb-v",
+    "dualpipev",
+    "interleaved-overlapped",
+    OURS,
+    OFFLOAD,
+)
+"""Names of rows: of two that are as fast, the plainer one is advised."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class Row:
     offload
         Whether its stages may copy activations to the host.
     bound
-        What no schedule of its problem is below, where it was searched by itself.
+        What no schedule of its problem is below, where its order was searched by itself.
     """
 
     name: str
@@ -169,6 +181,12 @@ class Row:
             "setting": self.setting or None,
             "source": self.schedule.source,
         }
+
+
+def rank(row: Row) -> tuple[bool, bool, int, bool, int]:
+    """Key to sort rows by: what fits, what runs, the fastest, nothing by hand, the plainest."""
+    plain = PLAINEST_FIRST.index(row.name)
+    return not row.fits, not row.runs, row.makespan, row.by_hand != "", plain
 
 
 def fits(problem: Problem, schedule: Schedule) -> bool:

@@ -38,7 +38,7 @@ def marked(question: Question, row: Row) -> Row:
         EXPORTERS[FORMAT_OF[question.runtime]](row.problem, row.schedule, options_of(question, row))
     except (NotApplicable, BadInput) as error:
         return replace(row, why_not=str(error))
-    setting, by_hand = _recomputing(question, row)
+    setting, by_hand = to_do(question, row)
     return replace(row, setting=setting, by_hand=by_hand)
 
 
@@ -69,7 +69,7 @@ def _megatron(question: Question, row: Row) -> str:
     return (refusal(p, chunks, m) or "") if row.group is None else ""
 
 
-def _recomputing(question: Question, row: Row) -> tuple[str, str]:
+def to_do(question: Question, row: Row) -> tuple[str, str]:
     """What has to be set, and what to be written by hand, for stages that recompute and pairs."""
     if not row.again:
         return "", _IN_TURN if row.pairs else ""

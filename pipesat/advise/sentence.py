@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipesat.advise.answer import Answer, memory_text, time_text
-from pipesat.advise.families import best_of
+from pipesat.advise.families import compared
 from pipesat.advise.recomputing import needed_without, plain_row
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
-from pipesat.advise.written import SPLITS
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.claims import against, change, difference, percent, plural, ratio
+from pipesat.core.claims import Standing, against, change, difference, percent, plural, ratio
 
 _HEAVY: Final = 1.5  # times the usual layer: worth naming
 
@@ -56,7 +55,8 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
     text = f"take {name_of(answer, row)}: {time_text(question, row.makespan)} per step"
     gains = [
         against(row.makespan, other.makespan, f"the best {label}", 1)
-        for label, other in _others(answer)
+        + (f" ({answer.not_tried})" if answer.not_tried and "interleaved" in label else "")
+        for label, other in compared(question, answer.rows)
         if other is not None and other is not row
     ]
     yield f"{text}, {' and '.join(gains)}" if gains else text
@@ -71,20 +71,6 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
                 f"with nothing by hand the best found is {name_of(answer, easy)}{setting}, "
                 f"{time_text(question, easy.makespan)}"
             )
-
-
-def _others(answer: Answer) -> Iterator[tuple[str, Row | None]]:
-    """Yield what users know, to compare with: for Megatron-LM, what it runs as it is called."""
-    if answer.question.runtime != "megatron":
-        yield "1F1B found", best_of(answer.rows, "1f1b")
-        yield "interleaved 1F1B found", best_of(answer.rows, "interleaved-1f1b")
-        if answer.question.parts is not None:
-            yield "DualPipeV found", best_of(answer.rows, "dualpipev")
-        return
-    yield "1F1B found that it runs", best_of(answer.rows, "1f1b", runs=True)
-    default = [row for row in answer.rows if row.group is None and row.split in SPLITS]
-    label = "interleaved 1F1B in groups of the default size on the even or the balanced split"
-    yield label, best_of(default, "interleaved-1f1b", runs=True)
 
 
 @dataclass(frozen=True)
@@ -217,17 +203,33 @@ def _searched(answer: Answer) -> str:
     return f"schedule{runs}{keeps} on any split of {answer.shapes}{again}"
 
 
+def _of_order(row: Row, what: str) -> Iterator[str]:
+    """Say what is proven of an order, if its problem was searched: nothing is cut otherwise."""
+    if row.bound is None:
+        return
+    again = " and these stages recomputing" if row.again or row.first is not None else ""
+    standing = Standing(row.makespan, row.bound.value, of="the order")
+    if standing.proven:
+        yield f"{what} is proven optimal for this split{again}"
+    else:
+        yield f"for this split{again}, {what} can still gain {percent(standing.gap, 1)} at most"
+
+
 def _proof(answer: Answer, row: Row) -> Iterator[str]:
     question, standing, bound = answer.question, answer.standing, answer.bound
     megatron = question.runtime == "megatron"
     any_order = ", by any order, also such as Megatron-LM cannot run" if megatron else ""
     ours = min((x for x in answer.rows if x.name == OURS), key=lambda x: x.makespan, default=None)
     if ours is not None and not ours.runs and ours.makespan < row.makespan:
-        who = name_of(answer, ours) if answer.plan is None else "our order"
         yield (
-            f"{who} would take {time_text(question, ours.makespan)}, "
+            f"{name_of(answer, ours)} would take {time_text(question, ours.makespan)}, "
             f"{change(ours.makespan, row.makespan, 1)}, but {ours.why_not}"
         )
+        yield from _of_order(ours, "it")
+    elif ours is not None and not ours.runs:
+        yield "no shorter order was found, of any kind"
+    if not standing.proven and answer.plan is not None:
+        yield from _of_order(row, "this order")
     if bound is None:
         yield "no bound is known for it"
     elif standing.proven:

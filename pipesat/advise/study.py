@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -11,16 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advice
-from pipesat.advise.families import better_on_table, rank, written_on
-from pipesat.advise.knobs import interleaved_rows, moved_rows
+from pipesat.advise.families import better_on_table, shown_rows, written_on
+from pipesat.advise.knobs import knobs, moved_rows, not_tried
 from pipesat.advise.offload import OFFLOAD
+from pipesat.advise.orders import (
+    better_orders,
+    chosen_of,
+    in_any_order,
+    in_our_order,
+    least_on,
+    named_rows,
+    on_same_stages,
+    unsettled,
+    with_bound,
+)
 from pipesat.advise.pairs import layer_parts, layers_of_parts, with_times
 from pipesat.advise.question import RUNTIMES, Question, Runtime
-from pipesat.advise.rows import OURS, Row, fits
+from pipesat.advise.rows import OURS, Row, fits, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import hand_written_rows, splits
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement
 from pipesat.core.settings import require_settings
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
@@ -44,13 +55,16 @@ RESERVED: Final = Fraction(1, 20)
 """Of the memory, kept free unless a reserve is given."""
 _MOST_DEVICES: Final = 4096
 _MOST_AMOUNT: Final = 10**12
-_WRITTEN: Final = 0.35  # of the time limit, for schedules that users know
-_MEGATRON: Final = 0.55  # of the time limit, for those and Megatron-LM's knobs
-_MOVING: Final = 0.7  # of the time limit, for moving its layouts too
-_MOVING_FOR_TORCH: Final = 0.25  # the rest is for our search
+_WRITTEN: Final = 0.25  # of the time limit, for schedules that users know
+_MOVED: Final = 0.3  # of the time limit, for those and moving their layouts
+_MEGATRON: Final = 0.4  # of the time limit, for Megatron-LM's knobs
+_MEGATRON_MOVED: Final = 0.5
+_ORDERS: Final = 0.35  # of the time limit, until which other orders are tried for every row
 _ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
-_OFFLOADING: Final = 0.25  # of the time limit, for what offloading would bring
-_ALIKE: Final = 0.25  # of the time limit, for a plan in which all stages recompute or none
+_OFFLOADING: Final = 0.2  # of the time limit, for what offloading would bring
+_ALIKE: Final = 0.15  # of the time limit, for a plan in which all stages recompute or none
+_SETTLING: Final = 0.25  # of the time limit, for the order of what is advised
+_FIRST: Final = 0.6  # of that, before what runs with nothing by hand
 
 
 def advise(
@@ -149,8 +163,8 @@ def advise(
     found = work.search()
     work.offload()
     work.complete()
-    runnable = [row for row in work.rows if row.runs]
-    chosen = min(runnable, key=lambda row: (row.makespan, row.by_hand != ""), default=None)
+    work.settle()
+    chosen = chosen_of(work.rows)
     return Advice(
         question,
         tuple(work.rows),
@@ -162,6 +176,7 @@ def advise(
         None
         if found is None or chosen is None or chosen.first is None
         else _bound_of_any_layers(question, found),
+        work.not_tried,
     )
 
 
@@ -223,25 +238,36 @@ class _Work:
     listener: Listener | None
     rows: list[Row] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    not_tried: str = ""
+    _there: set[tuple[object, ...]] = field(default_factory=set)
 
     def write(self) -> None:
         """Build what users know, over the knobs of 1F1B; for Megatron-LM, over all of them."""
-        say = self.left_out.__setitem__
-        self._all_of(hand_written_rows(self.question, say), _WRITTEN)
-        megatron = self.question.runtime == "megatron"
-        knobs = interleaved_rows(self.question, say)
-        self._all_of(knobs, _MEGATRON if megatron else _WRITTEN)
-        share = _MOVING if megatron else _MOVING_FOR_TORCH
-        until = Deadline(share * self.deadline.limit, self.deadline.stop, self.deadline.began)
-        self._all_of(moved_rows(self.question, [*self.rows], until), 1.0)
-
-    def _all_of(self, rows: Iterator[Row], share: float) -> None:
-        """Add rows until a share of the time is over; one is always made."""
-        for row in rows:
+        question, say = self.question, self.left_out.__setitem__
+        for row in hand_written_rows(question, say):
             self._add(row)
-            if self.deadline.past(share):
-                self.left_out["more schedules and splits"] = "not built in time"
-                return
+        megatron = question.runtime == "megatron"
+        self._turn_knobs(_MEGATRON if megatron else _WRITTEN)
+        share = _MEGATRON_MOVED if megatron else _MOVED
+        until = Deadline(share * self.deadline.limit, self.deadline.stop, self.deadline.began)
+        for row in moved_rows(question, [*self.rows], until):
+            self._add(row)
+        for row in shown_rows(self.rows):
+            if self.deadline.past(_ORDERS):
+                break
+            for better in better_orders(question, self.rows, [row]):
+                self._add(better)
+
+    def _turn_knobs(self, share: float) -> None:
+        """Add rows until a share of the time is over; one is always made."""
+        left = knobs(self.question, self.left_out.__setitem__)
+        while left:
+            for row in left.pop(0).rows(self.question, self.left_out.__setitem__):
+                self._add(row)
+            if left and self.deadline.past(share):
+                self.left_out["more settings of interleaved 1F1B"] = "not built in time"
+                break
+        self.not_tried = not_tried(left, self.rows, self.question.devices)
 
     @property
     def best(self) -> int | None:
@@ -249,6 +275,11 @@ class _Work:
         return min((row.makespan for row in self.rows if row.runs), default=None)
 
     def _add(self, row: Row) -> None:
+        """Add a row, unless it is there under its name: zb-h1 may be 1F1B, which comes first."""
+        key = (row.name, row.split, row.group, row.problem.sha256, row.makespan)
+        if key in self._there:
+            return
+        self._there.add(key)
         self.rows.append(row)
         best = self.best
         if row.fits and self.listener is not None:
@@ -264,9 +295,34 @@ class _Work:
                 self._add(written)
 
     def complete(self) -> None:
-        """Try what users know on every problem of the table: the best of a name is the best."""
-        for row in better_on_table(self.question, self.rows):
-            self._add(row)
+        """Try what users know on every problem of the table, and all orders on what is named.
+
+        However long it takes: the best of a name is the best, and what is named the best known.
+        """
+        more = True
+        while more:
+            more = False
+            named = named_rows(self.question, self.rows)
+            for row in [
+                *better_on_table(self.question, self.rows),
+                *better_orders(self.question, self.rows, named),
+            ]:
+                self._add(row)
+                more = True
+
+    def settle(self) -> None:
+        """Search for the order of what is advised, and as time allows, of what else is shown."""
+        limit = self.deadline.limit
+        end = max(limit, self.deadline.seconds + _SETTLING / 2 * limit)
+        until = Deadline(end, self.deadline.stop, self.deadline.began)
+        searched: list[Problem] = []
+        while left := unsettled(self.question, self.rows, searched):
+            if searched and until.over:
+                break
+            share = _FIRST if not searched and len(left) > 1 else 1.0
+            searched.append(in_any_order(self.question, left[0]))
+            self._search_order(left[0], until.left * share)
+            self.complete()
 
     def search(self) -> Plan | None:
         """Search over splits, placements, recomputation and orders; add what was found as rows."""
@@ -276,7 +332,8 @@ class _Work:
             return None
         again = question.may_recompute
         alike = again and question.runtime in _ALIKE_ONLY
-        kept = (_ALIKE * alike + _OFFLOADING * question.may_offload) * self.deadline.limit
+        kept = _SETTLING + _ALIKE * alike + _OFFLOADING * question.may_offload
+        kept *= self.deadline.limit
         found = self._plan(
             question.layers, "choose" if again else "never", self.deadline.left - kept
         )
@@ -294,38 +351,32 @@ class _Work:
         unlike: dict[str, Row] = {}
         for row in sorted(self.rows, key=rank):
             unlike.setdefault(row.shape.placement, row)
+        kept = _SETTLING * self.deadline.limit
         for number, row in enumerate(unlike.values()):
-            self._search_split(row, self.deadline.left / (len(unlike) - number))
+            left = max(0.0, self.deadline.left - kept)
+            self._search_order(row, left / (len(unlike) - number))
 
-    def _search_split(self, row: Row, seconds: float) -> None:
-        question = self.question
-        runtime = None if question.runtime == "megatron" else question.runtime
-        problem = question.problem(row.partition, row.shape, (), runtime)
+    def _search_order(self, row: Row, seconds: float) -> None:
+        """Search for an order on a row's stages; add it if it is shorter, and its bound to all."""
+        question, problem = self.question, in_any_order(self.question, row)
         found = solve(
             problem,
             time_limit=max(LEAST_SECONDS, seconds),
             workers=self.workers,
             seed=self.seed,
-            listener=self._listening(),
+            schedules=[same.schedule for same in on_same_stages(self.rows, row)],
+            listener=self._listening(of_all=False),
             stop=self.deadline.stop,
         )
         if found.schedule is None:
             name = f"ours ({row.split} split, {row.placement})"
             self.left_out[name] = found.explanation or "no schedule was found in time"
             return
-        ours = Row(
-            OURS,
-            row.split,
-            row.shape,
-            row.partition,
-            (),
-            problem,
-            found.schedule,
-            runtime,
-            fits(problem, found.schedule),
-            bound=found.lower_bound,
-        )
-        self._add(marked(question, ours))
+        known = least_on(self.rows, row)
+        same = [other for other in self.rows if other.problem.sha256 == problem.sha256]
+        if not same or known is None or found.schedule.makespan < known:
+            self._add(in_our_order(question, row, found.schedule))
+        self.rows = [with_bound(other, problem, found.lower_bound) for other in self.rows]
 
     def offload(self) -> None:
         """What offloading would bring, on the best split and on the balanced one in a chain."""
@@ -340,7 +391,8 @@ class _Work:
         asked += [(split, chain, cut) for split, cut in found if split == "balanced"]
         unlike = {(shape, cut): (split, shape, cut) for split, shape, cut in reversed(asked)}
         for number, (split, shape, cut) in enumerate(unlike.values()):
-            left = max(self.deadline.left, 0.05 * self.deadline.limit)  # one schedule is made
+            left = self.deadline.left - _SETTLING * self.deadline.limit
+            left = max(left, 0.05 * self.deadline.limit)  # one schedule is made
             self._offload_on(split, shape, cut, left / (len(unlike) - number))
 
     def _offload_on(
@@ -365,14 +417,15 @@ class _Work:
 
     def _search_alike(self) -> None:
         """What a configuration can say: no stage recomputes, or if that does not fit, all do."""
-        layers = self.question.layers
+        layers, kept = self.question.layers, _SETTLING + _OFFLOADING * self.question.may_offload
+        seconds = self.deadline.left - kept * self.deadline.limit
         try:
-            chosen = self._plan(layers, "never", self.deadline.left).chosen
+            chosen = self._plan(layers, "never", seconds).chosen
             if chosen is not None:
                 self._add_ours(self._ours(chosen, ()))
         except Infeasible:
             all_again = replace(layers, layers=tuple(map(_again, layers.layers)))
-            chosen = self._plan(all_again, "never", self.deadline.left).chosen
+            chosen = self._plan(all_again, "never", seconds).chosen
             if chosen is not None:
                 flags = tuple(has_variant(layers, part) for part in chosen.partition)
                 self._add_ours(self._ours(chosen, flags))
@@ -398,14 +451,15 @@ class _Work:
             stop=self.deadline.stop,
         )
 
-    def _listening(self) -> Listener:
+    def _listening(self, *, of_all: bool = True) -> Listener:
         """Hear a search as a part of this one: time goes on, and the best is that of all.
 
         A bound is passed on only where it is one of the best: not that of one split alone, nor that
         of whole stages where layers of a stage may recompute.
         """
         best, began = self.best, self.deadline.seconds
-        of_all = self.question.parts is None and all(row.first is None for row in self.rows)
+        of_all = of_all and self.question.parts is None
+        of_all = of_all and all(row.first is None for row in self.rows)
 
         def listen(improvement: Improvement) -> None:
             if self.listener is not None:

@@ -10,8 +10,9 @@ from typing import Final
 
 from pipesat.advise.question import Question, Runtime
 from pipesat.advise.rows import Row, fits
-from pipesat.advise.runtimes import marked
+from pipesat.advise.runtimes import marked, to_do
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.layers.megatron import most_blocks
@@ -19,7 +20,7 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.geometry import OneRoutePlacement
 from pipesat.plan.even_split import even_partition
 from pipesat.plan.proposals import balanced_partition
-from pipesat.plan.recompute import Flags, has_variant, where_needed
+from pipesat.plan.recompute import Flags, has_variant
 from pipesat.workflows.hand_written import baseline
 
 SCHEDULES: Final[dict[OneRoutePlacement, tuple[str, ...]]] = {
@@ -27,7 +28,7 @@ SCHEDULES: Final[dict[OneRoutePlacement, tuple[str, ...]]] = {
     "loop": ("interleaved-1f1b", "interleaved-zb"),
     "vee": ("zb-v", "dualpipev"),
 }
-"""Hand-written schedules of the table, by placement."""
+"""Hand-written schedules of the table, by placement, the plainest first."""
 SPLITS: Final = {"even": even_partition, "balanced": balanced_partition}
 
 LeftOut = Callable[[str, str], None]
@@ -59,7 +60,7 @@ def hand_written_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
         for split, partition in splits(question, shape, left_out):
             for name in names:
                 try:
-                    yield best_flags(question, name, split, shape, partition, runtime)
+                    yield from rows_of_flags(question, name, split, shape, partition, runtime)
                 except NotApplicable as error:
                     left_out(f"{name} ({split} split)", str(error))
 
@@ -77,7 +78,7 @@ def splits(
             yield split, partition
 
 
-def best_flags(
+def rows_of_flags(
     question: Question,
     name: str,
     split: str,
@@ -85,11 +86,11 @@ def best_flags(
     partition: tuple[range, ...],
     runtime: Runtime | None,
     group: int | None = None,
-) -> Row:
-    """Return the row of the recomputation with which a schedule runs fastest.
+) -> Iterator[Row]:
+    """Yield the row of the recomputation with which a schedule runs fastest.
 
-    Tried are none, what 1F1B needs, and all; for Megatron-LM the fewest first layers of every stage
-    that fit. If nothing fits, what needs least memory.
+    If that needs work by hand, the fastest that needs none follows. If nothing fits, it is what
+    needs least memory.
 
     Raises
     ------
@@ -97,19 +98,100 @@ def best_flags(
         If the schedule does not exist on this shape.
     """
     build = partial(baseline, name, group=group)
-    rows = []
-    for flags in flags_to_try(question, shape, partition):
-        problem = question.problem(partition, shape, flags, runtime)
-        made = row_of(build, name, split, shape, partition, flags, problem, runtime)
-        rows.append(marked(question, replace(made, group=group)))
-    if runtime == "megatron" and question.may_recompute and not rows[0].fits:
-        for first in range(1, most_blocks(question.layers, partition)):
-            problem = question.problem(partition, shape, (), runtime, first=first)
-            made = row_of(build, name, split, shape, partition, (), problem, runtime)
-            rows.append(marked(question, replace(made, group=group, first=first)))
-            if rows[-1].fits:  # more would only take longer
-                break
-    return min(rows, key=_rank)
+
+    def made(flags: Flags, first: int | None = None) -> Row:
+        problem = question.problem(partition, shape, flags, runtime, first=first)
+        row = row_of(build, name, split, shape, partition, flags, problem, runtime)
+        return replace(row, group=group, first=first)
+
+    rows = list(_of_megatron(question, made, partition) if runtime == "megatron" else ())
+    rows = rows or list(kept_less_and_less(question, shape, partition, made))
+    best = plainly_named(question, marked(question, min(rows, key=_rank)))
+    yield best
+    if best.by_hand:
+        easy = [row for row in rows if row.fits and not to_do(question, row)[1]]
+        if easy:
+            yield plainly_named(question, marked(question, min(easy, key=_rank)))
+
+
+def _of_megatron(
+    question: Question, made: Callable[..., Row], partition: tuple[range, ...]
+) -> Iterator[Row]:
+    """Nothing recomputes, or as few first layers of every stage as fit, or all."""
+    row = made(())
+    yield row
+    if not question.may_recompute:
+        return
+    for first in () if row.fits else range(1, most_blocks(question.layers, partition)):
+        row = made((), first)
+        yield row
+        if row.fits:  # more would only take longer
+            break
+    yield made(tuple(has_variant(question.layers, part) for part in partition))
+
+
+def kept_less_and_less(
+    question: Question, shape: Pipeline, partition: tuple[range, ...], made: Callable[[Flags], Row]
+) -> Iterator[Row]:
+    """Yield rows of one schedule in which one more stage recomputes each time, from none to all.
+
+    First it is always a stage of the device that needs most memory, of those that have one left,
+    then always the first one left: the early stages hold their activations longest. Which stages
+    these are does not depend on how much memory there is, so whatever fits into some memory is also
+    tried with more: more never makes the best of them worse. The end is left out where recomputing
+    makes the devices' work alone longer than the best so far takes.
+    """
+    none = made(())
+    yield none
+    if not question.may_recompute:
+        return
+    homes, saved = shape.homes, [_saved(question, part) for part in partition]
+
+    def fullest(row: Row, left: set[int]) -> int:
+        peaks = row.peaks
+        return max(left, key=lambda stage: (peaks[homes[stage]], saved[stage], -stage))
+
+    def first(_: Row, left: set[int]) -> int:
+        return min(left)
+
+    best = none.makespan if none.fits else None
+    for choose in (fullest, first):
+        left = {stage for stage, part in enumerate(partition) if has_variant(question.layers, part)}
+        flags, row = [False] * len(partition), none
+        while left and (best is None or _load(row.problem) < best):
+            stage = choose(row, left)
+            left.remove(stage)
+            flags[stage] = True
+            row = made(tuple(flags))
+            yield row
+            if row.fits:
+                best = row.makespan if best is None else min(best, row.makespan)
+
+
+def _saved(question: Question, part: range) -> int:
+    own = [question.layers.layers[k] for k in part]
+    return sum(
+        one.amount("held_after_F") - one.amount("held_after_F", recompute=True) for one in own
+    )
+
+
+def _load(problem: Problem) -> int:
+    """What the busiest device has to do."""
+    (route,) = problem.routes
+    return route.microbatches * max(
+        sum(problem.stages[s].F + problem.stages[s].least_backward_work for s in stages)
+        for stages in problem.stages_on
+    )
+
+
+def plainly_named(question: Question, row: Row) -> Row:
+    """Call a row by the plainest name that has its order: of some problems, zb-h1 is 1F1B."""
+    names = hand_written_of(question, row.shape.placement)
+    for name in names[: names.index(row.name)] if row.name in names else ():
+        with contextlib.suppress(NotApplicable):
+            if baseline(name, row.problem).order == row.schedule.order:
+                return replace(row, name=name, group=None)
+    return row
 
 
 def row_of(
@@ -124,21 +206,10 @@ def row_of(
 ) -> Row:
     """Build a schedule and return its row, not yet marked."""
     schedule = build(problem)
-    fitting = fits(problem, schedule)
+    peaks = zip(peak_memory(problem, schedule), problem.devices, strict=True)
+    over = any(d.memory is not None and peak > d.memory for peak, d in peaks)
+    fitting = not over and fits(problem, schedule)
     return Row(name, split, shape, partition, flags, problem, schedule, runtime, fitting)
-
-
-def flags_to_try(question: Question, shape: Pipeline, partition: tuple[range, ...]) -> list[Flags]:
-    """Return different choices of recomputation: none, where 1F1B needs it, everywhere."""
-    if not question.may_recompute:
-        return [()]
-    layers = question.layers
-    everywhere = tuple(has_variant(layers, part) for part in partition)
-    found: list[Flags] = [(), everywhere]
-    if question.runtime != "megatron":
-        with contextlib.suppress(NotApplicable):
-            found.append(where_needed(layers, shape, partition))
-    return [flags if any(flags) else () for flags in dict.fromkeys(found)]
 
 
 def _rank(row: Row) -> tuple[bool, bool, int]:

@@ -18,8 +18,11 @@ import pipesat
 from pipesat.advise.advice import Advice
 from pipesat.advise.answer import memory_text, time_text
 from pipesat.advise.commands import megatron_flags
+from pipesat.advise.orders import best_hand_written, in_our_order, named_rows, require_best_orders
+from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
+from pipesat.advise.written import hand_written_rows
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.layers.layer import Layers
@@ -159,6 +162,89 @@ def test_a_baseline_better_than_the_best_of_its_name_is_refused(plain: Advice) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["torch", "torchtitan", "megatron"])
+def test_no_hand_written_schedule_beats_what_the_answer_names(runtime: str) -> None:
+    """Nor any that users do not know: what ``pipesat compare`` makes of the same problems."""
+    advice = asked(UNEVEN, memory=20, reserve=0, runtime=runtime, time_limit=1.0)
+    question = advice.question
+    for row in named_rows(question, advice.rows):
+        own = runtime if runtime != "megatron" else None
+        problem = question.problem(row.partition, row.shape, row.recompute, own, first=row.first)
+        made = pipesat.compare(problem, search=False).rows
+        valid = [one.makespan for one in made if one.valid and one.makespan is not None]
+        same = [
+            x for x in advice.rows if (x.partition, x.placement) == (row.partition, row.placement)
+        ]
+        assert valid
+        assert min(valid) >= min(x.makespan for x in same if x.recompute == row.recompute)
+    ours = [row for row in advice.shown if row.name == "ours"]
+    assert all(x.makespan > row.makespan for row in ours for x in advice.shown if easier(x, row))
+
+
+def stages(row: Row) -> tuple[object, ...]:
+    return row.partition, row.placement, row.recompute, row.first
+
+
+def easier(other: Row, row: Row) -> bool:
+    """Another row that asks no more of its user and runs where the row does."""
+    return other is not row and other.runs >= row.runs and bool(other.by_hand) <= bool(row.by_hand)
+
+
+def test_an_answer_without_the_best_order_is_refused(plain: Advice) -> None:
+    """1F1B's 30 on the chain is not the least that is known there: zb-h1 and others have less."""
+    chain = [row for row in plain.rows if row.name == "1f1b"]
+    with pytest.raises(Contradiction, match="what is known on its stages is called the best"):
+        require_best_orders(plain.question, chain)
+
+
+def asking(memory: int) -> Question:
+    amounts = replace(UNEVEN, reserve=1)
+    return Question(amounts, 2, 6, memory, 1, 0, None, "torchtitan")
+
+
+def test_more_memory_never_makes_a_row_worse() -> None:
+    """From what nothing fits into to what everything does, on every shape and split."""
+    before: dict[tuple[str, str], int] = {}
+    changed = set()
+    for memory in range(6, 90, 4):
+        question = asking(memory)
+        best: dict[tuple[str, str], int] = {}
+        for row in hand_written_rows(question, lambda name, why: None):
+            assert max(row.peaks) <= memory or not row.fits
+            if row.fits:
+                key = (row.name, row.split)
+                best[key] = min(best.get(key, row.makespan), row.makespan)
+        for key, value in before.items():
+            assert best[key] <= value, (key, memory)
+            if best[key] < value:
+                changed.add(key[0])
+        before = best
+    assert changed >= {"zb-v", "dualpipev"}
+
+
+def test_one_stage_recomputes_where_one_is_enough() -> None:
+    """A V on two devices, four layers that hold 4 or 1; 8 microbatches, ZB-V has 4 of them at most.
+
+    Nothing is recomputed at 16; with less, a device frees 3 a microbatch by one of its stages.
+    """
+    question = Question(FOUR, 2, 8, 15, 0, 0, None, "torch")
+    rows = [row for row in hand_written_rows(question, lambda name, why: None) if row.fits]
+    roomy = replace(question, memory=40)
+    free = [row for row in hand_written_rows(roomy, lambda name, why: None) if row.name == "zb-v"]
+    assert all(not row.again and max(row.peaks) == 16 for row in free)
+    assert [len(row.again) <= 2 for row in rows if row.name == "zb-v"][:1] == [True]
+
+
+def test_what_is_1f1b_is_called_so() -> None:
+    """For Megatron-LM no backward is split, so zb-h1 is 1F1B; for torch it is not."""
+    plain = Question(FOUR, 2, 4, None, 0, 0, None, "megatron")
+    names = [row.name for row in hand_written_rows(plain, lambda name, why: None)]
+    assert set(names) == {"1f1b"}
+    torch = replace(plain, runtime="torch")
+    assert "zb-h1" in {row.name for row in hand_written_rows(torch, lambda name, why: None)}
+
+
+@pytest.mark.slow
 def test_memory_has_stages_recompute() -> None:
     """Capacity 10: 1F1B wants two microbatches of two layers, 16, on rank 0; recomputing takes 4.
 
@@ -169,9 +255,10 @@ def test_memory_has_stages_recompute() -> None:
     assert all(max(row.peaks) <= 10 for row in advice.rows if row.fits)
     assert all(row.problem.devices[0].static == 1 for row in advice.rows)
     for row in rows_of(advice, "1f1b"):
-        # the first stage recomputes: F 2, BW 6; then a microbatch takes 6 on the other: by hand
-        assert row.again == (0,)
-        assert row.by_hand == "checkpoint stage 0 in your own code"
+        # the first stage recomputes: F 2, BW 6; then a microbatch takes 6 on the other: by hand;
+        # both recompute with nothing by hand
+        assert row.again == ((0,) if row.by_hand else (0, 1))
+        assert row.by_hand in ("checkpoint stage 0 in your own code", "")
         assert row.problem.stages[0].backward == "fused"
     found = re.search(r"would need (\d+) on rank \d, and there are 9", advice.sentence)
     assert (found is not None) == bool(advice.chosen.again)
@@ -255,8 +342,8 @@ def test_megatrons_rows_keep_its_guards(megatron: Advice) -> None:
             assert row.name in ("1f1b", "interleaved-1f1b")
             assert row.problem.stages[0].backward == "fused"
             assert row.again in ((), tuple(range(row.shape.stages)))
-    (ours,) = rows_of(megatron, "ours")
-    assert not ours.runs
+    ours = min(rows_of(megatron, "ours"), key=lambda row: row.makespan)
+    assert not any(row.runs for row in rows_of(megatron, "ours"))
     assert megatron.chosen is not None
     assert megatron.bound is not None
     assert megatron.bound.value <= ours.makespan <= megatron.chosen.makespan
@@ -339,13 +426,16 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
     Two stages of two layers; room for 9. The second holds a microbatch's 8, the first, whose two
     microbatches hold 16, recomputes: 1F1B alone is by hand, as long as no order does without.
     """
-    advice = asked(memory=10, reserve=1, runtime="torchtitan", time_limit=4.0)
-    row = min(rows_of(advice, "1f1b"), key=lambda row: row.makespan)
-    assert row.again == (0,)
-    rows = tuple(x for x in advice.rows if x.makespan >= row.makespan)
+    advice = asked(memory=10, reserve=1, runtime="torchtitan", time_limit=1.0)
+    known = min(rows_of(advice, "1f1b"), key=lambda row: row.makespan)
+    assert known.again == (0,)
+    order = best_hand_written(known.problem)
+    assert order is not None
+    row = in_our_order(advice.question, known, order)
+    rows = tuple(x for x in advice.rows if x.placement == "chain" and x.makespan > row.makespan)
     plain = [x for x in rows if x.runs and not x.by_hand]
     assert plain
-    advice = replace(advice, rows=rows, chosen=row)
+    advice = replace(advice, rows=(*rows, row), chosen=row)
     advice.save(tmp_path)
     files = [tmp_path / f"schedule{suffix}" for suffix in (".toml", ".py", ".hazards.txt")]
     before = [" ".join(file.read_text().replace("#", " ").split()) for file in files]
