@@ -68,6 +68,9 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     for hook in ("excepthook", "unraisablehook"):
         monkeypatch.setattr(sys, hook, getattr(sys, hook))
 
+    # what is printed does not depend on how fast this machine is
+    monkeypatch.setattr("pipesat.cli.progress.SILENCE", 1e6)
+
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["pipesat", *map(str, arguments)])
         capsys.readouterr()

@@ -12,6 +12,7 @@ from pipesat.advise.rows import Row, require_same_question
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.amounts import readable
 from pipesat.core.claims import Bound, Standing
+from pipesat.core.doing import doing
 from pipesat.plan.answer import Plan
 from pipesat.plan.shapes import shape_name
 
@@ -55,6 +56,7 @@ class Answer:
     any_layers: Bound | None = None
     not_tried: str = ""
 
+    @doing("checking every row")
     def __post_init__(self) -> None:
         require_same_question(self.question, self.rows, self.chosen)
         require_best_of_families(self.question, self.rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
@@ -58,7 +59,9 @@ def _least(parts: LayerParts, ops: tuple[tuple[int, Kind], ...]) -> int:
     if not ops:
         return 0
     chunks = [(replace(parts.chunk, repeat=count), kind) for count, kind in ops]
-    return least_time(parts.streams, chunks, clock=Clock(_LIMIT, deterministic=True)).plan.length
+    clock = Clock(_LIMIT, deterministic=True)
+    with doing("times of ops and pairs from their parts"):
+        return least_time(parts.streams, chunks, clock=clock).plan.length
 
 
 def layer_parts(parts: Parts) -> LayerParts:

@@ -30,6 +30,7 @@ from pipesat.advise.rows import OURS, Row, fits, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import hand_written_rows, splits
 from pipesat.core.claims import Bound
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement
@@ -239,8 +240,10 @@ class _Work:
     rows: list[Row] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     not_tried: str = ""
+    told: int | None = None  # the best bound of the whole question so far
     _there: set[tuple[object, ...]] = field(default_factory=set)
 
+    @doing("building schedules that users know")
     def write(self) -> None:
         """Build what users know, over the knobs of 1F1B; for Megatron-LM, over all of them."""
         question, say = self.question, self.left_out.__setitem__
@@ -284,7 +287,7 @@ class _Work:
         best = self.best
         if row.fits and self.listener is not None:
             source = f"{row.placement}, {row.split} split: {row.schedule.source}"
-            self.listener(Improvement(self.deadline.seconds, best, None, source))
+            self.listener(Improvement(self.deadline.seconds, best, self.told, source))
 
     def _add_ours(self, row: Row) -> None:
         """Add what we found, and what users know on the same split."""
@@ -294,6 +297,7 @@ class _Work:
             if (written.name, written.problem.sha256) not in there:
                 self._add(written)
 
+    @doing("trying hand-written schedules on every problem of the table")
     def complete(self) -> None:
         """Try what users know on every problem of the table, and all orders on what is named.
 
@@ -310,6 +314,7 @@ class _Work:
                 self._add(row)
                 more = True
 
+    @doing("searching the order of what is advised")
     def settle(self) -> None:
         """Search for the order of what is advised, and as time allows, of what else is shown."""
         limit = self.deadline.limit
@@ -378,6 +383,7 @@ class _Work:
             self._add(in_our_order(question, row, found.schedule))
         self.rows = [with_bound(other, problem, found.lower_bound) for other in self.rows]
 
+    @doing("searching schedules that offload")
     def offload(self) -> None:
         """What offloading would bring, on the best split and on the balanced one in a chain."""
         question = self.question
@@ -420,17 +426,19 @@ class _Work:
         layers, kept = self.question.layers, _SETTLING + _OFFLOADING * self.question.may_offload
         seconds = self.deadline.left - kept * self.deadline.limit
         try:
-            chosen = self._plan(layers, "never", seconds).chosen
+            chosen = self._plan(layers, "never", seconds, of_all=False).chosen
             if chosen is not None:
                 self._add_ours(self._ours(chosen, ()))
         except Infeasible:
             all_again = replace(layers, layers=tuple(map(_again, layers.layers)))
-            chosen = self._plan(all_again, "never", seconds).chosen
+            chosen = self._plan(all_again, "never", seconds, of_all=False).chosen
             if chosen is not None:
                 flags = tuple(has_variant(layers, part) for part in chosen.partition)
                 self._add_ours(self._ours(chosen, flags))
 
-    def _plan(self, layers: Layers, recompute: RecomputeChoice, seconds: float) -> Plan:
+    def _plan(
+        self, layers: Layers, recompute: RecomputeChoice, seconds: float, *, of_all: bool = True
+    ) -> Plan:
         question = self.question
         return plan(
             layers,
@@ -447,28 +455,30 @@ class _Work:
             time_limit=max(LEAST_SECONDS, seconds),
             workers=self.workers,
             seed=self.seed,
-            listener=self._listening(),
+            listener=self._listening(of_all=of_all),
             stop=self.deadline.stop,
         )
 
-    def _listening(self, *, of_all: bool = True) -> Listener:
+    def _listening(self, *, of_all: bool = False) -> Listener:
         """Hear a search as a part of this one: time goes on, and the best is that of all.
 
-        A bound is passed on only where it is one of the best: not that of one split alone, nor that
-        of whole stages where layers of a stage may recompute.
+        A bound is passed on only where it is one of the whole question: not that of one split, or
+        of recomputing nowhere or everywhere, alone, nor that of whole stages where layers of a
+        stage may recompute. From then on it is told with all that follows.
         """
         best, began = self.best, self.deadline.seconds
-        of_all = of_all and self.question.parts is None
         of_all = of_all and all(row.first is None for row in self.rows)
 
         def listen(improvement: Improvement) -> None:
+            if of_all and improvement.bound is not None:
+                self.told = max(improvement.bound, self.told or 0)
             if self.listener is not None:
                 values = [v for v in (best, improvement.value) if v is not None]
                 self.listener(
                     improvement._replace(
                         seconds=began + improvement.seconds,
                         value=min(values, default=None),
-                        bound=improvement.bound if of_all else None,
+                        bound=self.told,
                     )
                 )
 

@@ -190,11 +190,12 @@ def advise(
     """
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import memory_amount, rate
-    from pipesat.cli.exits import one_line, prepared, refuse_contradictions
+    from pipesat.cli.exits import prepared, refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
+    from pipesat.core.doing import doing
 
     if config is None:
         refuse_given(context, _OF_A_CONFIG, "only --config asks for an estimate")
@@ -202,13 +203,14 @@ def advise(
         if costs is not None:
             raise BadInput("a file or --config, not both", where="COSTS", value=str(costs))
         refuse_given(context, ("tokens",), "--config has it: --length and --batch")
-    with Interrupts() as interrupts, prepared(output):
+    with Interrupts() as interrupts, Progress(stderr()) as progress, prepared(output):
         from pipesat.advise.files import save_advice
         from pipesat.advise.study import advise as run
 
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
         if config is None:
-            given = _read(costs, carried, tokens)
+            with doing("reading costs"):
+                given = _read(costs, carried, tokens)
         else:
             given = _estimated(config, gpu, length, batch, tensor_parallel, carried)
             _require_units({"--memory": memory, "--reserve": reserve})
@@ -217,8 +219,8 @@ def advise(
         kept = None if reserve is None else memory_amount("--reserve", reserve, data)
         copied = None if copy_bandwidth is None else _copy_rate(copy_bandwidth, data)
         if data.estimate:
-            typer.echo(one_line(f"pipesat: all costs are an estimate: {data.estimate}"), err=True)
-        with Progress(stderr()) as progress, naming(costs or Path(config or "")):
+            progress.note(f"pipesat: all costs are an estimate: {data.estimate}")
+        with naming(costs or Path(config or "")):
             found = run(
                 data,
                 devices,
@@ -240,7 +242,8 @@ def advise(
                 stop=interrupts.stop,
             )
         if output is not None:
-            save_advice(found, output, progress.lines)
+            with doing("writing files"):
+                save_advice(found, output, progress.lines)
     if as_json:
         from pipesat.advise.commands import commands
 

@@ -69,8 +69,9 @@ def frontier(
     from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
+    from pipesat.core.doing import doing
 
-    with Interrupts() as interrupts, prepared(output):
+    with Interrupts() as interrupts, Progress(stderr()) as progress, prepared(output):
         from pipesat.cli.reading import read_problem
         from pipesat.workflows.memory import frontier as run
 
@@ -81,7 +82,7 @@ def frontier(
         data = read_problem(problem)
         stated = layers_per_stage(layers, placements)
         given = None if caps is None else caps_of("--caps", caps)
-        with Progress(stderr()) as progress, naming(problem):
+        with naming(problem):
             found = run(
                 data,
                 caps=given,
@@ -97,7 +98,8 @@ def frontier(
                 stop=interrupts.stop,
             )
         if output is not None:
-            found.save(output)
+            with doing("writing files"):
+                found.save(output)
     curves = found.curves
     with keeping(output):
         if as_json:

@@ -76,11 +76,12 @@ def order(
     """
     import json
 
-    from pipesat.cli.console import print_json
+    from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import share
     from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.progress import Progress
 
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, Progress(stderr()):
         from pipesat.cli.reading import read_problem
         from pipesat.files.atomic import write_file
         from pipesat.placement.lengths import read_lengths

@@ -93,17 +93,19 @@ def pairs(
     Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search;
     times that are not proven to be the least by then are those of the best orders so far.
     """
-    from pipesat.cli.console import print_json
+    from pipesat.cli.console import print_json, stderr
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.cli.pairs_report import print_pair_times
+    from pipesat.cli.progress import Progress
+    from pipesat.core.doing import doing
     from pipesat.files.atomic import write_file
 
     if from_trace is not None:
         _write_parts(context, from_trace, mapping, output)
         return
     source = _require_parts(context, parts, picture)
-    with Interrupts() as interrupts:
+    with Interrupts() as interrupts, Progress(stderr()):
         from pipesat.cli.reading import read_problem
         from pipesat.files.problem_text import problem_text
         from pipesat.parts.answer import ops_of_text
@@ -128,7 +130,9 @@ def pairs(
         document = found.document() if found.problem is None else found.problem.document
         files = {output: problem_text(document).encode()}
         if picture is not None:
-            files[picture] = pictures_of(found, found.to_draw(draw or ()))[picture.suffix[1:]]
+            with doing("drawing"):
+                drawn = pictures_of(found, found.to_draw(draw or ()))
+            files[picture] = drawn[picture.suffix[1:]]
     for path, data_of in files.items():
         write_file(path, data_of)
     if as_json:

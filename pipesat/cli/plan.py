@@ -128,8 +128,9 @@ def plan(
     from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_repeated
     from pipesat.cli.progress import Progress
+    from pipesat.core.doing import doing
 
-    with Interrupts() as interrupts, prepared(output):
+    with Interrupts() as interrupts, Progress(stderr()) as progress, prepared(output):
         from pipesat.layers.file import read_layers
         from pipesat.workflows.plans import plan as run
 
@@ -139,7 +140,7 @@ def plan(
         capacity = None if memory is None else memory_amounts("--memory", memory, data)
         kept_free = memory_amount("--reserve", reserve, data)
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
-        with Progress(stderr()) as progress, naming(layers):
+        with naming(layers):
             found = run(
                 data,
                 devices,
@@ -161,7 +162,8 @@ def plan(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        written = None if output is None else found.save(output, progress.lines)
+        with doing("writing files"):
+            written = None if output is None else found.save(output, progress.lines)
     _report(found, output, written, as_json=as_json)
     refuse_contradictions(found.contradictions, output)
     raise typer.Exit(interrupts.exit_code)

@@ -1,10 +1,13 @@
-"""The progress line of a solve: elapsed, best, bound, gap, source of the last improvement."""
+"""The progress line of a solve: elapsed, best, bound, gap, source of the last improvement.
+
+Where nothing improves it says every few seconds what is being done (:mod:`pipesat.core.doing`).
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -13,11 +16,15 @@ from rich.text import Text
 from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.core.claims import Standing, percent
+from pipesat.core.doing import being_done
 from pipesat.core.result import Improvement
+
+SILENCE: Final = 4.0
+"""Seconds after which something is printed, whether anything is better or not."""
 
 
 class Progress:
-    """A line that renews itself on a terminal; one line per improvement elsewhere.
+    """A line that renews itself on a terminal; elsewhere one per improvement, and in long silences.
 
     Every improvement is also kept in ``lines``, for ``solver.log``.
     """
@@ -33,15 +40,23 @@ class Progress:
         )
         self.on_terminal = console.is_terminal and not quiet
         self.quiet = quiet
+        self.printed = self.began
+        self.ended = threading.Event()
+        self.beat = threading.Thread(target=self._break_silence, daemon=True)
 
     def __enter__(self) -> Self:
         if self.on_terminal:
             self.live.start(refresh=True)
+        elif not self.quiet:
+            self.beat.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.ended.set()
         if self.on_terminal:
             self.live.stop()
+        elif not self.quiet:
+            self.beat.join()
 
     def __call__(self, improvement: Improvement) -> None:
         """Take note of an improvement; from any thread."""
@@ -52,11 +67,33 @@ class Progress:
             if not (self.on_terminal or self.quiet):
                 if len(self.lines) == 1:  # not before: what is asked for may be refused
                     self.console.print("pipesat: solving", style=None)
-                self.console.print(text, soft_wrap=True)
+                self._print(text)
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        with self.lock:
+            self._print(one_line(text))
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True)
+        self.printed = time.monotonic()
+
+    def _break_silence(self) -> None:
+        while not self.ended.wait(max(0.0, self.printed + SILENCE - time.monotonic())):
+            with self.lock:
+                if time.monotonic() - self.printed >= SILENCE and not self.ended.is_set():
+                    self._print(self._now())
+
+    def _now(self) -> str:
+        """What is known and what is being done; without a name, where the best is from."""
+        seconds, work = time.monotonic() - self.began, being_done()
+        if self.last.value is None and self.last.bound is None:
+            return f"{seconds:7.1f} s  {one_line(work or self.last.source)}"
+        text = describe(self.last._replace(seconds=seconds))
+        return f"{text}; now {one_line(work)}" if work else text
 
     def _line(self) -> Text:
-        shown = self.last._replace(seconds=time.monotonic() - self.began)
-        return Text(describe(shown), no_wrap=True, overflow="ellipsis")
+        return Text(self._now(), no_wrap=True, overflow="ellipsis")
 
 
 def describe(improvement: Improvement) -> str:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from pipesat.core.checker import check
+from pipesat.core.doing import doing
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
@@ -41,7 +42,8 @@ def published_points(
     for name, build in baselines.items():
         if give_up():
             return
-        schedule = _built(build, unlimited)
+        with doing(f"building {name}"):
+            schedule = _built(build, unlimited)
         if schedule is not None:
             yield PublishedPoint(name, curve.know_order(schedule))
         scale = scale_of(curve.problem)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipesat.core.claims import Bound
+from pipesat.core.doing import doing
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement, Result
 from pipesat.core.schedule import Schedule
@@ -90,15 +91,16 @@ class Study:
                 source = f"{name}: {improvement.source}"
                 self.listener(improvement._replace(seconds=self.deadline.seconds, source=source))
 
-        result = self.solve(
-            problem,
-            starts=starts,
-            time_limit=min(seconds, max(self.deadline.left, LEAST_SECONDS)),
-            schedules=_of_different_sources(known),
-            known_bound=bound,
-            listener=listen,
-            stop=enough,
-        )
+        with doing(name):
+            result = self.solve(
+                problem,
+                starts=starts,
+                time_limit=min(seconds, max(self.deadline.left, LEAST_SECONDS)),
+                schedules=_of_different_sources(known),
+                known_bound=bound,
+                listener=listen,
+                stop=enough,
+            )
         self.curve.contradictions += result.contradictions
         if result.schedule is not None:
             self.curve.know(result.schedule)

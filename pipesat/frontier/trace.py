@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, excess, require_best
+from pipesat.core.doing import doing
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Objective, Schedule
@@ -157,6 +158,7 @@ def trace(
     return Frontier(curve, rows, points, scale, study.deadline.seconds)
 
 
+@doing("finding where more memory buys nothing")
 def _highest(study: Study, share: float) -> int:
     """The smallest cap found at which the best value of all is reached: more buys nothing."""
     problem, curve = study.curve.problem, study.curve
@@ -179,6 +181,7 @@ def _ample(problem: Problem) -> int:
     )
 
 
+@doing("bounds between the capacities")
 def _refuse_between(study: Study, caps: Sequence[int], expires: float) -> None:
     """Bound the caps between those that are solved, by arithmetic: the picture shows them all."""
     curve = study.curve

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, change, tenable
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
@@ -64,6 +65,7 @@ class SplitRow:
         return tenable(self.best(objective), self.candidate.bound)[0]
 
 
+@doing("making the even and the balanced split")
 def rows_to_compare(
     known: Findings, hand: Sequence[tuple[str, Pipeline, tuple[range, ...]]]
 ) -> list[SplitRow]:
@@ -109,6 +111,7 @@ def _same(one: Pipeline, other: Pipeline) -> bool:
     return one.homes == other.homes
 
 
+@doing("comparing with hand-written schedules")
 def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds: float) -> None:
     """Make the hand-written schedules of every row, and let the solver order each for a while."""
     for row in rows:
@@ -125,6 +128,7 @@ def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds
             search.solve(candidate, share, drop=False)
 
 
+@doing("comparing with hand-written schedules")
 def row_of_plan(search: Search, written: HandWritten) -> SplitRow:
     """The best candidate's row."""
     best = search.known.best

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pipesat.core.claims import Standing, require_best, tenable
+from pipesat.core.doing import doing
 from pipesat.core.errors import Contradiction
 from pipesat.core.result import Result
 from pipesat.plan.answer import Plan
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     pass
 
 
+@doing("checking the answer")
 def answer(
     known: Findings,
     rows: Sequence[SplitRow],

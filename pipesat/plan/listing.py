@@ -8,6 +8,7 @@ from math import prod
 from typing import Final
 
 from pipesat.bounds.one_device import closed_form_bound
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
@@ -20,6 +21,7 @@ from pipesat.plan.search import Search
 _MOST_CHOICES: Final = 32  # of recomputation, of one partition
 
 
+@doing("listing splits")
 def list_all(search: Search, reach: Reach) -> None:
     """List every partition that closed forms leave below the best value, where they are few.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.solving import LEAST_SECONDS
 from pipesat.layers.rules import neighbours
@@ -43,6 +44,7 @@ class Reach:
         return Reach(4 * self.width, 4 * self.most_listed, moving, moving, 1 - _REST * left)
 
 
+@doing("bounding all splits")
 def bound_shapes(known: Findings) -> None:
     """Bound every shape over all of its partitions.
 
@@ -64,6 +66,7 @@ def bound_shapes(known: Findings) -> None:
     known.require_possible()
 
 
+@doing("proposing splits")
 def propose(search: Search, reach: Reach) -> None:
     """Evaluate what exact programmes propose under several stand-ins, of all shapes in turn."""
     known = search.known
@@ -82,6 +85,7 @@ def _proposed(known: Findings, number: int) -> Iterator[Candidate | None]:
         yield known.consider(number, *proposal)
 
 
+@doing("moving layers")
 def move(search: Search, reach: Reach) -> None:
     """Move one layer of the best, or toggle one stage's recomputation, while it helps."""
     known = search.known
@@ -121,12 +125,14 @@ def _around(known: Findings, candidate: Candidate) -> Iterator[Proposal]:
         yield Proposal(candidate.partition, flags, name)
 
 
+@doing("improving the best splits")
 def polish(search: Search) -> None:
     """Make every hand-written schedule of the two most promising partitions."""
     for candidate in search.known.unresolved()[:_FINALISTS]:
         search.evaluate(candidate, 2, _FOR_FINALISTS * search.deadline.left)
 
 
+@doing("searching orders of the best splits")
 def solve_survivors(search: Search) -> None:
     """Solve the most promising in rounds: ever fewer of them, ever more time for each."""
     known, deadline = search.known, search.deadline

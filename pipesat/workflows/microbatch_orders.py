@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.core.checker import check
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.settings import require_settings
@@ -91,7 +92,8 @@ def microbatch_orders(
     bound, rows = closed_form_bound(free, objective), []
     for number, under in enumerate(made):
         part = clock.part(clock.left / (len(made) - number))
-        rows.append(_searched(free, under, objective, part, seed, bound.value))
+        with doing(f"the order under {under.name}, {number + 1} of {len(made)}"):
+            rows.append(_searched(free, under, objective, part, seed, bound.value))
     return MicrobatchOrders(free, objective, bound, tuple(rows))
 
 
@@ -150,7 +152,8 @@ def _under_rules(
         try:
             for rule in RULES:
                 permutation = permutation_by(problem, rule)
-                schedule = entered_by(BASELINES[name], problem, rule, permutation, give_up)
+                with doing(f"building {name}, microbatches {rule}"):
+                    schedule = entered_by(BASELINES[name], problem, rule, permutation, give_up)
                 if objective == "span":
                     schedule = retime(problem, schedule, objective, schedule.source)
                 violations = check(problem, schedule)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipesat.core.doing import doing
 from pipesat.core.settings import require_settings
 from pipesat.parts.parts import Parts
 
@@ -69,21 +70,22 @@ def pair_times(
     streams = len(parts.streams)
     single = [ChunkOp(chunk, kind) for chunk in sorted({*parts.stages}) for kind in KINDS]
     twos = twos_to_time(parts)
-    left = len(single) + len(twos)
+    left = count = len(single) + len(twos)
 
     def search(ops: Sequence[ChunkOp], members: Sequence[LeastTime]) -> LeastTime:
         nonlocal left
         chunks = [(parts.chunks[op.chunk], op.kind) for op in ops]
         share, left = clock.part(clock.left / left, ended.is_set), left - 1
-        return least_time(
-            streams,
-            chunks,
-            [_in_turn(streams, members)] if members else [],
-            max((m.bound for m in members), key=lambda b: b.value, default=None),
-            clock=share,
-            workers=threads,
-            seed=seed,
-        )
+        with doing(f"times of ops and pairs, {count - left} of {count}"):
+            return least_time(
+                streams,
+                chunks,
+                [_in_turn(streams, members)] if members else [],
+                max((m.bound for m in members), key=lambda b: b.value, default=None),
+                clock=share,
+                workers=threads,
+                seed=seed,
+            )
 
     alone = {op: search([op], []) for op in single}
     together = {two: search(two, [alone[op] for op in two]) for two in twos}

@@ -22,9 +22,12 @@ from pipesat.advise.orders import best_hand_written, in_our_order, named_rows, r
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
+from pipesat.advise.study import _Work
 from pipesat.advise.written import hand_written_rows
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
+from pipesat.core.result import Improvement
+from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
@@ -115,6 +118,32 @@ def test_a_better_row_than_the_advice_is_refused(plain: Advice) -> None:
         replace(plain, chosen=worst)
     with pytest.raises(Contradiction, match="the advice is called the best"):
         replace(plain, chosen=None)
+
+
+def test_progress_shows_bounds_of_the_whole_question_and_keeps_them(plain: Advice) -> None:
+    """That of another question, as of one split, is higher; that of the whole one is not lost."""
+    heard: list[Improvement] = []
+    work = _Work(plain.question, Deadline(1.0), None, 0, heard.append)
+    work._add(plain.rows[0])
+    of_a_split = work._listening()
+    of_a_split(Improvement(0.1, 30, 28, "one split"))
+    work._listening(of_all=True)(Improvement(0.1, 29, 24, "all splits"))
+    of_a_split(Improvement(0.2, 29, 28, "one split"))
+    work._add(plain.rows[1])
+    assert [one.bound for one in heard] == [None, None, 24, 24, 24]
+
+
+@pytest.mark.slow
+def test_no_bound_of_the_progress_is_above_the_answers() -> None:
+    """For torchtitan recomputing nowhere or everywhere is searched too, with higher bounds."""
+    heard: list[int | None] = []
+    told = lambda one: heard.append(one.bound)  # noqa: E731
+    advice = asked(UNEVEN, memory=20, reserve=0, runtime="torchtitan", time_limit=3, listener=told)
+    known = [bound for bound in heard if bound is not None]
+    assert advice.bound is not None
+    assert max(known) <= advice.bound.value
+    assert None not in heard[heard.index(known[0]) :]
+    assert known == sorted(known)
 
 
 UNEVEN = replace(

@@ -20,6 +20,7 @@ from pipesat.cli.interrupts import Interrupts
 from pipesat.cli.progress import Progress
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
+from pipesat.core.doing import being_done, doing
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement, Result
 from pipesat.files.problem_file import parse_problem, read_problem
@@ -318,6 +319,27 @@ def test_the_line_on_a_terminal() -> None:
         progress.live.refresh()
     assert r"best 8  bound 6  gap 25.00 %  load of [red]\x1b[31m:fire:" in screen.getvalue()
     assert len(progress.lines) == 1
+
+
+def test_long_work_is_named_while_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until there is a value, its name alone; then what is known, which is not logged again."""
+    monkeypatch.setattr("pipesat.cli.progress.SILENCE", 0.01)
+    screen = io.StringIO()
+
+    def wait_for(text: str) -> None:
+        while not re.search(text, screen.getvalue(), re.MULTILINE):
+            time.sleep(0.01)
+
+    with Progress(Console(file=screen, width=100)) as progress:
+        wait_for(r"^ +\d+\.\d s  starting$")
+        with doing("reading"), doing("times of the\x1b[31m parts"):
+            wait_for(r"^ +\d+\.\d s  times of the\\x1b\[31m parts$")
+        progress(Improvement(2.0, 8, 6, "load"))
+        with doing("writing files"):
+            wait_for(r"^ +\d+\.\d s  best 8  bound 6  gap 25.00 %  load; now writing files$")
+    assert len(progress.lines) == 1
+    assert not progress.beat.is_alive()
+    assert being_done() == ""
 
 
 # Signals
