@@ -31,7 +31,7 @@ def commands(advice: Advice) -> Iterator[str]:
     if advice.plan is not None:
         yield _plan(advice, advice.plan)
     for row in advice.shown:
-        if row.offload or (row.name == OURS and advice.plan is None):
+        if row.offload or (row.name == OURS and row is not advice.chosen):
             yield f"pipesat solve rows/{problem_name(row)} -o rows/{stem(row)}"
         elif row.name != OURS and row.fits:
             yield _baseline(row)

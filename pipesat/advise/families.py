@@ -33,12 +33,13 @@ def shown_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the table: 1F1B on every split, of all other schedules the best row.
 
     The best that runs with nothing by hand is among them. Ours are there where no other row is as
-    good.
+    good; what fits and does not run, only if nothing of its name does.
     """
     ranked = sorted(rows, key=rank)
     kept: dict[tuple[str, str], Row] = {}
+    running = {row.name for row in ranked if row.runs}
     for row in ranked:
-        if row.name != OURS:
+        if row.name != OURS and (row.runs or not row.fits or row.name not in running):
             kept.setdefault((row.name, row.split if row.name == "1f1b" else ""), row)
     shown = [*kept.values()]
     easy = [row for row in ranked if row.runs and not row.by_hand][:1]

@@ -97,11 +97,13 @@ def _write_plain(advice: Advice, folder: Path) -> None:
 
 
 def result_of(advice: Advice, row: Row) -> Result:
-    """Return a row as the result of a solve: what is proven holds for all splits searched."""
+    """Return a row as the result of a solve, with the best that is proven of its problem."""
     own = None if advice.plan is None else advice.plan.result
-    if own is not None and own.schedule is row.schedule and own.problem == row.problem:
+    same = own is not None and own.schedule is row.schedule and own.problem == row.problem
+    if own is not None and same and row.bound is None:
         return own
-    bound = advice.bound
+    bounds = [bound for bound in (advice.bound, row.bound) if bound is not None]
+    bound = max(bounds, key=lambda bound: bound.value, default=None)
     standing = Standing(row.makespan, None if bound is None else bound.value, of="this row")
     return Result(
         problem=row.problem,

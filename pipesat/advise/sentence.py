@@ -225,7 +225,7 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
             f"{name_of(answer, ours)} would take {time_text(question, ours.makespan)}, "
             f"{change(ours.makespan, row.makespan, 1)}, but {ours.why_not}"
         )
-        yield from _of_order(ours, "it")
+        yield from _of_order(ours, "that order")
     elif ours is not None and not ours.runs:
         yield "no shorter order was found, of any kind"
     if not standing.proven and answer.plan is not None:

@@ -303,16 +303,14 @@ class _Work:
 
         However long it takes: the best of a name is the best, and what is named the best known.
         """
-        more = True
-        while more:
-            more = False
-            named = named_rows(self.question, self.rows)
-            for row in [
-                *better_on_table(self.question, self.rows),
-                *better_orders(self.question, self.rows, named),
-            ]:
+        known = -1
+        while known != len(self.rows):
+            known = len(self.rows)
+            for row in better_on_table(self.question, self.rows):
                 self._add(row)
-                more = True
+            for named in named_rows(self.question, self.rows):
+                for row in better_orders(self.question, self.rows, [named]):
+                    self._add(row)
 
     @doing("searching the order of what is advised")
     def settle(self) -> None:

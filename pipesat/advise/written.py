@@ -135,11 +135,11 @@ def kept_less_and_less(
 ) -> Iterator[Row]:
     """Yield rows of one schedule in which one more stage recomputes each time, from none to all.
 
-    First it is always a stage of the device that needs most memory, of those that have one left,
-    then always the first one left: the early stages hold their activations longest. Which stages
-    these are does not depend on how much memory there is, so whatever fits into some memory is also
-    tried with more: more never makes the best of them worse. The end is left out where recomputing
-    makes the devices' work alone longer than the best so far takes.
+    First it is always the first one left, as early stages hold their activations longest; then,
+    from none again, always one of the device that needs most memory of those that have one left.
+    Which stages these are does not depend on how much memory there is, so whatever fits into some
+    memory is also tried with more: more never makes the best of them worse. The end is left out
+    where recomputing makes the devices' work alone longer than the best so far takes.
     """
     none = made(())
     yield none
@@ -155,10 +155,10 @@ def kept_less_and_less(
         return min(left)
 
     best = none.makespan if none.fits else None
-    for choose in (fullest, first):
+    for choose in (first, fullest):
         left = {stage for stage, part in enumerate(partition) if has_variant(question.layers, part)}
         flags, row = [False] * len(partition), none
-        while left and (best is None or _load(row.problem) < best):
+        while left and (best is None or _load(row.problem) <= best):
             stage = choose(row, left)
             left.remove(stage)
             flags[stage] = True
@@ -212,5 +212,6 @@ def row_of(
     return Row(name, split, shape, partition, flags, problem, schedule, runtime, fitting)
 
 
-def _rank(row: Row) -> tuple[bool, bool, int]:
-    return not row.fits, not row.runs, row.makespan if row.fits else max(row.peaks)
+def _rank(row: Row) -> tuple[bool, bool, int, int]:
+    least = row.makespan if row.fits else max(row.peaks)
+    return not row.fits, not row.runs, least, len(row.again)
