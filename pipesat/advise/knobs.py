@@ -10,18 +10,22 @@ makes the schedule shorter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Final
 
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, rank
-from pipesat.advise.written import LeftOut, rows_of_flags, splits
+from pipesat.advise.runtimes import marked
+from pipesat.advise.written import LeftOut, row_of, rows_of_flags, splits
 from pipesat.core.errors import NotApplicable
 from pipesat.core.solving import Deadline
 from pipesat.layers.megatron import group_sizes, overlap_options, refusal
 from pipesat.layers.rules import neighbours
 from pipesat.placement.geometry import CHUNKS
+from pipesat.plan.recompute import has_variant
+from pipesat.workflows.hand_written import baseline
 
 _MOST_CHUNKS: Final = 8
 _MOST_OF_TORCH: Final = 4  # time is needed for our own search
@@ -95,16 +99,23 @@ def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Itera
     else:
         found = sorted((row for row in rows if row.fits), key=rank)
         best = [row for row in found if row.name == "1f1b"][:1]
+        best += [row for row in found if row.name in ("zb-v", "dualpipev")][:1]
         best += [row for row in found if row.name == "interleaved-1f1b"][:_MOVED]
         best += [row for row in found if row.name == "interleaved-overlapped"][:_MOVED]
     for start in best:
-        better = _better_neighbour(question, start, deadline)
+        last, better = start, _better_neighbour(question, start, deadline)
         while better is not None:
             yield better
-            better = _better_neighbour(question, better, deadline)
+            last, better = better, _better_neighbour(question, better, deadline)
+        if last is not start:
+            shape, cut = last.shape, last.partition
+            yield from rows_of_flags(
+                question, last.name, "ours", shape, cut, last.runtime, last.group
+            )
 
 
 def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row | None:
+    """The best layout a layer away, if it is better, with what recomputing suits it."""
     found = None
     if not all(row.partition):
         return None
@@ -112,13 +123,28 @@ def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row |
         if deadline.over:
             break
         try:
-            made = rows_of_flags(
-                question, row.name, "ours", row.shape, partition, row.runtime, row.group
-            )
-            near = next(made)
+            near = _near(question, row, partition)
         except NotApplicable:
             continue
         counts = near.runs if question.runtime == "megatron" else near.fits
         if counts and near.makespan < (found or row).makespan:
             found = near
-    return found
+    return found and marked(question, found)
+
+
+def _near(question: Question, row: Row, partition: tuple[range, ...]) -> Row:
+    """The row of a layout; with many stages, the same ones recompute, as trying all takes long."""
+    if row.placement == "chain" or question.runtime == "megatron":
+        made = rows_of_flags(
+            question, row.name, "ours", row.shape, partition, row.runtime, row.group
+        )
+        return next(made)
+    flags = tuple(
+        flag and has_variant(question.layers, part)
+        for flag, part in zip(row.recompute, partition, strict=False)
+    )
+    flags = flags if any(flags) else ()
+    problem = question.problem(partition, row.shape, flags, row.runtime)
+    build = partial(baseline, row.name, group=row.group)
+    made_row = row_of(build, row.name, "ours", row.shape, partition, flags, problem, row.runtime)
+    return replace(made_row, group=row.group)
