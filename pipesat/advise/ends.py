@@ -1,75 +1,157 @@
-"""Whether the table's order survives the range of an estimate: rows timed at both of its ends."""
+"""Whether the table's order survives the errors of an estimate: rows timed again with other costs.
+
+An estimate errs in ratios of costs more than in all of them alike, so three things are varied, one
+at a time: all compute, the head alone, and W against B. Every row keeps its order and its split:
+neither is searched again.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, Final, TypeAlias
 
-from pipesat.advise.answer import Answer
+from pipesat.advise.answer import Answer, time_text
+from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
+from pipesat.advise.sentence import name_of
 from pipesat.core.claims import against
+from pipesat.core.doing import doing
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
+from pipesat.layers.layer import Layer
+from pipesat.placement.documents import Costs
+
+LEAST_HEAD: Final = Fraction(32, 100)
+"""Of its estimate, what a head may take: 2.6 blocks in public ratios, 8.2 estimated."""
+W_AGAINST_B: Final = (Fraction(20, 100), Fraction(86, 100))
+"""Of its estimate, what W / B may be: in public ratios of a Gemma-like block, in Zero Bubble's
+table 9 at its nearest. Both as printed by the scripts in experiments/2026-11-22-roofline."""
+
+_Vary: TypeAlias = Callable[[Question, Row, Fraction], Problem]
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of the range: all compute takes this share of the stated time, links do not change.
+    """One end of a range: ``what`` is this share of the estimate, all else as it is.
 
-    ``rows`` are those of the table that run, each in its own order, and what they take then.
+    ``rows`` are those of the table that run and the chosen one, each in its own order, and what
+    they take then.
     """
 
+    what: str
     share: Fraction
     rows: tuple[tuple[Row, int], ...]
+
+    @property
+    def least(self) -> tuple[Row, int]:
+        """The shortest row, and what it takes."""
+        return min(self.rows, key=lambda pair: pair[1])
+
+    def of(self, row: Row) -> int:
+        """What a row takes."""
+        return next(time for other, time in self.rows if other is row)
 
     def document(self) -> dict[str, Any]:
         """Return it ready for JSON."""
         rows = [
-            {"schedule": row.name, "split": row.split, "makespan": time} for row, time in self.rows
+            {
+                "schedule": row.name,
+                "split": row.split,
+                "placement": row.placement,
+                "makespan": time,
+            }
+            for row, time in self.rows
         ]
-        return {"share": float(self.share), "rows": rows}
+        return {"varied": self.what, "share": float(self.share), "rows": rows}
 
 
+@doing("timing rows at the ends of the estimate's range")
 def ends_of(answer: Answer) -> tuple[End, ...]:
-    """Return both ends of the range of an estimate; none where costs have no range."""
-    held = answer.question.layers.estimate_range
-    if held is None:
+    """Return both ends of every range; none where costs have no range, or nothing runs."""
+    question, chosen = answer.question, answer.chosen
+    if question.layers.estimate_range is None or chosen is None:
         return ()
     rows = [row for row in answer.shown if row.runs]
-    shares = [Fraction(share, 1000) for share in held]
-    return tuple(End(share, tuple((row, _time_at(row, share)) for row in rows)) for share in shares)
-
-
-def ends_text(answer: Answer) -> str:
-    """Say whether the advice stays the shortest at both ends; empty without a range."""
-    chosen, ends = answer.chosen, ends_of(answer)
-    if chosen is None or not ends:
-        return ""
-    better = []
-    for end in ends:
-        own = next((time for row, time in end.rows if row is chosen), _time_at(chosen, end.share))
-        row, least = min(end.rows, key=lambda pair: pair[1], default=(chosen, own))
-        if least < own:
-            gain = against(least, own, "the advice", 1)
-            better.append(f"at {float(end.share):.2f} of all times {row.name} is {gain}")
-    if better:
-        return f"the advice depends on the estimate: {' and '.join(better)}, links as they are"
-    return (
-        "at both ends of that range the advice stays the shortest row that runs, all compute "
-        "scaled alike and links as they are"
+    if all(row is not chosen for row in rows):
+        rows.append(chosen)
+    return tuple(
+        End(what, share, tuple((row, _time(vary(question, row, share), row)) for row in rows))
+        for what, vary, shares in _ranges(question)
+        for share in shares
     )
 
 
-def _time_at(row: Row, share: Fraction) -> int:
-    return time_order(_scaled(row.problem, share), row.schedule.order).makespan
+def _ranges(question: Question) -> Iterator[tuple[str, _Vary, tuple[Fraction, Fraction]]]:
+    """Yield what is varied, how, and between which shares of the estimate."""
+    least, most = (Fraction(x, 1000) for x in question.layers.estimate_range or (1000, 1000))
+    yield "all compute", _all_compute, (least, most)
+    if least and any(layer.role == "head" for layer in question.layers.layers):
+        yield "the head alone", _head, (LEAST_HEAD, 1 / least)  # all others take the least
+    if question.parts is None:  # else W and B of blocks are not of the estimate
+        yield "W / B", _w_against_b, W_AGAINST_B
 
 
-def _scaled(problem: Problem, share: Fraction) -> Problem:
-    """Return a problem in which every op and pair takes a share of its time, rounded up."""
-    document = {**problem.document}
+def ends_text(answer: Answer) -> str:
+    """Say whether the advice stays the shortest at all ends; empty without a range."""
+    chosen, ends = answer.chosen, ends_of(answer)
+    if chosen is None or not ends:
+        return ""
+    varied = dict[str, list[End]]()
+    for end in ends:
+        varied.setdefault(end.what, []).append(end)
+    names = [f"{what} at {_shares(own)}" for what, own in varied.items()]
+    kept = "forwards against backwards and links stay as estimated"
+    start = (
+        "rows timed again in their own order, one thing varied at a time, as a share of its "
+        f"estimate: {', '.join(names)} ({kept}; orders and splits are not searched again)"
+    )
+    better = [_better(answer, chosen, end) for end in ends if end.least[1] < end.of(chosen)]
+    if not better:
+        closest = _closest(answer, chosen, ends)
+        return f"{start}: the advice stays the shortest row that runs{closest}"
+    return f"{start}: the advice depends on the estimate: {'; '.join(better)}"
+
+
+def _closest(answer: Answer, chosen: Row, ends: tuple[End, ...]) -> str:
+    """Say where another row comes closest, and how close; empty if there is no other."""
+    others = [
+        (Fraction(time, max(1, end.of(chosen))), number, place)
+        for number, end in enumerate(ends)
+        for place, (row, time) in enumerate(end.rows)
+        if row is not chosen
+    ]
+    if not others:
+        return ""
+    _, number, place = min(others)
+    end, (row, time) = ends[number], ends[number].rows[place]
+    gain = against(end.of(chosen), time, name_of(answer, row), 1)
+    return f", least with {end.what} at {float(end.share):.2f}: {gain}"
+
+
+def _shares(ends: list[End]) -> str:
+    return " and ".join(f"{float(end.share):.2f}" for end in ends)
+
+
+def _better(answer: Answer, chosen: Row, end: End) -> str:
+    row, least = end.least
+    gain = against(least, end.of(chosen), "the advice", 1)
+    takes = time_text(answer.question, least)
+    where = f"with {end.what} at {float(end.share):.2f}"
+    return f"{where}, {name_of(answer, row)} takes {takes}, {gain}"
+
+
+def _time(problem: Problem, row: Row) -> int:
+    return time_order(problem, row.schedule.order).makespan
+
+
+def _all_compute(question: Question, row: Row, share: Fraction) -> Problem:
+    """Return a row's problem in which every op and pair takes a share of its time, rounded up."""
+    del question
+    document = {**row.problem.document}
     times = ("F", "B", "W", "BW")
     document["stages"] = [
         entry | {key: ceil(share * entry[key]) for key in times if key in entry}
@@ -80,3 +162,46 @@ def _scaled(problem: Problem, share: Fraction) -> Problem:
         pairs = [entry | {"time": ceil(share * entry["time"])} for entry in overlap["pairs"]]
         document["overlap"] = overlap | {"pairs": pairs}
     return parse_problem(document, "problem at an end of the estimate's range")
+
+
+def _head(question: Question, row: Row, share: Fraction) -> Problem:
+    def cost(layer: Layer, costs: Costs) -> Costs:
+        if layer.role != "head":
+            return costs
+        BW = None if costs.BW is None else ceil(share * costs.BW)
+        F, B, W = (ceil(share * time) for time in (costs.F, costs.B, costs.W))
+        return replace(costs, F=F, B=B, W=W, BW=BW)
+
+    return _with_costs(question, row, cost)
+
+
+def _w_against_b(question: Question, row: Row, share: Fraction) -> Problem:
+    """W / B of every layer is a share of what it was; B + W and the whole backward stay.
+
+    Where activations are computed again, B takes as much longer, W as much shorter.
+    """
+
+    def cost(layer: Layer, costs: Costs) -> Costs:
+        B, W = layer.costs.B, layer.costs.W
+        if not B or not W:
+            return costs
+        moved = W - int(share * W * (B + W) / (B + share * W))
+        return replace(costs, B=costs.B + moved, W=max(0, costs.W - moved))
+
+    return _with_costs(question, row, cost)
+
+
+def _with_costs(question: Question, row: Row, cost: Callable[[Layer, Costs], Costs]) -> Problem:
+    """Return a row's problem with other costs of its layers."""
+    changed = tuple(
+        replace(
+            layer,
+            costs=cost(layer, layer.costs),
+            recomputed=None if layer.recomputed is None else cost(layer, layer.recomputed),
+        )
+        for layer in question.layers.layers
+    )
+    other = replace(question, layers=replace(question.layers, layers=changed))
+    return other.problem(
+        row.partition, row.shape, row.recompute, row.runtime, first=row.first, offload=row.offload
+    )

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pipesat
-from pipesat.advise.ends import ends_of, ends_text
+from pipesat.advise.ends import _w_against_b, ends_of, ends_text
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from tests.conftest import Run
@@ -21,19 +21,60 @@ LAYERS = replace(
 )
 
 
+HEAD = entry(20, 20, 20) | {"name": "head", "role": "head"}
+HEADED = replace(LAYERS, layers=layers_of([*[entry(10, 10, 10)] * 4, HEAD]).layers)
+
+
 def test_rows_at_both_ends() -> None:
     """Half and twice the times of two stages of F 20, BW 40; their link takes 7 at both ends."""
     advice = pipesat.advise(LAYERS, 2, 4, latency=7, time_limit=2, workers=1)
     rows = [row for row in advice.shown if row.name == "1f1b" and row.split == "even"]
-    for end in ends_of(advice):
+    for end in ends_of(advice)[:2]:
         (time,) = (time for row, time in end.rows if row in rows)
         assert time == of_1f1b(end.share)
     said = advice.document()["at_the_ends"]
-    assert [end["share"] for end in said] == [0.5, 2.0]
+    varied = [(end["varied"], end["share"]) for end in said]
+    assert varied[:2] == [("all compute", 0.5), ("all compute", 2.0)]
+    assert varied[2:] == [("W / B", 0.2), ("W / B", 0.86)]  # there is no head
     assert advice.chosen is not None
-    assert "both ends" in ends_text(advice) or "depends on the estimate" in ends_text(advice)
+    assert "orders and splits are not searched again" in ends_text(advice)
+    assert "the shortest row" in ends_text(advice) or "depends on the" in ends_text(advice)
     measured = replace(LAYERS, estimate="", estimate_range=None)
     assert not ends_text(pipesat.advise(measured, 2, 4, time_limit=1, workers=1))
+
+
+def test_the_head_and_w_against_b_are_varied_alone() -> None:
+    """On the even split: F, B, W, of 20 of two blocks; the last stage has the head's 20 besides.
+
+    0.32 of the head's 20 is 7. W / B of 10 to 10 at 0.2 is 3 to 17: at most 2 * 10 * 0.2 / 1.2;
+    of 20 to 20, 6 to 34. 1F1B runs the whole backward, which stays.
+    """
+    advice = pipesat.advise(HEADED, 2, 4, time_limit=2, workers=1)
+    row = next(row for row in advice.rows if row.name == "1f1b" and row.split == "even")
+    ends = {(end.what, float(end.share)): end for end in ends_of(advice)}
+    assert ends.keys() >= {("the head alone", 0.32), ("the head alone", 2.0)}
+    stages = [{"F": 20, "B": 20, "W": 20}, {"F": 27, "B": 27, "W": 27}]
+    lighter = pipesat.Problem.chain(2, 4, **{k: [s[k] for s in stages] for k in "FBW"})
+    assert ends["the head alone", 0.32].of(row) == pipesat.baseline("1f1b", lighter).makespan
+    moved = _w_against_b(advice.question, row, Fraction(20, 100)).stages
+    assert [(s.F, s.B, s.W, s.BW) for s in moved] == [(20, 34, 6, 40), (40, 68, 12, 80)]
+    assert ends["W / B", 0.2].of(row) == row.makespan
+
+
+def test_an_advice_that_a_lighter_head_changes_says_so() -> None:
+    """Four blocks of 30, a head of 60: the best has three blocks on one device, 90 of work each.
+
+    With a head of 21 it still takes 16 * 90 = 1440 at least; the even split has 60 and 81, on which
+    1F1B takes 16 * 81 + 60 = 1356 at most.
+    """
+    advice = pipesat.advise(HEADED, 2, 16, time_limit=2, workers=1)
+    (end, _) = (end for end in ends_of(advice) if end.what == "the head alone")
+    assert advice.chosen is not None
+    assert advice.chosen.makespan < 16 * 120  # what two blocks and the head take
+    assert end.of(advice.chosen) >= 1440
+    assert end.least[1] <= 1356
+    assert "depends on the estimate" in ends_text(advice)
+    assert "with the head alone at 0.32, " in ends_text(advice)
 
 
 def of_1f1b(share: Fraction) -> int:
