@@ -18,6 +18,7 @@ from pipesat.layers.megatron import (
 
 if TYPE_CHECKING:
     from pipesat.advise.advice import Advice
+    from pipesat.advise.question import Question
     from pipesat.plan.answer import Plan
 
 LAYERS = "layers.json"
@@ -117,4 +118,13 @@ def megatron_flags(advice: Advice, row: Row) -> str:
     lines.append(
         f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
     )
+    if silent := _not_of_the_model(question):
+        lines.append(f"# Megatron-LM wants {silent} in its layout, which times here do not count")
     return "\n".join(lines) + "\n"
+
+
+def _not_of_the_model(question: Question) -> str:
+    """Name what a layout has and the layers do not: parts alone have no embedding and no loss."""
+    roles = {layer.role for layer in question.layers.layers}
+    names = {"embedding": "E (the embedding)", "head": "L (the loss)"}
+    return " and ".join(text for role, text in names.items() if role not in roles)

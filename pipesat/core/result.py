@@ -130,7 +130,7 @@ class Result(Displayed):
         if self.schedule is not None:
             finder = self.schedule.source
             if self.baseline is not None and self.baseline.name == finder:
-                finder += ", a hand-written schedule"
+                finder = f"the baseline {finder}"  # some of them are greedy, not written by hand
             facts += [(self.objective, f"{self.value}{unit}"), ("found by", finder)]
         if self.lower_bound is not None:
             bound = f"{self.lower_bound.value}{unit} (proven by {self.lower_bound.source})"

@@ -13,7 +13,7 @@ import pytest
 
 import pipesat
 from pipesat.advise.advice import Advice
-from pipesat.advise.commands import megatron_flags
+from pipesat.advise.commands import _not_of_the_model, megatron_flags
 from pipesat.advise.pairs import layer_parts, with_times
 from pipesat.advise.recomputing import remark_of
 from pipesat.advise.rows import Row
@@ -106,6 +106,12 @@ def test_megatrons_flags_of_pairs(megatron: Advice) -> None:
     assert "--moe-token-dispatcher-type alltoall or flex" in megatron_flags(
         megatron, megatron.chosen
     )
+    silent = "wants E (the embedding) and L (the loss) in its layout, which times here do not count"
+    assert silent in megatron_flags(megatron, megatron.chosen)
+    blocks = megatron.question.layers.layers
+    named = [replace(blocks[0], role="embedding"), *blocks[1:-1], replace(blocks[-1], role="head")]
+    layers = replace(megatron.question.layers, layers=tuple(named))
+    assert not _not_of_the_model(replace(megatron.question, layers=layers))
     plain = megatron_flags(megatron, best(megatron, "interleaved-1f1b"))
     assert "overlap" not in plain
 

@@ -288,6 +288,12 @@ def test_compare_says_why_a_baseline_does_not_apply(cli: Run, save: Save) -> Non
         assert "one stage per device" in rows[name]["why_not"]
 
 
+def test_a_baseline_is_called_one_whether_written_by_hand_or_not(cli: Run, save: Save) -> None:
+    """Three microbatches on one device: every order takes 9, so the first baseline is kept."""
+    outcome = cli("solve", save(chain(1, 3, cap=2)))
+    assert re.search(r"^found by +the baseline \S", outcome.out, re.MULTILINE)
+
+
 def test_compare_prints_a_table(cli: Run, save: Save) -> None:
     outcome = cli("compare", save(chain(1, 3, cap=2)))
     for name in ("gpipe", "1f1b", "zb-h1", "list-scheduling", "solver"):
