@@ -203,7 +203,7 @@ def _searched(answer: Answer) -> str:
     return f"schedule{runs}{keeps} on any split of {answer.shapes}{again}"
 
 
-def _of_order(row: Row, what: str) -> Iterator[str]:
+def of_order(row: Row, what: str) -> Iterator[str]:
     """Say what is proven of an order, if its problem was searched: nothing is cut otherwise."""
     if row.bound is None:
         return
@@ -225,11 +225,11 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
             f"{name_of(answer, ours)} would take {time_text(question, ours.makespan)}, "
             f"{change(ours.makespan, row.makespan, 1)}, but {ours.why_not}"
         )
-        yield from _of_order(ours, "that order")
+        yield from of_order(ours, "that order")
     elif ours is not None and not ours.runs:
         yield "no shorter order was found, of any kind"
     if not standing.proven and answer.plan is not None:
-        yield from _of_order(row, "this order")
+        yield from of_order(row, "this order")
     if bound is None:
         yield "no bound is known for it"
     elif standing.proven:

@@ -18,13 +18,16 @@ import pipesat
 from pipesat.advise.advice import Advice
 from pipesat.advise.answer import memory_text, time_text
 from pipesat.advise.commands import megatron_flags
+from pipesat.advise.knobs import knobs, not_tried
 from pipesat.advise.orders import best_hand_written, in_our_order, named_rows, require_best_orders
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
+from pipesat.advise.sentence import of_order
 from pipesat.advise.study import _Work
 from pipesat.advise.written import hand_written_rows
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.result import Improvement
 from pipesat.core.solving import Deadline
@@ -224,6 +227,34 @@ def test_an_answer_without_the_best_order_is_refused(plain: Advice) -> None:
     chain = [row for row in plain.rows if row.name == "1f1b"]
     with pytest.raises(Contradiction, match="what is known on its stages is called the best"):
         require_best_orders(plain.question, chain)
+
+
+def test_what_is_proven_of_the_order_alone_is_said(plain: Advice) -> None:
+    """A fifth below its time, or nothing: only where all splits are not proven anyway."""
+    row = plain.chosen
+    assert row is not None
+    known = Bound(row.makespan * 4 // 5, "a proof")
+    texts = []
+    for bound in (known, known._replace(value=row.makespan)):
+        own = replace(row, bound=bound)
+        texts.append("; ".join(of_order(own, "this order")))
+    assert re.fullmatch(r"for this split, this order can still gain 2\d\.\d % at most", texts[0])
+    assert texts[1] == "this order is proven optimal for this split"
+    assert list(of_order(replace(row, bound=None), "this order")) == []
+
+
+def test_what_time_ended_before_is_named() -> None:
+    """Six layers on two devices make loops of 2 and 3; groups of 2, 3 and 4 for 4 microbatches."""
+    six = replace(layers_of([entry(1, 1, 1) for _ in range(6)]), time_unit="ms")
+    question = Question(six, 2, 4, None, 0, 0, None, "torch")
+    left = knobs(question, lambda name, why: None)
+    assert {knob.chunks for knob in left} == {2, 3}
+    assert left[0].chunks == 3  # a loop of 2 in groups of 2 is known to all
+    known = list(hand_written_rows(question, lambda name, why: None))
+    assert "a loop of 3 not tried in time" in not_tried(left, known, 2)
+    loop = [*known, *left[0].rows(question, lambda name, why: None)]
+    assert not_tried(left[1:], loop, 2) == "not every size of groups tried in time"
+    assert not_tried([], loop, 2) == ""
 
 
 def asking(memory: int) -> Question:
