@@ -3,52 +3,28 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advice
-from pipesat.advise.families import better_on_table, shown_rows, written_on
-from pipesat.advise.knobs import knobs, moved_rows, not_tried
-from pipesat.advise.offload import OFFLOAD
-from pipesat.advise.orders import (
-    better_orders,
-    chosen_of,
-    in_any_order,
-    in_our_order,
-    least_on,
-    named_rows,
-    on_same_stages,
-    unsettled,
-    with_bound,
-)
+from pipesat.advise.orders import chosen_of
 from pipesat.advise.pairs import layer_parts, layers_of_parts, with_times
 from pipesat.advise.question import RUNTIMES, Question, Runtime
-from pipesat.advise.rows import OURS, Row, fits, rank
-from pipesat.advise.runtimes import marked
-from pipesat.advise.written import hand_written_rows, splits
+from pipesat.advise.work import Work
 from pipesat.core.claims import Bound
-from pipesat.core.doing import doing
-from pipesat.core.errors import BadInput, Infeasible
-from pipesat.core.problem import Problem
-from pipesat.core.result import Improvement
+from pipesat.core.errors import BadInput
 from pipesat.core.settings import require_settings
-from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
-from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.pipeline import Pipeline
+from pipesat.core.solving import Deadline, Listener
+from pipesat.layers.layer import Layers
 from pipesat.parts.parts import Parts
 from pipesat.plan.bounds import shape_bound
 from pipesat.plan.cheapest_layers import cheapest
-from pipesat.plan.recompute import has_variant
-from pipesat.workflows.plans import plan
-from pipesat.workflows.solve import solve
 
 if TYPE_CHECKING:
     from pipesat.plan.answer import Plan
-    from pipesat.plan.candidate import Candidate
-    from pipesat.plan.recompute import RecomputeChoice
 
 QUICK: Final = 8.0
 """Seconds of search with ``quick``."""
@@ -56,16 +32,6 @@ RESERVED: Final = Fraction(1, 20)
 """Of the memory, kept free unless a reserve is given."""
 _MOST_DEVICES: Final = 4096
 _MOST_AMOUNT: Final = 10**12
-_WRITTEN: Final = 0.25  # of the time limit, for schedules that users know
-_MOVED: Final = 0.3  # of the time limit, for those and moving their layouts
-_MEGATRON: Final = 0.4  # of the time limit, for Megatron-LM's knobs
-_MEGATRON_MOVED: Final = 0.5
-_ORDERS: Final = 0.35  # of the time limit, until which other orders are tried for every row
-_ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
-_OFFLOADING: Final = 0.2  # of the time limit, for what offloading would bring
-_ALIKE: Final = 0.15  # of the time limit, for a plan in which all stages recompute or none
-_SETTLING: Final = 0.25  # of the time limit, for the order of what is advised
-_FIRST: Final = 0.6  # of that, before what runs with nothing by hand
 
 
 def advise(
@@ -159,7 +125,7 @@ def advise(
             raise BadInput("expected more than 0", where="copy_rate", value=copy_rate)
         question = replace(question, copy_rate=Fraction(str(copy_rate)))
     limit = min(QUICK, time_limit) if quick else time_limit
-    work = _Work(question, Deadline(limit, stop or threading.Event()), workers, seed, listener)
+    work = Work(question, Deadline(limit, stop or threading.Event()), workers, seed, listener)
     work.write()
     found = work.search()
     work.offload()
@@ -226,291 +192,3 @@ def _question(
         runtime,
         tokens,
     )
-
-
-@dataclass
-class _Work:
-    """Rows so far, and the time there is."""
-
-    question: Question
-    deadline: Deadline
-    workers: int | None
-    seed: int
-    listener: Listener | None
-    rows: list[Row] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    not_tried: str = ""
-    told: int | None = None  # the best bound of the whole question so far
-    _there: set[tuple[object, ...]] = field(default_factory=set)
-
-    @doing("building schedules that users know")
-    def write(self) -> None:
-        """Build what users know, over the knobs of 1F1B; for Megatron-LM, over all of them."""
-        question, say = self.question, self.left_out.__setitem__
-        for row in hand_written_rows(question, say):
-            self._add(row)
-        megatron = question.runtime == "megatron"
-        self._turn_knobs(_MEGATRON if megatron else _WRITTEN)
-        share = _MEGATRON_MOVED if megatron else _MOVED
-        until = Deadline(share * self.deadline.limit, self.deadline.stop, self.deadline.began)
-        for row in moved_rows(question, [*self.rows], until):
-            self._add(row)
-        for row in shown_rows(self.rows):
-            if self.deadline.past(_ORDERS):
-                break
-            for better in better_orders(question, self.rows, [row]):
-                self._add(better)
-
-    def _turn_knobs(self, share: float) -> None:
-        """Add rows until a share of the time is over; one is always made."""
-        left = knobs(self.question, self.left_out.__setitem__)
-        while left:
-            for row in left.pop(0).rows(self.question, self.left_out.__setitem__):
-                self._add(row)
-            if left and self.deadline.past(share):
-                self.left_out["more settings of interleaved 1F1B"] = "not built in time"
-                break
-        self.not_tried = not_tried(left, self.rows, self.question.devices)
-
-    @property
-    def best(self) -> int | None:
-        """The least makespan of what runs, so far."""
-        return min((row.makespan for row in self.rows if row.runs), default=None)
-
-    def _add(self, row: Row) -> None:
-        """Add a row, unless it is there under its name: zb-h1 may be 1F1B, which comes first."""
-        key = (row.name, row.split, row.group, row.problem.sha256, row.makespan)
-        if key in self._there:
-            return
-        self._there.add(key)
-        self.rows.append(row)
-        best = self.best
-        if row.fits and self.listener is not None:
-            source = f"{row.placement}, {row.split} split: {row.schedule.source}"
-            self.listener(Improvement(self.deadline.seconds, best, self.told, source))
-
-    def _add_ours(self, row: Row) -> None:
-        """Add what we found, and what users know on the same split."""
-        self._add(row)
-        there = {(known.name, known.problem.sha256) for known in self.rows}
-        for written in written_on(self.question, row):
-            if (written.name, written.problem.sha256) not in there:
-                self._add(written)
-
-    @doing("trying hand-written schedules on every problem of the table")
-    def complete(self) -> None:
-        """Try what users know on every problem of the table, and all orders on what is named.
-
-        However long it takes: the best of a name is the best, and what is named the best known.
-        """
-        known = -1
-        while known != len(self.rows):
-            known = len(self.rows)
-            for row in better_on_table(self.question, self.rows):
-                self._add(row)
-            for named in named_rows(self.question, self.rows):
-                for row in better_orders(self.question, self.rows, [named]):
-                    self._add(row)
-
-    @doing("searching the order of what is advised")
-    def settle(self) -> None:
-        """Search for the order of what is advised, and as time allows, of what else is shown."""
-        limit = self.deadline.limit
-        end = max(limit, self.deadline.seconds + _SETTLING / 2 * limit)
-        until = Deadline(end, self.deadline.stop, self.deadline.began)
-        searched: list[Problem] = []
-        while left := unsettled(self.question, self.rows, searched):
-            if searched and until.over:
-                break
-            share = _FIRST if not searched and len(left) > 1 else 1.0
-            searched.append(in_any_order(self.question, left[0]))
-            self._search_order(left[0], until.left * share)
-            self.complete()
-
-    def search(self) -> Plan | None:
-        """Search over splits, placements, recomputation and orders; add what was found as rows."""
-        question = self.question
-        if question.parts is not None:
-            self._search_pairs()
-            return None
-        again = question.may_recompute
-        alike = again and question.runtime in _ALIKE_ONLY
-        kept = _SETTLING + _ALIKE * alike + _OFFLOADING * question.may_offload
-        kept *= self.deadline.limit
-        found = self._plan(
-            question.layers, "choose" if again else "never", self.deadline.left - kept
-        )
-        if found.chosen is not None:
-            row = self._ours(found.chosen, found.chosen.recompute)
-            self._add_ours(row)
-            if alike and row.by_hand:
-                self._search_alike()
-        return found
-
-    def _search_pairs(self) -> None:
-        """Search orders with pairs: on the best split of a chain, of a V and of a loop."""
-        if self.question.memory is not None:
-            self.left_out["recomputation"] = "not searched together with pairs"
-        unlike: dict[str, Row] = {}
-        for row in sorted(self.rows, key=rank):
-            unlike.setdefault(row.shape.placement, row)
-        kept = _SETTLING * self.deadline.limit
-        for number, row in enumerate(unlike.values()):
-            left = max(0.0, self.deadline.left - kept)
-            self._search_order(row, left / (len(unlike) - number))
-
-    def _search_order(self, row: Row, seconds: float) -> None:
-        """Search for an order on a row's stages; add it if it is shorter, and its bound to all."""
-        question, problem = self.question, in_any_order(self.question, row)
-        found = solve(
-            problem,
-            time_limit=max(LEAST_SECONDS, seconds),
-            workers=self.workers,
-            seed=self.seed,
-            schedules=[same.schedule for same in on_same_stages(self.rows, row)],
-            listener=self._listening(of_all=False),
-            stop=self.deadline.stop,
-        )
-        if found.schedule is None:
-            name = f"ours ({row.split} split, {row.placement})"
-            self.left_out[name] = found.explanation or "no schedule was found in time"
-            return
-        known = least_on(self.rows, row)
-        same = [other for other in self.rows if other.problem.sha256 == problem.sha256]
-        if not same or known is None or found.schedule.makespan < known:
-            self._add(in_our_order(question, row, found.schedule))
-        self.rows = [with_bound(other, problem, found.lower_bound) for other in self.rows]
-
-    @doing("searching schedules that offload")
-    def offload(self) -> None:
-        """What offloading would bring, on the best split and on the balanced one in a chain."""
-        question = self.question
-        if not question.may_offload:
-            return
-        best = min((row for row in self.rows if row.fits), key=lambda r: r.makespan, default=None)
-        asked = [] if best is None else [(best.split, best.shape, best.partition)]
-        chain = question.shape("chain")
-        roomy = replace(chain, memory=None)
-        found = splits(question, roomy, self.left_out.__setitem__)
-        asked += [(split, chain, cut) for split, cut in found if split == "balanced"]
-        unlike = {(shape, cut): (split, shape, cut) for split, shape, cut in reversed(asked)}
-        for number, (split, shape, cut) in enumerate(unlike.values()):
-            left = self.deadline.left - _SETTLING * self.deadline.limit
-            left = max(left, 0.05 * self.deadline.limit)  # one schedule is made
-            self._offload_on(split, shape, cut, left / (len(unlike) - number))
-
-    def _offload_on(
-        self, split: str, shape: Pipeline, cut: tuple[range, ...], seconds: float
-    ) -> None:
-        question = self.question
-        runtime = None if question.runtime == "megatron" else question.runtime
-        problem = question.problem(cut, shape, (), runtime, offload=True)
-        found = solve(
-            problem,
-            time_limit=max(LEAST_SECONDS, seconds),
-            workers=self.workers,
-            seed=self.seed,
-            stop=self.deadline.stop,
-        )
-        name = f"offload ({split} split)"
-        if found.schedule is None:
-            self.left_out[name] = found.explanation or "no schedule was found in time"
-            return
-        row = Row(OFFLOAD, split, shape, cut, (), problem, found.schedule, runtime, fits=True)
-        self._add(marked(question, replace(row, offload=True)))
-
-    def _search_alike(self) -> None:
-        """What a configuration can say: no stage recomputes, or if that does not fit, all do."""
-        layers, kept = self.question.layers, _SETTLING + _OFFLOADING * self.question.may_offload
-        seconds = self.deadline.left - kept * self.deadline.limit
-        try:
-            chosen = self._plan(layers, "never", seconds, of_all=False).chosen
-            if chosen is not None:
-                self._add_ours(self._ours(chosen, ()))
-        except Infeasible:
-            all_again = replace(layers, layers=tuple(map(_again, layers.layers)))
-            chosen = self._plan(all_again, "never", seconds, of_all=False).chosen
-            if chosen is not None:
-                flags = tuple(has_variant(layers, part) for part in chosen.partition)
-                self._add_ours(self._ours(chosen, flags))
-
-    def _plan(
-        self, layers: Layers, recompute: RecomputeChoice, seconds: float, *, of_all: bool = True
-    ) -> Plan:
-        question = self.question
-        return plan(
-            layers,
-            question.devices,
-            question.microbatches,
-            memory=question.memory,
-            placement="any",
-            chunks=self._chunks(),
-            latency=question.latency,
-            bandwidth=question.bandwidth,
-            recompute=recompute,
-            target=None if question.runtime == "megatron" else "torch",
-            compare=True,  # the even and the balanced split are solved too, memory short or not
-            time_limit=max(LEAST_SECONDS, seconds),
-            workers=self.workers,
-            seed=self.seed,
-            listener=self._listening(of_all=of_all),
-            stop=self.deadline.stop,
-        )
-
-    def _listening(self, *, of_all: bool = False) -> Listener:
-        """Hear a search as a part of this one: time goes on, and the best is that of all.
-
-        A bound is passed on only where it is one of the whole question: not that of one split, or
-        of recomputing nowhere or everywhere, alone, nor that of whole stages where layers of a
-        stage may recompute. From then on it is told with all that follows.
-        """
-        best, began = self.best, self.deadline.seconds
-        of_all = of_all and all(row.first is None for row in self.rows)
-
-        def listen(improvement: Improvement) -> None:
-            if of_all and improvement.bound is not None:
-                self.told = max(improvement.bound, self.told or 0)
-            if self.listener is not None:
-                values = [v for v in (best, improvement.value) if v is not None]
-                self.listener(
-                    improvement._replace(
-                        seconds=began + improvement.seconds,
-                        value=min(values, default=None),
-                        bound=self.told,
-                    )
-                )
-
-        return listen
-
-    def _chunks(self) -> tuple[int, ...]:
-        """Stages per device of the loops to search: 2, and that of the best so far."""
-        best = min((r for r in self.rows if r.runs), key=lambda r: r.makespan, default=None)
-        loops = {2}
-        if best is not None:
-            loops.add(max(2, best.shape.stages // self.question.devices))
-        return tuple(sorted(loops))
-
-    def _ours(self, chosen: Candidate, flags: tuple[bool, ...]) -> Row:
-        question = self.question
-        runtime = None if question.runtime == "megatron" else question.runtime
-        shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
-        problem = question.problem(chosen.partition, shape, flags, runtime)
-        schedule = chosen.schedules[0]
-        row = Row(
-            OURS,
-            "ours",
-            shape,
-            chosen.partition,
-            flags,
-            problem,
-            schedule,
-            runtime,
-            fits(problem, schedule),
-        )
-        return marked(question, row)
-
-
-def _again(layer: Layer) -> Layer:
-    if layer.recomputed is None:
-        return layer
-    return replace(layer, costs=layer.recomputed, recomputed=None, fused=True)

@@ -24,7 +24,7 @@ from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.sentence import of_order
-from pipesat.advise.study import _Work
+from pipesat.advise.work import Work
 from pipesat.advise.written import hand_written_rows
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
@@ -126,7 +126,7 @@ def test_a_better_row_than_the_advice_is_refused(plain: Advice) -> None:
 def test_progress_shows_bounds_of_the_whole_question_and_keeps_them(plain: Advice) -> None:
     """That of another question, as of one split, is higher; that of the whole one is not lost."""
     heard: list[Improvement] = []
-    work = _Work(plain.question, Deadline(1.0), None, 0, heard.append)
+    work = Work(plain.question, Deadline(1.0), None, 0, heard.append)
     work._add(plain.rows[0])
     of_a_split = work._listening()
     of_a_split(Improvement(0.1, 30, 28, "one split"))
