@@ -7,13 +7,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.alternate import alternate, whole
-from pipesat.heuristics.shared.loops import (
-    DepthFirst,
-    chunked_loop_of,
-    full_groups,
-    groups_of,
-    schedule_in_groups,
-)
+from pipesat.heuristics.shared.loops import depth_first, schedule_in_groups
 
 NAME = "interleaved-1f1b"
 
@@ -45,9 +39,7 @@ def interleaved(
     BadInput
         If ``group`` is less than 1.
     """
-    ranks = chunked_loop_of(problem)
-    m = problem.routes[0].microbatches
-    order = DepthFirst(ranks, full_groups(m, len(ranks)) if group is None else groups_of(m, group))
+    order = depth_first(problem, group)
 
     def row(rank: int) -> list[Item]:
         backwards = whole(problem, order.backwards(rank))

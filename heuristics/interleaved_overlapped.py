@@ -7,13 +7,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.alternate import alternate_in_pairs
-from pipesat.heuristics.shared.loops import (
-    DepthFirst,
-    chunked_loop_of,
-    full_groups,
-    groups_of,
-    schedule_in_groups,
-)
+from pipesat.heuristics.shared.loops import depth_first, schedule_in_groups
 
 NAME = "interleaved-overlapped"
 
@@ -34,9 +28,7 @@ def in_overlapped_groups(
     BadInput
         If ``group`` is less than 1.
     """
-    ranks = chunked_loop_of(problem)
-    m = problem.routes[0].microbatches
-    order = DepthFirst(ranks, full_groups(m, len(ranks)) if group is None else groups_of(m, group))
+    order = depth_first(problem, group)
 
     def row(rank: int) -> list[Item]:
         warm_up = order.warm_up(rank, per_hop=2, extra=1)

@@ -7,12 +7,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.alternate import alternate, with_late_weights
-from pipesat.heuristics.shared.loops import (
-    DepthFirst,
-    chunked_loop_of,
-    full_groups,
-    schedule_in_groups,
-)
+from pipesat.heuristics.shared.loops import depth_first, schedule_in_groups
 
 NAME = "interleaved-zb"
 
@@ -36,8 +31,7 @@ def interleaved_zb(problem: Problem) -> Schedule:
     NotApplicable
         Unless the stages of one route go round the devices twice or more.
     """
-    ranks = chunked_loop_of(problem)
-    order = DepthFirst(ranks, full_groups(problem.routes[0].microbatches, len(ranks)))
+    order = depth_first(problem)
 
     def row(rank: int) -> list[Item]:
         backwards = with_late_weights(problem, order.backwards(rank), rank)

@@ -40,14 +40,20 @@ SECONDS = 10.0
 EFFORT = 3.0
 
 
-def bounded(document: dict[str, Any], objective: Objective) -> Verdict:
-    """Judge the closed form; its status is whether it is met."""
-    problem = parse_problem(document)
+def closed_form(problem: Problem, objective: Objective) -> int | None:
+    """Return the closed form; ``None`` where arithmetic says that nothing fits."""
     try:
         preflight(problem)
     except Infeasible:
+        return None
+    return closed_form_bound(problem, objective).value
+
+
+def bounded(document: dict[str, Any], objective: Objective) -> Verdict:
+    """Judge the closed form; its status is whether it is met."""
+    problem = parse_problem(document)
+    if (bound := closed_form(problem, objective)) is None:
         return Verdict("infeasible", [])
-    bound = closed_form_bound(problem, objective).value
     least, decided = least_value(document, objective, bound, EFFORT)
     wrong = (
         [f"bound {bound} above {least}, which is possible"]
@@ -61,11 +67,8 @@ def bounded(document: dict[str, Any], objective: Objective) -> Verdict:
 def raised(document: dict[str, Any], objective: Objective) -> Verdict:
     """Ask for a schedule below the closed form, if it is higher for what microbatches wait."""
     problem = parse_problem(document)
-    try:
-        preflight(problem)
-    except Infeasible:
+    if (bound := closed_form(problem, objective)) is None:
         return Verdict("infeasible", [])
-    bound = closed_form_bound(problem, objective).value
     with patch.object(paired, "least_end_in_memory", _without_waiting):
         if closed_form_bound(problem, objective).value == bound:
             return Verdict("as without", [])

@@ -91,6 +91,20 @@ def chunked_loop_of(problem: Problem) -> Ranks:
     return ranks
 
 
+def depth_first(problem: Problem, group: int | None = None) -> DepthFirst:
+    """Return the passes of a loop in groups of ``group`` microbatches; ``None``: full ones of p.
+
+    Raises
+    ------
+    NotApplicable
+        As :func:`chunked_loop_of`.
+    BadInput
+        As :func:`groups_of`.
+    """
+    ranks, m = chunked_loop_of(problem), problem.routes[0].microbatches
+    return DepthFirst(ranks, full_groups(m, len(ranks)) if group is None else groups_of(m, group))
+
+
 def schedule_in_groups(
     problem: Problem, order: DepthFirst, row: Callable[[int], list[Item]], source: str
 ) -> Schedule:

@@ -69,6 +69,11 @@ def _best(keyed: _Keyed) -> Schedule | None:
     return next((schedule for schedule in made if fits(keyed.problem, schedule)), None)
 
 
+def _best_on(question: Question, row: Row) -> Schedule | None:
+    """The shortest hand-written schedule on a row's stages; of offloading, none is looked for."""
+    return None if row.offload else best_hand_written(in_any_order(question, row))
+
+
 def in_our_order(
     question: Question, like: Row, schedule: Schedule, bound: Bound | None = None
 ) -> Row:
@@ -94,7 +99,7 @@ def better_orders(question: Question, rows: Iterable[Row], on: Iterable[Row]) ->
     """Yield our rows: hand-written schedules shorter than all known on the stages of some rows."""
     rows = [*rows]
     for row in on:
-        best = None if row.offload else best_hand_written(in_any_order(question, row))
+        best = _best_on(question, row)
         known = least_on(rows, row)
         if best is not None and (known is None or best.makespan < known):
             rows.append(in_our_order(question, row, best))
@@ -123,7 +128,7 @@ def require_best_orders(question: Question, rows: Iterable[Row]) -> None:
     """
     rows = tuple(rows)
     for row in named_rows(question, rows):
-        best = None if row.offload else best_hand_written(in_any_order(question, row))
+        best = _best_on(question, row)
         if best is not None:
             where = f"{best.source} on the problem of {row.name} ({row.split} split)"
             others = [(where, best.makespan)]

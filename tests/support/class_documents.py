@@ -69,11 +69,7 @@ def chunked_document(seed: int) -> dict[str, Any]:
     elif rule == "given":
         names = draw.choice(["aabb", "abab", "abca", names])
 
-    def factors(_: str) -> dict[str, list[int]]:
-        keys = ("time", "held", "comm")
-        return {key: [number(1, 5), number(1, 3)] for key in keys if draw.random() < 0.7}
-
-    entries = _entries(names, factors)
+    entries = _entries(names, lambda _: _some_factors(draw))
     document: dict[str, Any] = {
         "format": "pipesat.problem/1",
         "devices": [{} for _ in range(max(homes) + 1)],
@@ -122,10 +118,6 @@ def paired_document(seed: int) -> dict[str, Any]:
     if rule == "free" and len(homes) > 1:
         names = names[:3]  # of more, the oracle takes minutes
 
-    def factors(_: str) -> dict[str, list[int]]:
-        keys = ("time", "held", "comm")
-        return {key: [number(1, 5), number(1, 3)] for key in keys if draw.random() < 0.7}
-
     document: dict[str, Any] = {
         "format": "pipesat.problem/1",
         "devices": [{} for _ in range(max(homes) + 1)],
@@ -142,7 +134,7 @@ def paired_document(seed: int) -> dict[str, Any]:
             }
             for home in homes
         ],
-        "microbatches": _entries(names, factors),
+        "microbatches": _entries(names, lambda _: _some_factors(draw)),
         "order": rule,
         "comm": {"default": number(0, 3)},
         "overlap": {"FB": draw.choice([[1, 2], [2, 3], [3, 4], [9, 10]])},
@@ -189,6 +181,11 @@ def tight_chain_document(seed: int) -> dict[str, Any]:
         "order": draw.choice(["given", "same"]),
         "comm": {"default": number(0, 4)},
     }
+
+
+def _some_factors(draw: random.Random) -> dict[str, list[int]]:
+    keys = ("time", "held", "comm")
+    return {key: [draw.randint(1, 5), draw.randint(1, 3)] for key in keys if draw.random() < 0.7}
 
 
 def _entries(names: str, factors: Callable[[str], dict[str, list[int]]]) -> list[dict[str, Any]]:
