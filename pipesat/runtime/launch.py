@@ -192,12 +192,12 @@ def _end_of(code: int) -> str:
 
 
 def _whereabouts(child: _Child, folder: Path) -> str:
-    """Say which action a process started last."""
+    """Say which action a process started last; one may have ended since it was last looked at."""
     files = sorted(folder.glob(f"{child.name}.*.progress"), key=lambda path: path.stat().st_mtime)
     actions = files[-1].read_text().split() if files else []
     if actions:
         return f"in {actions[-1]}, its action {len(actions)}"
-    return "finished" if child.process.returncode == 0 else "before its first action"
+    return "finished" if child.process.poll() == 0 else "before its first action"
 
 
 def _log_file(folder: Path, name: str) -> Path:

@@ -255,7 +255,7 @@ def fake_torch(tmp_path, monkeypatch):
         (folder / "torch").mkdir(parents=True)
         (folder / "torch/__init__.py").write_text(code)
         monkeypatch.syspath_prepend(folder)
-        monkeypatch.setenv("PYTHONPATH", str(folder))
+        monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         monkeypatch.delitem(sys.modules, "torch", raising=False)
 
     return install
@@ -398,7 +398,12 @@ def start_hanging(files, fake_torch, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: len(list(pids.iterdir())) == 3)  # two ranks and the reference
+
+    def all_started():
+        assert process.poll() is None, process.communicate()[1]
+        return len(list(pids.iterdir())) == 3  # two ranks and the reference
+
+    wait_for(all_started)
     return process, [int(path.name) for path in pids.iterdir()]
 
 
