@@ -95,7 +95,7 @@ class Study:
             result = self.solve(
                 problem,
                 starts=starts,
-                time_limit=min(seconds, max(self.deadline.left, LEAST_SECONDS)),
+                time_limit=max(min(seconds, self.deadline.left), LEAST_SECONDS),
                 schedules=_of_different_sources(known),
                 known_bound=bound,
                 listener=listen,

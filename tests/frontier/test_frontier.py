@@ -394,6 +394,12 @@ def test_the_files_capacities_as_reference() -> None:
     assert found.cap.enough == 1
 
 
+def test_the_files_capacities_as_reference_once_the_time_is_over() -> None:
+    # what came before it, hand-written schedules say, may have taken all of the time
+    found = least_memory(chain(2, 3, cap=1), solve=SOLVE, reference="file", time_limit=1e-9)
+    assert found.best.value is not None
+
+
 @pytest.mark.parametrize(("text", "share"), [("5%", Fraction(1, 20)), ("0.25", Fraction(1, 4))])
 def test_shares(text: str, share: Fraction) -> None:
     assert read_share("--within", text, 10_000) == share
