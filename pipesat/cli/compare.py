@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 def compare(
     problem: ProblemFile,
+    schedules: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[SCHEDULE]...", help="Yours, to be compared too.", show_default=False
+        ),
+    ] = None,
     output: OutputFolder = None,
     time_limit: TimeLimit = 60.0,
     workers: Workers = None,
@@ -45,6 +51,9 @@ def compare(
 ) -> None:
     """Show every applicable baseline beside the solver's answer, best first.
 
+    Schedules of your own, as files, have a row each, and a line says how far above the optimum
+    they are at most. The search starts from them too.
+
     With -o, also write what `solve` writes. With --placements, the problem has one stage per
     device, and --layers states that stages divide; each placement is solved within the time limit
     and has a folder of its own. With costs per layer, use `plan --placement any`.
@@ -58,9 +67,11 @@ def compare(
         from pipesat.cli.reading import read_problem
         from pipesat.workflows.compare import compare as run
         from pipesat.workflows.solve import solve
+        from pipesat.workflows.valid import valid_schedule
 
         data = read_problem(problem)
         stated = _stated(layers, placements=placements, as_json=as_json)
+        given = {str(path): valid_schedule(data, path) for path in schedules or ()}
 
         def solve_one(placement: str | None, placed: Problem) -> Result:
             if placement is not None:
@@ -72,6 +83,7 @@ def compare(
                     time_limit=time_limit,
                     workers=workers,
                     seed=seed,
+                    schedules=[replace(own, source=name) for name, own in given.items()],
                     listener=progress,
                     stop=interrupts.stop,
                 )
@@ -83,6 +95,7 @@ def compare(
         with keeping(output), naming(problem):
             compared = run(
                 data,
+                schedules=given,
                 placements=placements,
                 layers=stated,
                 objective=objective.value,

@@ -10,7 +10,7 @@ import typer
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, print_table, wrapped
-from pipesat.core.claims import percent, times
+from pipesat.core.claims import excess, percent, times
 from pipesat.workflows.compare import Comparison
 from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, units_of
 
@@ -135,6 +135,25 @@ def _notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
         bound = result.lower_bound
         by = "" if bound is None else f" (bound {bound.value}, {one_line(bound.source)})"
         yield f"{where}: {result.standing.verdict}{by}; found by {result.schedule.source}"
+        yield from _given(comparison)
+
+
+def _given(comparison: Comparison) -> Iterator[str]:
+    """How far a user's own schedules are above the best, and above the optimum at most."""
+    result = comparison.result
+    for row in comparison.rows:
+        if row.name not in comparison.given:
+            continue
+        value, bound = row.value(result.objective), result.lower_bound
+        above = excess(value, result.value, row.name)
+        said = (
+            "as good as the best found" if above == 0 else f"{percent(above)} above the best found"
+        )
+        if result.standing.proven:
+            said = "optimal" if above == 0 else f"{percent(above)} above the optimum"
+        elif bound is not None and bound.value > 0:
+            said += f", at most {percent(excess(value, bound.value, row.name))} above the optimum"
+        yield f"{one_line(row.name)}: {said}"
 
 
 def _left_out(comparisons: Sequence[Comparison], rows: Sequence[ScheduleRow]) -> Iterator[str]:

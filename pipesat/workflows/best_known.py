@@ -29,23 +29,37 @@ def with_hand_written(result: Result, schedules: Iterable[Schedule]) -> Result:
     best = _best(result, schedules)
     if best is None:
         return result
+    baseline = Baseline(best.source, best.value(result.objective))
+    return replace(
+        _answered_by(result, best, "made afterwards"), baseline=baseline, baselines_left_out=False
+    )
+
+
+def with_given(result: Result, schedules: Iterable[Schedule]) -> Result:
+    """Return a result whose answer is the best of its own and of valid schedules of a user.
+
+    They are timed for the result's objective; the best baseline stays the best hand-written one.
+    """
+    best = min(schedules, key=lambda schedule: schedule.value(result.objective), default=None)
+    return result if best is None else _answered_by(result, best, "given")
+
+
+def _answered_by(result: Result, best: Schedule, how: str) -> Result:
+    """Return a result with this schedule as its answer, if it is better."""
     value = best.value(result.objective)
-    baseline = Baseline(best.source, value)
     if result.value is not None and value >= result.value:
-        return replace(result, baseline=baseline, baselines_left_out=False)
+        return result
     bound, wrong = tenable(value, result.lower_bound)
     if result.status == "infeasible":
         wrong += (f"said to be infeasible, but {best.source} has {value}: {result.explanation}",)
     before = "nothing" if result.value is None else f"{result.value}"
-    news = f"the search ended with {before}; {best.source}, made afterwards, has {value}"
+    news = f"the search ended with {before}; {best.source}, {how}, has {value}"
     least = None if bound is None else bound.value
     return replace(
         result,
         status=Standing(value, least).status,
         schedule=best,
         lower_bound=bound,
-        baseline=baseline,
-        baselines_left_out=False,
         history=(*result.history, Improvement(result.wall_s, value, least, best.source)),
         explanation="; ".join(filter(None, (result.explanation, news, *wrong))),
         contradictions=(*result.contradictions, *wrong),

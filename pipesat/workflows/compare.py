@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.claims import require_best, times
+from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Facts
-from pipesat.workflows.best_known import with_hand_written
+from pipesat.core.timing import retime
+from pipesat.workflows.best_known import with_given, with_hand_written
 from pipesat.workflows.hand_written import hand_written
-from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, against_best, solver_row, with_ratios
+from pipesat.workflows.rows import (
+    SOLVER_ROW,
+    ScheduleRow,
+    against_best,
+    row_of,
+    solver_row,
+    with_ratios,
+)
 from pipesat.workflows.solve import problem_for, solve
+from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
-    from pipesat.core.schedule import Objective
+    from pipesat.core.schedule import Objective, Schedule
     from pipesat.core.solving import Listener
 
 
@@ -26,6 +38,7 @@ def compare(
     problem: Problem,
     result: Result | None = None,
     *,
+    schedules: Mapping[str, Schedule | Result | str | Path] | None = None,
     search: bool = True,
     placements: bool = False,
     layers: int | Sequence[int] = (),
@@ -46,6 +59,9 @@ def compare(
     result
         The answer to compare with; ``None``: the problem is solved. A baseline that is better is
         the answer: the solver's row has it too.
+    schedules
+        Yours, by names of your choice: each has a row, for its order timed as all others are. The
+        search starts from them too, and one that is better than what it found is the answer.
     search
         ``False``: the hand-written schedules alone, none is compared with a search.
     placements
@@ -72,9 +88,13 @@ def compare(
     ------
     NotApplicable
         If other placements are asked for, and devices do not hold exactly one stage of one route.
+    NotValid
+        If the checker refuses one of ``schedules``.
     BadInput
-        If nobody states that the stages divide, or they do not.
+        If nobody states that the stages divide, or they do not; if ``schedules`` of the problem as
+        it is come with other placements.
     """
+    given = _given(problem, schedules or {})
 
     def solved(placement: str | None, placed: Problem) -> Result:
         if solve_one is not None:
@@ -85,19 +105,25 @@ def compare(
             time_limit=time_limit,
             workers=workers,
             seed=seed,
+            schedules=given.values(),
             listener=listener,
             stop=stop,
         )
 
+    if placements and given:
+        text = "with other placements, there are no schedules to compare: they are of this one"
+        raise BadInput(text, where="schedules", value=", ".join(given))
     if placements:
         stated = [layers] if isinstance(layers, int) else layers
         several = tuple(compare_placements(problem, solved, stated))
         rows = against_best((row for one in several for row in one.rows), objective)
         return Comparisons(problem, objective, tuple(rows), several)
     if result is None and not search:
-        rows = against_best([row for row, _ in hand_written(problem, objective)], objective)
+        made = [row for row, _ in hand_written(problem, objective)]
+        made += [row_of(name, problem, schedule) for name, schedule in given.items()]
+        rows = against_best(made, objective)
         return Comparisons(problem, objective, tuple(rows))
-    one = comparison_of(solved(None, problem) if result is None else result)
+    one = comparison_of(solved(None, problem) if result is None else result, given=given)
     return Comparisons(problem, one.result.objective, one.rows, (one,))
 
 
@@ -198,6 +224,8 @@ def _record(row: ScheduleRow) -> dict[str, Any]:
 class Comparison:
     """The rows of one problem, and the answer to it; ``placement`` if there are several.
 
+    ``given`` names the rows of a user's own schedules.
+
     Raises
     ------
     Contradiction
@@ -208,6 +236,7 @@ class Comparison:
     problem: Problem
     result: Result
     rows: tuple[ScheduleRow, ...]
+    given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         objective = self.result.objective
@@ -215,18 +244,33 @@ class Comparison:
         require_best(SOLVER_ROW, self.result.value, valid)
 
 
-def comparison_of(result: Result, placement: str | None = None) -> Comparison:
+def comparison_of(
+    result: Result, placement: str | None = None, given: Mapping[str, Schedule] | None = None
+) -> Comparison:
     """Make every baseline of a result's problem; the best of all is the answer.
 
-    The rows' ratios to the best are those within the comparison.
+    ``given`` has valid schedules of a user, by name. The rows' ratios to the best are those within
+    the comparison.
     """
     problem, objective = result.problem, result.objective
     made = list(hand_written(problem_for(problem, result.target), objective))
     result = with_hand_written(result, [s for row, s in made if s is not None and row.valid])
-    rows = with_ratios([*(row for row, _ in made), solver_row(result)], result)
-    return Comparison(
-        placement, problem, result, tuple(replace(row, placement=placement) for row in rows)
-    )
+    given = given or {}
+    result = with_given(result, [retime(problem, s, objective, name) for name, s in given.items()])
+    own = [row_of(name, problem, schedule) for name, schedule in given.items()]
+    rows = with_ratios([*(row for row, _ in made), *own, solver_row(result)], result)
+    placed = tuple(replace(row, placement=placement) for row in rows)
+    return Comparison(placement, problem, result, placed, tuple(given))
+
+
+def _given(
+    problem: Problem, schedules: Mapping[str, Schedule | Result | str | Path]
+) -> dict[str, Schedule]:
+    """Check a user's schedules, and name them as the source of what comes of them."""
+    return {
+        name: replace(valid_schedule(problem, schedule), source=name)
+        for name, schedule in schedules.items()
+    }
 
 
 def compare_placements(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
+from pipesat.workflows.best_known import with_given
 from pipesat.workflows.compare import compare
 from pipesat.workflows.rows import ScheduleRow, against_best
 from tests.conftest import Run
@@ -94,6 +96,69 @@ def test_the_objective_orders_the_rows(cli: Run, save: Any) -> None:
         column = 1 + (objective == "span")
         values = [int(line.split()[column]) for line in table_of(text) if line.split()[1].isdigit()]
         assert values == sorted(values)
+
+
+# Schedules of one's own
+
+# Unit costs, p = 4, m = 8: 1F1B takes (m + p - 1) (F + B + W) = 33; a device's load is 24, and the
+# first F is 3 late on the last one, so 27 is the least, and ZB-H1 has it.
+
+
+def test_ones_own_schedule_beside_the_optimum(cli: Run, save: Any, tmp_path: Path) -> None:
+    path, mine = save(chain(4, 8)), tmp_path / "mine.json"
+    assert cli("baseline", "1f1b", path, "-o", mine).code == 0
+    text = cli("compare", path, mine, "--workers", 1).out
+    assert "mine.json: 22.22 % above the optimum" in " ".join(text.split())
+    rows = {row["name"]: row for row in cli("compare", path, mine, "--workers", 1, "--json").json}
+    assert [rows[str(mine)][key] for key in ("makespan", "valid")] == [33, True]
+    assert rows[str(mine)]["ratio_to_bound"] == 33 / 27
+
+
+def test_ones_own_schedule_may_be_the_answer() -> None:
+    problem = chain(4, 8)
+    early = {
+        "schedule": BASELINES["gpipe"](problem),
+        "lower_bound": Bound(24, "load"),
+    }
+    made = {"mine": BASELINES["zb-h1"](problem), "theirs": BASELINES["1f1b"](problem)}
+    compared = compare(problem, Result(**(vars_of(problem) | early)), schedules=made)
+    assert compared["mine"].makespan == compared["solver"].makespan == 27
+    assert compared.result is not None
+    assert compared.result.baseline is not None
+    assert compared.result.baseline.name in BASELINES  # a hand-written one, not the user's
+    rows = compare(problem, schedules=made, search=False)
+    assert rows["mine"].ratio_to_best == 1
+    assert rows["theirs"].ratio_to_best == 33 / 27
+
+
+def test_a_better_schedule_of_ones_own_is_adopted() -> None:
+    problem = chain(4, 8)
+    before = Result(**(vars_of(problem) | {"schedule": BASELINES["gpipe"](problem)}))
+    mine = BASELINES["zb-h1"](problem)
+    after = with_given(before, [BASELINES["1f1b"](problem), replace(mine, source="mine")])
+    assert (after.value, after.baseline) == (27, None)
+    assert "the search ended with 33; mine, given, has 27" in after.explanation
+    assert with_given(after, [BASELINES["1f1b"](problem)]) is after
+    assert with_given(after, []) is after
+
+
+def vars_of(problem: Problem) -> dict[str, Any]:
+    given = {"status": "feasible", "objective": "makespan", "lower_bound": None, "baseline": None}
+    return {"problem": problem, "wall_s": 0.0, "seed": 0, "workers": 1} | given
+
+
+def test_what_is_no_schedule_of_the_problem_is_refused(cli: Run, save: Any, tmp_path: Path) -> None:
+    path, mine = save(chain(2, 2)), tmp_path / "mine.json"
+    cli("baseline", "1f1b", path, "-o", mine)
+    outcome = cli("compare", path, mine, "--placements", "--layers", 2)
+    assert outcome.code == 2
+    assert "schedules" in outcome.err
+    late = json.loads(mine.read_text())
+    late["devices"][0][0][2] += 1  # F takes 1, not 2
+    mine.write_text(json.dumps(late))
+    outcome = cli("compare", path, mine)
+    assert outcome.code == 1
+    assert "is not a valid schedule" in outcome.err
 
 
 # The text
