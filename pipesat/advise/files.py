@@ -13,7 +13,7 @@ from pipesat.advise.commands import LAYERS, commands, megatron_flags, problem_na
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import FORMAT_OF, options_of
-from pipesat.core.claims import Standing
+from pipesat.core.claims import Bound, Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.result_folder import write_result_folder
@@ -21,9 +21,11 @@ from pipesat.files.atomic import prepare_folder, write_files, write_with_claims
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.layers.file import write_layers
 from pipesat.layers.layer import Layers
+from pipesat.plan.candidate import Candidate
 from pipesat.plan.picture import plan_pictures
 from pipesat.report.study import report
 
+_PICTURES: Final = ("plan.png", "plan.svg")
 _OF_RUNTIMES: Final = {FILE_NAMES[to] for to in FORMAT_OF.values()} | {"schedule.py"}
 
 
@@ -52,17 +54,28 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
     def claims() -> dict[str, bytes]:
         made = {"advice.json": _json(advice.document([*commands(advice)]))}
         made["commands.sh"] = _script(advice).encode()
-        if advice.plan is not None and advice.plan.result is not None:
-            made |= {f"plan.{kind}": data for kind, data in plan_pictures(advice.plan).items()}
-        return made
+        return made | _pictures(advice)
 
     # of an earlier answer for another runtime; the CSV is the result folder's
-    for stale in _OF_RUNTIMES - files.keys() - {FILE_NAMES["torch-csv"]}:
+    for stale in (*_PICTURES, *_OF_RUNTIMES - files.keys() - {FILE_NAMES["torch-csv"]}):
         (folder / stale).unlink(missing_ok=True)
     write_with_claims(folder, files, claims)
     _write_plain(advice, folder / PLAIN)
     if advice.chosen is not None:
         report(folder, folder / "report.html", baselines=False)
+
+
+def _pictures(advice: Advice) -> dict[str, bytes]:
+    """Draw the split that is advised; the one that the plan found may be another."""
+    plan, row = advice.plan, advice.chosen
+    if plan is None or row is None:
+        return {}
+    least = Bound(0, "") if advice.bound is None else advice.bound
+    advised = Candidate(
+        0, row.shape, row.partition, row.recompute, row.problem, row.name, least, [row.schedule]
+    )
+    drawn = plan_pictures(replace(plan, chosen=advised, bound=advice.bound))
+    return {f"plan.{kind}": data for kind, data in drawn.items()}
 
 
 def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from pipesat.advise.rows import Row, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import LeftOut, row_of, rows_of_flags, splits
 from pipesat.core.errors import NotApplicable
+from pipesat.core.showing import ranges
 from pipesat.core.solving import Deadline
 from pipesat.layers.megatron import group_sizes, overlap_options, refusal
 from pipesat.layers.rules import neighbours
@@ -86,7 +87,8 @@ def not_tried(left: Sequence[Knob], tried: Iterable[Row], devices: int) -> str:
     loops = sorted({knob.chunks for knob in left} - seen)
     said = []
     if loops:
-        said.append(f"{' and '.join(f'a loop of {count}' for count in loops)} not tried in time")
+        named = "a loop" if len(loops) == 1 else "loops"
+        said.append(f"{named} of {ranges(loops)} not tried in time")
     if any(knob.chunks in seen for knob in left):
         said.append("not every size of groups tried in time")
     return ", ".join(said)

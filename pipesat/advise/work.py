@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.families import better_on_table, shown_rows, written_on
-from pipesat.advise.knobs import knobs, moved_rows, not_tried
+from pipesat.advise.knobs import Knob, knobs, moved_rows, not_tried
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.orders import (
     better_orders,
@@ -61,7 +61,7 @@ class Work:
     listener: Listener | None
     rows: list[Row] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
-    not_tried: str = ""
+    untried: tuple[Knob, ...] = ()
     told: int | None = None  # the best bound of the whole question so far
     _there: set[tuple[object, ...]] = field(default_factory=set)
 
@@ -92,7 +92,12 @@ class Work:
             if left and self.deadline.past(share):
                 self.left_out["more settings of interleaved 1F1B"] = "not built in time"
                 break
-        self.not_tried = not_tried(left, self.rows, self.question.devices)
+        self.untried = tuple(left)
+
+    @property
+    def not_tried(self) -> str:
+        """Settings of interleaved 1F1B that no row has, because time ended before."""
+        return not_tried(self.untried, self.rows, self.question.devices)
 
     @property
     def best(self) -> int | None:

@@ -32,7 +32,7 @@ class Progress:
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self.console = console
         self.lines: list[str] = []
-        self.began = time.monotonic()
+        self.heard = time.monotonic()  # of ``last``, whose seconds may be a clock of its own
         self.last = Improvement(0.0, None, None, "starting")
         self.lock = threading.Lock()
         self.live = Live(
@@ -40,7 +40,7 @@ class Progress:
         )
         self.on_terminal = console.is_terminal and not quiet
         self.quiet = quiet
-        self.printed = self.began
+        self.printed = self.heard
         self.ended = threading.Event()
         self.beat = threading.Thread(target=self._break_silence, daemon=True)
 
@@ -61,7 +61,7 @@ class Progress:
     def __call__(self, improvement: Improvement) -> None:
         """Take note of an improvement; from any thread."""
         with self.lock:
-            self.last = improvement
+            self.last, self.heard = improvement, time.monotonic()
             text = describe(improvement)
             self.lines.append(text)
             if not (self.on_terminal or self.quiet):
@@ -86,7 +86,8 @@ class Progress:
 
     def _now(self) -> str:
         """What is known and what is being done; without a name, where the best is from."""
-        seconds, work = time.monotonic() - self.began, being_done()
+        seconds = self.last.seconds + time.monotonic() - self.heard  # by the search's clock
+        work = being_done()
         if self.last.value is None and self.last.bound is None:
             return f"{seconds:7.1f} s  {one_line(work or self.last.source)}"
         text = describe(self.last._replace(seconds=seconds))

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
+from pipesat.plan.answer import Plan
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.paths import ROOT
@@ -524,6 +526,27 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
         assert cli(*words[1:-1], f"{folder}/").code == 0
         again = texts(folder)
         assert {name: text.replace(f"{tmp_path}/", "") for name, text in again.items()} == kept
+
+
+def test_the_picture_is_of_the_split_that_is_advised(
+    plain: Advice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan's own best split may be another: here it has none at all."""
+    drawn: list[Plan] = []
+
+    def draw(plan: Plan) -> dict[str, bytes]:
+        drawn.append(plan)
+        return {"png": b"", "svg": b""}
+
+    monkeypatch.setattr(import_module("pipesat.advise.files"), "plan_pictures", draw)
+    row = plain.chosen
+    assert plain.plan is not None
+    assert row is not None
+    replace(plain, plan=replace(plain.plan, chosen=None)).save(tmp_path)
+    (plan,) = drawn
+    assert plan.chosen is not None
+    assert (plan.value, plan.bound) == (row.makespan, plain.bound)
+    assert (plan.chosen.partition, plan.chosen.shape) == (row.partition, row.shape)
 
 
 def test_a_plan_of_an_estimate_says_so() -> None:

@@ -327,6 +327,19 @@ def test_the_line_on_a_terminal() -> None:
     assert len(progress.lines) == 1
 
 
+def test_one_clock_in_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files were read for 7 s before the search, whose seconds improvements come with, began."""
+    now = [100.0]
+    monkeypatch.setattr("pipesat.cli.progress.time.monotonic", lambda: now[0])
+    screen = io.StringIO()
+    progress = Progress(Console(file=screen, width=100))
+    now[0] += 9
+    progress(Improvement(2.0, 8, 6, "load"))
+    now[0] += 4
+    progress.note(progress._now())
+    assert [line.split()[0] for line in screen.getvalue().splitlines()[1:]] == ["2.0", "6.0"]
+
+
 def test_long_work_is_named_while_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until there is a value, its name alone; then what is known, which is not logged again."""
     monkeypatch.setattr("pipesat.cli.progress.SILENCE", 0.01)
