@@ -282,8 +282,7 @@ class Count:
         for low, high in product(single, single):
             if low.route == high.route and place[low.stage] < place[high.stage]:
                 for count in (first, last):
-                    more = count[low] | {j: -value for j, value in count[high].items()}
-                    self.programme.at_least(more, 0)
+                    self.programme.at_least(_sum([(1, count[low]), (-1, count[high])]), 0)
 
     def _pair_only_so_many(self) -> None:
         """The first forwards and the last backwards of a route do not pair with each other's."""

@@ -81,7 +81,7 @@ def microbatch_orders(
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if not free.has_lists:
         text = "expected a list, or lengths beside it: those of a number are all alike"
-        raise BadInput(text, where="microbatches")
+        raise BadInput(text, where="microbatches", value=problem.routes[0].microbatches)
     preflight(free)
     clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
     give_up = lambda: not deterministic and clock.over  # noqa: E731

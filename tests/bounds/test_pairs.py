@@ -86,6 +86,17 @@ def test_pairs_of_forwards_may_fill_the_warm_up() -> None:
         assert closed_form_bound(problem, objective).value == 2 * (3 + 5 + 1)
 
 
+def test_pairs_of_two_stages_may_run_in_the_last_phase() -> None:
+    # 0F0 1F0 1B0 (1W0+0BW0), the same once more: 1W may run beside 0BW of its own microbatch
+    stages = [
+        {"device": 0, "F": 1, "B": 2, "W": 2, "backward": "fused"},
+        {"device": 0, "F": 1, "B": 1, "W": 3, "backward": "split"},
+    ]
+    problem = paired(parse_problem({**chain(1, 2).document, "stages": stages}), ("1W", "0BW", 4))
+    for objective in OBJECTIVES:
+        assert closed_form_bound(problem, objective).value == 2 * (1 + 1 + 1 + 4)
+
+
 def test_pairs_that_do_not_fit_into_memory_do_not_count() -> None:
     # room for one microbatch: F, BW four times over, though two F's together would take 1
     problem = chain(1, 4, F=2, B=4, W=3, cap=1, backward="fused")
