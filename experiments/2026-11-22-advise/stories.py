@@ -1,6 +1,6 @@
 """The story of docs/advise.md as its reader runs it: every command, its wall time, its output.
 
-``python experiments/2026-11-22-advise/stories.py [torchtitan] [megatron] [quick] [parts]``; a
+``python experiments/2026-11-22-advise/stories.py [torchtitan] [megatron] [quick] [parts] [moe]``; a
 folder for what is written is made anew under the system's temporary one.
 """
 
@@ -17,12 +17,15 @@ STORY = (
     "advise --config llama3-8b --gpu h100 --devices 8 --microbatches 32 --memory 40GiB "
     "--for {runtime} -o out"
 )
-PARTS = Path(__file__).parents[2] / "examples" / "parts-deepseek-like.json"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PARTS = EXAMPLES / "parts-deepseek-like.json"
 STORIES = {
     "torchtitan": STORY.format(runtime="torchtitan"),
     "megatron": STORY.format(runtime="megatron"),
     "quick": STORY.format(runtime="torchtitan") + " --quick",
     "parts": f"advise {PARTS} --devices 4 --microbatches 16 --latency 500 --for megatron -o out",
+    "moe": f"advise {EXAMPLES / 'layers-moe.json'} --parts {PARTS} --devices 4 --microbatches 16 "
+    "--memory 60GiB --latency 500 --for megatron -o out",
 }
 
 
@@ -37,7 +40,7 @@ def main(names: list[str]) -> None:
         if done.returncode:
             sys.exit(f"{STORIES[name]}: exit code {done.returncode}\n{done.stderr}")
         text = f"`pipesat {STORIES[name]}`: {seconds:.0f} s\n\n```\n{done.stdout}```\n"
-        print(text.replace(f"{PARTS}", "examples/parts-deepseek-like.json"), flush=True)
+        print(text.replace(f"{EXAMPLES}", "examples"), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from pipesat.workflows.hand_written import baseline
 
 
 def shown_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the table: 1F1B on every split, of all other schedules the best row.
+    """Return the table: 1F1B on every split that differs, of all other schedules the best row.
 
     The best that runs with nothing by hand is among them. Ours are there where no other row is as
     good; what fits and does not run, only if nothing of its name does.
@@ -40,7 +40,9 @@ def shown_rows(rows: Iterable[Row]) -> list[Row]:
     running = {row.name for row in ranked if row.runs}
     for row in ranked:
         if row.name != OURS and (row.runs or not row.fits or row.name not in running):
-            kept.setdefault((row.name, row.split if row.name == "1f1b" else ""), row)
+            split = row.split if row.name == "1f1b" else ""
+            if all(row.partition != k.partition for k in kept.values() if k.name == row.name):
+                kept.setdefault((row.name, split), row)
     shown = [*kept.values()]
     easy = [row for row in ranked if row.runs and not row.by_hand][:1]
     for row in [*easy, *(row for row in ranked if row.name == OURS)]:

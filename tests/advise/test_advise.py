@@ -19,6 +19,7 @@ import pipesat
 from pipesat.advise.advice import Advice
 from pipesat.advise.answer import memory_text, time_text
 from pipesat.advise.commands import megatron_flags
+from pipesat.advise.families import shown_rows
 from pipesat.advise.knobs import knobs, not_tried
 from pipesat.advise.orders import best_hand_written, in_our_order, named_rows, require_best_orders
 from pipesat.advise.question import Question
@@ -243,6 +244,13 @@ def test_what_is_proven_of_the_order_alone_is_said(plain: Advice) -> None:
     assert re.fullmatch(r"for this split, this order can still gain 2\d\.\d % at most", texts[0])
     assert texts[1] == "this order is proven optimal for this split"
     assert list(of_order(replace(row, bound=None), "this order")) == []
+
+
+def test_a_split_of_two_names_is_one_row(plain: Advice) -> None:
+    row = next(row for row in plain.rows if row.name == "1f1b")
+    assert shown_rows([row, replace(row, split="another name")]) == [row]
+    other = replace(row, split="another", partition=row.partition[:-1])
+    assert len(shown_rows([row, other])) == 2
 
 
 def test_what_time_ended_before_is_named() -> None:
