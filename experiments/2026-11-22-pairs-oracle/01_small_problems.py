@@ -2,15 +2,17 @@
 
     python experiments/2026-11-22-pairs-oracle/01_small_problems.py WHAT [PROBLEMS] [FIRST]
 
-``bounds`` judges the closed forms alone, ``tight`` the same where memory is tight, ``waiting``
-those that rows about waiting raise, ``solve`` all that an answer claims, for both objectives.
+``bounds`` judges the closed forms alone, ``tight`` the same where memory is tight, ``waiting`` and
+``whole`` those that rows about waiting, or whole microbatches, raise, ``solve`` all that an answer
+claims, for both objectives.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,10 +21,11 @@ from unittest.mock import patch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from pipesat.bounds import paired  # noqa: E402
+from pipesat.bounds import paired, paired_memory  # noqa: E402
 from pipesat.bounds.feasibility import preflight  # noqa: E402
 from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
-from pipesat.bounds.paired_memory import Around, least_end_in_memory  # noqa: E402
+from pipesat.bounds.paired_area import Around  # noqa: E402
+from pipesat.bounds.paired_memory import least_end_in_memory  # noqa: E402
 from pipesat.bounds.paired_waiting import Course  # noqa: E402
 from pipesat.core.errors import Infeasible  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
@@ -64,12 +67,12 @@ def bounded(document: dict[str, Any], objective: Objective) -> Verdict:
     return Verdict(status, wrong, decided)
 
 
-def raised(document: dict[str, Any], objective: Objective) -> Verdict:
-    """Ask for a schedule below the closed form, if it is higher for what microbatches wait."""
+def raised(document: dict[str, Any], objective: Objective, what: str) -> Verdict:
+    """Ask for a schedule below the closed form, if it is higher for what is judged."""
     problem = parse_problem(document)
     if (bound := closed_form(problem, objective)) is None:
         return Verdict("infeasible", [])
-    with patch.object(paired, "least_end_in_memory", _without_waiting):
+    with _without_waiting() if what == "waiting" else _without_whole_microbatches():
         if closed_form_bound(problem, objective).value == bound:
             return Verdict("as without", [])
     least, decided = least_value(document, objective, bound - 1, EFFORT / 2)
@@ -77,8 +80,20 @@ def raised(document: dict[str, Any], objective: Objective) -> Verdict:
     return Verdict("raised", wrong, decided)
 
 
-def _without_waiting(problem: Problem, devices: Sequence[Around], _: Course | None) -> int:
-    return least_end_in_memory(problem, devices)
+def _without_waiting() -> AbstractContextManager[object]:
+    def least(problem: Problem, devices: Sequence[Around], _: Course | None) -> int:
+        return least_end_in_memory(problem, devices)
+
+    return patch.object(paired, "least_end_in_memory", least)
+
+
+@contextmanager
+def _without_whole_microbatches() -> Iterator[None]:
+    with (
+        patch.object(paired_memory, "in_whole_microbatches", lambda *_: ()),
+        patch.object(paired, "with_rooms_in_use", lambda same: same),
+    ):
+        yield
 
 
 def main() -> None:
@@ -92,11 +107,13 @@ def main() -> None:
         document = random_paired_document(Random(seed), zeros=zeros)
         if what == "tight":
             kind, document = "memory for less than all", random_tight_document(Random(seed))
-        if what == "waiting":
+        if what == "waiting" or (what == "whole" and zeros):
             kind, document = "one F in each pair", random_waiting_document(Random(seed))
+        elif what == "whole":
+            kind, document = "pairs of any kind", random_tight_document(Random(seed))
         for objective in OBJECTIVES:
-            if what == "waiting":
-                verdict = raised(document, objective)
+            if what in ("waiting", "whole"):
+                verdict = raised(document, objective, what)
             elif what != "solve":
                 verdict = bounded(document, objective)
             else:
@@ -117,6 +134,7 @@ def _write(what: str, found: Counter[tuple[str, str, str]], seeds: str) -> None:
         "bounds": ("met", "below", "infeasible"),
         "tight": ("met", "below", "infeasible"),
         "waiting": ("raised", "as without", "infeasible"),
+        "whole": ("raised", "as without", "infeasible"),
         "solve": ("optimal", "feasible", "infeasible", "unknown", "error"),
     }[what]
     columns = (*answers, "undecided by the oracle", "violations")

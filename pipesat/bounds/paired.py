@@ -12,10 +12,12 @@ from functools import cached_property
 
 from pipesat.bounds.area import area_over_room
 from pipesat.bounds.pair_times import after_last_forward, until_first_backward, with_least_times
+from pipesat.bounds.paired_area import Around
 from pipesat.bounds.paired_device import PairedDevice, Ways
-from pipesat.bounds.paired_memory import Around, least_end_in_memory
+from pipesat.bounds.paired_memory import least_end_in_memory
 from pipesat.bounds.paired_waiting import Course
 from pipesat.bounds.ways import time_from_backward, time_until_forward
+from pipesat.bounds.whole_microbatches import with_rooms_in_use
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.rules import round_trip
@@ -29,6 +31,7 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     span, too: that of the device with the first stage. Another device's own may end as much later
     as it starts, so its last weight gradients may.
     """
+    problem = with_rooms_in_use(problem)
     ways, least = _RouteWays(problem), with_least_times(problem)
     around = []
     whole = objective == "makespan" or len(problem.routes) == 1

@@ -12,6 +12,7 @@ numbers (:mod:`pipesat.bounds.counting`). docs/bounds.md has the argument.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement, product
@@ -51,7 +52,7 @@ class _Group:
 
 _Member: TypeAlias = tuple[_Group, Kind]
 _Item: TypeAlias = tuple[_Member, ...]
-_Phase: TypeAlias = Mapping[_Item, int]
+Phase: TypeAlias = Mapping[_Item, int]
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,15 @@ class Count:
             reached = {later: 1, longer: 1, other: 1}
             self.programme.at_least(reached, ways.own - ways.after_backward)
         self._run_every_op()
-        self._fit_into_memory()
+        self.fit_into_memory()
         self._pair_only_so_many()
         self._keep_to_the_way()
+
+    def weighed_by(self, problem: Problem) -> Count:
+        """Return the same counts, with what is held as another problem has it."""
+        other = copy(self)
+        other.problem = problem
+        return other
 
     def _phase(self, items: Iterable[_Item], *, busy: bool = False) -> dict[_Item, int]:
         times = self.home.items
@@ -187,7 +194,7 @@ class Count:
         most = min(group.ops for group, _ in item)
         return most // 2 if len(item) == 2 and item[0] == item[1] else most
 
-    def _last(self, phase: _Phase, least: int) -> int:
+    def _last(self, phase: Phase, least: int) -> int:
         """Let a phase last as long as its work; return by how much that is above ``least``."""
         times = {variable: self.home.items[item] for item, variable in phase.items()}
         most = sum(self._most(item) * self.home.items[item] for item in phase)
@@ -195,7 +202,7 @@ class Count:
         self.programme.at_least({extra: 1} | {j: -time for j, time in times.items()}, -least)
         return extra
 
-    def _count(self, *phases: _Phase, **weights: int) -> dict[_Group, dict[int, int]]:
+    def _count(self, *phases: Phase, **weights: int) -> dict[_Group, dict[int, int]]:
         """Per group, the sum of these kinds' weights over the items of some phases."""
         result: dict[_Group, dict[int, int]] = {group: {} for group in self.home.groups}
         for phase in phases:
@@ -206,15 +213,11 @@ class Count:
         return result
 
     @property
-    def phases(self) -> tuple[_Phase, ...]:
+    def phases(self) -> tuple[Phase, ...]:
         """All phases, in order of time."""
         return self.before, self.between, self.after, self.pending
 
-    def ops(self, phase: _Phase, *kinds: Kind) -> dict[int, int]:
-        """The number of ops of some kinds in a phase, as a row."""
-        return _sum((1, row) for row in self._count(phase, **dict.fromkeys(kinds, 1)).values())
-
-    def of(self, stage: int, phase: _Phase, *kinds: Kind) -> dict[int, int]:
+    def of(self, stage: int, phase: Phase, *kinds: Kind) -> dict[int, int]:
         """The number of ops of one stage, of some kinds, in a phase, as a row.
 
         Where stages are not taken together.
@@ -257,7 +260,8 @@ class Count:
             self.programme.equals(left[group], 0)
             self.programme.at_least(late[group], 0)
 
-    def _fit_into_memory(self) -> None:
+    def fit_into_memory(self) -> None:
+        """Let no instant that is known of hold more than there is room for."""
         room = self.problem.devices[self.home.device].room
         if room is None:
             return

@@ -9,7 +9,8 @@ import pytest
 
 from pipesat.bounds import paired
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.bounds.paired_memory import Around, least_end_in_memory
+from pipesat.bounds.paired_area import Around
+from pipesat.bounds.paired_memory import least_end_in_memory
 from pipesat.bounds.paired_waiting import Course, Waiting
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective

@@ -1,0 +1,79 @@
+"""Room for whole microbatches only: by hand, and never above the optimum by an oracle."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipesat.bounds import paired, paired_memory
+from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.whole_microbatches import in_whole_microbatches, with_rooms_in_use
+from pipesat.core.schedule import Objective
+from pipesat.files.problem_file import parse_problem
+from tests.support.against_oracle import least_value
+from tests.support.oracle_by_instants import optimum
+from tests.support.paired import random_tight_document, random_waiting_document
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
+
+
+def vee(room: int, microbatches: int, held: int = 1) -> dict[str, Any]:
+    """Two devices, unit times, F with BW in 1; ``room`` on the turn's device."""
+    stage = {"F": 1, "B": 1, "W": 1, "BW": 1, "held_after_F": held, "backward": "fused"}
+    return {
+        "format": "pipesat.problem/1",
+        "microbatches": microbatches,
+        "devices": [{}, {"memory": room}],
+        "stages": [stage | {"device": d} for d in (0, 1, 1, 0)],
+        "overlap": {
+            "pairs": [
+                {"ops": [f"{s}F", f"{t}BW"], "time": 1}
+                for two in ((0, 3), (1, 2))
+                for s, t in product(two, two)
+            ]
+        },
+    }
+
+
+def test_memory_is_what_sums_of_the_amounts_can_fill() -> None:
+    raw = vee(room=11, microbatches=4, held=4)
+    assert with_rooms_in_use(parse_problem(raw)).devices[1].room == 8
+    raw["stages"][1] |= {"held_after_F": 6}
+    assert with_rooms_in_use(parse_problem(raw)).devices[1].room == 10
+
+
+def test_who_holds_the_later_stage_holds_the_earlier_one_too() -> None:
+    counted = list(in_whole_microbatches(parse_problem(vee(room=5, microbatches=4)), 1))
+    # stage 1 alone: 5, which leaves nothing over; stage 2 with stage 1: 2, which leaves 1
+    assert [problem.devices[1].room for problem in counted] == [2]
+    assert [counted[0].stages[s].held_after_F for s in (1, 2)] == [0, 1]
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_room_for_three_chunks_passes_one_microbatch_at_a_time_behind_the_turn(m: int) -> None:
+    # F 0, F 1; then F 2, F 3, BW 3, BW 2 of each, one microbatch after the other; BW 1, BW 0
+    raw = vee(room=3, microbatches=m)
+    assert closed_form_bound(parse_problem(raw), "makespan").value == 4 * m + 4
+    assert optimum(raw, at_most=4 * m + 4, effort=5) == 4 * m + 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", [random_waiting_document, random_tight_document])
+def test_no_schedule_is_shorter(draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = 0
+    for seed, objective in product(range(16), OBJECTIVES):
+        raw = draw(Random(seed))
+        problem = parse_problem(raw)
+        bound = closed_form_bound(problem, objective).value
+        with monkeypatch.context() as patch:
+            patch.setattr(paired_memory, "in_whole_microbatches", lambda *_: ())
+            patch.setattr(paired, "with_rooms_in_use", lambda same: same)
+            less = closed_form_bound(problem, objective).value
+        if bound > less:
+            raised += 1
+            least, _ = least_value(raw, objective, bound - 1, 0.2)
+            assert least is None, (seed, objective, bound, least)
+    assert raised
