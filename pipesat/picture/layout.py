@@ -96,7 +96,8 @@ def lay_out(problem: Problem, schedule: Schedule, profiles: Sequence[Profile]) -
     margin = 1.2 * font
     left = round(2 * margin + max(text_width(name, font) for name in names.values()))
     after = max((text_width(text, 0.85 * font) for text in figures), default=0)
-    after = round(2 * margin + after)
+    last = text_width(f"{schedule.makespan:,}", 0.9 * font, bold=True)  # centred on the end
+    after = round(max(2 * margin + after, margin + last / 2))
     right = left + min(plot, WIDEST - left - after)
     lane, gap, track = row, 0.0, 0.0
     if figures:

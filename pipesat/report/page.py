@@ -80,14 +80,17 @@ def _case(case: ReportedCase, number: int, folder: str, count: int) -> Markup:
     data = case_data(case, LARGEST // count)
     drawn = [entry["name"] for entry in data["schedules"]]
     place = f"{folder.rstrip('/')}/{case.name}" if case.name else folder
+    memory = tables.knows_memory(case)
     return _filled(
         "case.html",
         id=Markup(number),
         label=escaped(case.name or "result"),
         heading=element("h2", case.name) if case.name else Markup(""),
         hidden=Markup("" if drawn else "hidden"),
+        memory_hidden=Markup("" if memory else "hidden"),
+        memory_checked=Markup("checked" if memory else ""),
         summary=tables.summary(case),
-        legend=_legend(problem, data),
+        legend=_legend(problem, data, memory=memory),
         baselines=tables.baselines(case, str(number), drawn),
         assumptions=assumptions(problem),
         stages=tables.stages(problem),
@@ -137,7 +140,7 @@ def _overview(cases: Sequence[ReportedCase]) -> Markup:
     return table("The same layers in each placement", head, rows)
 
 
-def _legend(problem: Problem, data: dict[str, Any]) -> Markup:
+def _legend(problem: Problem, data: dict[str, Any], *, memory: bool) -> Markup:
     """Explain only what occurs in one of the schedules."""
     letters = {
         letter
@@ -160,7 +163,8 @@ def _legend(problem: Problem, data: dict[str, Any]) -> Markup:
         entries.append(_entry("stage-feet", "foot: the rank's first … last stage"))
     entries += _modes_and_copies(problem, data)
     unit = f" ({data['memoryUnit']})" if data["memoryUnit"] else ""
-    entries.append(_entry("memory-held", f"memory{unit}"))
+    if memory:
+        entries.append(_entry("memory-held", f"memory{unit}"))
     if any(device["static"] for device in data["devices"]):
         entries.append(_entry("memory-static", "its static part"))
     if any(device["memory"] is not None for device in data["devices"]):

@@ -58,7 +58,7 @@ def _facts(case: ReportedCase) -> Iterator[Markup]:
         other = "span" if result.objective == "makespan" else "makespan"
         note = f"of the {result.objective}; of the {other} {percent(row.bubble[other])}"
         yield _fact("bubble", percent(row.bubble[result.objective]), note)
-    if row.peak_memory:
+    if row.peak_memory and knows_memory(case):
         yield _fact("peak memory", *_peak(result.problem, row.peak_memory))
     best = next((s for s in case.shown[1:] if s.row.valid), None)
     if best is not None:
@@ -69,6 +69,12 @@ def _facts(case: ReportedCase) -> Iterator[Markup]:
         )
     elif len(case.shown) > 1:
         yield _fact("best baseline that fits", "none", "see the table below")
+
+
+def knows_memory(case: ReportedCase) -> bool:
+    """Whether the problem says anything of memory: a capacity, or what something holds."""
+    limited = any(device.memory is not None for device in case.result.problem.devices)
+    return limited or any(any(shown.row.peak_memory or ()) for shown in case.shown)
 
 
 def _saved(best: Shown, result: Result) -> str:

@@ -16,7 +16,7 @@ class Timeline {
     this.most = Math.max(1, ...problem.stages.map((stage) => stage.place + 1));
     this.row = Math.min(84, Math.max(26, Math.round(720 / problem.devices.length)));
     this.critical = false;
-    this.memory = true;
+    this.memory = this.part("memory").checked;
     this.view = { from: 0, to: 1 };
     this.panels = [new Panel(this, 0), new Panel(this, 1)];
     this.listeners = [];

@@ -28,6 +28,7 @@ from pipesat.picture.lettering import fitted, text_width
 from pipesat.picture.paint import highest_per_column, paint_ops
 from pipesat.picture.style import FILL, rgb
 from tests.support.paths import ROOT
+from tests.support.problems import chain
 
 BENCH = ROOT / "experiments" / "bench" / "problems"
 
@@ -196,6 +197,15 @@ def test_the_memory_track_is_the_memory_profile():
         columns = highest_per_column(profile, schedule.makespan, schedule.makespan)
         assert columns.tolist() == profile.held[now].tolist()
         assert highest_per_column(profile, schedule.makespan, 1) == [profile.held.max()]
+
+
+def test_the_makespans_number_has_room_without_a_memory_track():
+    pipeline = chain(2, 2, F=1_000_000_000, held=(0, 0))
+    schedule = BASELINES["1f1b"](pipeline)
+    layout = lay_out(pipeline, schedule, memory_profiles(pipeline, schedule))
+    assert layout.track == 0
+    half = text_width(f"{schedule.makespan:,}", 0.9 * layout.font, bold=True) / 2
+    assert layout.right + half < layout.width
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,17 @@ def test_the_data_knows_classes_modes_and_copies() -> None:
     assert 4 <= back[3] == back[4] - 1 < back[4] <= 10
 
 
+@pytest.mark.parametrize(("cap", "held"), [(None, 0), (None, 1), (4, 0)])
+def test_memory_of_which_nothing_is_known_is_not_shown_as_0(cap: int | None, held: int) -> None:
+    problem = chain(2, 2, cap=cap, held=(held, held))
+    result = result_of(problem, BASELINES["1f1b"](problem))
+    text = page([case_of("", result, [])], "out").decode()
+    known = bool(cap or held)
+    assert ("<dt>peak memory</dt>" in text) == known
+    assert ('data-role="memory" checked>' in text) == known
+    assert ('<label class="check" hidden>' in text) != known
+
+
 def test_the_page_names_classes_and_modes_in_legend_assumptions_and_costs() -> None:
     problem, schedule = classes_and_modes()
     text = page([case_of("", result_of(problem, schedule), [])], "out").decode()
