@@ -37,7 +37,7 @@ def numbers(option: str, text: str) -> int | list[int]:
     words = [word.strip() for word in text.split(",")]
     if not all(map(_NUMBER.fullmatch, words)):
         raise BadInput(
-            "expected a whole number or several, parted by commas", where=option, value=text
+            "expected a whole number or several, separated by commas", where=option, value=text
         )
     values = [int(word) for word in words]
     return values[0] if len(values) == 1 else values
@@ -118,7 +118,7 @@ def caps_of(option: str, text: str) -> list[int | Fraction]:
         share = share_of_1f1b(word)
         if share is None and not _NUMBER.fullmatch(word.strip()):
             raise BadInput(
-                "expected numbers or shares such as 1f1b*0.75, parted by commas",
+                "expected numbers or shares such as 1f1b*0.75, separated by commas",
                 where=option,
                 value=text,
             )
@@ -138,7 +138,7 @@ def names_of(option: str, text: str) -> list[Placement]:
     words = [word.strip() for word in text.split(",")]
     found = [name for word in words for name in PLACEMENTS if name == word]
     if len(found) < len(words):
-        expected = f"expected some of {', '.join(PLACEMENTS)}, parted by commas"
+        expected = f"expected some of {', '.join(PLACEMENTS)}, separated by commas"
         raise BadInput(expected, where=option, value=text)
     refuse_repeated(option, words, text)
     return found
@@ -181,13 +181,21 @@ def memory_amounts(option: str, text: str, layers: Layers, *, up: bool = False) 
         values = [(amount(option, word) + more) // of_one for word in words]
     except BadInput:
         raise BadInput(
-            "expected whole numbers, parted by commas, in the file's unit"
-            + (f" ({unit})" if unit else "")
-            + ", or amounts as 40GiB if that is one of bytes",
+            _wanted_amounts(unit),
             where=option,
             value=text,
         ) from None
     return values[0] if len(values) == 1 else values
+
+
+def _wanted_amounts(unit: str | None) -> str:
+    """Say what can be read: with units of bytes, where the file's own is one."""
+    plain = f"in {unit}" if unit else "in the file's unit"
+    try:
+        amount("memory_unit", f"1{unit}")
+    except BadInput:
+        return f"expected a whole number {plain}, or several, separated by commas"
+    return f"expected an amount as 40GiB or 80GB, or a whole number {plain}, or several of these"
 
 
 def memory_amount(option: str, text: str, layers: Layers) -> int:

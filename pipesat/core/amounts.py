@@ -33,7 +33,7 @@ def amount(option: str, text: str) -> int:
 
 
 def amounts(option: str, text: str) -> int | list[int]:
-    """Read one amount, or several parted by commas.
+    """Read one amount, or several separated by commas.
 
     Raises
     ------

@@ -98,8 +98,10 @@ def export_torch_csv(
         )
     changed = ""
     if adapted.schedule.makespan != schedule.makespan:
+        less = "less than " if adapted.schedule.makespan < schedule.makespan else ""
         changed = (
-            f"torch's order takes {adapted.schedule.makespan}, the schedule {schedule.makespan}: "
+            f"torch's order takes {adapted.schedule.makespan}, {less}the schedule "
+            f"{schedule.makespan}: "
             'solve with target="torch" (--for torch) for the best of the orders that torch runs'
         )
     data = torch_csv(adapted.problem, adapted.schedule).encode()
