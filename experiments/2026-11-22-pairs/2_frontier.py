@@ -8,10 +8,11 @@ draws frontier.png.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import Solve, Starts
 from pipesat.frontier.files import staircases
-from pipesat.frontier.picture import frontier_pictures
+from pipesat.frontier.picture import Staircase, frontier_pictures
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.workflows.hand_written import published
 from pipesat.workflows.studies import solver_of
@@ -60,16 +61,40 @@ def main() -> None:
         cells = [text for row in (one, other) for text in cells_of(row)]
         lines.append([cap, *cells, share(saved)])
     heads = ["chunks", "with pairs", "bound", "gap", "without", "bound", "gap", "pairs save"]
-    fill("frontier", about(rows) + "\n" + table(heads, lines))
+    fill(
+        "frontier", about(rows, f"curve of {len(CHUNKS) + 1} problems") + "\n" + table(heads, lines)
+    )
     frontier = curves["with pairs"]
     pictures = frontier_pictures(
         replace(both, memory_unit="1e-4 chunk"),
         "makespan",
-        staircases(curves),
+        [with_kept(one, row_of) for one in staircases(curves)],
         frontier.scale,
         title="DeepSeek's costs in a V, 4 devices, 10 microbatches: what memory and pairs buy",
     )
     (HERE / "frontier.png").write_bytes(pictures["png"])
+
+
+def with_kept(curve: Staircase, row_of: Mapping[str, dict[str, Any]]) -> Staircase:
+    """Return a curve with what earlier runs have shown, as the table has it."""
+    rows = {
+        math.inf if cap == "unlimited" else int(cap) * CHUNK: row_of[f"{curve.name}, {cap}"]
+        for cap in [*map(str, CHUNKS), "unlimited"]
+    }
+
+    def value(cap: int, known: int | None) -> int | None:
+        fitting = [row["value"] for at, row in rows.items() if at <= cap]
+        return min((v for v in [known, *fitting] if v is not None), default=None)
+
+    def bound(cap: float, known: int | None) -> int | None:
+        holding = [row["bound"] for at, row in rows.items() if at >= cap]  # of less memory too
+        return max((b for b in [known, *holding] if b is not None), default=None)
+
+    return replace(
+        curve,
+        values=[value(*known) for known in zip(curve.caps, curve.values, strict=True)],
+        bounds=[bound(*known) for known in zip([*curve.caps, math.inf], curve.bounds, strict=True)],
+    )
 
 
 def from_these(schedules: Sequence[Schedule], workers: int) -> Solve:

@@ -199,13 +199,13 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def about(rows: Sequence[dict[str, Any]]) -> str:
-    """Say how rows were measured."""
+def about(rows: Sequence[dict[str, Any]], unit: str = "problem") -> str:
+    """Say how rows were measured; ``unit``: what has the time limit."""
     limits = sorted({row["limit_s"] for row in rows})
     loads = [row["load_before"] for row in rows]
     return (
-        f"{' or '.join(f'{limit:g}' for limit in limits)} s per problem, 2 threads, "
-        f"{date.today()}; load before a problem {min(loads):g} to {max(loads):g} on "
+        f"{' or '.join(f'{limit:g}' for limit in limits)} s per {unit}, 2 threads, "
+        f"{date.today()}; load before it {min(loads):g} to {max(loads):g} on "
         f"{len(os.sched_getaffinity(0))} cores.\n"
     )
 
