@@ -3,8 +3,9 @@
     python experiments/2026-11-22-pairs-oracle/01_small_problems.py WHAT [PROBLEMS] [FIRST]
 
 ``bounds`` judges the closed forms alone, ``tight`` the same where memory is tight, ``waiting`` and
-``whole`` those that rows about waiting, or whole microbatches, raise, ``solve`` all that an answer
-claims, for both objectives.
+``whole`` those that rows about waiting, or whole microbatches, raise, ``ranks`` those that ranks
+raise (against what the search finds without them), ``solve`` all that an answer claims, for both
+objectives.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from pipesat.core.errors import Infeasible  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
+from pipesat.workflows.solve import solve  # noqa: E402
 from tests.support.against_oracle import Verdict, judged, least_value  # noqa: E402
 from tests.support.paired import (  # noqa: E402
     random_paired_document,
+    random_rank_document,
     random_tight_document,
     random_waiting_document,
 )
@@ -80,6 +83,20 @@ def raised(document: dict[str, Any], objective: Objective, what: str) -> Verdict
     return Verdict("raised", wrong, decided)
 
 
+def raised_by_ranks(document: dict[str, Any], objective: Objective) -> Verdict:
+    """Hold the bound by ranks, if it is the highest, against what is found without it."""
+    problem = parse_problem(document)
+    if (bound := closed_form(problem, objective)) is None:
+        return Verdict("infeasible", [])
+    with patch.object(paired, "_by_rank", lambda *_: iter(())):
+        if closed_form_bound(problem, objective).value == bound:
+            return Verdict("as without", [])
+        result = solve(problem, objective=objective, time_limit=EFFORT / 3, workers=1)
+    value = result.value
+    wrong = [] if value is None or value >= bound else [f"bound {bound}, a schedule has {value}"]
+    return Verdict("raised", wrong, result.status == "optimal" or value == bound)
+
+
 def _without_waiting() -> AbstractContextManager[object]:
     def least(problem: Problem, devices: Sequence[Around], _: Course | None) -> int:
         return least_end_in_memory(problem, devices)
@@ -111,9 +128,13 @@ def main() -> None:
             kind, document = "one F in each pair", random_waiting_document(Random(seed))
         elif what == "whole":
             kind, document = "pairs of any kind", random_tight_document(Random(seed))
+        elif what == "ranks":
+            kind, document = "every F with every backward", random_rank_document(Random(seed))
         for objective in OBJECTIVES:
             if what in ("waiting", "whole"):
                 verdict = raised(document, objective, what)
+            elif what == "ranks":
+                verdict = raised_by_ranks(document, objective)
             elif what != "solve":
                 verdict = bounded(document, objective)
             else:
@@ -135,6 +156,7 @@ def _write(what: str, found: Counter[tuple[str, str, str]], seeds: str) -> None:
         "tight": ("met", "below", "infeasible"),
         "waiting": ("raised", "as without", "infeasible"),
         "whole": ("raised", "as without", "infeasible"),
+        "ranks": ("raised", "as without", "infeasible"),
         "solve": ("optimal", "feasible", "infeasible", "unknown", "error"),
     }[what]
     columns = (*answers, "undecided by the oracle", "violations")

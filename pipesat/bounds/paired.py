@@ -15,6 +15,8 @@ from pipesat.bounds.pair_times import after_last_forward, until_first_backward, 
 from pipesat.bounds.paired_area import Around
 from pipesat.bounds.paired_device import PairedDevice, Ways
 from pipesat.bounds.paired_memory import least_end_in_memory
+from pipesat.bounds.paired_rank_rows import least_length_by_ranks, most_ranks
+from pipesat.bounds.paired_ranks import Ranks
 from pipesat.bounds.paired_waiting import Course
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.whole_microbatches import with_rooms_in_use
@@ -22,6 +24,8 @@ from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
+
+_WORTH_RANKS = 0.96  # of the longest device's length; shorter ones are not looked at by rank
 
 
 def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
@@ -33,7 +37,7 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """
     problem = with_rooms_in_use(problem)
     ways, least = _RouteWays(problem), with_least_times(problem)
-    around = []
+    around, lengths = list[Around](), list[int]()
     whole = objective == "makespan" or len(problem.routes) == 1
     for device, stages in enumerate(problem.stages_on):
         if not stages:
@@ -58,12 +62,37 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
             for chunks, way in zip(routes, home, strict=True)
         )
         yield Bound(before + length, f"closed form: load with pairs of {name}")
+        lengths.append(before + length)
         after = min(map(ways.after_forward, routes))
         known = Ways(until, after, min(home), min(home), beyond=before - own)
         around.append(Around(device, known, before))
+    if whole:
+        most = max(lengths, default=0) * _WORTH_RANKS
+        longest = [a for a, length in zip(around, lengths, strict=True) if length >= most]
+        yield from _by_rank(problem, around, longest, least)
     course = ways.course(around) if whole else None
     together = least_end_in_memory(problem, around, course)
     yield Bound(together, "closed form: load and memory with pairs of all devices")
+
+
+def _by_rank(
+    problem: Problem, devices: Sequence[Around], chosen: Sequence[Around], least: Problem
+) -> Iterator[Bound]:
+    """Yield bounds of chosen devices by the ranks of first backwards and last forwards."""
+    first, last = [0] * len(problem.devices), [0] * len(problem.devices)
+    for device, ways, before in devices:
+        first[device] = before + ways.until_backward
+        last[device] = ways.after_forward + ways.after_backward
+    ranks = Ranks(problem, least, first, last)
+    if not ranks.apply:
+        return
+    for device, ways, before in chosen:
+        home = PairedDevice(problem, device)
+        most = most_ranks(home)
+        backwards = [start - before for start in ranks.backwards(device, most)]
+        length = least_length_by_ranks(home, ways, backwards, ranks.forwards(device, most))
+        name = problem.device_name(device)
+        yield Bound(before + length, f"closed form: load with pairs by rank of {name}")
 
 
 @dataclass(frozen=True)

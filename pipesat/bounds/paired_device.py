@@ -51,8 +51,8 @@ class _Group:
 
 
 _Member: TypeAlias = tuple[_Group, Kind]
-_Item: TypeAlias = tuple[_Member, ...]
-Phase: TypeAlias = Mapping[_Item, int]
+Item: TypeAlias = tuple[_Member, ...]
+Phase: TypeAlias = Mapping[Item, int]
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ class PairedDevice:
         )
 
     @cached_property
-    def items(self) -> dict[_Item, int]:
+    def items(self) -> dict[Item, int]:
         """Every item that may run, with its time: ops that the stages run, alone or in pairs."""
         members = [(group, kind) for group in self.groups for kind in self._kinds(group)]
-        times: dict[_Item, int] = {}
+        times: dict[Item, int] = {}
         for group, kind in members:
             data = self.problem.stages[group.stage]
             times[((group, kind),)] = getattr(data, kind)
@@ -165,9 +165,10 @@ class Count:
         self.between = self._phase(items, busy=True) if apart else {}
         self.after = self._phase(backward)
         self.pending = self._phase(weights)
-        self._last(self.before, ways.until_backward)
+        sooner = self._last(self.before, ways.until_backward)
         later = self._last(self.after, ways.after_forward)
         longer = self._last(self.pending, ways.after_backward + ways.beyond)
+        self.beyond_ways = (sooner, later, longer)
         if ways.own > ways.after_backward:
             other = self.programme.variable(1, ways.own - ways.after_backward)
             reached = {later: 1, longer: 1, other: 1}
@@ -183,14 +184,14 @@ class Count:
         other.problem = problem
         return other
 
-    def _phase(self, items: Iterable[_Item], *, busy: bool = False) -> dict[_Item, int]:
+    def _phase(self, items: Iterable[Item], *, busy: bool = False) -> dict[Item, int]:
         times = self.home.items
         return {
             item: self.programme.variable(times[item] if busy else 0, self._most(item))
             for item in items
         }
 
-    def _most(self, item: _Item) -> int:
+    def _most(self, item: Item) -> int:
         most = min(group.ops for group, _ in item)
         return most // 2 if len(item) == 2 and item[0] == item[1] else most
 
@@ -227,8 +228,7 @@ class Count:
 
     def held_before(self) -> dict[int, int]:
         """What forwards hold when the first backward starts, as a row."""
-        held = self._count(self.before, F=1)
-        return _sum((self.problem.stages[g.stage].held_after_F, held[g]) for g in held)
+        return self.taken(self.before)
 
     def held_after(self) -> dict[int, int]:
         """What is held when the last forward has ended, as a row: until a backward, or until W."""
@@ -240,14 +240,23 @@ class Count:
 
     def freed_after(self) -> dict[int, int]:
         """What ops between the last forward and the last backward free, as a row."""
-        own = self._count(self.after, BW=1)
-        split, weights = self._count(self.after, B=1), self._count(self.after, W=1)
+        return self.freed(self.after)
+
+    def freed(self, phase: Phase) -> dict[int, int]:
+        """What the ops of a phase free, as a row."""
+        own = self._count(phase, BW=1)
+        split, weights = self._count(phase, B=1), self._count(phase, W=1)
         rows = []
         for group in self.home.groups:
             data = self.problem.stages[group.stage]
             rows += [(data.held_after_F, own[group]), (data.held_after_B, weights[group])]
             rows.append((data.held_after_F - data.held_after_B, split[group]))
         return _sum(rows)
+
+    def taken(self, phase: Phase) -> dict[int, int]:
+        """What the forwards of a phase take, as a row."""
+        held = self._count(phase, F=1)
+        return _sum((self.problem.stages[g.stage].held_after_F, held[g]) for g in held)
 
     def _run_every_op(self) -> None:
         forwards = self._count(*self.phases, F=1)

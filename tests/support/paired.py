@@ -158,5 +158,41 @@ def random_waiting_document(rng: Random) -> dict[str, Any]:
     }
 
 
+def random_rank_document(rng: Random) -> dict[str, Any]:
+    """Draw a problem on one route whose microbatches come to a device one after another.
+
+    A V, a loop, a chain or chunks that share a device, mostly of unequal stages, in which every F
+    may pair with every backward of its device; memory for some microbatches, or for all.
+    """
+    homes = rng.choice([(0, 1, 1, 0), (0, 1, 2, 2, 1, 0), (0, 1, 0, 1), (0, 1, 2), (0, 1, 2, 1, 0)])
+    longest = rng.choice([3, 5])
+    stages = [
+        {key: rng.randint(longest // 2, longest) for key in ("F", "B")}
+        | {"device": home, "W": rng.randint(1, 2), "held_after_F": 2}
+        | {"held_after_B": rng.choice([0, 1, 2]), "backward": rng.choice(["either", "fused"])}
+        for home in homes
+    ]
+    pairs = []
+    for one, other in product(range(len(homes)), repeat=2):
+        times = [_time(stages[one], "F"), _time(stages[other], "BW")]
+        if homes[one] == homes[other]:
+            least = max(1, max(times) - rng.choice([0, 0, 0, 1]))
+            time = rng.randint(least, max(least, sum(times) * 3 // 4))
+            pairs.append({"ops": [f"{one}F", f"{other}BW"], "time": time})
+    count, devices = rng.randint(3, 5), len(set(homes))
+    some = rng.random() < 0.7
+    memory = [
+        {"memory": rng.randint(2, len(homes)) * 2 + 1} if some else {} for _ in range(devices)
+    ]
+    return {
+        "format": "pipesat.problem/1",
+        "microbatches": count,
+        "devices": memory,
+        "stages": stages,
+        "comm": {"default": rng.choice([0, 0, 1])},
+        "overlap": {"pairs": pairs},
+    }
+
+
 def _time(stage: dict[str, Any], kind: str) -> int:
     return int(stage.get(kind, stage["B"] + stage["W"]))

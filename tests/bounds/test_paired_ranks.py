@@ -1,0 +1,69 @@
+"""First backwards and last forwards by rank: by hand, and never above what a schedule reaches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from pipesat.bounds.pair_times import with_least_times
+from pipesat.bounds.paired import paired_bounds
+from pipesat.bounds.paired_ranks import Ranks
+from pipesat.core.problem import Problem
+from pipesat.files.problem_file import parse_problem
+from tests.support.against_oracle import least_value
+from tests.support.paired import random_rank_document
+
+SEEDS = (29, 88, 110, 148, 212)
+
+VEE = parse_problem(
+    {
+        "format": "pipesat.problem/1",
+        "microbatches": 4,
+        "devices": [{"memory": 12}, {"memory": 12}],
+        "stages": [
+            {"device": d, "F": 2, "B": 3, "W": 1, "held_after_F": 2, "held_after_B": 1}
+            for d in (0, 1, 1, 0)
+        ],
+        "overlap": {"pairs": [{"ops": ["1F", "2BW"], "time": 4}]},
+    }
+)
+"""First backward of device 0: 8, after 4 F; of device 1: 11. After the last F of stage 3 come 4 B
+and a W: 13; after that of stage 2 F 3, too: 15."""
+
+
+def _ranks(problem: Problem) -> Ranks:
+    return Ranks(problem, with_least_times(problem), (8, 11), (13, 15))
+
+
+def test_backwards_come_as_fast_as_the_turn_runs_two_forwards_of_each() -> None:
+    # of stage 3: F 1 and F 2 take 4 each from 2 on, then F 3, so 8, 12, 16; the fourth needs 8 F on
+    # device 1, which holds 6: two backwards from 11 on, F 2 and F 3, so 21; of stage 0: 17, and 6
+    # more for B 2 and B 1 of each
+    assert _ranks(VEE).backwards(0, 6) == [8, 12, 16, 17, 21, 23]
+
+
+def test_after_the_last_forwards_the_turn_runs_two_backwards_of_each() -> None:
+    # of stage 3: B 3, 6 for each on device 1, B 0 and W 0; of stage 0 three F more before that
+    assert _ranks(VEE).forwards(0, 5) == [13, 19, 19, 25, 25]
+
+
+def test_two_forwards_in_a_pair_or_ops_without_time_make_it_silent() -> None:
+    assert _ranks(VEE).apply
+    assert VEE.overlap is not None
+    two = replace(VEE.overlap, times={**VEE.overlap.times, ((0, "F"), (3, "F")): 3})
+    assert not _ranks(replace(VEE, overlap=two)).apply
+    nothing = replace(VEE.stages[0], W=0)
+    assert not _ranks(replace(VEE, stages=(nothing, *VEE.stages[1:]))).apply
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_schedule_is_shorter(seed: int) -> None:
+    raw = random_rank_document(Random(seed))
+    problem = parse_problem(raw)
+    bounds = list(paired_bounds(problem, "makespan"))
+    ranks = max(bound.value for bound in bounds if "by rank of" in bound.source)
+    assert ranks > max(bound.value for bound in bounds if "load with pairs of" in bound.source)
+    assert least_value(raw, "makespan", ranks - 1, 0.6) == (None, True)
