@@ -288,7 +288,11 @@ class Count:
         self.programme.at_most(_sum(rows), room)
 
     def _keep_to_the_way(self) -> None:
-        """A later stage's forward has an earlier stage's before it, its backward one after it."""
+        """A later stage's forward has an earlier stage's before it, its backward one after it.
+
+        So the earlier stage's first forward has none of the later stage's for a partner, and its
+        last backward none either.
+        """
         place = self.problem.place_of
         first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
         single = [group for group in self.home.groups if group.size == 1]
@@ -296,6 +300,18 @@ class Count:
             if low.route == high.route and place[low.stage] < place[high.stage]:
                 for count in (first, last):
                     self.programme.at_least(_sum([(1, count[low]), (-1, count[high])]), 0)
+                for kinds in ("F",), ("B", "BW"):
+                    self.programme.at_most(self._pairs_of(low, high, kinds), low.ops - 1)
+
+    def _pairs_of(self, low: _Group, high: _Group, kinds: Iterable[str]) -> dict[int, int]:
+        """The number of pairs of two groups' ops of these kinds, as a row."""
+        return {
+            variable: 1
+            for phase in self.phases
+            for item, variable in phase.items()
+            if {group for group, _ in item} == {low, high}
+            if all(kind in kinds for _, kind in item)
+        }
 
     def _pair_only_so_many(self) -> None:
         """The first forwards and the last backwards of a route do not pair with each other's."""

@@ -14,6 +14,7 @@ from pipesat.bounds.counting import Programme, least_of
 from pipesat.bounds.feasibility import preflight
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.errors import Infeasible
+from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem, read_problem
@@ -95,6 +96,19 @@ def test_pairs_of_two_stages_may_run_in_the_last_phase() -> None:
     problem = paired(parse_problem({**chain(1, 2).document, "stages": stages}), ("1W", "0BW", 4))
     for objective in OBJECTIVES:
         assert closed_form_bound(problem, objective).value == 2 * (1 + 1 + 1 + 4)
+
+
+@pytest.mark.parametrize("kind", ["F", "B", "BW"])
+def test_a_stage_s_first_f_and_last_backward_pair_with_none_of_a_later_stage(kind: Kind) -> None:
+    # two stages of 4 a microbatch for each kind: of three possible pairs, two can run, as
+    # 0F0 (1F0+0F1) (1F1+0F2) 1F2 do; W takes no time, so that splitting is no way out
+    stage = {"device": 0, "F": 4, "B": 4, "W": 0}
+    problem = parse_problem({**chain(1, 3).document, "stages": [stage, stage]})
+    problem = paired(problem, (f"0{kind}", f"1{kind}", 4))
+    for objective in OBJECTIVES:
+        bound = closed_form_bound(problem, objective)
+        assert bound.value == 2 * 3 * (4 + 4) - 2 * 4
+        assert optimum(problem.document, objective, at_most=bound.value) == bound.value
 
 
 def test_pairs_that_do_not_fit_into_memory_do_not_count() -> None:
