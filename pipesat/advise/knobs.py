@@ -42,6 +42,12 @@ class Knob:
     chunks: int
     group: int
 
+    @property
+    def family(self) -> str:
+        """What the field calls it."""
+        usual = self.name == "interleaved-1f1b"
+        return "interleaved 1F1B" if usual else f"combined 1F1B ({self.name})"
+
     def rows(self, question: Question, left_out: LeftOut) -> Iterator[Row]:
         """Yield its rows on both splits."""
         shape = question.shape("loop", self.chunks)

@@ -90,7 +90,8 @@ class Work:
             for row in left.pop(0).rows(self.question, self.left_out.__setitem__):
                 self._add(row)
             if left and self.deadline.past(share):
-                self.left_out["more settings of interleaved 1F1B"] = "not built in time"
+                for knob in left:
+                    self.left_out[f"more settings of {knob.family}"] = "not built in time"
                 break
         self.untried = tuple(left)
 

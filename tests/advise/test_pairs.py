@@ -17,8 +17,10 @@ from pipesat.advise.commands import _not_of_the_model, megatron_flags
 from pipesat.advise.pairs import layer_parts, with_times
 from pipesat.advise.recomputing import remark_of
 from pipesat.advise.rows import Row
+from pipesat.advise.work import Work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
+from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
 from pipesat.parts.answer import KINDS
 from pipesat.parts.file import parse_parts
@@ -149,6 +151,14 @@ def test_stages_and_pairs_take_the_least_of_all_orders(seed: int) -> None:
     for forwards, backwards in ((1, 1), (2, 1), (1, 2)):
         ops = [(f"{forwards}", "F"), (f"{backwards}", "BW")]
         assert parts.together(forwards, backwards) == least_by_trying(document | sizes, ops)
+
+
+def test_what_time_ended_before_is_named(megatron: Advice) -> None:
+    """With no time at all, one setting is tried: of loops and groups of both, more were left."""
+    work = Work(megatron.question, Deadline(0.0), None, 0, None)
+    work._turn_knobs(0.5)
+    for family in ("interleaved 1F1B", "combined 1F1B (interleaved-overlapped)"):
+        assert work.left_out[f"more settings of {family}"] == "not built in time"
 
 
 def test_megatrons_folder_has_what_megatron_takes(
