@@ -65,7 +65,12 @@ def search(
         only_proves = number % 2 and not (proofs.finished or harder)
         if only_proves or not use_windows:
             return partial(_prove, proofs, lanes.runner(), ways.all())
-        windows.append(WindowSearch(problem, incumbent, runner=lanes.runner(), seed=seed + number))
+        wanders = harder and not number % 2
+        windows.append(
+            WindowSearch(
+                problem, incumbent, runner=lanes.runner(), seed=seed + number, wanders=wanders
+            )
+        )
         patience = 0.0 if threads == 1 or (harder and number % 2) else _PATIENCE
         turns = ways.all()
         if harder and starts:

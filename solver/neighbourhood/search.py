@@ -23,6 +23,7 @@ OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
 _FREE_SPLITS = 0.5
 _APART = 0.2  # of the time: most that windows spend on another schedule at once
 _LIMIT, _LIMIT_WITH_PAIRS = 2.0, 0.7  # seconds per window
+_WEIGHTS = (0, 0, 1, 2, 3)  # of the longest path through a device, where they are drawn
 
 
 def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
@@ -34,16 +35,25 @@ class WindowSearch:
     """Improves an incumbent window by window.
 
     Where times are too large for CP-SAT, ``graph`` has them rounded; ``value`` is always exact.
+
+    With ``wanders``, every window draws what the longest path through each device counts. What is
+    as long as before may then be another schedule, from which other windows lead further.
     """
 
     def __init__(
-        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+        self,
+        problem: Problem,
+        incumbent: Incumbent,
+        *,
+        runner: Runner,
+        seed: int,
+        wanders: bool = False,
     ) -> None:
         self.problem, self.incumbent, self.runner = problem, incumbent, runner
         longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
         self.rounded = rounded(problem, unit_for(longest))
         self.gains = gains(self.rounded)
-        self.rng = random.Random(seed)  # noqa: S311
+        self.rng, self.wanders = random.Random(seed), wanders  # noqa: S311
         self.limit = _LIMIT_WITH_PAIRS if self.gains else _LIMIT
         self.chooser = Chooser(self.rng, kinds_for(len(problem.devices), pairs=bool(self.gains)))
         self.graph: Graph | None = None
@@ -90,11 +100,16 @@ class WindowSearch:
         kind, segments = self.chooser.draw(graph)
         if segments:
             self.windows += 1
-            free_splits = self.rng.random() < _FREE_SPLITS or bool(self.gains)
-            window = Window(self.rounded, graph, segments, free_splits, self.gains)
+            pairs = bool(self.gains)
+            free_splits = self.rng.random() < _FREE_SPLITS or pairs
+            weights = {d: self.rng.choice(_WEIGHTS) for d in segments} if self.wanders else {}
+            window = Window(self.rounded, graph, segments, free_splits, self.gains, weights)
             seed, spent = self.rng.randrange(1 << 30), self.runner.spent
             limit = min(self.limit, self.incumbent.clock.left)
-            solver, status = self.runner.solve(window.cp, limit=limit, seed=seed)
+            # pairs are optional intervals, of which the linear relaxation says little
+            solver, status = self.runner.solve(
+                window.cp, limit=limit, seed=seed, strong=pairs, linear=not pairs
+            )
             kind.learn(
                 settled=status == cp_model.OPTIMAL,
                 share=(self.runner.spent - spent) / self.limit,

@@ -9,7 +9,7 @@ is as small as the window, whatever the size of the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
@@ -40,7 +40,8 @@ class Window:
     """The CP-SAT model of a window.
 
     ``slots[d]`` are the free items of device d's segment, ``fixed`` the starts of modelled items
-    that keep their place, by the graph's numbers.
+    that keep their place, by the graph's numbers. ``weights[d]`` is what the longest path through
+    device d counts in the objective, 1 if it is not there.
     """
 
     problem: Problem
@@ -48,6 +49,7 @@ class Window:
     segments: Segments
     free_splits: bool = True
     known: Gains = field(default_factory=lambda: NO_GAINS)
+    weights: Mapping[int, int] = field(default_factory=dict)
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
     slots: dict[int, list[Slot]] = field(default_factory=dict)
     pairs: dict[int, PairChoices[Slot]] = field(default_factory=dict)
@@ -155,7 +157,7 @@ class Window:
         for item in self.fixed:
             self.cp.add(self._end(item) + graph.tail[item] <= self.value)
         onward = following(self.problem, graph, self._free_items() | self.fixed.keys())
-        through = []
+        paths, weights = [], []
         for device, (_, high) in self.segments.items():
             row = graph.rows[device]
             rest = -graph.release[device]
@@ -166,8 +168,10 @@ class Window:
                 tail = max(rest, onward.get(slot.op.event, rest))
                 self.cp.add(slot.end + tail <= longest).only_enforce_if(slot.present)
             self.cp.add(longest <= self.value)
-            through.append(longest)
-        self.cp.minimize(_WEIGHT * len(through) * self.value + sum(through))
+            paths.append(longest)
+            weights.append(self.weights.get(device, 1))
+        through = cp_model.LinearExpr.weighted_sum(paths, weights)
+        self.cp.minimize(_WEIGHT * max(1, sum(weights)) * self.value + through)
 
     def order(self, solver: cp_model.CpSolver) -> dict[int, list[Item]]:
         """Read the segments' new orders out of a solution."""

@@ -47,6 +47,7 @@ def test_tails_and_value_agree_with_the_timing(problem: Problem, objective: Obje
         assert max(reach, default=0) == graph.value
 
 
+@pytest.mark.parametrize("weight", [0, 1, 3])
 @pytest.mark.parametrize(
     "problem",
     [
@@ -57,11 +58,11 @@ def test_tails_and_value_agree_with_the_timing(problem: Problem, objective: Obje
         chain(2, 4, F=2, B=3, W=3, BW=4, comm=2, cap=4, held=(2, 1), backward="either"),
     ],
 )
-def test_a_window_over_everything_finds_the_optimum(problem: Problem) -> None:
-    """From the worst policy's order."""
+def test_a_window_over_everything_finds_the_optimum(problem: Problem, weight: int) -> None:
+    """From the worst policy's order, whatever the path through a device counts beside."""
     worst = max(list_schedules(problem), key=lambda schedule: schedule.makespan)
     graph = graph_of(problem, worst.order, "makespan")
-    window = Window(problem, graph, everything(graph))
+    window = Window(problem, graph, everything(graph), weights={0: weight, 1: 0})
     order = replaced(graph.order, window.segments, window.order(solved(window)))
     schedule = time_order(problem, order)
     assert check(problem, schedule) == []
