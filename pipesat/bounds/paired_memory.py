@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pipesat.bounds.area import area_over_room
 from pipesat.bounds.counting import Programme
 from pipesat.bounds.paired_area import (
     AreaRow,
@@ -31,6 +32,7 @@ from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
 
 _MOST_VARIABLES = 700
+_SHARE_THAT_COUNTS = 0.9  # of what the rooms ask for; limits of less add time, not strength
 
 
 def least_end_in_memory(
@@ -96,9 +98,12 @@ class _Together:
         kinds = set[frozenset[Kind]]().union(*map(kinds_of_pairs, self.homes))
         one_forward = all("F" in pair and len(pair) == 2 for pair in kinds)
         course = self.course if one_forward else None
+        most = max(area_over_room(self.problem, around.device) for around in self.devices)
         for around in self.devices:
             AreaRow(joint, self.problem, around, course).add(end)
             for counted in in_whole_microbatches(self.problem, around.device):
+                if area_over_room(counted, around.device) < _SHARE_THAT_COUNTS * most:
+                    continue
                 counts[around.device].weighed_by(counted).fit_into_memory()
                 AreaRow(joint, counted, around, course).add(end)
 
