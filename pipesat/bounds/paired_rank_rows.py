@@ -9,7 +9,6 @@ come to it slowly. Its last forwards are the same from the end. docs/bounds.md h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import TypeAlias
 
 from pipesat.bounds.counting import add_to
@@ -17,7 +16,7 @@ from pipesat.bounds.paired_device import Count, Item, PairedDevice, Ways
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Stage
 
-_MOST_STEPS = 8
+_MOST_RANKS = 9  # later ones hardly come slower than a device makes pairs
 _RANKS_APART = 0.5  # of the pairs that a device can make, where memory does not keep phases apart
 
 _Times: TypeAlias = Sequence[int]
@@ -27,13 +26,13 @@ _Row: TypeAlias = dict[int, int]
 def most_ranks(home: PairedDevice) -> int:
     """How many first backwards, and last forwards, are looked at.
 
-    As many as devices, if memory is sure to let the last of these backwards start before the first
-    of these forwards has ended; else so few that this can be taken for granted of short schedules.
+    As many as devices, within reason, if memory is sure to let the last of these backwards start
+    before the first of these forwards has ended; else so few that other schedules have few pairs.
     """
     devices = sum(map(bool, home.problem.stages_on))
     kept_apart = _kept_apart(home) // 2
     few = int(_RANKS_APART * sum(group.ops for group in home.groups)) // 2
-    return max(1, min(devices, kept_apart if kept_apart > 1 else few))
+    return max(1, min(_MOST_RANKS, devices, kept_apart if kept_apart > 1 else few))
 
 
 def _kept_apart(home: PairedDevice) -> int:
@@ -81,8 +80,8 @@ def _length(
     sooner, later, longer = count.beyond_ways
     left = {item: {variable: 1} for item, variable in count.between.items()}
     way_home = ways.after_forward + ways.after_backward
-    _split(count, left, _steps(backwards), ({sooner: 1}, ways.until_backward), ("B", "BW"))
-    _split(count, left, _steps(forwards), ({later: 1, longer: 1}, way_home), ("F",))
+    _split(count, left, backwards, ({sooner: 1}, ways.until_backward), ("B", "BW"))
+    _split(count, left, forwards, ({later: 1, longer: 1}, way_home), ("F",))
     for row in left.values():
         count.programme.at_least(row, 0)
     _fit_both_members(count)
@@ -92,30 +91,23 @@ def _length(
     return count.programme.relaxed_cost() if backwards else count.programme.least_cost()
 
 
-def _steps(times: _Times) -> list[tuple[int, int]]:
-    """Ranks, the first one and not too many others, with their times."""
-    ranks = range(1, len(times) + 1)
-    stride = -(-(len(ranks) - 1) // _MOST_STEPS) or 1
-    return [(k, times[k - 1]) for k in ranks[::stride]]
-
-
 def _split(
     count: Count,
     left: Mapping[Item, _Row],
-    steps: Sequence[tuple[int, int]],
+    times: _Times,
     begun: tuple[_Row, int],
     kinds: tuple[Kind, ...],
 ) -> None:
     """Take phases from the one between: each up to the next rank's start, or from its end on."""
     row, known = begun
-    for (rank, _), (next_rank, time) in pairwise(steps):
+    for time in times[1:]:
         few: _Row = {}
         for item, of_item in left.items():
             variable = count.programme.variable(0, count.programme.most[count.between[item]])
             of_item[variable] = -1
             row = row | {variable: count.home.items[item]}
             few[variable] = sum(kind in kinds for _, kind in item)
-        count.programme.at_most(few, next_rank - rank)
+        count.programme.at_most(few, 1)
         row = row | {count.programme.variable(1, time): 1}  # idle
         count.programme.at_least(row, time - known)
 
