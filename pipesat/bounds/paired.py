@@ -89,7 +89,8 @@ def _by_rank(
     for device, ways, before in chosen:
         home = PairedDevice(problem, device)
         most = most_ranks(home)
-        backwards = [start - before for start in ranks.backwards(device, most)]
+        starts = ranks.backwards(device, most, own=ways.beyond > 0)
+        backwards = [start - before for start in starts]
         length = least_length_by_ranks(home, ways, backwards, ranks.forwards(device, most))
         name = problem.device_name(device)
         yield Bound(before + length, f"closed form: load with pairs by rank of {name}")

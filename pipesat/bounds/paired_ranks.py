@@ -51,10 +51,14 @@ class Ranks:
             if (one[1] == "F") == (other[1] == "F") and "W" not in (one[1], other[1])
         )
 
-    def backwards(self, device: int, most: int) -> list[int]:
-        """Earliest starts of a device's 1st, 2nd, ... backward, from the origin."""
+    def backwards(self, device: int, most: int, *, own: bool = False) -> list[int]:
+        """Earliest starts of a device's 1st, 2nd, ... backward, from the origin.
+
+        ``own``: as far as they are later, too, if the device's first op is, as its own window asks.
+        """
+        since = self._own[device][0] if own else 0
         starts = sorted(
-            self._backward(self._place[stage], k)
+            self._backward(self._place[stage], k, since)
             for stage in self.problem.stages_on[device]
             for k in range(1, min(most, self._microbatches) + 1)
         )[:most]
@@ -69,10 +73,15 @@ class Ranks:
         )[:most]
         return [max(end, self.after_last_forward[device]) for end in ends]
 
-    def _backward(self, place: int, k: int) -> int:
-        """Earliest start of a stage's k-th backward: k microbatches have passed all others."""
+    def _backward(self, place: int, k: int, since: int) -> int:
+        """Earliest start of a stage's k-th backward: k microbatches have passed all others.
+
+        ``since``: the first place that is looked at.
+        """
         found = [self._begin_backward(place)]
         for device, low, top, count in self._passages:
+            if low < since:
+                continue
             end = self._out[low] + k * sum(self._f[x] for x in self._own[device] if low <= x <= top)
             if (over := self._over(device, k * count)) > 0:
                 freed = self.first_backward[device] + over * self._shortest(device, self._b)

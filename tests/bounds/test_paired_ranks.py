@@ -58,6 +58,27 @@ def test_two_forwards_in_a_pair_or_ops_without_time_make_it_silent() -> None:
     assert not _ranks(replace(VEE, stages=(nothing, *VEE.stages[1:]))).apply
 
 
+def test_a_device_that_starts_later_need_not_wait_for_its_forwards() -> None:
+    # in the makespan, backward k of device 1 comes after k F's of 4 on device 0, and F 1; in the
+    # span, device 1 may start at 26, when all F's are there: F 1, four pairs 2 each, B 1, W 30
+    late = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": 5,
+            "devices": [{}, {"memory": 2}],
+            "stages": [
+                {"device": 0, "F": 4, "B": 1, "W": 1, "BW": 1, "backward": "fused"},
+                {"device": 1, "F": 1, "B": 1, "W": 30, "held_after_F": 1},
+            ],
+            "overlap": {"pairs": [{"ops": ["1F", "1BW"], "time": 2}]},
+        }
+    )
+    ranks = Ranks(late, with_least_times(late), (6, 5), (2, 2))
+    assert ranks.backwards(1, 3) == [5, 9, 13]
+    assert ranks.backwards(1, 3, own=True) == [5, 6, 7]
+    assert max(bound.value for bound in paired_bounds(late, "span")) == 1 + 4 * 2 + 1 + 30
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_schedule_is_shorter(seed: int) -> None:
