@@ -60,7 +60,7 @@ def bounded(document: dict[str, Any], objective: Objective) -> Verdict:
     problem = parse_problem(document)
     if (bound := closed_form(problem, objective)) is None:
         return Verdict("infeasible", [])
-    least, decided = least_value(document, objective, bound, EFFORT)
+    least, decided = least_value(document, objective, bound, EFFORT / 3)
     wrong = (
         [f"bound {bound} above {least}, which is possible"]
         if least is not None and least < bound

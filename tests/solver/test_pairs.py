@@ -166,7 +166,7 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_small_problems_agree_with_the_oracle(objective: Objective) -> None:
     """Value, bound and status of whole solves; more of them are in 2026-11-22-pairs-oracle."""
-    for seed in range(100, 112):
+    for seed in range(100, 108):
         document = random_paired_document(Random(seed), zeros=seed % 2 == 0)
         verdict = judged(document, objective, seconds=1.0, effort=1.0)
         assert not verdict.wrong, (seed, verdict)
@@ -180,7 +180,7 @@ def optimum_of(model: Model) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
     """The whole model, which is held against the oracle above, says what the optimum is."""
     document = random_paired_document(Random(seed), zeros=seed % 3 == 0)

@@ -6,39 +6,87 @@ from itertools import combinations_with_replacement, product
 from random import Random
 from typing import Any
 
-from tests.support.zero_lengths import random_document
-
 _KINDS = ("F", "B", "W", "BW")
 _COMBINATIONS = [frozenset(pair) for pair in combinations_with_replacement(_KINDS, 2)]
+_OF_BACKWARDS = [kinds for kinds in _COMBINATIONS if "F" not in kinds]
+_WITH_F = [kinds for kinds in _COMBINATIONS if "F" in kinds and len(kinds) == 2]
 
 
 def random_paired_document(rng: Random, *, zeros: bool = True) -> dict[str, Any]:
-    """Draw a problem as :func:`random_document` does, with pairs, by a factor or listed.
+    """Draw a problem in which many kinds of ops may pair, of one stage or of several on a device.
 
-    Listed are F with backwards, or any kinds drawn, or all of them; a pair's time lies anywhere
-    from 1, so it is often shorter than a member, to a little more than the sum.
+    One to three devices hold two to four stages in any order, on one route or two, with memory for
+    anything from a little less than one microbatch to all. A pair's time lies anywhere from 1, so
+    it is at times shorter than a member, to a little more than the sum. Without ``zeros`` every op
+    takes time.
     """
-    document = random_document(rng, zeros=zeros)
-    if rng.random() < 0.15:
-        return document | {"overlap": {"FB": [rng.randint(1, 5), rng.randint(3, 6)]}}
-    usual = [frozenset("F") | {kind} for kind in ("B", "W", "BW")]
-    drawn = rng.sample(_COMBINATIONS, rng.randint(1, 4))
-    allowed = rng.choice([usual[2:], usual, drawn, drawn, _COMBINATIONS])
-    stages = document["stages"]
-    ops = [(s, kind) for s in range(len(stages)) for kind in _KINDS]
+    homes = rng.choice([_anywhere(rng), _anywhere(rng), (0, 1, 1, 0), (0, 1, 0, 1), (0, 1, 2, 1)])
+    count, most = len(homes), 3 if len(homes) == 2 else 2
+    often = rng.choice([0.2, 0.5, 0.8]) if zeros else 0.0
+    longest = rng.choice([3, 3, 5])
+
+    def time() -> int:
+        return 0 if rng.random() < often else rng.randint(0 if zeros else 1, longest)
+
+    stages = []
+    for home in homes:
+        stage: dict[str, Any] = {"device": home} | {key: time() for key in ("F", "B", "W")}
+        stage |= {key: rng.randint(0, 3) for key in ("held_after_F", "held_after_B")}
+        stage["backward"] = rng.choice(["either", "either", "split", "fused"])
+        if rng.random() < 0.4:
+            stage["BW"] = rng.randint(0 if zeros else 1, stage["B"] + stage["W"] + 1)
+        stages.append(stage)
+    routes: dict[str, Any] = {"microbatches": rng.choice([1, most, most])}
+    if rng.random() < 0.3:
+        order, cut = rng.sample(range(count), count), rng.randint(1, count - 1)
+        parts = order[:cut], order[cut:]
+        routes = {"routes": [{"stages": s, "microbatches": rng.randint(1, most)} for s in parts]}
+    return routes | {
+        "format": "pipesat.problem/1",
+        "devices": [_room(rng, stages, d, most) for d in range(max(homes) + 1)],
+        "stages": stages,
+        "comm": {"default": rng.choice([0, 0, 1, 2])},
+        "overlap": _overlap(rng, stages),
+    }
+
+
+def _anywhere(rng: Random) -> tuple[int, ...]:
+    devices, count = rng.choice([1, 1, 2, 2, 3]), rng.choice([2, 2, 3, 3, 4])
+    return tuple(rng.randrange(devices) for _ in range(count))
+
+
+def _room(rng: Random, stages: list[dict[str, Any]], device: int, most: int) -> dict[str, Any]:
+    here = [stage for stage in stages if stage["device"] == device]
+    held = sum(max(stage["held_after_F"], stage["held_after_B"]) for stage in here)
+    static = rng.choice([0, 0, 1])
+    if rng.random() < 0.5:
+        return {"static": static}
+    return {"static": static, "memory": static + rng.randint(max(0, held - 1), held * most)}
+
+
+def _overlap(rng: Random, stages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Draw a share of some combinations of kinds, of any two stages, of two, or of one."""
+    few = rng.sample(_COMBINATIONS, rng.randint(1, 4))
+    allowed = rng.choice([_COMBINATIONS, _COMBINATIONS, _OF_BACKWARDS, _WITH_F, few])
+    apart = rng.choice([(False, True), (False, True), (True,), (False,)])
+    share = rng.choice([0.2, 0.5, 0.9])
     pairs = []
-    for one, other in combinations_with_replacement(ops, 2):
+    for one, other in combinations_with_replacement(product(range(len(stages)), _KINDS), 2):
         here = stages[one[0]]["device"] == stages[other[0]]["device"]
-        if not here or frozenset({one[1], other[1]}) not in allowed or rng.random() < 0.2:
+        if not here or frozenset({one[1], other[1]}) not in allowed or rng.random() >= share:
+            continue
+        if (one[0] != other[0]) not in apart:
             continue
         times = [_time(stages[s], kind) for s, kind in (one, other)]
-        least = rng.choice([1, max(1, *times), max(1, sum(times) // 2)])
+        least = max(1, rng.choice([max(times), max(times), sum(times) // 2, 1]))
         time = rng.randint(least, max(least, sum(times) + rng.choice([0, 0, 1])))
-        pairs.append({"ops": [f"{s}{kind}" for s, kind in (one, other)], "time": time})
+        ops = [f"{s}{kind}" for s, kind in rng.sample((one, other), 2)]
+        pairs.append({"ops": ops, "time": time})
+    rng.shuffle(pairs)
     overlap: dict[str, Any] = {"pairs": pairs}
-    if rng.random() < 0.2:
+    if rng.random() < 0.25:
         overlap["FB"] = [rng.randint(1, 5), rng.randint(3, 6)]
-    return document | {"overlap": overlap}
+    return overlap
 
 
 def random_tight_document(rng: Random) -> dict[str, Any]:

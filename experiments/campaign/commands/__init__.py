@@ -26,7 +26,8 @@ from campaign.problems import PROBLEMS
 EVERY = tuple(PROBLEMS)
 DIFFERING = ("classes", "routes-classes", "modes", "classes-modes", "lengths", "tight-modes")
 LISTS = ("classes", "routes-classes", "classes-modes", "lengths")
-FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *DIFFERING)
+PAIRED = ("overlap", "pairs")
+FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *PAIRED, *DIFFERING)
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "solve": (solve.case, EVERY),

@@ -131,7 +131,8 @@ def pairs(rng: Random) -> dict[str, Any]:
         if homes[a] == homes[b] and (a < b or x <= y)
     ]
     entries = []
-    for one, other in rng.sample(kinds, min(len(kinds), rng.randint(1, 8))):
+    most = rng.choice([8, 8, len(kinds)])  # a few, or up to every combination
+    for one, other in rng.sample(kinds, min(len(kinds), rng.randint(1, most))):
         entries.append({"ops": rng.choice([[one, other], [other, one]]), "time": rng.randint(1, 8)})
     document["overlap"] = {"pairs": entries}
     if rng.random() < 0.2:
