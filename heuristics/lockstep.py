@@ -10,7 +10,8 @@ When to enter is then varied: a few gaps change, a stretch of them repeats, or a
 rhythm of its own; what is hardly worse is where the walk goes on. A second walk, from the shortest
 on, also opens pairs: some microbatches run their forwards, or their backwards, alone on a part of
 their way. A pair may take longer than what others wait for, which warm-up and cool-down cannot
-afford: as long as a device has no backward, the first ones should not dally with a partner.
+afford: as long as a device has no backward, the first ones should not dally with a partner. At
+last, microbatches may stop on their way (:mod:`pipesat.heuristics.shared.slot_stops`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
 from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
 from pipesat.heuristics.shared.slot_replay import Alone, SlotReplay
+from pipesat.heuristics.shared.slot_stops import stopping_orders
 
 NAME = "lockstep"
 
@@ -49,6 +51,8 @@ _PATIENCE = 40  # tries per microbatch without a shorter one
 def lockstep_schedules(problem: Problem, give_up: GiveUp = never) -> Iterator[Schedule]:
     """Yield the schedule in which microbatches enter as soon as they may, then shorter ones.
 
+    At last those in which they stop on their way, each shorter than those of its kind before.
+
     None if one microbatch alone does not fit, or the problem is very large. ``give_up`` is asked
     after each try.
     """
@@ -61,6 +65,8 @@ def lockstep_schedules(problem: Problem, give_up: GiveUp = never) -> Iterator[Sc
     for wait in _WAITS:
         for order in walk.run(opens_with=wait):
             yield time_order(own, order, source=NAME)
+    for order in stopping_orders(problem, give_up):
+        yield time_order(own, order, source=NAME)
 
 
 class _Place(NamedTuple):

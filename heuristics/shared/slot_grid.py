@@ -1,17 +1,17 @@
 """A grid of slots in which every op's place follows from when its microbatch enters.
 
 A microbatch that enters at slot e runs stage s of a route of S stages at slot e + s, and its
-backward at slot e + 2S - 1 - s: it never stops. Two microbatches may not want one device for two
-forwards, or two backwards, in the same slot, nor more memory than there is; a forward and a
-backward that meet in a slot are a pair. With entries as dense as that allows, it is DualPipe's and
-DualPipeV's steady state, and interleaved 1F1B's.
+backward at slot e + 2S - 1 - s: it never stops, unless told to wait on its way. Two microbatches
+may not want one device for two forwards, or two backwards, in the same slot, nor more memory than
+there is; a forward and a backward that meet in a slot are a pair. With entries as dense as that
+allows, it is DualPipe's and DualPipeV's steady state, and interleaved 1F1B's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import product
+from itertools import accumulate, product
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,6 +25,12 @@ Microbatch: TypeAlias = tuple[int, int]
 """Route and number."""
 Cell: TypeAlias = tuple[int, int, bool, int, int]
 """Slot, device, whether it is a backward, stage, microbatch."""
+Stops: TypeAlias = Sequence[Sequence[int]]
+
+
+def no_stops(problem: Problem) -> list[list[int]]:
+    """Return the stops of microbatches that never stop."""
+    return [[0 for _ in (*route.stages, *route.stages)] for route in problem.routes]
 
 
 class _Shape(NamedTuple):
@@ -41,10 +47,15 @@ class _Shape(NamedTuple):
 
 
 class SlotGrid:
-    """The grid of a problem of equal microbatches; memory counts by slot."""
+    """The grid of a problem of equal microbatches; memory counts by slot.
 
-    def __init__(self, problem: Problem) -> None:
+    ``stops`` has, for each route of S stages, the slots that its microbatches wait before each of
+    their 2S ops.
+    """
+
+    def __init__(self, problem: Problem, stops: Stops | None = None) -> None:
         self.problem = problem
+        self.stops = no_stops(problem) if stops is None else stops
         rooms = [device.room for device in problem.devices]
         self.room = np.array(
             [np.iinfo(np.int64).max if room is None else room for room in rooms], dtype=np.int64
@@ -68,17 +79,18 @@ class SlotGrid:
 
     def _shape(self, number: int) -> _Shape:
         problem, stages = self.problem, self.problem.routes[number].stages
-        size = len(problem.devices), 2 * len(stages)
+        way = self._ways[number]
+        size = len(problem.devices), way[-1] + 1
         shape = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
         for place, stage in enumerate(stages):
             data = problem.stages[stage]
-            last = size[1] - 1 - place
-            shape.held[data.device, place:last] += data.held_after_F
+            first, last = way[place], way[-1 - place]
+            shape.held[data.device, first:last] += data.held_after_F
             shape.held[data.device, last] += max(data.held_after_F, data.held_in_backward)
             if data.may_split:
                 more = data.held_after_B - max(data.held_after_F, data.held_in_backward)
                 shape.held[data.device, last] += max(0, more)
-            shape.forward[data.device, place] = True
+            shape.forward[data.device, first] = True
             shape.backward[data.device, last] = True
         return shape
 
@@ -119,12 +131,17 @@ class SlotGrid:
         found: list[Cell] = []
         for (route, number), at in zip(self.entering, entries, strict=True):
             stages = self.problem.routes[route].stages
-            last = at + 2 * len(stages) - 1
+            way = self._ways[route]
             for place, stage in enumerate(stages):
                 device = self._device[stage]
-                found.append((at + place, device, False, stage, number))
-                found.append((last - place, device, True, stage, number))
+                found.append((at + way[place], device, False, stage, number))
+                found.append((at + way[-1 - place], device, True, stage, number))
         return sorted(found)
+
+    @cached_property
+    def _ways(self) -> list[list[int]]:
+        """Per route, the slot of each op of a microbatch since it entered."""
+        return [[at + place for place, at in enumerate(accumulate(one))] for one in self.stops]
 
     @cached_property
     def _device(self) -> list[int]:

@@ -12,11 +12,14 @@ from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.metrics import pair_counts
 from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.lockstep import lockstep_schedules
+from pipesat.heuristics.registry import never
 from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
 from pipesat.heuristics.shared.slot_replay import SlotReplay
+from pipesat.heuristics.shared.slot_stops import stopping_orders
 from pipesat.placement.documents import Costs, Setting, placed
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
@@ -72,6 +75,31 @@ def test_at_a_cap_microbatches_wait_for_room() -> None:
     # chunks in slot 5, two only from slot 6 on; and so on
     grid = SlotGrid(paired(vee(2, 4, cap=3), 5))
     assert grid.entries([1] * 4) == [0, 4, 8, 12]
+
+
+def test_a_stop_moves_all_that_comes_after_it() -> None:
+    # 2 stages, a stop of one slot before the second forward, of two before the last backward
+    grid = SlotGrid(paired(chain(2, 1), 5), [[0, 1, 0, 2]])
+    assert grid.cells([0]) == [
+        (0, 0, False, 0, 0),
+        (2, 1, False, 1, 0),
+        (3, 1, True, 1, 0),
+        (6, 0, True, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize("cap", [2, 3, 4, 5, 6])
+def test_stops_only_shorten(cap: int) -> None:
+    problem = paired(vee(3, 8, cap=cap, F=4, B=5, W=2), 8)
+    grid = SlotGrid(problem)
+    entries = grid.entries([1 for _ in range(8)])
+    assert entries is not None
+    dense = SlotReplay(grid, Facts(problem), wait=1.0).run(entries)
+    made = [time_order(problem, order) for order in stopping_orders(problem, never)]
+    values = [schedule.makespan for schedule in made]
+    assert [check(problem, schedule) for schedule in made] == [[] for _ in made]
+    assert values == sorted(set(values), reverse=True)
+    assert values[-1] <= dense
 
 
 def test_steady_state_is_made_of_pairs() -> None:
