@@ -117,6 +117,7 @@ def _fit_both_members(count: Count) -> None:
 
     Until the first of the pairs in which a forward takes and its partner frees, only items without
     forwards have freed anything; after the last, only forwards without such a partner have taken.
+    Without such a pair both rows hold of the first item with a forward.
     """
     home = count.home
     stages = [home.problem.stages[group.stage] for group in home.groups]
