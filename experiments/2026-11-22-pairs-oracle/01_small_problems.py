@@ -12,22 +12,15 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from pipesat.bounds import paired, paired_memory  # noqa: E402
 from pipesat.bounds.feasibility import preflight  # noqa: E402
 from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
-from pipesat.bounds.paired_area import Around  # noqa: E402
-from pipesat.bounds.paired_memory import least_end_in_memory  # noqa: E402
-from pipesat.bounds.paired_waiting import Course  # noqa: E402
 from pipesat.core.errors import Infeasible  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402
@@ -39,6 +32,11 @@ from tests.support.paired import (  # noqa: E402
     random_rank_document,
     random_tight_document,
     random_waiting_document,
+)
+from tests.support.without_rows import (  # noqa: E402
+    without_ranks,
+    without_waiting,
+    without_whole_microbatches,
 )
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
@@ -75,7 +73,7 @@ def raised(document: dict[str, Any], objective: Objective, what: str) -> Verdict
     problem = parse_problem(document)
     if (bound := closed_form(problem, objective)) is None:
         return Verdict("infeasible", [])
-    with _without_waiting() if what == "waiting" else _without_whole_microbatches():
+    with without_waiting() if what == "waiting" else without_whole_microbatches():
         if closed_form_bound(problem, objective).value == bound:
             return Verdict("as without", [])
     least, decided = least_value(document, objective, bound - 1, EFFORT / 2)
@@ -88,29 +86,13 @@ def raised_by_ranks(document: dict[str, Any], objective: Objective) -> Verdict:
     problem = parse_problem(document)
     if (bound := closed_form(problem, objective)) is None:
         return Verdict("infeasible", [])
-    with patch.object(paired, "_by_rank", lambda *_: iter(())):
+    with without_ranks():
         if closed_form_bound(problem, objective).value == bound:
             return Verdict("as without", [])
         result = solve(problem, objective=objective, time_limit=EFFORT / 3, workers=1)
     value = result.value
     wrong = [] if value is None or value >= bound else [f"bound {bound}, a schedule has {value}"]
     return Verdict("raised", wrong, result.status == "optimal" or value == bound)
-
-
-def _without_waiting() -> AbstractContextManager[object]:
-    def least(problem: Problem, devices: Sequence[Around], _: Course | None) -> int:
-        return least_end_in_memory(problem, devices)
-
-    return patch.object(paired, "least_end_in_memory", least)
-
-
-@contextmanager
-def _without_whole_microbatches() -> Iterator[None]:
-    with (
-        patch.object(paired_memory, "in_whole_microbatches", lambda *_: ()),
-        patch.object(paired, "with_rooms_in_use", lambda same: same),
-    ):
-        yield
 
 
 def main() -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, combinations_with_replacement
-from operator import add
+from itertools import combinations_with_replacement
 
+from pipesat.bounds.ways import Line, line_of, passages, places_of
 from pipesat.core.ops import PHASE_OF
 from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay, pair_time_of_kinds
+from pipesat.core.rules import pair_time_of_kinds
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,17 @@ class Ranks:
         ``since``: the first place that is looked at.
         """
         found = [self._begin_backward(place)]
-        for device, low, top, count in self._passages:
+        for device, places in self._passages:
+            low, top = places[0], places[-1]
             if low < since:
                 continue
-            end = self._out[low] + k * sum(self._f[x] for x in self._own[device] if low <= x <= top)
-            if (over := self._over(device, k * count)) > 0:
+            end = self._out[low] + k * sum(self._f[x] for x in places)
+            if (over := self._over(device, k * len(places))) > 0:
                 freed = self.first_backward[device] + over * self._shortest(device, self._b)
                 end = max(end, freed + min(self._f[x] for x in self._own[device]))
             found.append(end + self._begin_backward(place) - self._out[top] - self._f[top])
             if low > place:
-                work = k * sum(self._b[x] for x in self._own[device] if low <= x <= top)
+                work = k * sum(self._b[x] for x in places)
                 back = self._in[low] - self._in[place] - self._b[low]
                 found.append(self._begin_backward(top) + work + back)
         return max(found)
@@ -97,16 +98,17 @@ class Ranks:
         """Least time to the end after a stage's k-th last forward: k microbatches go on."""
         ended = self._out[place] + self._f[place]
         found = [self._begin_backward(0) + self._home(0) - ended]
-        for device, low, top, count in self._passages:
-            work = k * sum(self._b[x] for x in self._own[device] if low <= x <= top)
+        for device, places in self._passages:
+            low, top = places[0], places[-1]
+            work = k * sum(self._b[x] for x in places)
             rest = work + self._home(low) - self._b[low]
-            if (over := self._over(device, k * count)) > 0:
+            if (over := self._over(device, k * len(places))) > 0:
                 taken = over * self._shortest(device, self._f)
                 least = self._shortest(device, self._b)
                 rest = max(rest, least + taken + self.after_last_forward[device])
             found.append(self._begin_backward(top) - ended + rest)
             if low > place:
-                work = k * sum(self._f[x] for x in self._own[device] if low <= x <= top)
+                work = k * sum(self._f[x] for x in places)
                 after = self._begin_backward(0) + self._home(0) - self._out[top] - self._f[top]
                 found.append(self._out[low] - ended + work + after)
         return max(found)
@@ -125,39 +127,33 @@ class Ranks:
 
     @cached_property
     def _own(self) -> dict[int, list[int]]:
-        own: dict[int, list[int]] = {}
-        for place, stage in enumerate(self._route):
-            own.setdefault(self.problem.stages[stage].device, []).append(place)
-        return own
+        return places_of(self.problem, self._route)
 
     @cached_property
-    def _passages(self) -> list[tuple[int, int, int, int]]:
-        """Devices with their lowest and highest of some places in a row, and their number."""
-        return [
-            (device, places[low], places[top], top - low + 1)
-            for device, places in self._own.items()
-            for low, top in combinations_with_replacement(range(len(places)), 2)
-        ]
+    def _passages(self) -> list[tuple[int, list[int]]]:
+        return list(passages(self.problem, self._route))
 
     @cached_property
-    def _f(self) -> list[int]:
-        return [self.least.stages[s].F for s in self._route]
+    def _line(self) -> Line:
+        return line_of(self.least, self._route)
 
-    @cached_property
-    def _b(self) -> list[int]:
-        return [self.least.stages[s].shortest_backward for s in self._route]
+    @property
+    def _f(self) -> Sequence[int]:
+        return self._line.forward
 
-    @cached_property
-    def _out(self) -> list[int]:
-        """Earliest start of every place's first F, and behind them the end of the last."""
-        delays = [link_delay(self.problem, s, "F") for s in self._route]
-        return list(accumulate(map(add, self._f, delays), initial=0))
+    @property
+    def _b(self) -> Sequence[int]:
+        return self._line.backward
+
+    @property
+    def _out(self) -> Sequence[int]:
+        return self._line.out
 
     @cached_property
     def _in(self) -> list[int]:
         """From the start of every place's backward to that of the first place's."""
-        delays = [link_delay(self.problem, s, "B") for s in self._route[:-1]]
-        return list(accumulate(map(add, self._b[1:], delays), initial=0))
+        line = self._line
+        return [line.home[x] + own - line.backward[0] for x, own in enumerate(line.backward)]
 
     def _begin_backward(self, place: int) -> int:
         """Earliest start of a place's backward of one microbatch that enters at the origin."""

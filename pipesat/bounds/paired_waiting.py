@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, combinations_with_replacement
-from operator import add
 
+from pipesat.bounds.ways import Line, line_of, passages
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay
 
 
 @dataclass(frozen=True)
@@ -55,21 +53,6 @@ class Waits:
 
 
 @dataclass(frozen=True)
-class _Line:
-    """A route's stages by place, with the times of their ops alone.
-
-    ``out[x]``: from the start of the first F to that at x. ``home[x]``: from the start of the
-    backward at x to that of the first. The shortest way that a backward may run.
-    """
-
-    stages: Sequence[int]
-    forward: Sequence[int]
-    backward: Sequence[int]
-    out: Sequence[int]
-    home: Sequence[int]
-
-
-@dataclass(frozen=True)
 class Waiting:
     """Waits of a problem in which every pair has exactly one forward."""
 
@@ -89,7 +72,8 @@ class Waiting:
         start = min(self.course.begin[s] for s in here)
         entry = min(place for place, s in enumerate(line.stages) if s in here)
         found = []
-        for low, top, places in self._passages(line, entry):
+        for _, places in passages(self.problem, line.stages, entry):
+            low, top = places[0], places[-1]
             rate = sum(line.forward[x] for x in places)
             way = line.out[first] - line.out[top] - line.forward[top]
             wait = self.course.begin[line.stages[low]] + way + rate - start
@@ -115,7 +99,8 @@ class Waiting:
         """
         line, first = self._place(stage)
         found = []
-        for low, top, places in self._passages(line, 0):
+        for _, places in passages(self.problem, line.stages):
+            low, top = places[0], places[-1]
             rate = sum(line.backward[x] for x in places)
             way = line.home[first] - line.home[top] - line.backward[top]
             wait = self.course.home[line.stages[low]] + way + rate
@@ -131,31 +116,15 @@ class Waiting:
         return _longest(found)
 
     @cached_property
-    def _lines(self) -> list[_Line]:
-        return [self._line(route.stages) for route in self.problem.routes]
+    def _lines(self) -> list[Line]:
+        return [line_of(self.problem, route.stages) for route in self.problem.routes]
 
-    def _line(self, stages: Sequence[int]) -> _Line:
-        forward = [self.problem.stages[s].F for s in stages]
-        backward = [self.problem.stages[s].shortest_backward for s in stages]
-        there = [link_delay(self.problem, s, "F") for s in stages]
-        back = [link_delay(self.problem, s, "B") for s in stages]
-        return _Line(stages, forward, backward, _sums(forward, there), _sums(backward, back))
-
-    def _place(self, stage: int) -> tuple[_Line, int]:
+    def _place(self, stage: int) -> tuple[Line, int]:
         line = self._lines[self.problem.route_of[stage]]
         return line, line.stages.index(stage)
 
-    def _device(self, line: _Line, place: int) -> int:
+    def _device(self, line: Line, place: int) -> int:
         return self.problem.stages[line.stages[place]].device
-
-    def _passages(self, line: _Line, entry: int) -> Iterator[tuple[int, int, Sequence[int]]]:
-        """Yield places of one device's stages, not before ``entry``: lowest, highest, all."""
-        devices: dict[int, list[int]] = {}
-        for place in range(entry, len(line.stages)):
-            devices.setdefault(self._device(line, place), []).append(place)
-        for places in devices.values():
-            for low, top in combinations_with_replacement(range(len(places)), 2):
-                yield places[low], places[top], places[low : top + 1]
 
     def _longer(self, stages: Sequence[int]) -> Iterator[tuple[int, Kind, int]]:
         """Yield how much longer than the shortest every other backward takes."""
@@ -164,10 +133,6 @@ class Waiting:
             if data.may_split and data.may_fuse and data.B != data.BW:
                 kind: Kind = "B" if data.B > data.BW else "BW"
                 yield stage, kind, abs(data.B - data.BW)
-
-
-def _sums(times: Sequence[int], delays: Sequence[int]) -> list[int]:
-    return list(accumulate(map(add, times, delays), initial=0))
 
 
 def _others(first: int, low: int, top: int) -> list[int]:

@@ -13,22 +13,11 @@ from pipesat.bounds.paired_ranks import Ranks
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
 from tests.support.against_oracle import least_value
-from tests.support.paired import random_rank_document
+from tests.support.paired import SPLIT_VEE, random_rank_document
 
 SEEDS = (29, 88, 110, 148, 212)
 
-VEE = parse_problem(
-    {
-        "format": "pipesat.problem/1",
-        "microbatches": 4,
-        "devices": [{"memory": 12}, {"memory": 12}],
-        "stages": [
-            {"device": d, "F": 2, "B": 3, "W": 1, "held_after_F": 2, "held_after_B": 1}
-            for d in (0, 1, 1, 0)
-        ],
-        "overlap": {"pairs": [{"ops": ["1F", "2BW"], "time": 4}]},
-    }
-)
+VEE = parse_problem(SPLIT_VEE)
 """First backward of device 0: 8, after 4 F; of device 1: 11. After the last F of stage 3 come 4 B
 and a W: 13; after that of stage 2 F 3, too: 15."""
 

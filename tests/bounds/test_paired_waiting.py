@@ -7,31 +7,17 @@ from random import Random
 
 import pytest
 
-from pipesat.bounds import paired
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.bounds.paired_area import Around
-from pipesat.bounds.paired_memory import least_end_in_memory
 from pipesat.bounds.paired_waiting import Course, Waiting
-from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem
 from tests.support.against_oracle import least_value
-from tests.support.paired import random_waiting_document
+from tests.support.paired import SPLIT_VEE, random_waiting_document
+from tests.support.without_rows import without_waiting
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
-VEE = parse_problem(
-    {
-        "format": "pipesat.problem/1",
-        "microbatches": 4,
-        "devices": [{"memory": 12}, {"memory": 12}],
-        "stages": [
-            {"device": d, "F": 2, "B": 3, "W": 1, "held_after_F": 2, "held_after_B": 1}
-            for d in (0, 1, 1, 0)
-        ],
-        "overlap": {"pairs": [{"ops": ["1F", "2BW"], "time": 4}]},
-    }
-)
+VEE = parse_problem(SPLIT_VEE)
 """First backward of device 1: 4 F, B of stage 3, so 11; of device 0: 8. After the last F of stage 2
 come F 3 and B 3, 2, 1, then B and W of stage 0: 11 + 4; after that of stage 3 4 B: 12 (and a W)."""
 
@@ -65,19 +51,14 @@ def test_lines_lie_nowhere_above_the_sum() -> None:
             assert slope * n + constant <= sum(waits.by_rank[:n])
 
 
-def _without_waiting(problem: Problem, devices: list[Around], _: Course | None) -> int:
-    return least_end_in_memory(problem, devices)
-
-
 @pytest.mark.slow
-def test_no_schedule_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_schedule_is_shorter() -> None:
     raised = 0
     for seed, objective in product(range(24), OBJECTIVES):
         raw = random_waiting_document(Random(seed))
         problem = parse_problem(raw)
         bound = closed_form_bound(problem, objective).value
-        with monkeypatch.context() as patch:
-            patch.setattr(paired, "least_end_in_memory", _without_waiting)
+        with without_waiting():
             less = closed_form_bound(problem, objective).value
         assert less <= bound
         if less < bound and raised < 5:

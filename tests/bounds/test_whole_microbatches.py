@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pipesat.bounds import paired, paired_memory
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.bounds.whole_microbatches import in_whole_microbatches, with_rooms_in_use
 from pipesat.core.schedule import Objective
@@ -16,6 +15,7 @@ from pipesat.files.problem_file import parse_problem
 from tests.support.against_oracle import least_value
 from tests.support.oracle_by_instants import optimum
 from tests.support.paired import random_tight_document, random_waiting_document
+from tests.support.without_rows import without_whole_microbatches
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
@@ -63,15 +63,13 @@ def test_room_for_three_chunks_passes_one_microbatch_at_a_time_behind_the_turn(m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("draw", [random_waiting_document, random_tight_document])
-def test_no_schedule_is_shorter(draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_schedule_is_shorter(draw: Any) -> None:
     raised = 0
     for seed, objective in product(range(8), OBJECTIVES):
         raw = draw(Random(seed))
         problem = parse_problem(raw)
         bound = closed_form_bound(problem, objective).value
-        with monkeypatch.context() as patch:
-            patch.setattr(paired_memory, "in_whole_microbatches", lambda *_: ())
-            patch.setattr(paired, "with_rooms_in_use", lambda same: same)
+        with without_whole_microbatches():
             less = closed_form_bound(problem, objective).value
         if bound > less:
             raised += 1

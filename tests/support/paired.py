@@ -11,6 +11,18 @@ _COMBINATIONS = [frozenset(pair) for pair in combinations_with_replacement(_KIND
 _OF_BACKWARDS = [kinds for kinds in _COMBINATIONS if "F" not in kinds]
 _WITH_F = [kinds for kinds in _COMBINATIONS if "F" in kinds and len(kinds) == 2]
 
+SPLIT_VEE: dict[str, Any] = {
+    "format": "pipesat.problem/1",
+    "microbatches": 4,
+    "devices": [{"memory": 12}, {"memory": 12}],
+    "stages": [
+        {"device": d, "F": 2, "B": 3, "W": 1, "held_after_F": 2, "held_after_B": 1}
+        for d in (0, 1, 1, 0)
+    ],
+    "overlap": {"pairs": [{"ops": ["1F", "2BW"], "time": 4}]},
+}
+"""Four microbatches in a V of two devices, room for six chunks on each; F 1 may pair with BW 2."""
+
 
 def random_paired_document(rng: Random, *, zeros: bool = True) -> dict[str, Any]:
     """Draw a problem in which many kinds of ops may pair, of one stage or of several on a device.
