@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +26,7 @@ from pipesat.cli.exits import end_of_solve, keeping, note, one_line, prepared
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
+    from pipesat.core.schedule import Schedule
     from pipesat.workflows.compare import Comparisons
 
 
@@ -67,13 +68,11 @@ def compare(
         from pipesat.cli.reading import read_problem
         from pipesat.workflows.compare import compare as run
         from pipesat.workflows.solve import solve
-        from pipesat.workflows.valid import valid_schedule
 
         data = read_problem(problem)
         stated = _stated(layers, placements=placements, as_json=as_json)
-        given = {str(path): valid_schedule(data, path) for path in schedules or ()}
 
-        def solve_one(placement: str | None, placed: Problem) -> Result:
+        def solve_one(placement: str | None, placed: Problem, own: Sequence[Schedule]) -> Result:
             if placement is not None:
                 note(f"pipesat: {placement}")
             with Progress(stderr()) as progress:
@@ -83,7 +82,7 @@ def compare(
                     time_limit=time_limit,
                     workers=workers,
                     seed=seed,
-                    schedules=[replace(own, source=name) for name, own in given.items()],
+                    schedules=own,
                     listener=progress,
                     stop=interrupts.stop,
                 )
@@ -95,7 +94,7 @@ def compare(
         with keeping(output), naming(problem):
             compared = run(
                 data,
-                schedules=given,
+                schedules={str(path): path for path in schedules or ()},
                 placements=placements,
                 layers=stated,
                 objective=objective.value,

@@ -48,7 +48,7 @@ def compare(
     seed: int = 0,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
-    solve_one: Callable[[str | None, Problem], Result] | None = None,
+    solve_one: Callable[[str | None, Problem, Sequence[Schedule]], Result] | None = None,
 ) -> Comparisons:
     """Compare every applicable baseline with the answer of a search: a table, best first.
 
@@ -81,8 +81,8 @@ def compare(
     stop
         Ends the search when set.
     solve_one
-        Solves one placement's problem (its name is ``None`` without ``placements``), in place of
-        a plain solve with these options.
+        Solves one placement's problem (its name is ``None`` without ``placements``) from your
+        schedules, in place of a plain solve with these options.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def compare(
 
     def solved(placement: str | None, placed: Problem) -> Result:
         if solve_one is not None:
-            return solve_one(placement, placed)
+            return solve_one(placement, placed, [*given.values()])
         return solve(
             placed,
             objective=objective,
