@@ -43,13 +43,13 @@ def parity(
 
 
 def _print_report(problem: Problem, report: ParityReport) -> None:
-    from pipesat.runtime.parity import TOLERANCE
-
-    worst = report.worst
+    worst = report.check.worst
     typer.echo(
         f"{'passed' if report.passed else 'failed'}: largest relative error "
-        f"{worst.relative_error:.1e} ({worst.name}), limit {TOLERANCE:.0e}"
+        f"{worst.relative_error:.1e} ({worst.name}), limit {report.check.tolerance:.0e}"
     )
+    for text in report.check.complaints:
+        typer.echo(one_line(text))
     typer.echo(
         f"compared {len(report.losses)} losses and the gradients of {report.gradients} parameters "
         f"({report.numbers} numbers)"

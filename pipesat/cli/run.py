@@ -21,8 +21,9 @@ from pipesat.cli.exits import CHECK_FAILED, end_of_run, note, one_line, print_fa
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
+    from pipesat.runtime.answers import Check
     from pipesat.runtime.job import Shape
-    from pipesat.runtime.run import Check, Measured
+    from pipesat.runtime.run import Measured
 
 
 _TRANSFORMER = ("blocks", "width", "heads", "length", "sequences", "vocabulary", "dtype")
@@ -80,7 +81,9 @@ def run(
     vocabulary: Annotated[
         int, typer.Option("--vocabulary", help="Its words.", **_AT_LEAST_ONE)
     ] = 256,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or float64.")] = "float32",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="bfloat16, float32 or float64.")
+    ] = "float32",
     device: Annotated[
         DeviceName, typer.Option("--device", help="cuda only under torchrun.")
     ] = DeviceName.cpu,
@@ -236,3 +239,5 @@ def _print_check(check: Check) -> None:
         f"{check.worst.relative_error:.1e} ({check.worst.name}) of {check.compared} losses and "
         f"gradients, limit {check.tolerance:.0e}"
     )
+    for text in check.complaints:
+        typer.echo(one_line(text))

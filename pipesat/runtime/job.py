@@ -6,9 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 from pipesat.core.errors import BadInput
 from pipesat.runtime.orders import TorchOrder, order_of_csv
+
+DTYPES: Final = ("bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class Shape:
                 f"{len(self.blocks)} numbers, expected {stages}, one per stage, or one for all",
                 where="blocks",
             )
-        if self.dtype not in {"float32", "float64"}:
-            raise BadInput("expected float32 or float64", where="dtype", value=self.dtype)
+        if self.dtype not in DTYPES:
+            raise BadInput(f"expected {' or '.join(DTYPES)}", where="dtype", value=self.dtype)
         if self.width % self.heads:
             raise BadInput(
                 f"expected a multiple of the {self.heads} heads", where="width", value=self.width

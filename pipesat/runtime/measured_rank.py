@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
 import torch
 from torch import distributed
 
 from pipesat.core.errors import RunFailed
+from pipesat.runtime.answers import Answer
 from pipesat.runtime.job import Job, read_job
 from pipesat.runtime.live_storages import CudaStepMeter, LiveStorages, StepMeter
 from pipesat.runtime.memory_modes import MemoryModes
@@ -43,8 +43,8 @@ def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) ->
         measured = MeasuredRank(api, job, wanted, rank, folder)
         document = measured.run()
         measured_file(folder, rank_name(rank)).write_text(json.dumps(document))
-        if job.check:
-            np.savez(answer_file(folder, rank_name(rank), 0), **measured.answer)
+        if measured.answer is not None:
+            measured.answer.write(answer_file(folder, rank_name(rank), 0))
         distributed.barrier()  # no rank leaves while another still listens to it
 
 
@@ -81,7 +81,7 @@ class MeasuredRank:
         self.within_cell = False
         if self.virtual is not None and has_overlapped_cells(job.csv):
             register_overlap(api, self.pipeline.runtime, self._around_cell)
-        self.answer: dict[str, Any] = {}
+        self.answer: Answer | None = None
 
     @contextmanager
     def _around(self, action: str) -> Iterator[None]:

@@ -83,5 +83,6 @@ class Transformer:
         return tokens, targets
 
     def loss_of(self, output: Any, target: Any) -> Any:
-        """Mean cross-entropy of one microbatch."""
-        return functional.cross_entropy(output.flatten(0, 1), target.flatten())
+        """Mean cross-entropy of one microbatch, computed in float32 at least."""
+        scores = output.flatten(0, 1).to(torch.promote_types(output.dtype, torch.float32))
+        return functional.cross_entropy(scores, target.flatten())

@@ -9,6 +9,7 @@ from pathlib import Path
 from pipesat.core.errors import BadInput
 from pipesat.export.torch.modes import SUFFIX, ModeRow, read_mode_rows, require_rows_of, rows_text
 from pipesat.export.torch.read import rows_of_csv
+from pipesat.export.torch.tokens import parse_action
 
 FOLDER_PREFIX = "pipesat-ranks-"
 MOST_RANKS = 16  # processes on one machine; each takes some 200 MB and seconds to start
@@ -32,6 +33,15 @@ class TorchOrder:
     def stages(self) -> int:
         """Number of stages of the pipeline."""
         return sum(map(len, self.stages_on))
+
+    @property
+    def weight_turns(self) -> tuple[tuple[int, ...], ...]:
+        """Per stage, its microbatches in the order in which their weight gradients are added."""
+        actions = [parse_action(text) for row in self.rows for text in row]
+        return tuple(
+            tuple(a.microbatch for a in actions if a and a.stage == stage and a.letter in "BW")
+            for stage in range(self.stages)
+        )
 
 
 def order_of_csv(text: str, modes: str = "") -> TorchOrder:
@@ -119,13 +129,3 @@ def measured_file(folder: Path, name: str) -> Path:
 def progress_file(folder: Path, name: str, number: int) -> Path:
     """Where a rank writes each action of order or step ``number`` as it starts it, one a line."""
     return folder / f"{name}.{number}.progress"
-
-
-def loss_name(microbatch: int) -> str:
-    """Name of a loss in an answer."""
-    return f"loss of microbatch {microbatch}"
-
-
-def gradient_name(stage: int, parameter: str) -> str:
-    """Name of a gradient in an answer."""
-    return f"gradient of stage {stage}'s {parameter}"

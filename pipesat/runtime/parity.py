@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Facts
+from pipesat.runtime.answers import Answer, Check, compare_answers, loss_name
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.orders import (
     FOLDER_PREFIX,
     REFERENCE,
     TorchOrder,
     answer_file,
-    loss_name,
     order_of_csv,
     progress_file,
     rank_name,
@@ -27,24 +26,8 @@ from pipesat.runtime.orders import (
 )
 from pipesat.runtime.torch_api import require_torch
 
-if TYPE_CHECKING:
-    import numpy as np
-
-TOLERANCE = 1e-10
-"""Largest relative error that counts as equal; float64 sums in another order differ by 1e-15."""
 TIMEOUT = 120.0
 """Seconds for all processes together, their start included."""
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """How far one loss or gradient is off: ``max |got - expected| / max |expected|``.
-
-    Infinite where it is missing, of another shape, not finite, or where the expected one is 0.
-    """
-
-    name: str
-    relative_error: float
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -55,8 +38,8 @@ class ParityReport(Displayed):
     ----------
     losses
         The reference's loss of every microbatch.
-    worst
-        The loss or gradient with the largest relative error.
+    check
+        What was compared, and what was farthest off.
     gradients, numbers
         How many parameters' gradients were compared, and how many numbers these have together.
     planned, executed
@@ -64,7 +47,7 @@ class ParityReport(Displayed):
     """
 
     losses: tuple[float, ...]
-    worst: Deviation
+    check: Check
     gradients: int
     numbers: int
     planned: tuple[tuple[str, ...], ...]
@@ -78,7 +61,7 @@ class ParityReport(Displayed):
     @property
     def passed(self) -> bool:
         """Whether the order was run as planned and everything agrees within the tolerance."""
-        return self.executed_as_planned and self.worst.relative_error < TOLERANCE
+        return self.executed_as_planned and self.check.passed
 
     @property
     def counts(self) -> list[dict[str, int]]:
@@ -88,7 +71,8 @@ class ParityReport(Displayed):
 
     def facts(self) -> Facts:
         """Return whether it passed, the largest error, and what was compared."""
-        error = f"{self.worst.relative_error:.1e} ({self.worst.name}), limit {TOLERANCE:.0e}"
+        worst, limit = self.check.worst, self.check.tolerance
+        error = f"{worst.relative_error:.1e} ({worst.name}), limit {limit:.0e}"
         compared = (
             f"{len(self.losses)} losses and the gradients of {self.gradients} parameters "
             f"({self.numbers} numbers)"
@@ -96,6 +80,7 @@ class ParityReport(Displayed):
         order = "as planned" if self.executed_as_planned else "NOT as planned"
         passed = "passed" if self.passed else "failed"
         facts = [("parity", passed), ("largest relative error", error)]
+        facts += [("not trained", text) for text in self.check.complaints]
         return [*facts, ("compared", compared), ("order", order)]
 
     def records(self) -> list[dict[str, Any]]:
@@ -104,12 +89,8 @@ class ParityReport(Displayed):
 
     def document(self) -> dict[str, Any]:
         """Return the report for ``--json``; an infinite error is ``None``."""
-        error = self.worst.relative_error
-        return {
+        return self.check.document() | {
             "passed": self.passed,
-            "largest_relative_error": error if math.isfinite(error) else None,
-            "worst": self.worst.name,
-            "tolerance": TOLERANCE,
             "losses": list(self.losses),
             "gradients": self.gradients,
             "numbers": self.numbers,
@@ -162,49 +143,14 @@ def check_parity(
 
 def _report(folder: Path, number: int, wanted: TorchOrder) -> ParityReport:
     names = [rank_name(rank) for rank in range(len(wanted.rows))]
-    expected = read_answer(answer_file(folder, REFERENCE, number))
-    got: dict[str, np.ndarray] = {}
-    for name in names:
-        got |= read_answer(answer_file(folder, name, number))
-    losses = tuple(float(expected[loss_name(i)]) for i in range(wanted.microbatches))
+    expected = Answer.read(answer_file(folder, REFERENCE, number))
+    got = Answer.all_of(Answer.read(answer_file(folder, name, number)) for name in names)
+    losses = tuple(float(expected.values[loss_name(i)]) for i in range(wanted.microbatches))
     return ParityReport(
         losses,
-        worst_deviation(expected, got),
-        len(expected) - len(losses),
-        sum(value.size for value in expected.values()) - len(losses),
+        compare_answers(expected, got),
+        len(expected.values) - len(losses),
+        sum(value.size for value in expected.values.values()) - len(losses),
         wanted.rows,
         tuple(tuple(progress_file(folder, name, number).read_text().split()) for name in names),
     )
-
-
-def read_answer(path: Path) -> dict[str, np.ndarray]:
-    """Read losses and gradients that a process wrote."""
-    import numpy as np
-
-    with np.load(path) as answer:
-        return dict(answer)
-
-
-def worst_deviation(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> Deviation:
-    """Return the loss or gradient that is farthest from the expected one."""
-    return max(
-        (Deviation(name, relative_error(value, got.get(name))) for name, value in expected.items()),
-        key=lambda deviation: deviation.relative_error,
-    )
-
-
-def relative_error(expected: np.ndarray, got: np.ndarray | None) -> float:
-    """Return ``max |got - expected| / max |expected|``, infinite where that says nothing.
-
-    That is: ``got`` is missing or has another shape, one of both is not finite, or ``expected`` is
-    all zero (agreeing with nothing would prove nothing).
-    """
-    import numpy as np
-
-    if got is None or got.shape != expected.shape:
-        return math.inf
-    largest = float(np.abs(expected).max())
-    error = float(np.abs(got - expected).max())
-    if largest == 0 or not math.isfinite(largest) or not math.isfinite(error):
-        return math.inf
-    return error / largest

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import distributed
 
+from pipesat.runtime.answers import Answer
 from pipesat.runtime.models import TrainedModel
-from pipesat.runtime.orders import TorchOrder, gradient_name, loss_name
+from pipesat.runtime.orders import TorchOrder
 from pipesat.runtime.torch_api import TorchApi
 
 
@@ -84,12 +85,6 @@ class RankPipeline:
         for module in self.modules.values():
             module.zero_grad(set_to_none=False)
 
-    def answer(self, losses: list[Any]) -> dict[str, Any]:
-        """Return losses and the gradients of the rank's parameters, named."""
-        answer = {loss_name(i): loss.cpu().numpy() for i, loss in enumerate(losses)}
-        return answer | {
-            gradient_name(stage, name): parameter.grad.cpu().numpy()
-            for stage, module in self.modules.items()
-            for name, parameter in module.named_parameters()
-            if parameter.grad is not None
-        }
+    def answer(self, losses: list[Any]) -> Answer:
+        """Return losses and the gradients of the rank's parameters."""
+        return Answer.of(dict(enumerate(losses)), self.modules)

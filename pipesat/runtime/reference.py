@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from pipesat.runtime.answers import Answer
 from pipesat.runtime.job import job_file, read_job
 from pipesat.runtime.model import Transformer
 from pipesat.runtime.models import TrainedModel, load_model
-from pipesat.runtime.orders import REFERENCE, answer_file, gradient_name, loss_name, read_orders
+from pipesat.runtime.orders import REFERENCE, TorchOrder, answer_file, read_orders
+
+_COARSE = 2  # bytes of a number: sums of them depend on their order where one can see it
 
 
 def run_reference(folder: Path) -> None:
-    """Write losses and gradients of every order's model; orders of one shape share one answer."""
+    """Write losses and gradients of every order's model."""
     torch.set_num_threads(1)
     model: TrainedModel = (
         load_model(read_job(folder)) if job_file(folder).exists() else Transformer()
     )
-    train = lru_cache(lambda stages, microbatches: train_alone(model, stages, microbatches))
     for number, wanted in enumerate(read_orders(folder)):
-        np.savez(
-            answer_file(folder, REFERENCE, number), **train(wanted.stages, wanted.microbatches)
-        )
+        train_alone(model, wanted).write(answer_file(folder, REFERENCE, number))
 
 
-def train_alone(model: TrainedModel, stages: int, microbatches: int) -> dict[str, Any]:
-    """Return the loss of every microbatch, and each parameter's gradient of their mean."""
-    modules = [model.build_stage(stage, stages) for stage in range(stages)]
-    answer: dict[str, Any] = {}
-    parts = (tensor.tensor_split(microbatches) for tensor in model.whole_batch(microbatches))
-    for number, (x, target) in enumerate(zip(*parts, strict=True)):
+def train_alone(model: TrainedModel, wanted: TorchOrder) -> Answer:
+    """Return the loss of every microbatch, and each parameter's gradient of their mean.
+
+    Gradients of 16 bits are added in the order in which the run adds those of their stage, if need
+    be in one pass per order: what is left of a difference is then a fault and not a rounding.
+    """
+    modules = {stage: model.build_stage(stage, wanted.stages) for stage in range(wanted.stages)}
+    turns = dict.fromkeys(modules, tuple(range(wanted.microbatches)))
+    if any(p.element_size() <= _COARSE for m in modules.values() for p in m.parameters()):
+        turns = dict(enumerate(wanted.weight_turns))
+    answers = []
+    for turn in dict.fromkeys(turns.values()):
+        losses = _pass(model, list(modules.values()), turn)
+        answers.append(Answer.of(losses, {s: m for s, m in modules.items() if turns[s] == turn}))
+    return Answer.all_of(answers)
+
+
+def _pass(model: TrainedModel, modules: list[Any], turn: tuple[int, ...]) -> dict[int, Any]:
+    """Train all microbatches in turn, from no gradients on; return their losses."""
+    for module in modules:
+        module.zero_grad()  # new ones: answers still have the old
+    parts = [tensor.tensor_split(len(turn)) for tensor in model.whole_batch(len(turn))]
+    batch = list(zip(*parts, strict=True))
+    losses = {}
+    for number in turn:
+        x, target = batch[number]
         for module in modules:
-            x = module(x)  # noqa: PLW2901
+            x = module(x)
         loss = model.loss_of(x, target)
-        (loss / microbatches).backward()
-        answer[loss_name(number)] = loss.detach().numpy()
-    for stage, module in enumerate(modules):
-        for name, parameter in module.named_parameters():
-            if parameter.grad is not None:
-                answer[gradient_name(stage, name)] = parameter.grad.numpy()
-    return answer
+        (loss / len(turn)).backward()
+        losses[number] = loss.detach()
+    return losses

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, Pair, members
@@ -20,6 +19,7 @@ from pipesat.core.schedule import Order
 from pipesat.core.showing import Displayed, Facts
 from pipesat.export.torch.tokens import LETTER_OF, cell_text
 from pipesat.export.torch.write import cells_of
+from pipesat.runtime.answers import Answer, Check, compare_answers
 from pipesat.runtime.job import Job, Virtual, write_job
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.orders import (
@@ -31,42 +31,10 @@ from pipesat.runtime.orders import (
     rank_name,
     write_orders,
 )
-from pipesat.runtime.parity import Deviation, read_answer, worst_deviation
 from pipesat.runtime.peaks import DevicePeak, device_peaks
 from pipesat.runtime.torch_api import require_torch
 from pipesat.timeline.assemble import assemble
 from pipesat.timeline.timeline import Timeline, us_per_unit
-
-if TYPE_CHECKING:
-    import numpy as np
-
-TOLERANCES = {"float64": 1e-10, "float32": 1e-4}
-"""Largest relative error that counts as equal, by the type of the gradients."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """The loss or gradient that is farthest from the reference's, of ``compared`` ones."""
-
-    worst: Deviation
-    compared: int
-    tolerance: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether everything agrees within the tolerance."""
-        return self.worst.relative_error < self.tolerance
-
-    def document(self) -> dict[str, Any]:
-        """Return the check for ``--json``; an infinite error is ``None``."""
-        error = self.worst.relative_error
-        return {
-            "passed": self.passed,
-            "largest_relative_error": error if math.isfinite(error) else None,
-            "worst": self.worst.name,
-            "compared": self.compared,
-            "tolerance": self.tolerance,
-        }
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -89,6 +57,7 @@ class Measured(Displayed):
             error = f"{check.worst.relative_error:.1e} ({check.worst.name})"
             passed = "passed" if check.passed else "failed"
             facts += [("check", f"{passed}: largest relative error {error}")]
+            facts += [("not trained", text) for text in check.complaints]
         return facts
 
     def records(self) -> list[dict[str, Any]]:
@@ -140,10 +109,8 @@ def run_order(
         check = None
         if job.check:
             run_children([REFERENCE], folder, timeout=timeout, stop=stop)
-            got: dict[str, np.ndarray] = {}
-            for rank in names:
-                got |= read_answer(answer_file(folder, rank, 0))
-            check = check_of(read_answer(answer_file(folder, REFERENCE, 0)), got)
+            got = Answer.all_of(Answer.read(answer_file(folder, rank, 0)) for rank in names)
+            check = compare_answers(Answer.read(answer_file(folder, REFERENCE, 0)), got)
     environment = {"ranks": f"{len(names)} local, gloo", "load before": f"{load:.2f}"}
     return Measured(
         timeline_of(problem, job, documents, scale=scale, environment=environment),
@@ -159,13 +126,6 @@ def peaks_of(
     if not job.memory:
         return None
     return device_peaks(problem, job.predicted, [document["peak"] for document in documents])
-
-
-def check_of(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> Check:
-    """Compare losses and gradients with the reference's."""
-    types = {str(value.dtype) for value in expected.values()}
-    tolerance = max(TOLERANCES.get(name, 1e-2) for name in types)
-    return Check(worst_deviation(expected, got), len(expected), tolerance)
 
 
 def timeline_of(

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pipesat.core.errors import BadInput, RunFailed
+from pipesat.runtime.answers import Answer, Check, compare_answers
 from pipesat.runtime.orders import FOLDER_PREFIX
-from pipesat.runtime.run import Check, Measured, check_of, peaks_of, timeline_of
+from pipesat.runtime.run import Measured, peaks_of, timeline_of
 from pipesat.runtime.torch_api import load_torch_api
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _run(
     measured = MeasuredRank(api, job, job.order, rank, folder)
     clocks = _gathered(distributed, offsets(rank, ranks, job.device))
     documents = _gathered(distributed, measured.run())
-    check = _check(distributed, job, measured.answer) if job.check else None
+    check = None if measured.answer is None else _check(distributed, job, measured.answer)
     distributed.barrier()
     distributed.destroy_process_group()
     if rank:
@@ -120,17 +121,14 @@ def _gathered(distributed: Any, value: T) -> Sequence[T]:
     return everything
 
 
-def _check(distributed: Any, job: Job, answer: Mapping[str, Any]) -> Check | None:
+def _check(distributed: Any, job: Job, answer: Answer) -> Check | None:
     from pipesat.runtime.models import load_model
     from pipesat.runtime.reference import train_alone
 
     answers = _gathered(distributed, answer)
     if distributed.get_rank():
         return None
-    wanted = job.order
-    expected = train_alone(load_model(job), wanted.stages, wanted.microbatches)
-    got = {name: value for part in answers for name, value in part.items()}
-    return check_of(expected, got)
+    return compare_answers(train_alone(load_model(job), job.order), Answer.all_of(answers))
 
 
 def _whereabouts(folder: Path) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 from torch import distributed
 
 from pipesat.runtime.memory_modes import MemoryModes
@@ -27,7 +26,7 @@ def run_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
                 order = order_file(folder, number)
                 pipeline = RankPipeline(api, wanted, rank, order, Transformer(), stage_class)
                 answer = pipeline.answer(pipeline.step())
-            np.savez(answer_file(folder, rank_name(rank), number), **answer)
+            answer.write(answer_file(folder, rank_name(rank), number))
             distributed.barrier()  # no rank leaves while another still listens to it
 
 

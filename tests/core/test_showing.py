@@ -11,8 +11,9 @@ import pytest
 
 import pipesat
 from pipesat import BadInput, Op, Problem, Result
-from pipesat.runtime.parity import Deviation, ParityReport
-from pipesat.runtime.run import Check, Measured
+from pipesat.runtime.answers import Check, Deviation
+from pipesat.runtime.parity import ParityReport
+from pipesat.runtime.run import Measured
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -156,11 +157,12 @@ def test_a_report_and_a_picture_show_themselves(result: Result) -> None:
 
 def test_what_torch_measured_is_a_few_lines() -> None:
     step = TrainingStep((DeviceRun((Ran(Op(0, "F", 0), 0.0, 2000.0, 0.0),)),))
-    measured = Measured(Timeline("", (step,), 1.0), Check(Deviation("loss", 1e-9), 3, 1e-4))
+    measured = Measured(Timeline("", (step,), 1.0), Check(Deviation("loss", 1e-9), 3, 1e-4, ("w",)))
     assert "2.00 ms" in repr(measured)
-    assert "passed: largest relative error 1.0e-09 (loss)" in repr(measured)
+    assert "failed: largest relative error 1.0e-09 (loss)" in repr(measured)
+    assert "w: 1 parameter with no gradient" in repr(measured)
     assert measured.records() == [{"device": 0, "op": "0F0", "start": 0.0, "end": 2000.0}]
     rows = (("0F0",),)
-    report = ParityReport((1.0,), Deviation("w", 0.5), 2, 9, rows, rows)
+    report = ParityReport((1.0,), Check(Deviation("w", 0.5), 3, 1e-10), 2, 9, rows, rows)
     assert ["parity", "failed"] in [line.split() for line in repr(report).splitlines()]
     assert report.records() == [{"rank": 0, "F": 1, "I": 0, "W": 0, "B": 0}]

@@ -209,8 +209,8 @@ def test_mixed_modes_train_like_one_process(p: int, m: int, channels: int) -> No
     modes = [modes_csv(a.problem, a.schedule) for a in adapted]
     assert all("recompute" in text and "offload" in text for text in modes)
     for report in check_parity(orders, modes=modes, timeout=TIMEOUT):
-        assert report.passed, report.worst
-        assert report.worst.relative_error == 0
+        assert report.passed, report.check
+        assert report.check.worst.relative_error == 0
 
 
 @needs_torch

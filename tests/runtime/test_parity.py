@@ -205,7 +205,7 @@ def test_parity(ranks: int, name: str) -> None:
     actions = [action for row in report.planned for action in row]
     stages = len({action for action in actions if action.endswith("F0")})
     microbatches = len({action for action in actions if action.startswith("0F")})
-    assert report.worst.relative_error < 1e-10
+    assert report.check.worst.relative_error < 1e-10
     assert report.executed == report.planned
     assert report.passed
     assert len(report.losses) == microbatches
@@ -246,8 +246,8 @@ def test_a_loss_of_the_wrong_microbatch_is_seen() -> None:
     )  # torch stores them as they come
     assert not report.passed
     assert report.executed_as_planned
-    assert report.worst.name.startswith("loss of microbatch")
-    assert report.worst.relative_error > 1e-3
+    assert report.check.worst.name.startswith("loss of microbatch")
+    assert report.check.worst.relative_error > 1e-3
 
 
 def test_a_rank_that_fails_ends_all_with_its_error(tmp_path, monkeypatch) -> None:

@@ -93,7 +93,7 @@ def output(tmp_path: Path) -> Path:
         (["--width", "10"], "--width: got 10, expected a multiple of the 4 heads"),
         (["--virtual", "--model", "x"], "expected --virtual or a model, not both"),
         (["--device", "cuda"], "start it with torchrun, one GPU per rank"),
-        (["--dtype", "int8"], "--dtype: got 'int8', expected float32 or float64"),
+        (["--dtype", "int8"], "--dtype: got 'int8', expected bfloat16 or float32 or float64"),
     ],
 )
 def test_options_that_do_not_fit(cli, files, output, options, message) -> None:

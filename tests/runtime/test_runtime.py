@@ -18,10 +18,11 @@ import pytest
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
+from pipesat.runtime.answers import Check, Deviation, relative_error
 from pipesat.runtime.launch import run_processes
 from pipesat.runtime.orders import order_of_csv
 from pipesat.runtime.overlap import register_overlap
-from pipesat.runtime.parity import Deviation, ParityReport, check_parity, relative_error
+from pipesat.runtime.parity import ParityReport, check_parity
 from pipesat.runtime.torch_api import load_torch_api
 from tests.support.loaded import loaded_by
 from tests.support.problems import chain
@@ -213,9 +214,10 @@ def test_relative_error(expected, got, error):
     assert relative_error(np.array(expected), None if got is None else np.array(got)) == error
 
 
-def report(error, executed=(("0F0", "0B0"), ("1F0", "1I0", "1W0"))):
+def report(error, executed=(("0F0", "0B0"), ("1F0", "1I0", "1W0")), untrained=(), unused=()):
     rows = order_of_csv(ORDER).rows
-    return ParityReport((2.5,), Deviation("gradient of x", error), 3, 40, rows, executed)
+    check = Check(Deviation("gradient of x", error), 4, 1e-10, untrained, unused)
+    return ParityReport((2.5,), check, 3, 40, rows, executed)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +229,16 @@ def report(error, executed=(("0F0", "0B0"), ("1F0", "1I0", "1W0"))):
         (report(0.0), 0, "compared 1 losses and the gradients of 3 parameters (40 numbers)"),
         (report(0.0), 0, "device 1 ran 1 F, 1 I, 1 W, in the order of the schedule"),
         (report(0.0, (("0F0", "0B0"), ("1F0", "1B0"))), 1, "device 1 ran 1 F, 1 B, NOT the order"),
+        (
+            report(0.0, untrained=("stage 1's w",)),
+            1,
+            "stage 1's w: 1 parameter with no gradient in the pipeline, but in one process",
+        ),
+        (
+            report(0.0, untrained=("stage 0's v", "stage 1's w"), unused=("stage 1's w",)),
+            1,
+            "stage 1's w: 1 parameter with no gradient, in one process neither",
+        ),
     ],
 )
 def test_what_the_command_prints(cli, save, monkeypatch, tmp_path, result, code, text):

@@ -1,0 +1,203 @@
+"""Whether the losses and gradients of many ranks agree with those of one process."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipesat.core.claims import plural
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TOLERANCES: Final = {"float64": 1e-10, "float32": 1e-4, "float16": 2.5e-3, "bfloat16": 2e-2}
+"""Largest relative error that counts as equal, by the coarsest type of a run.
+
+float64 sums in another order differ by 1e-15. Gradients of 16 bits are added by the reference in
+the order of the run, so that both agree to the bit on one machine; five roundings (2^-11 and 2^-8
+of a number each) are left to the kernels of another device.
+"""
+_ABOUT: Final = "about"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one process has after a step.
+
+    Attributes
+    ----------
+    values
+        Losses and gradients by name. numpy has no bfloat16: float32 holds it, and whatever else is
+        shorter, exactly.
+    types
+        torch's names of their types.
+    untrained
+        Parameters that are to be trained and have no gradient.
+    """
+
+    values: Mapping[str, np.ndarray]
+    types: frozenset[str]
+    untrained: frozenset[str]
+
+    @classmethod
+    def of(cls, losses: Mapping[int, Any], modules: Mapping[int, Any]) -> Answer:
+        """Take the losses of microbatches, and what the modules of stages have."""
+        tensors = {loss_name(number): loss for number, loss in losses.items()}
+        untrained = set()
+        for stage, module in modules.items():
+            for name, parameter in module.named_parameters():
+                if parameter.grad is not None:
+                    tensors[gradient_name(stage, name)] = parameter.grad
+                elif parameter.requires_grad:
+                    untrained.add(_parameter(stage, name))
+        types = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in tensors.items()}
+        values = {
+            name: (tensor if types[name] == "float64" else tensor.float()).detach().cpu().numpy()
+            for name, tensor in tensors.items()
+        }
+        copies = {name: value.copy() for name, value in values.items()}  # the next step changes it
+        return cls(copies, frozenset(types.values()), frozenset(untrained))
+
+    @classmethod
+    def all_of(cls, parts: Iterable[Answer]) -> Answer:
+        """Put together what the ranks have."""
+        parts = list(parts)
+        return cls(
+            {name: value for part in parts for name, value in part.values.items()},
+            frozenset[str]().union(*(part.types for part in parts)),
+            frozenset[str]().union(*(part.untrained for part in parts)),
+        )
+
+    def write(self, path: Path) -> None:
+        """Write it where :meth:`read` finds it."""
+        import numpy as np
+
+        about = json.dumps([sorted(self.types), sorted(self.untrained)])
+        content: dict[str, Any] = {_ABOUT: np.array(about), **self.values}
+        np.savez(path, **content)
+
+    @classmethod
+    def read(cls, path: Path) -> Answer:
+        """Read what a process wrote."""
+        import numpy as np
+
+        with np.load(path) as file:
+            values = dict(file)
+        types, untrained = json.loads(str(values.pop(_ABOUT)))
+        return cls(values, frozenset(types), frozenset(untrained))
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far one loss or gradient is off: ``max |got - expected| / max |expected|``.
+
+    Infinite where it is missing, of another shape, not finite, or where the expected one is 0.
+    """
+
+    name: str
+    relative_error: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """The loss or gradient that is farthest from the reference's, of ``compared`` ones.
+
+    ``untrained`` are the parameters that have no gradient after the step, ``unused`` those of them
+    that have none in one process either.
+    """
+
+    worst: Deviation
+    compared: int
+    tolerance: float
+    untrained: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything agrees within the tolerance, and every parameter is trained."""
+        return self.worst.relative_error < self.tolerance and not self.untrained
+
+    @property
+    def complaints(self) -> list[str]:
+        """Say which parameters are not trained, and by whose fault."""
+        lost = [name for name in self.untrained if name not in self.unused]
+        said = []
+        if lost:
+            said.append(
+                f"{_are(lost)} no gradient in the pipeline, but in one process: torch loses it, so "
+                "that training would leave it as it is. Write that stage's backward whole, or see "
+                "the .hazards.txt beside the order"
+            )
+        if self.unused:
+            said.append(
+                f"{_are(self.unused)} no gradient, in one process neither: the loss does not "
+                "depend on it. Set requires_grad=False where that is meant"
+            )
+        return said
+
+    def document(self) -> dict[str, Any]:
+        """Return the check for ``--json``; an infinite error is ``None``."""
+        error = self.worst.relative_error
+        return {
+            "passed": self.passed,
+            "largest_relative_error": error if math.isfinite(error) else None,
+            "worst": self.worst.name,
+            "compared": self.compared,
+            "tolerance": self.tolerance,
+            "untrained": list(self.untrained),
+        }
+
+
+def _are(names: Iterable[str]) -> str:
+    names = list(names)
+    return f"{', '.join(names)}: {len(names)} {plural(len(names), 'parameter')} with"
+
+
+def compare_answers(expected: Answer, got: Answer) -> Check:
+    """Compare what the ranks have with what one process has."""
+    names = dict.fromkeys([*expected.values, *got.values])
+    worst = max(
+        (
+            Deviation(name, relative_error(expected.values.get(name), got.values.get(name)))
+            for name in names
+        ),
+        key=lambda deviation: deviation.relative_error,
+    )
+    tolerance = max(TOLERANCES.get(name, max(TOLERANCES.values())) for name in expected.types)
+    unused = got.untrained & expected.untrained
+    return Check(worst, len(names), tolerance, tuple(sorted(got.untrained)), tuple(sorted(unused)))
+
+
+def relative_error(expected: np.ndarray | None, got: np.ndarray | None) -> float:
+    """Return ``max |got - expected| / max |expected|``, infinite where that says nothing.
+
+    That is: one is missing or has another shape, one of both is not finite, or ``expected`` is
+    all zero (agreeing with nothing would prove nothing).
+    """
+    import numpy as np
+
+    if got is None or expected is None or got.shape != expected.shape:
+        return math.inf
+    largest = float(np.abs(expected).max())
+    error = float(np.abs(got - expected).max())
+    if largest == 0 or not math.isfinite(largest) or not math.isfinite(error):
+        return math.inf
+    return error / largest
+
+
+def loss_name(microbatch: int) -> str:
+    """Name of a loss in an answer."""
+    return f"loss of microbatch {microbatch}"
+
+
+def gradient_name(stage: int, parameter: str) -> str:
+    """Name of a gradient in an answer."""
+    return f"gradient of {_parameter(stage, parameter)}"
+
+
+def _parameter(stage: int, name: str) -> str:
+    return f"stage {stage}'s {name}"
