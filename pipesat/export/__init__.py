@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.exported import Exported
 from pipesat.core.microbatch_order import microbatch_order
-from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.export.frameworks.automodel import automodel_notes, automodel_yaml
@@ -26,6 +25,7 @@ from pipesat.export.torch.hazards import hazards_text
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
 from pipesat.export.torch.modes import modes_csv
 from pipesat.export.torch.notes import notes
+from pipesat.export.torch.splits import Split, split_in
 from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
 
@@ -133,11 +133,11 @@ def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) ->
     BadInput
         If the options do not do.
     """
-    splits = _splits(problem, schedule, options)
-    files = torchtitan_files(problem, options, splits=splits)
+    split = _split(problem, schedule, options)
+    files = torchtitan_files(problem, options, split)
     order = export_torch_csv(problem, schedule, exact=options.exact, remark=options.remark)
     beside = {".py": files[".py"].encode(), ".csv": order.data, **order.beside}
-    told = (*order.notes, TORCHTITAN_NOTE, *_set_for(problem, options, splits=splits))
+    told = (*order.notes, TORCHTITAN_NOTE, *_set_for(problem, options, split))
     return Exported(files[".toml"].encode(), beside, told, order.changed)
 
 
@@ -151,11 +151,11 @@ def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options
     BadInput
         If the options do not do.
     """
-    splits = _splits(problem, schedule, options)
-    text = automodel_yaml(problem, options, splits=splits)
+    split = _split(problem, schedule, options)
+    text = automodel_yaml(problem, options, split)
     order = export_torch_csv(problem, schedule, exact=options.exact, remark=options.remark)
     beside = {".csv": order.data, **order.beside}
-    told = (*order.notes, *automodel_notes(problem), *_set_for(problem, options, splits=splits))
+    told = (*order.notes, *automodel_notes(problem), *_set_for(problem, options, split))
     return Exported(text.encode(), beside, told, order.changed)
 
 
@@ -177,21 +177,21 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
     return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
 
 
-def _splits(problem: Problem, schedule: Schedule, options: Options) -> bool:
-    """Whether any backward is split in torch's order of a schedule."""
-    order = adapt(problem, schedule, exact=options.exact).schedule.order
-    return any(isinstance(item, Op) and item.kind == "B" for row in order for item in row)
+def _split(problem: Problem, schedule: Schedule, options: Options) -> Split:
+    """Say which backwards are split in torch's order of a schedule."""
+    return split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
 
 
-def _set_for(problem: Problem, options: Options, *, splits: bool) -> Iterator[str]:
+def _set_for(problem: Problem, options: Options, split: Split) -> Iterator[str]:
     """What a framework's fragment sets besides the schedule, or leaves to the framework."""
     m = problem.routes[0].microbatches
     yield f"a microbatch is set to one sequence, {m} to the local batch: change both together"
-    if splits:
+    if split.any:
         yield (
             "activation checkpointing is switched off there, because backwards are split: leave "
             "torch.compile off too"
         )
+        yield "FSDP is told not to reshard after forwards: split backwards would lose gradients"
     if options.layers is None:
         yield (
             "without `layers` the framework cuts the model itself: measured stages may be others"

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.timing import time_order
 from pipesat.export import (
     EXPORTERS,
     Exported,
@@ -67,12 +69,15 @@ def toml(exported: Exported) -> Any:
     return tomllib.loads(exported.data.decode())
 
 
-def applied(exported: Exported) -> SimpleNamespace:
+def applied(exported: Exported, loss: Any = None) -> SimpleNamespace:
     """Run the Python fragment on a configuration that has nothing set."""
     names: dict[str, Any] = {}
     exec(exported.beside[".py"], names)  # our own file
     config = SimpleNamespace(
-        parallelism=SimpleNamespace(), training=SimpleNamespace(), compile=SimpleNamespace()
+        parallelism=SimpleNamespace(),
+        training=SimpleNamespace(),
+        compile=SimpleNamespace(),
+        loss=loss,
     )
     result = names["with_pipeline_schedule"](config)
     assert result is config
@@ -117,6 +122,38 @@ def test_split_backwards_switch_checkpointing_off_and_whole_ones_do_not() -> Non
     assert not hasattr(applied(whole).compile, "enable")
     assert "checkpoint" in made(CHAIN, export_nemo_automodel, "zb-h1").data.decode()
     assert "checkpoint" not in made(CHAIN, export_nemo_automodel, "1f1b").data.decode()
+
+
+def test_split_backwards_find_the_weights_that_they_train() -> None:
+    """FSDP reshards nothing after a forward, and no chunked loss the last stage's norm."""
+    rows = (  # the last stage's backward whole, the one before it split; 1 is the middle
+        "0F0 0F1 0BW0 0BW1",
+        "1F0 1F1 1B0 1B1 1W0 1W1",
+        "2F0 2BW0 2F1 2BW1",
+    )
+    problem = placed([0, 1, 2], 3, m=2)
+    order = time_order(problem, tuple(tuple(map(parse_item, row.split())) for row in rows))
+    middle = EXPORTERS["torchtitan"](problem, order, Options(exact=True))
+    all_split = made(CHAIN, export_torchtitan, "zb-h1")
+    whole = made(CHAIN, export_torchtitan, "1f1b")
+    chunked = SimpleNamespace(loss_fn="inner", num_chunks=8)
+    for exported, resharding, inner in (
+        (all_split, {"never"}, True),
+        (middle, {"never"}, False),
+        (whole, set(), False),
+    ):
+        config = applied(exported, chunked)
+        set_there = vars(config.parallelism).get("fsdp_reshard_after_forward")
+        in_toml = toml(exported)["parallelism"].get("fsdp_reshard_after_forward")
+        assert {set_there, in_toml} - {None} == resharding
+        assert config.loss == ("inner" if inner else chunked)
+        assert applied(exported, "plain").loss == "plain"
+        hazards = exported.beside[".hazards.txt"].decode()
+        assert ("loses the gradients" in hazards) is bool(resharding)
+        assert ("ChunkedLossWrapper" in hazards) is inner
+    for name, said in (("zb-h1", False), ("1f1b", None)):
+        section = yaml(made(CHAIN, export_nemo_automodel, name).data.decode())["distributed"]
+        assert section.get("reshard_after_forward") is said
 
 
 @pytest.mark.parametrize("wanted", ["full", "none"])

@@ -10,22 +10,26 @@ import ast
 import contextlib
 import dataclasses
 import importlib.util
+import inspect
 import os
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, TypeAlias, get_args, get_type_hints
+from unittest.mock import Mock
 
 import pytest
 
 import pipesat
-from pipesat.core.ops import members
+from pipesat.core.ops import members, parse_item
 from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS, Exported
 from pipesat.export.frameworks import automodel, torchtitan
 from pipesat.export.frameworks.options import Options
+from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron
 from tests.support.loops import loop
@@ -75,13 +79,18 @@ def definition(path: Path, *names: str) -> Any:
     return node
 
 
-def function(path: Path, name: str) -> Callable[..., Any]:
-    """A function of a file that needs nothing but its arguments."""
-    module = ast.Module([definition(path, name)], type_ignores=[])
-    names: dict[str, Any] = {"MULTIMODAL_SUFFIXES": ()}
+def function(path: Path, name: str, **names: Any) -> Callable[..., Any]:
+    """A function of a file that needs nothing but its arguments and these names."""
+    found = definition(path, name)
+    found.returns = None
+    for argument in ast.walk(found.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    module = ast.Module([found], type_ignores=[])
+    names |= {"MULTIMODAL_SUFFIXES": ()}
     exec(compile(module, str(path), "exec"), names)
-    found: Callable[..., Any] = names[name]
-    return found
+    made: Callable[..., Any] = names[name]
+    return made
 
 
 def fields(path: Path, *names: str) -> set[str]:
@@ -95,6 +104,7 @@ def exported(problem: Problem, to: str, name: str, layers: int = 2) -> Exported:
     return EXPORTERS[to](problem, BASELINES[name](problem), options)
 
 
+CHUNKED = SimpleNamespace(loss_fn=SimpleNamespace(name="cross entropy"))
 CASES = [(chain(4, 8), "zb-h1"), (chain(4, 8), "1f1b"), (loop(4, 2, 8), "interleaved-1f1b")]
 
 
@@ -108,6 +118,7 @@ def test_torchtitans_python_classes(problem: Problem, name: str, load: Load) -> 
         training=configs.TrainingConfig(),
         compile=configs.CompileConfig(enable=True),
         activation_checkpoint="selective",
+        loss=CHUNKED,
     )
     assert vars(config).keys() <= fields(folder / "trainer.py", "Trainer", "Config")
     result = exported(problem, "torchtitan", name)
@@ -123,6 +134,14 @@ def test_torchtitans_python_classes(problem: Problem, name: str, load: Load) -> 
     assert config.training.disable_cuda_graphs is True
     assert config.compile.enable is (name != "zb-h1")
     assert (config.activation_checkpoint is None) is (name == "zb-h1")
+    loss = folder / "components" / "loss.py"
+    assert "loss_fn" in fields(loss, "ChunkedLossWrapper", "Config")
+    assert "loss_fn" not in fields(loss, "BaseLoss", "Config") | fields(
+        loss, "CrossEntropyLoss", "Config"
+    )
+    assert config.loss is (CHUNKED.loss_fn if name == "zb-h1" else CHUNKED)
+    policy = function(folder / "distributed" / "fsdp.py", "get_fsdp_reshard_after_forward_policy")
+    assert policy(parallelism.fsdp_reshard_after_forward, True) is False
     stages = len(problem.stages)
     cut = function(
         folder / "distributed" / "pipeline_parallel.py", "_generate_llm_fqn_per_model_part"
@@ -160,8 +179,101 @@ def test_automodels_classes(problem: Problem, name: str, load: Load) -> None:
     assert config.module_fqns_per_model_part == cut(stages, 2 * stages)
     # the rest is popped by name from the section, what is left goes to the strategy's class
     parser = ast.unparse(definition(folder / "recipes" / "_dist_utils.py"))
-    assert section.keys() <= {"strategy", "pp_size", "activation_checkpointing"}
-    assert all(f"'{key}'" in parser for key in section)
+    strategy = fields(folder / "components" / "distributed" / "config.py", "FSDP2Config")
+    assert section.keys() - strategy <= {"strategy", "pp_size", "activation_checkpointing"}
+    assert all(f"'{key}'" in parser for key in section.keys() - strategy)
+    assert ("reshard_after_forward" in section) is (name == "zb-h1")
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """This process as the only rank of a group."""
+    from torch import distributed
+
+    store = distributed.FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def built_by(name: str, version: str, csv: Path, stages: list[Any], loss: Any) -> Any:
+    """A release's own builder called with our order, as its trainer calls it."""
+    from torch.distributed.pipelining import schedules
+
+    there: dict[str, Any] = vars(schedules) | {"os": os, "logger": Mock(), "overlap_callback": None}
+    folder = release(name, version)
+    if name == "nemo-automodel":
+        path = folder / "nemo_automodel/components/distributed/pipelining/functional.py"
+        build = function(path, "build_pipeline_schedule", **there)
+        return build(str(csv), "PipelineScheduleMulti", 1, 2, stages, loss)
+    parallelism = SimpleNamespace(
+        pipeline_parallel_schedule="PipelineScheduleMulti",
+        pipeline_parallel_schedule_csv=str(csv),
+        pipeline_parallel_microbatch_size=1,
+        pipeline_parallel_degree=1,
+        pipeline_parallel_expert_parallel_overlap=False,
+    )
+    path = folder / "torchtitan/distributed/pipeline_parallel.py"
+    if version == torchtitan.PYTHON_VERSION:
+        build = function(path, "_build_pipeline_schedule", **there)
+        given = {"parallelism": parallelism, "local_batch_size": 2, "stages": stages}
+        return build(**given, loss_fn=lambda *x, **more: (loss(*x, **more), {}))
+    config = SimpleNamespace(parallelism=parallelism, training=SimpleNamespace(local_batch_size=2))
+    return function(path, "build_pipeline_schedule", **there)(config, stages, loss)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("torchtitan", torchtitan.TOML_VERSION),
+        ("torchtitan", torchtitan.PYTHON_VERSION),
+        ("nemo-automodel", automodel.VERSION),
+    ],
+)
+def test_its_builder_runs_our_order_in_this_torch(name: str, version: str, tmp_path: Path) -> None:
+    """One step of two stages on one rank, backwards split: gradients as of plain autograd."""
+    import torch
+    from torch.distributed.pipelining import PipelineStage
+
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": 2,
+            "devices": [{}],
+            "stages": [{"device": 0, "F": 1, "B": 1, "W": 1}] * 2,
+        }
+    )
+    row = "0F0 1F0 0F1 1F1 1B0 1B1 1W0 1W1 0BW0 0BW1"
+    order = time_order(problem, (tuple(map(parse_item, row.split())),))
+    csv = tmp_path / "order.csv"
+    csv.write_bytes(EXPORTERS["torch-csv"](problem, order, Options(exact=True)).data)
+
+    torch.manual_seed(0)
+    modules = [torch.nn.Linear(4, 4) for _ in range(2)]
+    x, target = torch.randn(2, 2, 4)
+
+    def loss(output: Any, wanted: Any) -> Any:
+        return (output - wanted).square().sum()
+
+    loss(modules[1](modules[0](x)), target).backward()
+    expected = [p.grad for module in modules for p in module.parameters()]
+    for module in modules:
+        module.zero_grad()
+    stages = [PipelineStage(m, number, 2, torch.device("cpu")) for number, m in enumerate(modules)]
+    schedule = built_by(name, version, csv, stages, loss)
+    if (name, version) == ("torchtitan", torchtitan.PYTHON_VERSION):
+        if "arg_mbs" not in inspect.signature(schedule.step).parameters:
+            pytest.skip(
+                f"torchtitan {version} {torchtitan.PYTHON_TORCH}, here is {torch.__version__}"
+            )
+        halves, wanted = [(half,) for half in x.chunk(2)], list(target.chunk(2))
+        schedule.step(arg_mbs=halves, kwarg_mbs=[{}, {}], target_mbs=wanted, losses=[])
+    else:
+        schedule.step(x, target=target, losses=[])
+    found = [p.grad for module in modules for p in module.parameters()]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_full_checkpointing_in_all_three(load: Load) -> None:

@@ -19,21 +19,23 @@ from pipesat.export.frameworks.options import (
     require_known_stage_count,
     schedule_name,
 )
+from pipesat.export.torch.splits import Split
 
 NAME = "NeMo AutoModel"
 VERSION: Final = "0.7.0"
+TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
 
 
 def automodel_notes(problem: Problem) -> Iterator[str]:
     """Yield the version that it is for, and the recipes' guard that stops the run, if any."""
-    yield f"written for {NAME} {VERSION}"
+    yield f"written for {NAME} {VERSION}, which {TORCH}"
     ranks, m = len(problem.devices), problem.routes[0].microbatches
     if m < ranks:
         yield f"WARNING: its recipes want at least {ranks} microbatches, one per rank, here are {m}"
 
 
-def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
-    """Return the fragment for an order that splits backwards or does not.
+def automodel_yaml(problem: Problem, options: Options, split: Split) -> str:
+    """Return the fragment for an order that splits these backwards.
 
     Raises
     ------
@@ -53,7 +55,7 @@ def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
     m = problem.routes[0].microbatches
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
-        f"# For {NAME} {VERSION}.",
+        f"# For {NAME} {VERSION}. It {TORCH}.",
         *options.comments,
         "# Recipes set pp_batch_size themselves, to step_scheduler.local_batch_size: make that",
         f"# {m} times pp_microbatch_size too.",
@@ -61,12 +63,14 @@ def automodel_yaml(problem: Problem, options: Options, *, splits: bool) -> str:
         f"  strategy: {_text('fsdp2')}",
         f"  pp_size: {len(problem.devices)}",
     ]
-    if splits:
+    if split.any:
         lines += [
             "  # The order splits backwards: checkpointing would multiply their cost, and so would",
-            "  # compiling: leave compile off too.",
+            "  # compiling: leave compile off too. Of weights that FSDP reshards after a forward,",
+            "  # they lose the gradients.",
+            "  reshard_after_forward: false",
         ]
-    checkpointing = options.checkpointing_for(splits=splits)
+    checkpointing = options.checkpointing_for(splits=split.any)
     if checkpointing is not None:
         lines.append(f"  activation_checkpointing: {_text(checkpointing == 'full')}")
     lines += [

@@ -19,15 +19,22 @@ from pipesat.export.frameworks.options import (
     require_known_stage_count,
     schedule_name,
 )
+from pipesat.export.torch.splits import Split
 
 NAME = "torchtitan"
 TOML_VERSION: Final = "0.2.2"
 PYTHON_VERSION: Final = "0.3.0"
-NOTE: Final = f"the .py is written for {NAME} {PYTHON_VERSION}, the TOML file for {TOML_VERSION}"
+TOML_TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
+PYTHON_TORCH: Final = "needs a torch newer than 2.13, with which it is untried"
+"""``step`` takes microbatches since pytorch's pull request 188500, ``set_timeout`` is as new."""
+NOTE: Final = (
+    f"the .py is written for {NAME} {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file for "
+    f"{TOML_VERSION}, which {TOML_TORCH}"
+)
 
 
-def torchtitan_files(problem: Problem, options: Options, *, splits: bool) -> dict[str, str]:
-    """Return the fragments, ``.toml`` and ``.py``, for an order that splits backwards or does not.
+def torchtitan_files(problem: Problem, options: Options, split: Split) -> dict[str, str]:
+    """Return the fragments, ``.toml`` and ``.py``, for an order that splits these backwards.
 
     Raises
     ------
@@ -44,8 +51,8 @@ def torchtitan_files(problem: Problem, options: Options, *, splits: bool) -> dic
         empty = layers.index(0, 1)
         raise NotApplicable(f"{NAME} cannot run a stage without modules: stage {empty}")
     return {
-        ".toml": _toml(problem, name, options, layers, splits=splits),
-        ".py": _python(problem, name, options, layers, splits=splits),
+        ".toml": _toml(problem, name, options, layers, split),
+        ".py": _python(problem, name, options, layers, split),
     }
 
 
@@ -55,12 +62,13 @@ def _names(layers: tuple[int, ...], head: str) -> list[list[str]]:
 
 
 def _toml(
-    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, *, splits: bool
+    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, split: Split
 ) -> str:
     m = problem.routes[0].microbatches
     lines = [
         f"# From pipesat, problem {problem.sha256[:12]}. Read the .hazards.txt beside it.",
         f"# For {NAME} {TOML_VERSION}; the .py beside it is for {PYTHON_VERSION}.",
+        f"# It {TOML_TORCH}.",
         *options.comments,
         "",
         "[parallelism]",
@@ -69,6 +77,8 @@ def _toml(
         f"pipeline_parallel_schedule_csv = {_text(options.csv)}  # gives the order",
         "pipeline_parallel_microbatch_size = 1",
     ]
+    if split.any:
+        lines.append('fsdp_reshard_after_forward = "never"  # else split backwards lose gradients')
     if layers is not None:
         lines.append("# module names are those of torchtitan's Llama 3 in that version")
         parts = ",\n".join(
@@ -76,22 +86,22 @@ def _toml(
         )
         lines.append(f"module_fqns_per_model_part = [\n{parts},\n]")
     lines += ["", "[training]", f"local_batch_size = {m}  # {m} times the microbatch size"]
-    if splits:
+    if split.any:
         lines += [
             "",
             "# The order splits backwards: checkpointing or compiling would multiply their cost.",
         ]
-    checkpointing = options.checkpointing_for(splits=splits)
+    checkpointing = options.checkpointing_for(splits=split.any)
     if checkpointing is not None:
-        lines += [*([] if splits else [""]), "[activation_checkpoint]"]
+        lines += [*([] if split.any else [""]), "[activation_checkpoint]"]
         lines.append(f"mode = {_text(checkpointing)}")
-    if splits:
+    if split.any:
         lines += ["", "[compile]", "enable = false"]
     return "\n".join(lines) + "\n"
 
 
 def _python(
-    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, *, splits: bool
+    problem: Problem, name: str, options: Options, layers: tuple[int, ...] | None, split: Split
 ) -> str:
     set_pp = "    config.parallelism."
     m = problem.routes[0].microbatches
@@ -100,6 +110,7 @@ def _python(
         "",
         f"For {NAME} {PYTHON_VERSION}: call it in your configuration. Versions that name these",
         "options otherwise end in an AttributeError here.",
+        f"It {PYTHON_TORCH}.",
         '"""',
         *(["", *options.comments] if options.remark else []),
         "",
@@ -120,12 +131,20 @@ def _python(
             "    ]",
         ]
     lines.append("    config.training.disable_cuda_graphs = True  # they refuse pipelines")
-    if splits:
+    if split.any:
         lines += [
             "    # The order splits backwards: checkpointing or compiling multiplies their cost.",
             "    config.compile.enable = False",
+            "    # Of weights that FSDP reshards after a forward, they lose the gradients.",
+            f"{set_pp}fsdp_reshard_after_forward = 'never'",
         ]
-    checkpointing = options.checkpointing_for(splits=splits)
+    if split.last:
+        lines += [
+            "    # A chunked loss reshards the final norm, which the last stage's split backward",
+            "    # would then never train. The loss inside of it is the same number.",
+            "    config.loss = getattr(config.loss, 'loss_fn', config.loss)",
+        ]
+    checkpointing = options.checkpointing_for(splits=split.any)
     if checkpointing == "none":
         lines.append("    config.activation_checkpoint = None")
     elif checkpointing == "full":

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pipesat.core.ops import Pair, members
+from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.export.torch.in_turn import makespan_in_turn
 from pipesat.export.torch.loaders import loader_for
+from pipesat.export.torch.splits import lost_gradients, split_in
 
 SUFFIX: Final = ".hazards.txt"
 
@@ -17,8 +18,9 @@ SUFFIX: Final = ".hazards.txt"
 def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
     """Yield the hazards that this order has in torch 2.13's pipeline runtime, worst first."""
     items = [item for row in schedule.order for item in row]
-    split = [op for item in items for op in members(item) if op.kind == "B"]
-    if split:
+    split = split_in(problem, schedule)
+    yield from lost_gradients(split)
+    if split.any:
         yield (
             "It splits backwards: in torch's file I is the backward for the input (B elsewhere), W "
             "for the weights, and B both at once (BW elsewhere). Do not combine it with activation "
@@ -27,8 +29,7 @@ def hazards(problem: Problem, schedule: Schedule) -> Iterator[str]:
             "torchtitan checkpoints by "
             'default: switch it off, or solve with stages that say "backward": "fused".'
         )
-        first = problem.routes[0].stages[0]
-        if any(op.stage == first for op in split):
+        if split.first:
             yield (
                 "The first stage may not fuse its backward here, so its I and W are written as "
                 "they are; torch does nothing in that I and the whole backward in W."
