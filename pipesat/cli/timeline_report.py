@@ -38,6 +38,9 @@ def milliseconds(us: float) -> str:
 def print_summary(comparison: AgainstPrediction) -> None:
     """Print makespans, error, and which assumption makes how much of it."""
     c = comparison
+    if c.toy_model:
+        _print_shape(c)
+        return
     typer.echo(
         f"makespan: predicted {milliseconds(c.predicted)} ms, measured {milliseconds(c.measured)} "
         f"ms (median of {c.steps} steps, {milliseconds(c.shortest)} to {milliseconds(c.longest)}), "
@@ -50,6 +53,20 @@ def print_summary(comparison: AgainstPrediction) -> None:
         )
     if abs(c.error) > _EXPLAIN:
         typer.echo(f"largest: {c.largest.assumption}; {_ADVICE[c.largest.assumption]}")
+
+
+def _print_shape(c: AgainstPrediction) -> None:
+    """Print what a toy model's run says of an order: no times, which are of another model."""
+    typer.echo(
+        "toy model: a small transformer ran, not the model that the costs are of (--model takes "
+        "that one). The costs are scaled to its compute, so that only shapes are compared"
+    )
+    compute = sum(row.busy for row in c.devices) / len(c.devices)
+    if compute:
+        typer.echo(
+            f"makespan / mean compute of a device: predicted {c.predicted / compute:.2f}, measured "
+            f"{c.measured / compute:.2f} (median of {c.steps} steps)"
+        )
 
 
 def print_peaks(problem: Problem, peaks: Sequence[DevicePeak]) -> None:

@@ -122,6 +122,11 @@ class Job:
     numbers: tuple[int, ...] = ()
 
     @property
+    def toy(self) -> bool:
+        """Whether the built-in transformer runs, whatever model the problem's costs are of."""
+        return self.virtual is None and not self.module
+
+    @property
     def order(self) -> TorchOrder:
         """The order with its memory modes, read."""
         return order_of_csv(self.csv, self.modes)

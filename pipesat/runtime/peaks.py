@@ -19,7 +19,8 @@ _BYTES: Final = {
 class DevicePeak:
     """One device: ``predicted`` and ``capacity`` in the problem's unit, ``measured`` in bytes.
 
-    ``unit`` has the bytes of that unit; ``None`` where it is none that is known.
+    ``unit`` has the bytes of that unit; ``None`` where it is none that is known, or another model
+    ran than the one whose memory was predicted.
     """
 
     device: str
@@ -61,10 +62,10 @@ class DevicePeak:
 
 
 def device_peaks(
-    problem: Problem, predicted: Sequence[int], measured: Sequence[int]
+    problem: Problem, predicted: Sequence[int], measured: Sequence[int], *, comparable: bool = True
 ) -> tuple[DevicePeak, ...]:
-    """Put both peaks of every device together."""
-    unit = _BYTES.get(problem.memory_unit)
+    """Put both peaks of every device together, of one model if they are ``comparable``."""
+    unit = _BYTES.get(problem.memory_unit) if comparable else None
     return tuple(
         DevicePeak(problem.device_name(number), most, device.memory, seen, unit)
         for number, (device, most, seen) in enumerate(

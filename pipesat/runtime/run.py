@@ -34,7 +34,7 @@ from pipesat.runtime.orders import (
 from pipesat.runtime.peaks import DevicePeak, device_peaks
 from pipesat.runtime.torch_api import require_torch
 from pipesat.timeline.assemble import assemble
-from pipesat.timeline.timeline import Timeline, us_per_unit
+from pipesat.timeline.timeline import TOY_SOURCE, Timeline, equal_compute, us_per_unit
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -125,7 +125,8 @@ def peaks_of(
     """Return the ranks' peaks against the predicted ones; ``None`` if they were not measured."""
     if not job.memory:
         return None
-    return device_peaks(problem, job.predicted, [document["peak"] for document in documents])
+    measured = [document["peak"] for document in documents]
+    return device_peaks(problem, job.predicted, measured, comparable=not job.toy)
 
 
 def timeline_of(
@@ -148,11 +149,12 @@ def timeline_of(
         job.numbers,
     )
     what = "timed waits" if job.virtual else job.module or f"transformer {job.shape}"
-    return Timeline(
+    source = "pipesat run --virtual" if job.virtual else TOY_SOURCE if job.toy else "pipesat run"
+    timeline = Timeline(
         problem.sha256,
         steps,
         us_per_unit(problem) * scale,
-        "pipesat run --virtual" if job.virtual else "pipesat run",
+        source,
         clock_error,
         {
             "torch": documents[0]["torch"],
@@ -166,6 +168,7 @@ def timeline_of(
             for (stage, microbatch), mode in modes.items()
         },
     )
+    return equal_compute(problem, timeline) if job.toy else timeline
 
 
 def modes_of(

@@ -12,7 +12,7 @@ from pipesat.core.claims import difference
 from pipesat.core.ops import KINDS, Item, members
 from pipesat.core.problem import Problem
 from pipesat.timeline.replay import gaps_of, measured_delays, predicted_length, replay_of
-from pipesat.timeline.timeline import Timeline
+from pipesat.timeline.timeline import TOY_SOURCE, Timeline
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class AgainstPrediction:
 
     ``parts`` lead from the predicted makespan to the measured one: the order that ran is timed
     again and again, each time with one more of its measured times. Their sum is the difference.
+    Of a ``toy_model``, all that is predicted is scaled to its compute: only shapes are compared.
     """
 
     predicted: float
@@ -87,6 +88,7 @@ class AgainstPrediction:
     devices: tuple[DeviceRow, ...]
     links: tuple[LinkRow, ...]
     parts: tuple[Part, ...]
+    toy_model: bool = False
 
     @property
     def error(self) -> float:
@@ -107,6 +109,7 @@ class AgainstPrediction:
             "longest": self.longest,
             "steps": self.steps,
             "error": self.error,
+            "toy_model": self.toy_model,
             "failed_assumption": self.largest.assumption,
             "parts": {part.assumption: part.makes for part in self.parts},
             "kinds": [asdict(row) for row in self.kinds],
@@ -154,6 +157,7 @@ def compare(problem: Problem, timeline: Timeline) -> AgainstPrediction:
         _devices(problem, timeline, predicted),
         _links(problem, timeline, seen),
         tuple(Part(name, after - before) for (_, before), (name, after) in pairwise(ladder)),
+        timeline.source == TOY_SOURCE,
     )
 
 

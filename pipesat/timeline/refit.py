@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from pipesat.core.errors import NotApplicable
 from pipesat.core.least import require_no_modes
 from pipesat.core.ops import KINDS, Kind, Op, parse_kind
 from pipesat.core.problem import Problem
@@ -17,7 +18,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.timeline.refit_costs import costs_of, edges_of, units
 from pipesat.timeline.refit_lists import document_of_lists
 from pipesat.timeline.replay import CostKey, cost_key, measured_delays
-from pipesat.timeline.timeline import Timeline
+from pipesat.timeline.timeline import TOY_SOURCE, Timeline
 
 _COARSE = 50  # units: below, rounding to whole ones changes a cost by more than 1 %
 
@@ -45,9 +46,14 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     BadInput
         If a time does not fit into a problem file.
     NotApplicable
-        If there are memory modes.
+        If there are memory modes, or the timeline is of the toy model.
     """
     require_no_modes(problem, "refit")
+    if timeline.source == TOY_SOURCE:
+        raise NotApplicable(
+            "the timeline is of a toy model, whose times are not those of the model that is to "
+            "be trained: run it with --model"
+        )
     notes: list[str] = []
     if problem.has_lists:
         return _refit(problem, document_of_lists(problem, timeline, notes), notes)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pipesat.core.errors import BadInput, Deadlock
 from pipesat.core.ops import Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import pair_time
+from pipesat.core.rules import duration, pair_time
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
 from pipesat.export.trace import MICROSECONDS
+
+TOY_SOURCE: Final = "pipesat run, toy model"
+"""Source of a timeline of the built-in transformer, whose unit makes both compute equally long."""
 
 
 class Ran(NamedTuple):
@@ -122,6 +125,19 @@ class Timeline:
     def makespans(self) -> tuple[float, ...]:
         """Of all steps in the order in which they ran, in us."""
         return tuple(step.makespan for step in self.steps)
+
+
+def equal_compute(problem: Problem, timeline: Timeline) -> Timeline:
+    """Return the timeline in a unit that makes the problem's compute as long as its typical step's.
+
+    Only shapes can then differ: of a model that is not the one whose costs the problem has.
+    """
+    ran = [ran for _, ran in timeline.typical]
+    predicted = sum(duration(problem, one.item) for one in ran)
+    measured = sum(one.end - one.start for one in ran)
+    if not predicted or not measured:
+        return timeline
+    return replace(timeline, us_per_unit=measured / predicted)
 
 
 def us_per_unit(problem: Problem) -> float:

@@ -216,10 +216,34 @@ def test_the_transformer(cli, files, output) -> None:
     assert "check passed: largest relative error" in outcome.out
     # losses, 11 tensors per block, words, positions, norm and head
     assert f"of {3 + 3 * 11 + 6} losses and gradients" in outcome.out
-    assert "makespan: predicted" in outcome.out
+    assert "toy model: a small transformer ran" in outcome.out
+    assert "makespan / mean compute of a device: predicted" in outcome.out
+    assert "error +" not in outcome.out
     timeline = json.loads(output.read_text())
     assert timeline["environment"]["ranks"] == "2 local, gloo"
     assert len(timeline["steps"]) == 2
+    # it is not the model that the costs are of: they are scaled until both compute as long
+    compared = cli("timeline", "compare", files[0], output, "--json").json
+    assert compared["toy_model"] is True
+    predicted, measured = (
+        sum(row[key] for row in compared["devices"]) for key in ("predicted_busy", "busy")
+    )
+    assert predicted == pytest.approx(measured, rel=1e-4)  # the file has tenths of a us
+    refit = cli("timeline", "refit", files[0], output, "-o", output.with_name("new.json"))
+    assert refit.code == 2
+    assert "the timeline is of a toy model" in refit.err
+
+
+@needs_torch
+def test_a_toy_models_memory_is_not_held_against_the_problems(cli, save, tmp_path, output) -> None:
+    problem = parse_problem(document(chain(2, 2, held=(4, 4)), memory_unit="KiB"))
+    schedule = tmp_path / "schedule.json"
+    write_schedule(schedule, problem, BASELINES["1f1b"](problem))
+    outcome = cli("run", save(problem), schedule, "-o", output, "--memory", "--json", "--steps", 1)
+    assert outcome.code == 0, outcome.err
+    for peak in outcome.json["memory"]:
+        assert peak["measured_bytes"] > 0
+        assert (peak["measured"], peak["error"], peak["fits"]) == (None, None, None)
 
 
 def model(tmp_path: Path, code: str) -> Path:
@@ -259,6 +283,7 @@ def test_a_model_of_the_users(cli, files, output, tmp_path) -> None:
     outcome = cli("run", *files, "-o", output, "--model", path, "--check", "--steps", "1")
     assert outcome.code == 0, outcome.err
     assert "of 7 losses and gradients" in outcome.out
+    assert "makespan: predicted" in outcome.out  # with the times of the model's costs
 
 
 @needs_torch
@@ -349,7 +374,7 @@ def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_under_torchrun(files, output) -> None:
     done = torchrun(*files, "-o", output, "--steps", "1", "--check")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("makespan: predicted") == 1  # rank 0 alone speaks
+    assert done.stdout.count("toy model: ") == 1  # rank 0 alone speaks
     assert "check passed" in done.stdout
     timeline = read_timeline(output, parse_problem(json.loads(files[0].read_text())))
     assert timeline.environment["ranks"] == "2 under torchrun, gloo"
