@@ -59,6 +59,13 @@ def print_profile(measured: Profile) -> None:
     for reason in dict.fromkeys(c.no_split for c in measured.kinds.values() if c.no_split):
         whose = ", ".join(kind for kind, c in measured.kinds.items() if c.no_split == reason)
         typer.echo(one_line(f"no B and W of {whose}: {reason}"))
+    if late := [kind for kind, costs in measured.kinds.items() if costs.host_bound]:
+        typer.echo(
+            one_line(
+                f"the GPU waited for the host in {', '.join(late)}: their times include launches, "
+                "and waiting if a layer reads a value back"
+            )
+        )
     for tied in measured.tied:
         typer.echo(one_line(f"{tied.name} is shared by layers {tied.layers}"))
     if measured.links is not None:

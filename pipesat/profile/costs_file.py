@@ -88,7 +88,8 @@ class MeasuredCostsModel(StrictModel):
 
     ``B`` and ``W`` are null where the backward cannot be split; ``no_split`` says why.
     ``held_after_F`` is what is alive after F and was not before, the output included, the input
-    not. ``held_after_B`` is the same after B.
+    not. ``held_after_B`` is the same after B. ``host_bound``: the GPU waited for the host while
+    this was measured, so that times include launches.
     """
 
     F: Samples
@@ -103,6 +104,7 @@ class MeasuredCostsModel(StrictModel):
     output: TensorModel
     parameters: list[ParametersModel] = []
     buffers: NonNegative = 0
+    host_bound: bool = False
     recompute: RecomputeModel | None = None
     offload: OffloadModel | None = None
 

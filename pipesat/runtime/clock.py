@@ -45,6 +45,7 @@ def _answer(other: int, device: str) -> None:
     box = torch.zeros(1, dtype=torch.int64, device=device)
     for _ in range(_EXCHANGES):
         distributed.recv(box, src=other)
+        box.item()  # with NCCL, recv returns before the message is there
         box[0] = time.monotonic_ns()
         distributed.send(box, dst=other)
 

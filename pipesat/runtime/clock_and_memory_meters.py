@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import torch
 
-_LEAD_CYCLES = 20_000_000  # some 10 ms of a GPU: the host enqueues a microbatch in that time
+_LEAD_CYCLES = 20_000_000  # some 10 ms of a GPU: in that time the host enqueues a microbatch
+_LONGEST_LEAD = 2_560_000_000  # some 1.3 s: if that is too short, the ops wait for the device
 
 
 @dataclass
@@ -29,7 +30,13 @@ class Reading:
 
 
 class OpClock(Protocol):
-    """Marks moments; durations are read off when everything is done."""
+    """Marks moments; durations are read off when everything is done.
+
+    ``host_bound`` says whether the device waited for the host between marks, so that durations
+    include launches; who reads it sets it to false.
+    """
+
+    host_bound: bool
 
     def lead(self) -> None:
         """Prepare a sequence of marks."""
@@ -37,8 +44,11 @@ class OpClock(Protocol):
     def mark(self) -> Any:
         """Remember this moment of the device."""
 
-    def durations(self, marks: Sequence[Any]) -> list[float]:
-        """Microseconds between consecutive marks; waits for the device."""
+    def durations(self, marks: Sequence[Any]) -> list[float] | None:
+        """Microseconds between consecutive marks; waits for the device.
+
+        ``None`` if they say nothing: then make the whole sequence again.
+        """
 
 
 class Meter(Protocol):
@@ -51,6 +61,8 @@ class Meter(Protocol):
 class HostClock:
     """Wall clock of the CPU, on which ops end when they return."""
 
+    host_bound = False
+
     def lead(self) -> None:
         """Nothing to prepare."""
 
@@ -58,7 +70,7 @@ class HostClock:
         """Nanoseconds now."""
         return time.perf_counter_ns()
 
-    def durations(self, marks: Sequence[int]) -> list[float]:
+    def durations(self, marks: Sequence[int]) -> list[float] | None:
         """Microseconds between consecutive marks."""
         return [(b - a) / 1000 for a, b in pairwise(marks)]
 
@@ -67,14 +79,19 @@ class CudaClock:
     """CUDA events on the current stream.
 
     A pipeline rank's host runs ahead of its GPU. ``lead`` occupies the GPU, so that the ops of one
-    microbatch are enqueued before the first starts, and no event waits for the host.
+    microbatch are enqueued before the first starts, and no event waits for the host. A lead that
+    has ended before everything was enqueued was too short: the next one is twice as long.
     """
+
+    def __init__(self) -> None:
+        self.host_bound = False
+        self.cycles = _LEAD_CYCLES
 
     def lead(self) -> None:
         """Occupy the GPU for a while."""
         torch.cuda.synchronize()
         if hasattr(torch.cuda, "_sleep"):  # private: without it, launch times count along
-            torch.cuda._sleep(_LEAD_CYCLES)
+            torch.cuda._sleep(self.cycles)
 
     def mark(self) -> Any:
         """Record an event."""
@@ -82,9 +99,15 @@ class CudaClock:
         event.record()
         return event
 
-    def durations(self, marks: Sequence[Any]) -> list[float]:
-        """Microseconds between consecutive events."""
+    def durations(self, marks: Sequence[Any]) -> list[float] | None:
+        """Microseconds between consecutive events; ``None`` if the lead was too short."""
+        overtaken = marks[0].query()
         torch.cuda.synchronize()
+        if overtaken and not self.host_bound:
+            self.cycles *= 2
+            if self.cycles <= _LONGEST_LEAD and hasattr(torch.cuda, "_sleep"):
+                return None
+            self.cycles, self.host_bound = _LEAD_CYCLES, True
         return [a.elapsed_time(b) * 1000 for a, b in pairwise(marks)]
 
 

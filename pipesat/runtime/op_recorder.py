@@ -18,7 +18,12 @@ _PREFIX = "PP:"
 
 
 class Stamps(Protocol):
-    """A clock whose readings become times only after the step."""
+    """A clock whose readings become times only after the step.
+
+    ``calls_block`` says whether the call that starts a transfer keeps the device from computing.
+    """
+
+    calls_block: bool
 
     def restart(self) -> None: ...  # noqa: D102
     def now(self) -> Any: ...  # noqa: D102
@@ -27,6 +32,8 @@ class Stamps(Protocol):
 
 class HostStamps:
     """The host's monotonic clock, one for all processes of a machine."""
+
+    calls_block = True
 
     def restart(self) -> None:
         """Begin a step."""
@@ -41,7 +48,12 @@ class HostStamps:
 
 
 class CudaStamps:
-    """Events of the current CUDA stream, tied to the host's clock at the start of a step."""
+    """Events of the current CUDA stream, tied to the host's clock at the start of a step.
+
+    Those around a call that starts a transfer say nothing: the call enqueues it on another stream.
+    """
+
+    calls_block = False
 
     def __init__(self) -> None:
         self.cuda = importlib.import_module("torch.cuda")
@@ -113,7 +125,7 @@ class Recorder:
         now = self.stamps.now()
         if self.running:
             self._end(now)
-        elif "SEND" in name or "RECV" in name:
+        elif self.stamps.calls_block and ("SEND" in name or "RECV" in name):
             self.transfers.append((name.removeprefix(_PREFIX), entered, now))
 
     def document(self) -> dict[str, list[list[Any]]]:

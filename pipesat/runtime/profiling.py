@@ -20,7 +20,13 @@ from pipesat.core.errors import BadInput
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import FORMAT, Profile, parse_profile
 from pipesat.profile.options import MeasureOptions
-from pipesat.runtime.clock_and_memory_meters import CudaClock, CudaMeter, HostClock, HostMeter
+from pipesat.runtime.clock_and_memory_meters import (
+    CudaClock,
+    CudaMeter,
+    HostClock,
+    HostMeter,
+    OpClock,
+)
 from pipesat.runtime.layered import LayeredModel
 from pipesat.runtime.mode_costs import Checkpointed, copy_times, measure_modes
 from pipesat.runtime.model_walk import Boundary, spec, walk
@@ -42,7 +48,7 @@ class Profiler:
     def __post_init__(self) -> None:
         self.backward = load_backward()
         cuda = self.options.device == "cuda"
-        self.clock = CudaClock() if cuda else HostClock()
+        self.clock: OpClock = CudaClock() if cuda else HostClock()
         self.meter = CudaMeter() if cuda else HostMeter()
 
     def costs(self, layers: range) -> dict[str, Any]:
@@ -67,6 +73,7 @@ class Profiler:
                 return self.model.loss(output, target)
 
         subject = Subject(self._name(layers), whole, first.x, first.input_gradient, loss_of)
+        self.clock.host_bound = False
         costs = measure(
             subject,
             self.backward,
@@ -89,6 +96,7 @@ class Profiler:
             "output": last.output,
             "parameters": parameters,
             "buffers": buffers,
+            "host_bound": self.clock.host_bound,
         }
 
     def _variant(self, module: nn.Module, layer: int) -> nn.Module:

@@ -6,7 +6,7 @@ import gc
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import nn
@@ -17,6 +17,9 @@ from pipesat.runtime.clock_and_memory_meters import Meter, OpClock, Reading
 
 _BACKWARD = "torch.distributed.pipelining._backward"
 _FUNCTIONS = ("stage_backward", "stage_backward_input", "stage_backward_weight")
+
+
+Mark: TypeAlias = Callable[[], None]
 
 
 class Backward(NamedTuple):
@@ -156,39 +159,50 @@ def _time_once(
     """Time one microbatch with its backward split, and one with it whole."""
     found: dict[str, list[float]] = {"F": [], "B": [], "W": [], "BW": []}
     if split:
-        clock.lead()
-        marks = [clock.mark()]
-        x, output, root = subject.forward()
-        marks.append(clock.mark())
-        _, groups = backward.of_input([root], subject.starts, [x], iter(subject.parameters))
-        marks.append(clock.mark())
-        backward.of_weight(iter(subject.parameters), groups)
-        marks.append(clock.mark())
-        for kind, duration in zip("FBW", clock.durations(marks), strict=True):
+
+        def ops(mark: Mark) -> Any:
+            x, _, root = subject.forward()
+            mark()
+            _, groups = backward.of_input([root], subject.starts, [x], iter(subject.parameters))
+            mark()
+            backward.of_weight(iter(subject.parameters), groups)
+            mark()
+            return root
+
+        for kind, duration in zip("FBW", _timed(subject, clock, ops), strict=True):
             found[kind].append(duration)
-        _require_finite(subject, root)
-        del x, output, root, groups
-        gc.collect()
     forward, whole = _time_both(subject, backward, clock, trains=trains)
     found["F"].append(forward)
     found["BW"].append(whole)
     return found
 
 
+def _timed(subject: Subject, clock: OpClock, ops: Callable[[Mark], Any]) -> list[float]:
+    """Time ops that call for a mark after each and return where the backward starts."""
+    durations = None
+    while durations is None:
+        clock.lead()
+        marks = [clock.mark()]
+        root = ops(lambda marks=marks: marks.append(clock.mark()))  # type: ignore[misc]
+        durations = clock.durations(marks)
+        _require_finite(subject, root)
+        del root
+        gc.collect()
+    return durations
+
+
 def _time_both(
     subject: Subject, backward: Backward, clock: OpClock, *, trains: bool
 ) -> tuple[float, float]:
-    clock.lead()
-    marks = [clock.mark()]
-    x, output, root = subject.forward()
-    marks.append(clock.mark())
-    if trains:
-        run_whole(subject, backward, x, root)
-    marks.append(clock.mark())
-    forward, whole = clock.durations(marks)
-    _require_finite(subject, root)
-    del x, output, root
-    gc.collect()
+    def ops(mark: Mark) -> Any:
+        x, _, root = subject.forward()
+        mark()
+        if trains:
+            run_whole(subject, backward, x, root)
+        mark()
+        return root
+
+    forward, whole = _timed(subject, clock, ops)
     return forward, whole if trains else 0.0
 
 

@@ -277,7 +277,7 @@ def test_cuda_that_is_not_there() -> None:
 
 def test_the_cuda_clock_and_meter_read_events_and_counters(monkeypatch) -> None:
     """No device: a stand-in for torch.cuda with a clock in ms and a counter in bytes."""
-    state = {"ms": 0.0, "bytes": 100, "peak": 0}
+    state = {"ms": 0.0, "bytes": 100, "peak": 0, "asleep": [], "late": 0}
 
     class Event:
         def __init__(self, enable_timing) -> None:
@@ -287,12 +287,17 @@ def test_the_cuda_clock_and_meter_read_events_and_counters(monkeypatch) -> None:
             state["ms"] += 1.5
             self.at = state["ms"]
 
+        def query(self):
+            state["late"] -= 1
+            return state["late"] >= 0
+
         def elapsed_time(self, later):
             return later.at - self.at
 
     cuda = types.SimpleNamespace(
         Event=Event,
         synchronize=lambda: state.update(done=True),
+        _sleep=lambda cycles: state.update(asleep=[*state["asleep"], cycles]),
         reset_peak_memory_stats=lambda: state.update(peak=state["bytes"]),
         memory_allocated=lambda: state["bytes"],
         max_memory_allocated=lambda: state["peak"],
@@ -306,6 +311,53 @@ def test_the_cuda_clock_and_meter_read_events_and_counters(monkeypatch) -> None:
     with meters.CudaMeter().op() as reading:
         state.update(bytes=130, peak=180)
     assert (reading.change, reading.peak) == (30, 80)
+    # the host was not done with enqueueing twice: the sequence again, each time with twice the lead
+    state.update(asleep=[], late=2)
+    readings = []
+    for _ in range(3):
+        clock.lead()
+        readings.append(clock.durations([clock.mark(), clock.mark()]))
+    assert readings == [None, None, [1500.0]]
+    first = state["asleep"][0]
+    assert state["asleep"] == [first, 2 * first, 4 * first]
+    assert not clock.host_bound
+    # a host that waits for the device itself is never done: say so, once and for all of a subject
+    state.update(asleep=[], late=10**9)
+    readings = []
+    while not clock.host_bound:
+        clock.lead()
+        readings.append(clock.durations([clock.mark(), clock.mark()]))
+    assert len(state["asleep"]) < 10
+    assert readings[-1] == [1500.0]
+    assert not any(readings[:-1])
+    assert clock.durations([clock.mark(), clock.mark()]) == [1500.0]
+
+
+@pytest.mark.slow
+def test_a_profile_on_cuda_as_far_as_a_stand_in_goes() -> None:
+    """Every call of torch.cuda; memory as on the CPU, whose allocator's own events count there."""
+    from tests.support.cuda import NAME, stand_in
+
+    def profile(device):
+        torch.manual_seed(0)
+        return measured(*linears(4), device=device, stages=[2], samples=2, warmup=1, modes=True)
+
+    here = profile("cpu")
+    with stand_in():
+        there = profile("cuda")
+    assert (there.environment.device, there.environment.device_name) == ("cuda", NAME)
+    assert there.copies is not None
+    assert there.copies.out.median > 0
+    assert there.kinds.keys() == here.kinds.keys()
+    for kind, costs in there.kinds.items():
+        known = here.kinds[kind]
+        assert costs.held_after_F == known.held_after_F > 0
+        assert costs.held_after_B == known.held_after_B
+        assert costs.offload == known.offload
+        assert costs.recompute is not None
+        assert costs.recompute.held_after_F <= known.held_after_F
+        assert min(costs.F.times + costs.BW.times) > 0
+    assert [stage.layers for stage in there.stages] == [stage.layers for stage in here.stages]
 
 
 # The built-in decoder

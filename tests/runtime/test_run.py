@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -23,6 +24,7 @@ from pipesat.runtime.job import Job, Shape, Virtual, read_job, write_job
 from pipesat.runtime.run import virtual_times
 from pipesat.timeline.file import read_timeline
 from pipesat.timeline.replay import places_of, sources_of
+from tests.support.paths import ROOT
 from tests.support.problems import chain, document, vee
 from tests.support.timed_modes import MODES, ORDER, problem_with_modes
 
@@ -347,7 +349,7 @@ def test_models_that_cannot_be_taken(cli, files, output, tmp_path, content, mess
 # torchrun
 
 
-def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
+def torchrun(*arguments: object, module: str = "pipesat") -> subprocess.CompletedProcess[str]:
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     return subprocess.run(
         [
@@ -358,11 +360,12 @@ def torchrun(*arguments: object) -> subprocess.CompletedProcess[str]:
             "2",
             "--standalone",
             "-m",
-            "pipesat",
+            module,
             "run",
             *map(str, arguments),
         ],
         check=False,
+        cwd=ROOT,
         env=dict(os.environ) | {"OMP_NUM_THREADS": "1"} | loopback,
         capture_output=True,
         text=True,
@@ -379,6 +382,26 @@ def test_under_torchrun(files, output) -> None:
     timeline = read_timeline(output, parse_problem(json.loads(files[0].read_text())))
     assert timeline.environment["ranks"] == "2 under torchrun, gloo"
     assert timeline.clock_error == 0  # one machine, one clock
+
+
+@needs_torch
+def test_on_cuda_as_far_as_a_stand_in_goes(files, output) -> None:
+    """Events, counters and moves to the device; kernels and NCCL are not tried by it."""
+    from tests.support.cuda import NAME
+
+    options = ["--device", "cuda", "--steps", "2", "--check", "--memory", "--dtype", "bfloat16"]
+    done = torchrun(*files, "-o", output, *options, module="tests.support.cuda")
+    assert done.returncode == 0, done.stderr
+    assert "check passed: largest relative error 0.0e+00" in done.stdout
+    timeline = read_timeline(output, parse_problem(json.loads(files[0].read_text())))
+    assert timeline.environment["ranks"] == "2 under torchrun, nccl"
+    assert timeline.environment["device"] == NAME
+    for step in timeline.steps:
+        for row in step.devices:
+            assert row.transfers == ()  # events around calls that enqueue say nothing
+            assert all(a.end <= b.start for a, b in pairwise(row.ops))
+            assert all(ran.end > ran.start for ran in row.ops)
+    assert len(re.findall(r"device \d +unlimited +0 +[0-9.]+ [KM]iB", done.stdout)) == 2
 
 
 @needs_torch
