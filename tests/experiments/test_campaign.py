@@ -409,3 +409,35 @@ def test_false_orders_of_microbatches_are_seen(judge: Any, tmp_path: Path) -> No
     turned = order.entering(judged.pipe, schedule, [[1, 0]])
     assert [text for text, *_ in turned["devices"][0]] == ["0F1", "0BW1", "0F0", "0BW0"]
     assert order.value_of(judged, turned) == 12
+
+
+def test_false_checks_of_training_are_seen(judge: Any, tmp_path: Path) -> None:
+    """Stage 1 of 2 puts its scale away and splits both backwards: no gradient of it, of 6 and 2."""
+    train = judge("commands.train")
+    lost = {
+        "passed": False,
+        "largest_relative_error": None,
+        "compared": 8,
+        "tolerance": 2e-2,
+        "untrained": ["stage 1's scale"],
+    }
+    fine = lost | {"passed": True, "largest_relative_error": 0.0, "untrained": []}
+
+    def seen(said: dict[str, Any], faults: dict[int, str], split: int, code: int) -> list[str]:
+        case = judge("case").Case("train/16-bit", 1, tmp_path)
+        train.judge(case, said, code, "bfloat16", faults, (2, 2, {1: split}))
+        return list(case.violations)
+
+    away = {1: "put away"}
+    assert seen(lost, away, 2, 1) == []
+    assert seen(fine, {}, 2, 0) == []
+    assert seen(fine, away, 0, 0) == []
+    assert seen(fine, away, 2, 0)
+    assert seen(fine, {0: "lost"}, 0, 0)
+    assert seen(lost, away, 2, 0)
+    assert seen(lost | {"untrained": []}, away, 2, 1)
+    assert seen(lost | {"compared": 7}, away, 2, 1)
+    assert seen(fine | {"largest_relative_error": 1e-3}, {}, 2, 0)
+    assert seen(fine | {"tolerance": 1e-2}, {}, 2, 0)
+    rows = [{"ops": [["0BW0", 0, 1, 0, None], ["1W0", 0, 1, 0, None], ["1BW1", 0, 1, 0, None]]}]
+    assert train.split_of(rows) == {1: 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from campaign.case import Case
 from campaign.commands import (
@@ -20,6 +21,7 @@ from campaign.commands import (
     readers,
     relations,
     solve,
+    train,
 )
 from campaign.problems import PROBLEMS
 
@@ -47,6 +49,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "order": (order.case, (*LISTS, *order.LENGTHS)),
     "pairs": (pairs.case, ("",)),
     "readers": (readers.case, ("",)),
+    "train": (train.case, tuple(train.FAMILIES) if find_spec("torch") else ()),
 }
 """Command -> what a case of it does, and the families of problems that it takes."""
 
