@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.problem import Problem
 from pipesat.core.rules import round_trip
 
@@ -18,11 +18,11 @@ def area_over_room(problem: Problem, device: int) -> int:
 
 def least_area(problem: Problem, counts: Mapping[int, int]) -> int:
     """Memory times time that so many microbatches of some stages take at least, of equal ones."""
-    held = certain_holdings(problem)
+    held = certain_activations(problem)
     total = 0
     for s, count in counts.items():
         stage = problem.stages[s]
-        a, w = held[s].activation, stage.held_after_B
+        a, w = held[s], stage.held_after_B
         stay = stage.F + round_trip(problem, s)
         ways = []
         if stage.may_split:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay
 
@@ -60,12 +60,12 @@ class _Line:
     def __init__(self, problem: Problem, without_idling: Sequence[int]) -> None:
         (route,) = problem.routes
         stages = [problem.stages[s] for s in route.stages]
-        holdings = certain_holdings(problem)
+        certain = certain_activations(problem)
         self.without_idling = without_idling
         self.forward = [stage.F for stage in stages]
         self.most = []
         for number, stage in zip(route.stages, stages, strict=True):
-            room, held = problem.devices[stage.device].room, holdings[number].activation
+            room, held = problem.devices[stage.device].room, certain[number]
             fit = room // held if room is not None and held else route.microbatches
             self.most.append(max(1, min(fit, route.microbatches)))
         self.further = [

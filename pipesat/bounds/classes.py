@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pipesat.bounds.area import least_area
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.given_order import bounds_of_given_order
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
@@ -111,12 +111,12 @@ class _Device:
     def items(self) -> list[_Items]:
         """All microbatches on the device, by stage and class."""
         found = []
-        held = [certain_holdings(one) for one in self.alone]
+        held = [certain_activations(one) for one in self.alone]
         for stage in self.problem.stages_on[self.device]:
             route = self.problem.routes[self.problem.route_of[stage]]
             classes = route.classes or (0,) * route.microbatches
             for kind in sorted(set(classes)):
-                amounts, activation = self.alone[kind].stages[stage], held[kind][stage].activation
+                amounts, activation = self.alone[kind].stages[stage], held[kind][stage]
                 found.append(_Items(stage, kind, amounts, activation, classes.count(kind)))
         return found
 

@@ -8,9 +8,9 @@ is exact where F and backward take time in every mode; where one may take none, 
 a microbatch passes with the least of each amount over the modes.
 
 Where every op takes time, one on a device that holds the chunks s1 < s2 < ... of its route needs
-``max over s of (sum of held_after_F up to s + excess of s)``, the excess being
-``max(0, held_after_B - held_after_F)`` where the backward must be split, else 0. With ops of length
-zero it may need less (:mod:`pipesat.bounds.one_microbatch`).
+``max over s of (sum of held_after_F up to s + excess of s)``, the excess being what the
+backward takes at its start (:func:`holding_of`). With ops of length zero it may need less
+(:mod:`pipesat.bounds.one_microbatch`).
 """
 
 from __future__ import annotations
@@ -82,22 +82,17 @@ def passes_in_an_instant(problem: Problem, stage: int) -> bool:
     return data.F == data.shortest_backward == round_trip(problem, stage) == 0
 
 
-def certain_holdings(problem: Problem) -> list[Holding]:
-    """Holdings that no schedule can make vanish: the ones to prove bounds from.
+def certain_activations(problem: Problem) -> list[int]:
+    """What a microbatch surely holds after F on each stage: what to prove bounds from.
 
     An interval of length zero holds nothing, so where F, everything after it and the backward
-    take no time at all, a schedule may run them in one instant and hold nothing.
+    take no time at all, a schedule may run them in one instant and hold nothing. For the same
+    reason nothing is certain about what a backward takes on top: B may be over in an instant.
     """
-    result = []
-    for number, (stage, holding) in enumerate(zip(problem.stages, holdings(problem), strict=True)):
-        activation, excess = holding
-        if passes_in_an_instant(problem, number):
-            activation = 0
-            excess = 0 if stage.may_fuse else stage.held_after_B
-        if stage.B == stage.W == 0:
-            excess = 0
-        result.append(Holding(activation, excess))
-    return result
+    return [
+        0 if passes_in_an_instant(problem, number) else stage.held_after_F
+        for number, stage in enumerate(problem.stages)
+    ]
 
 
 def further_need(chunks: Sequence[Holding], up: int, down: int) -> int:

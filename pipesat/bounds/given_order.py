@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
 from pipesat.core.least import of_each_class
@@ -104,7 +104,7 @@ class _Line:
         self.work = by_place([[x.least_backward_work for x in one.stages] for one in alone])
         self.out = by_place([[link_delay(one, s, "F") for s in stages] for one in alone])
         self.home = by_place([[link_delay(one, s, "B") for s in stages] for one in alone])
-        self.held = by_place([[x.activation for x in certain_holdings(one)] for one in alone])
+        self.held = by_place([certain_activations(one) for one in alone])
         self.rest = self.work - self.backward
         self.freed = [self._freed_before(place) for place in self.places]
         self.head, self.head_back, self.tail, self.tail_back = (

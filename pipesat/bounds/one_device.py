@@ -26,7 +26,7 @@ from functools import cached_property
 from pipesat.bounds.area import area_over_room
 from pipesat.bounds.chain_warm_up import least_warm_ups
 from pipesat.bounds.classes import bounds_of_classes
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.modes import counted_bounds
 from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.ways import time_from_backward, time_until_forward
@@ -154,7 +154,7 @@ class _Device:
     @cached_property
     def activation(self) -> list[int]:
         """What one microbatch surely holds on every stage of the problem."""
-        return [holding.activation for holding in certain_holdings(self.problem)]
+        return certain_activations(self.problem)
 
     @property
     def room(self) -> int | None:

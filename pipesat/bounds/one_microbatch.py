@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pipesat.core.ops import Kind, Op, Phase
-from pipesat.core.problem import Problem, Stage
+from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, link_delay, memory_change
 
 
@@ -84,9 +84,8 @@ def pass_alone(problem: Problem, steps: Sequence[Step], rooms: Mapping[int, int 
     stops = [0]
     short: set[int] = set()
     for step in steps:
-        data = problem.stages[step.stage]
         first = stops[-1] == len(kinds)
-        kind = _kind(data, step.phase, first=first)
+        kind = walk.kind(step, first=first)
         if not first and (step.apart or duration(problem, Op(step.stage, kind, 0))):
             break  # time has to pass here, and some device lacks memory
         fits = walk.take(step.stage, kind)
@@ -123,14 +122,27 @@ class _Walk:
         self.pending: dict[int, int] = defaultdict(int)  # by W's that start at the next stop
         self.short: set[int] = set()
 
+    def kind(self, step: Step, *, first: bool) -> Kind:
+        """Return the kind that leaves least of those that can run here.
+
+        Within a segment that is one of length zero, if there is one. BW leaves nothing, so it comes
+        first wherever it fits; where it does not, B fits at most if it takes no time.
+        """
+        data = self.problem.stages[step.stage]
+        if step.phase == "F" or not data.may_fuse:
+            return "F" if step.phase == "F" else "B"
+        if not data.may_split:
+            return "BW"
+        fused = self._admits(Op(step.stage, "BW", 0)) if first else not data.BW
+        return "BW" if fused or data.B else "B"
+
     def take(self, stage: int, kind: Kind) -> bool:
         """Run an op up to its end; False, and the device is short, if it does not fit meanwhile."""
         data = self.problem.stages[stage]
         device = data.device
         op = Op(stage, kind, 0)
         change = memory_change(self.problem, op)
-        most = self.held[device] + change.at_start
-        if duration(self.problem, op) and not self._fits(device, most):
+        if not self._admits(op):
             self.short.add(device)
             return False
         left = data.held_after_B if kind == "B" else 0
@@ -142,13 +154,12 @@ class _Walk:
             self.short.add(device)
         return True
 
+    def _admits(self, op: Op) -> bool:
+        """Whether what an op holds while it runs fits; one of length zero holds nothing."""
+        device = self.problem.stages[op.stage].device
+        most = self.held[device] + memory_change(self.problem, op).at_start
+        return not duration(self.problem, op) or self._fits(device, most)
+
     def _fits(self, device: int, amount: int) -> bool:
         room = self.rooms.get(device)
         return room is None or amount <= room
-
-
-def _kind(data: Stage, phase: Phase, *, first: bool) -> Kind:
-    """Return the kind that holds least; within a segment, one of length zero if there is one."""
-    if phase == "F":
-        return "F"
-    return "BW" if data.may_fuse and (first or not data.BW or not data.may_split) else "B"

@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement, product
 from typing import NamedTuple, TypeAlias
 
 from pipesat.bounds.counting import Programme, add_to, tangent_points
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.paired_device import Count, PairedDevice, Phase, Ways
 from pipesat.bounds.paired_waiting import Course, Waiting
 from pipesat.bounds.paired_waiting_rows import WaitingRows
@@ -117,7 +117,7 @@ class AreaRow:
         problem, row, constant = self.problem, dict[int, int](), 0
         times = self.joint.times
         for stage in problem.stages_on[self.around.device]:
-            held = certain_holdings(problem)[stage].activation
+            held = certain_activations(problem)[stage]
             data = problem.stages[stage]
             route = problem.routes[problem.route_of[stage]]
             onward = route.stages[route.stages.index(stage) :]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from pipesat.bounds.counting import Programme, add_to, tangent_points
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.paired_device import Count
 from pipesat.bounds.paired_waiting import Waiting, Waits
 from pipesat.core.ops import Kind
@@ -113,7 +113,7 @@ class WaitingRows:
 
     @cached_property
     def _held(self) -> list[int]:
-        return [holding.activation for holding in certain_holdings(self.problem)]
+        return certain_activations(self.problem)
 
     @cached_property
     def _alone(self) -> dict[tuple[int, Kind], _Row]:

@@ -255,8 +255,7 @@ def readable_caps(problem: Problem, texts: Sequence[int | Fraction]) -> list[int
             cap = given
         if not lowest <= cap <= MOST:
             raise BadInput(
-                f"expected at least {lowest}, the smallest cap with which a schedule exists, "
-                "and at most 10^12",
+                f"expected at least {lowest}, below which no schedule exists, and at most 10^12",
                 where="caps",
                 value=cap,
             )

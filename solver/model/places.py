@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.feasibility import certain_holdings
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.core.least import memory_varies, of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay
@@ -95,7 +95,7 @@ def _amounts(problem: Problem, stage: int, unit: int, kinds: Sequence[int]) -> _
         [x.least_backward_work // unit for x in own],
         [link_delay(one, stage, "F") // unit for one in alone],
         [link_delay(one, stage, "B") // unit for one in alone],
-        [certain_holdings(one)[stage].activation for one in alone],
+        [certain_activations(one)[stage] for one in alone],
         problem.devices[problem.stages[stage].device].room,
         all(x.F for x in own),
         pending,

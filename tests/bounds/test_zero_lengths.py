@@ -76,6 +76,48 @@ def test_earliest_timing_waits_for_the_instant_that_memory_needs() -> None:
         assert [(t.start, t.end) for t in timed.devices[0]][-2:] == [(3, 3), (3, 3)]
 
 
+ZERO_BACKWARD: dict[str, Any] = {"device": 0, "B": 0, "W": 3, "held_in_backward": 5}
+
+
+@pytest.mark.parametrize(
+    ("stages", "need"),
+    [
+        # F, B and W of 3 at time 0: B takes no time, holds nothing and leaves nothing
+        ([ZERO_BACKWARD | {"F": 0, "held_after_F": 2}], 0),
+        # F of 1 holds 2; B as before
+        ([ZERO_BACKWARD | {"F": 1, "held_after_F": 2}], 2),
+        # B leaves 4 to W, BW holds 5 while it runs
+        ([ZERO_BACKWARD | {"F": 1, "held_after_F": 2, "held_after_B": 4}], 4),
+        # B leaves 7 to W, so BW is the better one
+        ([ZERO_BACKWARD | {"F": 1, "held_after_F": 2, "held_after_B": 7}], 5),
+        # B of 1 holds 5, too
+        ([ZERO_BACKWARD | {"F": 0, "B": 1, "held_after_F": 2}], 5),
+        # the same after another chunk, which holds 3 from its F to its BW
+        (
+            [
+                {"device": 0, "F": 1, "B": 1, "W": 0, "held_after_F": 3, "backward": "fused"},
+                ZERO_BACKWARD | {"F": 1, "held_after_F": 2},
+            ],
+            5,
+        ),
+    ],
+)
+def test_a_backward_of_no_time_holds_nothing_on_top(
+    stages: list[dict[str, Any]], need: int
+) -> None:
+    document = {"format": FORMAT, "microbatches": 1, "devices": [{"memory": need}]}
+    document["stages"] = stages
+    problem = parse_problem(document)
+    assert [found.capacity for found in smallest_capacities(problem)] == [need]
+    assert check(problem, time_order(problem, sure_order(problem))) == []
+    assert optimum(document) is not None
+    if need:
+        less = document | {"devices": [{"memory": need - 1}]}
+        assert optimum(less) is None
+        with pytest.raises(Infeasible, match=f"the smallest capacity that works is {need}"):
+            preflight(parse_problem(less))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_feasible_exactly_if_one_microbatch_of_each_route_passes(seed: int) -> None:
     document = random_document(Random(seed))

@@ -138,9 +138,11 @@ class _Model:
         a, w = self.stages[s]["held_after_F"], self.stages[s]["held_after_B"]
         if kind == "F":
             return a * self.started(op, t)
-        if kind == "B":
-            return max(0, w - a) * self.started(op, t) + (w - max(a, w)) * self.ended(op, t)
-        return -(w if kind == "W" else a) * self.ended(op, t)
+        if kind == "W":
+            return -w * self.ended(op, t)
+        left = w if kind == "B" else 0
+        most = max(a, left, self.stages[s]["held_in_backward"])
+        return (most - a) * self.started(op, t) - (most - left) * self.ended(op, t)
 
     def value(self, objective: str) -> cp_model.IntVar:
         """A variable for the objective, to be minimised."""
@@ -233,5 +235,5 @@ def optimum(
 
 
 def _with_defaults(stage: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {"held_after_F": 0, "held_after_B": 0, "backward": "either"}
-    return defaults | {"BW": stage["B"] + stage["W"]} | dict(stage)
+    defaults = {"held_after_F": 0, "held_after_B": 0, "held_in_backward": 0}
+    return defaults | {"backward": "either", "BW": stage["B"] + stage["W"]} | dict(stage)

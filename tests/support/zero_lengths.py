@@ -11,7 +11,7 @@ _MOST_OPS = 18  # F, B and W of all microbatches
 
 
 def random_document(rng: Random, *, zeros: bool = True) -> dict[str, Any]:
-    """Draw a problem: several chunks per device, one or two routes, all modes of backwards.
+    """Draw a problem: several chunks per device, one or two routes, all kinds of backwards.
 
     Capacities lie around what one or two microbatches need; some problems are infeasible.
     Without ``zeros`` every op takes time.
@@ -31,6 +31,8 @@ def random_document(rng: Random, *, zeros: bool = True) -> dict[str, Any]:
         if rng.random() < 0.4:
             stage["BW"] = rng.randint(least, stage["B"] + stage["W"] + 1)
         stage |= {"held_after_F": rng.randint(0, 4), "held_after_B": rng.randint(0, 6)}
+        if rng.random() < 0.3:
+            stage["held_in_backward"] = rng.randint(0, 8)
         stages.append(stage)
     rng.shuffle(stages)
     scale = rng.choice([1, 1, 1, 2, 3])
@@ -58,7 +60,8 @@ def _add_routes(rng: Random, document: dict[str, Any]) -> None:
 
 def _device(rng: Random, stages: list[dict[str, Any]], device: int) -> dict[str, Any]:
     own = [stage for stage in stages if stage["device"] == device]
-    most = sum(max(stage["held_after_F"], stage["held_after_B"]) for stage in own)
+    held = ("held_after_F", "held_after_B", "held_in_backward")
+    most = sum(max(stage.get(key, 0) for key in held) for stage in own)
     static = rng.choice([0, 0, 1])
     if rng.random() < 0.2:
         return {"static": static}

@@ -29,7 +29,8 @@ EVERY = tuple(PROBLEMS)
 DIFFERING = ("classes", "routes-classes", "modes", "classes-modes", "lengths", "tight-modes")
 LISTS = ("classes", "routes-classes", "classes-modes", "lengths")
 PAIRED = ("overlap", "pairs")
-FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *PAIRED, *DIFFERING)
+HELD = ("held-zero", "held-zero-modes")
+FEW = ("chain", "chunks", "zero", "zero-chunks", "uneven", *PAIRED, *HELD, *DIFFERING)
 
 COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "solve": (solve.case, EVERY),

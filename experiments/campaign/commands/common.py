@@ -18,6 +18,8 @@ FAST = (
     "routes",
     "zero",
     "zero-chunks",
+    "held-zero",
+    "held-zero-modes",
     "tight",
     "overlap",
     "pairs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,13 @@ def truth_at(
 
 def frontier(case: Case) -> None:
     document, objective = a_problem(case), an_objective(case)
+    levers = bool(mode_names(document)) and case.rng.random() < 0.7
+    if not levers and case.rng.random() < 0.15:
+        _a_cap_alone(case, document, objective)
+        return
     words = ["--points", case.rng.randint(2, 5), "--workers", 1]
     words += ["--time-limit", 1 if case.quick else case.rng.choice([1, 4])]
     words += ["--objective", objective]
-    levers = bool(mode_names(document)) and case.rng.random() < 0.7
     words += ["--levers"] if levers else []
     as_json = not levers or case.rng.random() < 0.5
     words += ["--json"] if as_json else []
@@ -69,6 +73,21 @@ def frontier(case: Case) -> None:
     if not as_json:
         caps = {device.get("memory") for device in document["devices"]}
         statements(case, every, rows, ran.out, caps.pop() if len(caps) == 1 else None)
+
+
+def _a_cap_alone(case: Case, document: dict[str, Any], objective: str) -> None:
+    """One cap, however small: it is refused only where nothing exists with less than is asked."""
+    held = [amount for s in document["stages"] for key, amount in s.items() if "held" in key]
+    static = max(device.get("static", 0) for device in document["devices"])
+    cap = static + case.rng.randint(0, 2 * max(held, default=0))
+    words = ["--caps", cap, "-o", "out", "--workers", 1, "--time-limit", 1, "--json"]
+    words += ["--objective", objective]
+    ran = case.run("frontier", "problem.json", *words, codes=(0, 2))
+    if ran.code == 0:
+        a_curve(case, document, ran.json()["curves"][0], objective, 3.0)
+    elif least := re.search(r"expected at least (\d+), below which no schedule exists", ran.err):
+        truth = truth_at(case, document, int(least[1]) - 1, objective)
+        case.expect(not truth.feasible, f"{ran.err.strip()}, one of {truth.upper} does")
 
 
 def a_curve(
@@ -180,3 +199,11 @@ def _caps(case: Case, document: dict[str, Any], objective: str, found: Any) -> N
     case.expect(sums == sum(held), f"sum {sums}, true {sum(held)}")
     case.expect(least is None or least <= sums, f"sum bound {least} above {sums}")
     case.expect((found["sum_status"] == "optimal") == (least == sums), "sum status")
+    device = case.rng.randrange(len(held))
+    own = found["least_per_device"][device]
+    if own and family_of(case) in FAST:
+        less = at_cap(document, enough)
+        less["devices"][device] = less["devices"][device] | {"memory": own - 1}
+        truth = exact(pipe_of(less), objective, 0.5 if case.quick else 3.0)
+        fits = truth.upper is not None and truth.upper <= target
+        case.expect(not fits, f"device {device} needs {own}, {own - 1} allows {truth.upper}")

@@ -16,6 +16,8 @@ PROBLEMS: dict[str, Callable[[Random], Document]] = {
     "routes": tiny.routes,
     "zero": tiny.zero,
     "zero-chunks": tiny.zero_chunks,
+    "held-zero": tiny.held_zero,
+    "held-zero-modes": differing.held_zero_modes,
     "tight": tiny.tight,
     "overlap": tiny.overlap,
     "pairs": tiny.pairs,

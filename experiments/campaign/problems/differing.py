@@ -56,6 +56,21 @@ def modes(rng: Random) -> Document:
     return document
 
 
+def held_zero_modes(rng: Random) -> Document:
+    """Tiny, with lengths of 0, every held amount, and memory modes, lists or pairs."""
+    document = tiny.held_zero(rng)
+    extra = rng.choice(["modes", "modes", "list", "pairs"])
+    if extra == "pairs":
+        return tiny.with_pairs(rng, document)
+    if extra == "modes":
+        with_modes(rng, document)
+    if "routes" not in document and (extra == "list" or rng.random() < 0.3):
+        count = document["microbatches"] = min(2, document["microbatches"])
+        document["microbatches"] = _list(rng, document, count, range(len(document["stages"])))
+        document["order"] = rng.choice(["given", "same", "free"])
+    return document
+
+
 def classes_and_modes(rng: Random) -> Document:
     """Tiny, with both; amounts of single stages only where these have no modes."""
     document = modes(rng)

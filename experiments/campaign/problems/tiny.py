@@ -81,6 +81,25 @@ def zero_chunks(rng: Random) -> dict[str, Any]:
     return document
 
 
+def held_zero(rng: Random) -> dict[str, Any]:
+    """Many times 0, every amount held, in the backward too; memory from none to ample."""
+    document = rng.choice([zero, zero_chunks, zero_chunks, routes])(rng)
+    often = rng.choice([0.3, 0.6, 0.9])
+    for entry in document["stages"]:
+        for kind in ("F", "B", "W", "BW"):
+            if kind in entry and rng.random() < often:
+                entry[kind] = 0
+        entry["held_after_F"] = rng.choice([0, 1, 2, 4])
+        entry["held_after_B"] = rng.choice([0, 0, 1, 3, 7])
+        entry["held_in_backward"] = rng.choice([0, 1, 3, 5, 9])
+    for number, device in enumerate(document["devices"]):
+        here = [entry for entry in document["stages"] if entry["device"] == number]
+        most = sum(max(entry[key] for key in entry if key.startswith("held_")) for entry in here)
+        if rng.random() < 0.8:
+            device["memory"] = device.get("static", 0) + rng.randint(0, round(1.3 * most))
+    return document
+
+
 def _instants(rng: Random, document: dict[str, Any]) -> None:
     """Let backwards pass in an instant, with memory for less than one microbatch's way at most."""
     for entry in document["stages"]:
@@ -122,7 +141,11 @@ def overlap(rng: Random) -> dict[str, Any]:
 
 def pairs(rng: Random) -> dict[str, Any]:
     """Two ops of any kinds that run as one, shorter than a member or longer than both in turn."""
-    document = rng.choice([chain, chunks, routes, zero, zero_chunks, tight])(rng)
+    return with_pairs(rng, rng.choice([chain, chunks, routes, zero, zero_chunks, tight])(rng))
+
+
+def with_pairs(rng: Random, document: dict[str, Any]) -> dict[str, Any]:
+    """Let ops of any kinds pair."""
     homes = [entry["device"] for entry in document["stages"]]
     kinds = [
         (f"{a}{x}", f"{b}{y}")
