@@ -10,6 +10,8 @@ from goals import GOALS, MEAN_GAP, Goal, Reference
 from rows import cap, gap_after, gap_of, group_of, proven, sizes
 from runner import Row
 
+from pipesat.core.claims import at_most
+
 References = dict[str, Reference]
 Medians = dict[str, dict[str, Row]]
 """Per objective and problem."""
@@ -25,12 +27,10 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def percent(part: float | None) -> str:
-    """``0.123 %``; zero is exact, and so is printed without digits."""
-    if part is None:
-        return "-"
-    return (
-        "0" if part == 0 else f"{100 * part:.3f} %" if abs(part) < 0.01 else f"{100 * part:.2f} %"
-    )
+    """``0.123 %``, rounded up; zero is exact, and so is printed without digits."""
+    if not part:
+        return "-" if part is None else "0"
+    return at_most(part, 3 if abs(part) < 0.01 else 2)
 
 
 def seconds(time: float | None) -> str:

@@ -18,6 +18,7 @@ from statistics import fmean
 
 from library import HERE, OBJECTIVES, Library, Record
 
+from pipesat.core.claims import at_most
 from pipesat.core.schedule import Objective
 
 DOCS = HERE.parent.parent / "docs"
@@ -81,7 +82,7 @@ def summary(library: Library) -> str:
         gaps = [gap_of(value, bound) for value, bound in pairs]
         lines.append(
             f"- **{objective}**: known for {len(pairs)}, proven optimal for {gaps.count(0)}, "
-            f"mean gap {100 * fmean(gaps):.2f} %, largest {100 * max(gaps):.2f} %"
+            f"mean gap {at_most(fmean(gaps))}, largest {at_most(max(gaps))}"
         )
     head = f"{len(library.names)} problems, digest `{library.digest}`."
     return "\n".join([head, "", *lines]) if lines else head
@@ -191,10 +192,8 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def percent(part: float) -> str:
-    """``0.123 %``; zero is exact, and so is printed as **optimal**."""
-    if part == 0:
-        return "**optimal**"
-    return f"{100 * part:.3f} %" if part < 0.01 else f"{100 * part:.2f} %"
+    """``0.123 %``, rounded up; zero is exact, and so is printed as **optimal**."""
+    return at_most(part, 3 if part < 0.01 else 2) if part else "**optimal**"
 
 
 def natural(name: str) -> list[tuple[int, float, str]]:

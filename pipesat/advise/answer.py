@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from pipesat.advise.families import require_best_of_families, shown_rows
@@ -13,6 +14,7 @@ from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.amounts import readable
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.doing import doing
+from pipesat.core.rounding import Rounding, exactly, rounded, rounded_up, significant
 from pipesat.plan.answer import Plan
 from pipesat.plan.shapes import shape_name
 
@@ -147,19 +149,21 @@ def parts_text(question: Question) -> str:
     )
 
 
-def time_text(question: Question, value: int) -> str:
-    """Show a time in milliseconds where its unit is known."""
+def time_text(question: Question, value: int, towards: Rounding = rounded) -> str:
+    """Show a time in milliseconds where its unit is known; a lower limit with ``rounded_down``."""
     unit = question.layers.time_unit
     second = SECONDS.get(unit)
     if second is None:
         return f"{value} {unit}".rstrip()
-    milliseconds = value * second * 1000
-    return f"{milliseconds:,.1f} ms" if milliseconds >= _PLAIN else f"{milliseconds:.4g} ms"
+    milliseconds = 1000 * value * exactly(second)
+    if milliseconds < _PLAIN:
+        return f"{significant(milliseconds, 4, towards)} ms"
+    return f"{Decimal(towards(milliseconds, 1)):,} ms"
 
 
-def memory_text(question: Question, value: int) -> str:
-    """Show memory in GiB, MiB, ... where its unit is one of bytes."""
+def memory_text(question: Question, value: int, towards: Rounding = rounded_up) -> str:
+    """Show memory in GiB, MiB, ... where its unit is one of bytes: what is needed, rounded up."""
     each = question.bytes_per_unit
     if each is None:
         return f"{value} {question.layers.memory_unit}".rstrip()
-    return readable(value * each)
+    return readable(value * each, towards)

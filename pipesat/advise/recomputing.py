@@ -12,6 +12,7 @@ from pipesat.advise.runtimes import stages_text
 from pipesat.advise.written import SCHEDULES
 from pipesat.core.errors import NotApplicable
 from pipesat.core.memory import peak_memory
+from pipesat.core.rounding import rounded_down
 from pipesat.workflows.hand_written import baseline
 
 PLAIN: Final = "nothing-by-hand"
@@ -39,7 +40,7 @@ def needed_without(question: Question, row: Row) -> str:
     if need <= room:
         return ""
     rank, needed = peaks.index(max(peaks)), memory_text(question, need)
-    there = memory_text(question, room)
+    there = memory_text(question, room, rounded_down)
     return f"without, {name} would need {needed} on rank {rank}, and there are {there}"
 
 

@@ -12,7 +12,17 @@ from pipesat.advise.recomputing import needed_without, plain_row
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.claims import Standing, against, change, difference, percent, plural, ratio
+from pipesat.core.claims import (
+    Standing,
+    against,
+    at_most,
+    change,
+    difference,
+    percent,
+    plural,
+    ratio,
+)
+from pipesat.core.rounding import rounded, rounded_down
 
 _HEAVY: Final = 1.5  # times the usual layer: worth naming
 
@@ -137,7 +147,7 @@ def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
         yield f"{text}: recomputing is {percent(ratio(busiest.again, busiest.work), 0)} of it"
     else:
         over = difference(question.devices * busiest.work, equal)
-        yield f"{text}, with {percent(over, 0)} more than an equal share" if over else text
+        yield f"{text}, with {at_most(over, 0)} more than an equal share" if over else text
 
 
 def _memory(answer: Answer, row: Row) -> Iterator[str]:
@@ -145,7 +155,7 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     if question.memory is None:
         return
     if not row.again and row.first is None:
-        room = memory_text(question, question.memory - question.reserve)
+        room = memory_text(question, question.memory - question.reserve, rounded)
         most = memory_text(question, max(row.peaks) - question.reserve)
         yield f"nothing has to recompute: {most} of {room} are used at most"
         return
@@ -169,7 +179,7 @@ def _offload(answer: Answer, row: Row) -> Iterator[str]:
     where = f"in a {found.placement} on {split}"
     if found.makespan >= row.makespan:
         least = closed_form_bound(found.problem, "makespan").value
-        at_least = time_text(question, least)
+        at_least = time_text(question, least, rounded_down)
         if least >= row.makespan:
             yield f"offloading cannot help {where}: at your bandwidth it takes {at_least} or more"
         else:
@@ -187,7 +197,8 @@ def _offload(answer: Answer, row: Row) -> Iterator[str]:
     if found.makespan <= least:
         yield "it would cost nothing at your bandwidth: no memory makes this split shorter"
     else:
-        yield f"with any memory this split takes at least {time_text(question, least)}"
+        at_least = time_text(question, least, rounded_down)
+        yield f"with any memory this split takes at least {at_least}"
 
 
 def _searched(answer: Answer) -> str:
@@ -212,7 +223,7 @@ def of_order(row: Row, what: str) -> Iterator[str]:
     if standing.proven:
         yield f"{what} is proven optimal for this split{again}"
     else:
-        yield f"for this split{again}, {what} can still gain {percent(standing.gap, 1)} at most"
+        yield f"for this split{again}, {what} can still gain {standing.gap_text(1)} at most"
 
 
 def _proof(answer: Answer, row: Row) -> Iterator[str]:
@@ -237,8 +248,8 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
     else:
         yield (
             f"no {_searched(answer)} takes less than "
-            f"{time_text(question, bound.value)}, so at most {percent(standing.gap, 1)} can still "
-            f"be gained there{any_order}"
+            f"{time_text(question, bound.value, rounded_down)}, so at most "
+            f"{standing.gap_text(1)} can still be gained there{any_order}"
         )
     if bound is not None and (others := answer.not_searched):
         yield f"in a {' or '.join(others)} interleaved 1F1B alone was tried, and nothing is proven"

@@ -11,6 +11,7 @@ import typer
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table, table_lines, wrapped
 from pipesat.core.claims import percent
+from pipesat.core.rounding import rounded
 
 if TYPE_CHECKING:
     from pipesat.advise.advice import Advice
@@ -61,8 +62,8 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
     typer.echo("")
     if question.memory is not None:
         typer.echo(
-            f"memory: {memory_text(question, question.memory)} per rank, of which "
-            f"{memory_text(question, question.reserve)} are kept free"
+            f"memory: {memory_text(question, question.memory, rounded)} per rank, of which "
+            f"{memory_text(question, question.reserve, rounded)} are kept free"
         )
     for text in (estimate_text(question), ends_text(advice), parts_text(question)):
         if text:

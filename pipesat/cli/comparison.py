@@ -10,7 +10,7 @@ import typer
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, Line, print_table, wrapped
-from pipesat.core.claims import excess, percent, times
+from pipesat.core.claims import at_most, excess, percent, times
 from pipesat.workflows.compare import Comparison
 from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, units_of
 
@@ -147,12 +147,12 @@ def _given(comparison: Comparison) -> Iterator[str]:
         value, bound = row.value(result.objective), result.lower_bound
         above = excess(value, result.value, row.name)
         said = (
-            "as good as the best found" if above == 0 else f"{percent(above)} above the best found"
+            "as good as the best found" if above == 0 else f"{at_most(above)} above the best found"
         )
         if result.standing.proven:
-            said = "optimal" if above == 0 else f"{percent(above)} above the optimum"
+            said = "optimal" if above == 0 else f"{at_most(above)} above the optimum"
         elif bound is not None and bound.value > 0:
-            said += f", at most {percent(excess(value, bound.value, row.name))} above the optimum"
+            said += f", at most {at_most(excess(value, bound.value, row.name))} above the optimum"
         yield f"{one_line(row.name)}: {said}"
 
 

@@ -12,7 +12,8 @@ import typer
 from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table, wrapped
-from pipesat.core.claims import as_given, excess, percent, plural
+from pipesat.core.claims import as_given, at_most, excess, plural
+from pipesat.core.rounding import rounded_up
 from pipesat.core.stage import KEEP
 from pipesat.workflows.rows import units_of
 
@@ -66,7 +67,7 @@ def _print_compared(rows: Sequence[Compared]) -> None:
     columns += [Column(last.replace(" or ", "\nor "))]
     lines = []
     for row in rows:
-        share = "-" if row.share is None else f"{row.share:.3f}"
+        share = "-" if row.share is None else rounded_up(row.share, 3)
         lines.append([str(row.cap), share, *map(_best, row.standings.values())])
     print_table(columns, lines)
     typer.echo("")
@@ -75,7 +76,7 @@ def _print_compared(rows: Sequence[Compared]) -> None:
 def _best(standing: Standing) -> str:
     if standing.value is None:
         return "infeasible" if standing.infeasible else "-"
-    return f"{standing.value} ({'optimal' if standing.proven else percent(standing.gap)})"
+    return f"{standing.value} ({'optimal' if standing.proven else standing.gap_text()})"
 
 
 def _title(curve: Curve, placement: str | None) -> str:
@@ -110,12 +111,12 @@ def _cells(row: CapRow) -> list[str]:
     known, bound, baseline = row.known, row.bound, row.baseline
     return [
         "unlimited" if row.cap is None else str(row.cap),
-        "-" if row.share is None else f"{row.share:.3f}",
+        "-" if row.share is None else rounded_up(row.share, 3),
         number(None if known is None else known.value),
         number(None if bound is None else bound.value),
-        percent(row.gap),
+        at_most(row.gap),
         row.status,
-        percent(row.over_best, 1),
+        at_most(row.over_best, 1),
         number(None if known is None else known.peak),
         "-" if baseline is None else f"{baseline.value} {baseline.name:<12}",
         "" if known is None else known.schedule.source,
@@ -143,9 +144,9 @@ def _print_published(frontier: Frontier) -> None:
         at_peak = frontier.curve.value(point.known.peak)
         above = excess(point.known.value, at_peak, point.name)
         scale = frontier.scale
-        share = "-" if scale is None else f"{scale.share(point.known.peak):.3f}"
+        share = "-" if scale is None else rounded_up(scale.share(point.known.peak), 3)
         cells = [point.name, str(point.known.peak), share, str(point.known.value)]
-        lines.append([*cells, number(at_peak), percent(above)])
+        lines.append([*cells, number(at_peak), at_most(above)])
     print_table(columns, lines)
     typer.echo("")
 
@@ -155,7 +156,7 @@ def _notes(frontier: Frontier) -> Iterator[str]:
     if best is not None:
         more = f"the best {frontier.curve.objective} found, {best.value}, needs {best.peak}"
         if frontier.scale is not None:
-            more += f" ({frontier.scale.share(best.peak):.3f} x 1F1B)"
+            more += f" ({rounded_up(frontier.scale.share(best.peak), 3)} x 1F1B)"
         if frontier.curve.status(None) == "optimal":
             more += (
                 "; optimal for these stages and their times, whatever the memory: another split, "
@@ -175,7 +176,7 @@ def _notes(frontier: Frontier) -> Iterator[str]:
         proven = sum(row.status == "optimal" for row in frontier.rows)
         yield (
             f"{proven} of {len(frontier.rows)} points proven optimal, largest gap "
-            f"{percent(max(gaps))}, {frontier.wall_s:.1f} s"
+            f"{at_most(max(gaps))}, {frontier.wall_s:.1f} s"
         )
 
 
@@ -237,7 +238,7 @@ def _cap_text(found: Sufficient) -> str:
     unit = f" {found.curve.problem.memory_unit}" if found.curve.problem.memory_unit else ""
     text = f"{cap.enough}{unit} on every device"
     if scale is not None:
-        text += f", {scale.share(cap.enough):.3f} x 1F1B"
+        text += f", {rounded_up(scale.share(cap.enough), 3)} x 1F1B"
     return f"{text} ({'proven' if cap.proven else 'not proven'} smallest)"
 
 

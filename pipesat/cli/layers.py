@@ -19,6 +19,7 @@ from pipesat.cli.training_options import (
     Reserve,
     StatisticName,
 )
+from pipesat.core.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layer, Layers
@@ -150,7 +151,8 @@ def estimate(
     typer.echo(
         one_line(
             f"{len(layers)} layers, written to {output}; estimate: a microbatch takes "
-            f"{likely:.1f} ms in all, in the range {least:.1f} to {most:.1f} ms; {layers.estimate}"
+            f"{likely:.1f} ms in all, in the range {rounded_down(least, 1)} to "
+            f"{rounded_up(most, 1)} ms; {layers.estimate}"
         )
     )
 
@@ -192,7 +194,7 @@ def _range(layers: Layers) -> str:
     if layers.estimate_range is None:
         return ""
     least, most = (share / 1000 for share in layers.estimate_range)
-    return f"; times may be {least:.2f} to {most:.2f} of these"
+    return f"; times may be {rounded_down(least, 2)} to {rounded_up(most, 2)} of these"
 
 
 def _summary(layers: Layers) -> list[str]:

@@ -114,7 +114,7 @@ def order(
 
 def _print(found: MicrobatchOrders) -> None:
     from pipesat.cli.table import Column, print_table, wrapped
-    from pipesat.core.claims import Standing, change, percent
+    from pipesat.core.claims import Standing, change
     from pipesat.workflows.order_rows import BEST, GIVEN
     from pipesat.workflows.rows import units_of
 
@@ -126,7 +126,7 @@ def _print(found: MicrobatchOrders) -> None:
     for row in fitting:
         times = {rule: row.values[rule] for rule in spare}
         given, value = times[GIVEN], times[BEST]
-        gap = percent(Standing(value, found.lower_bound.value).gap)
+        gap = Standing(value, found.lower_bound.value).gap_text()
         gain = "" if given is None or value is None else change(value, given)
         shown = ["-" if time is None else str(time) for time in times.values()]
         lines.append([row.name, *shown, gap, gain])
@@ -149,7 +149,7 @@ def _print(found: MicrobatchOrders) -> None:
 def _print_best(found: MicrobatchOrders) -> None:
     """Print what the best order takes, what it gains, and the order itself."""
     from pipesat.cli.table import wrapped
-    from pipesat.core.claims import Standing, against, percent
+    from pipesat.core.claims import Standing, against
     from pipesat.workflows.order_rows import GIVEN
 
     best = found.best
@@ -158,7 +158,7 @@ def _print_best(found: MicrobatchOrders) -> None:
     standing, given = Standing(best.value, found.lower_bound.value), best.values[GIVEN]
     if not standing.proven:
         typer.echo(
-            f"orders alone leave {percent(standing.gap)} between the best and that bound; "
+            f"orders alone leave {standing.gap_text()} between the best and that bound; "
             "`pipesat solve` may change the schedule, too"
         )
     unit, seconds = found.problem.time_unit, found.seconds(best.value)

@@ -147,7 +147,7 @@ def _proof(of: str, value: int | None, bound: int, source: str) -> str:
     standing = Standing(value, bound, of=of)
     if standing.proven:
         return f"{of:<16}proven optimal ({source})"
-    return f"{of:<16}at least {bound}, gap {percent(standing.gap)} ({source})"
+    return f"{of:<16}at least {bound}, gap {standing.gap_text()} ({source})"
 
 
 def _print_comparison(plan: Plan, width: int) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
-from pipesat.core.claims import Standing, percent
+from pipesat.core.claims import Standing
 from pipesat.core.doing import being_done
 from pipesat.core.result import Improvement
 
@@ -102,8 +102,8 @@ def describe(improvement: Improvement) -> str:
     seconds, value, bound, source = improvement
     if value is not None and bound is not None and bound > value:
         bound = None  # refuted: the end of the command tells
-    gap = Standing(value, bound).gap
+    gap = Standing(value, bound).gap_text()
     return (
         f"{seconds:7.1f} s  best {number(value)}  bound {number(bound)}  "
-        f"gap {percent(gap)}  {one_line(source)}"
+        f"gap {gap}  {one_line(source)}"
     )

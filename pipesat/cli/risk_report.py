@@ -33,9 +33,9 @@ def print_links(problem: Problem, rows: list[LinksRow]) -> None:
             row.name,
             str(row.independent),
             str(row.pair),
-            _percent(difference(row.pair, row.independent) or 0.0),
+            percent(difference(row.pair, row.independent) or 0.0),
             str(row.rank),
-            _percent(difference(row.rank, row.independent) or 0.0),
+            percent(difference(row.rank, row.independent) or 0.0),
         ]
         for row in rows
     ]
@@ -67,10 +67,6 @@ def print_noise(rows: list[NoiseRow]) -> None:
         if gain is None:
             line += ["", "", "", ""]
         else:
-            line += map(_percent, (gain.nominal, gain.p50, gain.p05, gain.ahead))
+            line += map(percent, (gain.nominal, gain.p50, gain.p05, gain.ahead))
         lines.append(line)
     print_table(columns, lines)
-
-
-def _percent(share: float) -> str:
-    return percent(round(share, 6) + 0.0)  # no -0.00

@@ -11,7 +11,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.cli.sweep_report import short, values_of, varying
-from pipesat.core.claims import percent
 from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
 from pipesat.sweep.rows import FAILURES, SweepRow
@@ -79,7 +78,7 @@ def _describe(row: SweepRow, axes: Sequence[str]) -> str:
     result = row["result"] or {}
     text = f"{case}: {row['status']}" if case else str(row["status"])
     if result.get("value") is not None:
-        text += f" {number(result['value'])} gap {percent(standing_of(row).gap)}"
+        text += f" {number(result['value'])} gap {standing_of(row).gap_text()}"
     elif row["why"]:
         text += f" ({short(row['why'])})"
     return one_line(text)

@@ -145,13 +145,12 @@ def _print_rows(rows: Sequence[SweepRow]) -> None:
 
 def _cells(row: SweepRow) -> list[str]:
     result = row["result"] or {}
-    gap = standing_of(row).gap
     bubble = (result.get("bubble") or {}).get(result.get("objective"))
     baseline = result.get("baseline") or {}
     seconds = "-" if row["wall_s"] is None else f"{row['wall_s']:.1f}"
     value, bound = (number(result.get(name)) for name in ("value", "lower_bound"))
     best = (number(baseline.get("value")), baseline.get("name", "-"))
-    share = (percent(gap), percent(bubble))
+    share = (standing_of(row).gap_text(), percent(bubble))
     return [str(row["status"]), value, bound, *share, *best, seconds, short(row["why"])]
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from pipesat.core.errors import BadInput
+from pipesat.core.rounding import Rounding, rounded, significant
 
 _AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]i?B|B)", re.IGNORECASE)
 MOST_BYTES: Final = 10**15
@@ -44,11 +45,11 @@ def amounts(option: str, text: str) -> int | list[int]:
     return values[0] if len(values) == 1 else values
 
 
-def readable(size: int) -> str:
-    """Show bytes with three digits: ``1.25 GiB``."""
-    value, unit = float(size), "B"
+def readable(size: int, towards: Rounding = rounded) -> str:
+    """Show bytes with three digits: ``1.25 GiB``; ``towards`` says how they are rounded."""
+    value, unit = Fraction(size), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1000 or unit == "TiB":
             break
         value /= 1024
-    return f"{size} B" if unit == "B" else f"{value:.3g} {unit}"
+    return f"{significant(value, 3, towards)} {unit}"

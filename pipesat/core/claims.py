@@ -2,7 +2,8 @@
 
 Every table, sentence, file and picture takes gaps, statuses, ratios and changes from here; nobody
 else computes them. A claim that contradicts itself cannot be built: :class:`Contradiction` is
-raised in its place, so it is never printed.
+raised in its place, so it is never printed. What is lost or may be gained is an upper limit and
+rounded up, what is gained is rounded down (:mod:`pipesat.core.rounding`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from fractions import Fraction
+from typing import Literal, NamedTuple, TypeAlias
 
 from pipesat.core.errors import Contradiction
-
-if TYPE_CHECKING:
-    from fractions import Fraction
+from pipesat.core.rounding import Number, exactly, rounded, rounded_down, rounded_up
 
 Status: TypeAlias = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -88,9 +88,17 @@ class Standing:
     @property
     def gap(self) -> float | None:
         """``(value - bound) / value``; 0 where both are 0, ``None`` where one is unknown."""
+        return None if self._gap is None else float(self._gap)
+
+    @property
+    def _gap(self) -> Fraction | None:
         if self.value is None or self.bound is None:
             return None
-        return (self.value - self.bound) / self.value if self.value else 0.0
+        return Fraction(self.value - self.bound, self.value or 1)
+
+    def gap_text(self, digits: int = 2) -> str:
+        """Show the gap: what can be gained at most."""
+        return at_most(self._gap, digits)
 
     @property
     def verdict(self) -> str:
@@ -99,7 +107,7 @@ class Standing:
             return "proven infeasible" if self.infeasible else "no schedule found"
         if self.proven:
             return "proven optimal"
-        return "no bound known" if self.gap is None else f"gap {percent(self.gap)}"
+        return "no bound known" if self.gap is None else f"gap {self.gap_text()}"
 
     def require_status(self, status: Status) -> None:
         """Raise :class:`Contradiction` unless this is the status of value and bound."""
@@ -148,8 +156,10 @@ def ratio(value: int | None, base: int | None) -> float | None:
 
 
 def times(quotient: float | None, unknown: str = "-") -> str:
-    """Show a ratio; ``1`` only if it is exactly 1."""
-    return unknown if quotient is None else "1" if quotient == 1 else f"{quotient:.4f}"
+    """Show a ratio, rounded away from 1; ``1`` only if it is exactly 1."""
+    if quotient is None or quotient == 1:
+        return unknown if quotient is None else "1"
+    return (rounded_up if quotient > 1 else rounded_down)(quotient, 4)
 
 
 def ratio_to_least(value: int | None, least: int | None, of: str) -> float | None:
@@ -165,10 +175,10 @@ def ratio_to_least(value: int | None, least: int | None, of: str) -> float | Non
     return ratio(value, least)
 
 
-def excess(value: int | None, least: int | None, of: str) -> float | None:
-    """By which share a value exceeds the least; as :func:`ratio_to_least`."""
+def excess(value: int | None, least: int | None, of: str) -> Fraction | None:
+    """By which share a value exceeds the least, exactly; as :func:`ratio_to_least`."""
     ratio_to_least(value, least, of)
-    return difference(value, least)
+    return None if value is None or not least else Fraction(value - least, least)
 
 
 def difference(value: float | None, reference: float | None) -> float | None:
@@ -185,7 +195,8 @@ def change(value: int, reference: int, digits: int = 2) -> str:
     word = "shorter" if value < reference else "longer"
     if not reference:
         return word
-    return f"{percent(abs(value - reference) / reference, digits)} {word}"
+    shown = at_least if value < reference else at_most
+    return f"{shown(Fraction(abs(value - reference), reference), digits)} {word}"
 
 
 def against(value: int, reference: int, name: str, digits: int = 2) -> str:
@@ -202,11 +213,31 @@ def plural(count: int, word: str, ending: str = "s") -> str:
 
 def as_given(share: Fraction) -> str:
     """Show a share that a user gave as a percentage."""
-    return f"{float(100 * share):g} %"
+    return f"{float(100 * share):.15g} %"
 
 
-def percent(share: float | None, digits: int = 2, *, unknown: str = "-", sign: bool = False) -> str:
-    """Show a share as a percentage; ``0 %`` only if it is exactly 0.
+def at_most(share: Number | None, digits: int = 2, *, unknown: str = "-") -> str:
+    """Show a share that is an upper limit as a percentage, rounded up; ``unknown`` for ``None``."""
+    if share is None:
+        return unknown
+    return f"{rounded_up(100 * exactly(share), digits) if share else 0} %"
+
+
+def at_least(share: Number | None, digits: int = 2, *, unknown: str = "-") -> str:
+    """Show a share that is a lower limit as a percentage, rounded down; as :func:`at_most`.
+
+    A limit so small that nothing is left of it says so: ``<0.01 %``.
+    """
+    if share is None:
+        return unknown
+    text = rounded_down(100 * exactly(share), digits)
+    return f"{text if float(text) else _less_than(share, digits)} %"
+
+
+def percent(
+    share: Number | None, digits: int = 2, *, unknown: str = "-", sign: bool = False
+) -> str:
+    """Show a share that is no limit as a percentage; ``0 %`` and ``100 %`` only if exact.
 
     Parameters
     ----------
@@ -217,10 +248,11 @@ def percent(share: float | None, digits: int = 2, *, unknown: str = "-", sign: b
     """
     if share is None:
         return unknown
-    if share == 0:
-        return "0 %"
-    text = f"{100 * share:{'+' if sign else ''}.{digits}f}"
-    if float(text) == 0:
-        side = "-" if share < 0 else "+" if sign else ""
-        return f"{side}<{10.0**-digits:.{digits}f} %"
-    return f"{text} %"
+    side = "-" if share < 0 else "+" if sign and share else ""
+    text = rounded(abs(100 * exactly(share)), digits, apart=100)
+    return f"{side}{text if float(text) else _less_than(share, digits)} %"
+
+
+def _less_than(share: Number, digits: int) -> str:
+    """Show what would be rounded to 0."""
+    return f"<{10.0**-digits:.{digits}f}" if share else "0"

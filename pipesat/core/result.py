@@ -134,7 +134,7 @@ class Result(Displayed):
             facts += [(self.objective, f"{self.value}{unit}"), ("found by", finder)]
         if self.lower_bound is not None:
             bound = f"{self.lower_bound.value}{unit} (proven by {self.lower_bound.source})"
-            facts += [("lower bound", bound), ("gap", percent(self.gap, 3))]
+            facts += [("lower bound", bound), ("gap", self.standing.gap_text(3))]
         if self.schedule is not None:
             of_makespan, of_span = bubbles(self.problem, self.schedule)
             facts += [("bubble of makespan", percent(of_makespan))]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipesat.core.claims import as_given, percent
+from pipesat.core.claims import as_given, at_most
 from pipesat.core.showing import Displayed, Facts
 from pipesat.frontier.compared import Compared, answers, compared
 from pipesat.frontier.files import (
@@ -101,7 +101,7 @@ def _fact(frontier: Frontier) -> str:
     gaps = [row.gap for row in frontier.rows if row.gap is not None]
     values = [row.known.value for row in known if row.known is not None]
     text = f"{max(values)} to {min(values)} at {len(frontier.rows)} caps, {proven} proven optimal"
-    return text + (f", largest gap {percent(max(gaps))}" if gaps else "")
+    return text + (f", largest gap {at_most(max(gaps))}" if gaps else "")
 
 
 @dataclass(frozen=True, repr=False, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipesat.core.claims import Standing, against, require_best
 from pipesat.core.problem import Problem
+from pipesat.core.rounding import rounded_up
 from pipesat.core.stage import KEEP
 from pipesat.frontier.caps import least_feasible_cap, scale_of
 from pipesat.frontier.levers import Lever
@@ -117,7 +118,7 @@ def answers(curves: Mapping[str | None, Frontier], rows: Sequence[Compared]) -> 
     for name, (best, frontier) in known.items():
         if best.value == least:
             scale = frontier.scale
-            share = "" if scale is None else f" ({scale.share(best.peak):.3f} x 1F1B)"
+            share = "" if scale is None else f" ({rounded_up(scale.share(best.peak), 3)} x 1F1B)"
             ends.append(f"{name} from {best.peak}{share} on")
     verdict = list(known.values())[-1][1].curve.standing(None).verdict
     yield (
@@ -132,7 +133,7 @@ def _focus(rows: Sequence[Compared]) -> Compared:
 
 
 def _at(row: Compared) -> str:
-    where = f"at {row.cap}" + ("" if row.share is None else f" ({row.share:.3f} x 1F1B)")
+    where = f"at {row.cap}" + ("" if row.share is None else f" ({rounded_up(row.share, 3)} x 1F1B)")
     name = row.best
     if name is None:
         return f"{where}: no schedule found"

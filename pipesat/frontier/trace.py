@@ -11,6 +11,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, excess, require_best
@@ -58,7 +59,7 @@ class CapRow:
     bound: Bound | None
     gap: float | None
     status: Status
-    over_best: float | None
+    over_best: Fraction | None
     baseline: Baseline | None
     seconds: float
 

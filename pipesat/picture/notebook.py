@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.errors import BadInput
+from pipesat.core.rounding import rounded_up, significant
 from pipesat.core.summary import records_of_stages
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pipesat.core.showing import Displayed
 
 _MOST_ROWS: Final = 60  # of a table without a picture
+_UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
 _LEFT: Final = 'style="text-align:left"'
 
 
@@ -83,7 +85,7 @@ def _table(records: Sequence[Mapping[str, Any]]) -> str:
     sides = {name: _LEFT if name in texts else "" for name in columns}
     heads = "".join(f"<th {sides[n]}>{html.escape(n.replace('_', ' '))}</th>" for n in columns)
     lines = "".join(
-        "<tr>" + "".join(f"<td {sides[n]}>{_cell(record[n])}</td>" for n in columns) + "</tr>"
+        "<tr>" + "".join(f"<td {sides[n]}>{_cell(n, record[n])}</td>" for n in columns) + "</tr>"
         for record in records[:_MOST_ROWS]
     )
     more = len(records) - _MOST_ROWS
@@ -91,7 +93,9 @@ def _table(records: Sequence[Mapping[str, Any]]) -> str:
     return f"<table><tr>{heads}</tr>{lines}</table>{rest}"
 
 
-def _cell(value: object) -> str:
+def _cell(name: str, value: object) -> str:
     if value is None:
         return ""
-    return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+    if not isinstance(value, float):
+        return html.escape(str(value))
+    return significant(value, 4, rounded_up) if name in _UPPER_LIMITS else f"{value:.4g}"

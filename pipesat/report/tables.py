@@ -53,7 +53,7 @@ def _facts(case: ReportedCase) -> Iterator[Markup]:
     if bound is not None:
         yield _fact("lower bound", number(bound.value, time), f"by {plain(bound.source)}")
     if result.schedule is not None:
-        yield _fact("gap", percent(result.gap), "(value − bound) / value")
+        yield _fact("gap", result.standing.gap_text(), "(value − bound) / value")
     if row.bubble is not None:
         other = "span" if result.objective == "makespan" else "makespan"
         note = f"of the {result.objective}; of the {other} {percent(row.bubble[other])}"

@@ -112,7 +112,7 @@ def test_a_change_has_the_sign_of_its_word(value: int, reference: int) -> None:
     assert "-" not in text
     if found := re.match(r"([0-9.]+) %", text):
         share = Fraction(abs(value - reference), reference)
-        assert float(found[1]) == pytest.approx(float(100 * share), rel=1e-9, abs=0.005000001)
+        assert float(found[1]) == pytest.approx(float(100 * share), rel=1e-9, abs=0.010000001)
         assert float(found[1]) > 0
 
 

@@ -221,6 +221,37 @@ def test_gaps_percentages_and_changes_are_made_in_one_room() -> None:
             assert not CHANGES.search(text), (name, CHANGES.search(text))
 
 
+UPPER = re.compile(r"\b(at most|no more than|gap|up to|at least|less than|below) $")
+AFTER = re.compile(r"^( | ms | %)?(at most|at least|or more|or less)\b")
+NEAREST = re.compile(r"\b(percent|rounded|float|round)\(|\.\d+[fg]")
+A_LIMIT = re.compile(r"\bpercent\([^()]*(gap|excess\()")
+
+
+def limits_to_the_nearest(source: str) -> list[str]:
+    """Texts in which a limit is shown by what rounds to the nearest."""
+    found = [match[0] for match in A_LIMIT.finditer(source)]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            parts = [ast.Constant(""), *node.values, ast.Constant("")]
+            for before, part, after in zip(parts, parts[1:], parts[2:], strict=False):
+                words = [str(getattr(text, "value", "")) for text in (before, after)]
+                limit = UPPER.search(words[0]) or AFTER.search(words[1])
+                shown = ast.unparse(ast.JoinedStr([part]))
+                if isinstance(part, ast.FormattedValue) and limit and NEAREST.search(shown):
+                    found.append(shown.join(words))
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_limits_are_rounded_to_their_side(module: str) -> None:
+    assert limits_to_the_nearest(MODULES[module].read_text()) == []
+
+
+def test_a_limit_rounded_to_the_nearest_would_be_seen() -> None:
+    for text in ('f"at most {percent(x)} more"', 'f"at least {x:.1f} ms"', "percent(row.gap)"):
+        assert len(limits_to_the_nearest(text)) == 1
+
+
 # Imports
 
 

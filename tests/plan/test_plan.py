@@ -407,9 +407,10 @@ def test_the_gain_is_told_apart(compared: Plan) -> None:
     assert order is not None
     assert end is not None
     whole, alone, moved = compared.gains
-    assert end < start  # by which part, to a tenth of a percent
-    assert f"{start} to {end}, {100 * (1 - end / start):.1f} % shorter" in whole
-    assert f"{100 * (1 - order / start):.1f} % shorter" in alone
+    assert end < start  # by which part, in whole tenths of a percent
+    tenths = [1000 * (start - shorter) // start for shorter in (end, order)]
+    assert f"{start} to {end}, {tenths[0] / 10} % shorter" in whole
+    assert f"{tenths[1] / 10} % shorter" in alone
     assert change(partition, start, 1) in moved
 
 

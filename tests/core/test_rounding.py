@@ -1,0 +1,99 @@
+"""Numbers as text: limits on their side, figures to the nearest, against exact fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipesat.core.amounts import readable
+from pipesat.core.claims import Standing, at_least, at_most, change, excess, percent, times
+from pipesat.core.rounding import rounded, rounded_down, rounded_up, significant
+
+FRACTIONS = st.fractions(-(10**6), 10**6) | st.builds(
+    Fraction, st.integers(0, 10**18), st.integers(1, 10**18)
+)
+DIGITS = st.integers(0, 4)
+TIMES = st.integers(1, 30) | st.integers(1, 4 * 10**18)
+
+
+@given(FRACTIONS, DIGITS)
+def test_limits_are_the_nearest_numbers_on_their_side(number: Fraction, digits: int) -> None:
+    step = Fraction(1, 10**digits)
+    up, down = Fraction(rounded_up(number, digits)), Fraction(rounded_down(number, digits))
+    assert number <= up < number + step
+    assert number - step < down <= number
+    assert abs(Fraction(rounded(number, digits)) - number) <= step / 2
+
+
+@given(FRACTIONS, DIGITS, st.sampled_from([0, 1, 100]))
+def test_a_number_that_means_something_is_shown_only_if_it_is_that(
+    number: Fraction, digits: int, apart: int
+) -> None:
+    found = Fraction(rounded(number, digits, apart=apart))
+    assert (found == apart) == (number == apart)
+    assert abs(found - number) <= Fraction(1, 10**digits)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 6), DIGITS)
+def test_a_double_is_the_decimal_that_it_was_written_as(
+    steps: int, places: int, digits: int
+) -> None:
+    exact = Fraction(steps, 10**places)
+    assert rounded_up(float(exact), digits) == rounded_up(exact, digits)
+    assert rounded_down(float(exact), digits) == rounded_down(exact, digits)
+
+
+@given(st.fractions(0, 10**9), st.integers(1, 5))
+def test_significant_digits(number: Fraction, digits: int) -> None:
+    up, down = (Fraction(significant(number, digits, way)) for way in (rounded_up, rounded_down))
+    assert down <= number <= up
+    assert up - down <= number * Fraction(10, 10**digits)
+
+
+def test_amounts_of_memory() -> None:
+    assert [readable(n) for n in (0, 999, 1536, 3 << 30)] == ["0 B", "999 B", "1.5 KiB", "3 GiB"]
+    almost = (3 << 30) - 1  # a byte less than 3 GiB
+    assert [readable(almost, way) for way in (rounded_up, rounded_down)] == ["3 GiB", "2.99 GiB"]
+    assert readable(1024 * 1000 - 1) == "1000 KiB"
+
+
+# 5/19 is 26.3157... %, 1/20 exactly 5 %
+
+
+def test_what_is_said_of_shares() -> None:
+    share = Fraction(5, 19)
+    assert (at_most(share), percent(share), at_least(share)) == ("26.32 %", "26.32 %", "26.31 %")
+    assert (at_most(1 / 20), at_least(1 / 20)) == ("5.00 %", "5.00 %")
+    assert (at_most(Fraction(1, 10**9)), at_least(Fraction(1, 10**9))) == ("0.01 %", "<0.01 %")
+    assert (at_most(0), at_least(0), at_most(None)) == ("0 %", "0 %", "-")
+    assert [percent(Fraction(n, 1000), 0) for n in (994, 995, 1000, 1001)] == [
+        "99 %",
+        "99 %",
+        "100 %",
+        "101 %",
+    ]
+    assert times(1.00001) == "1.0001"
+    assert times(0.99999) == "0.9999"
+
+
+@given(TIMES, TIMES)
+def test_no_gap_is_understated_and_no_gain_overstated(one: int, other: int) -> None:
+    value, bound = max(one, other), min(one, other)
+    shown = Fraction(Standing(value, bound).gap_text().removesuffix(" %"))
+    assert 0 <= shown / 100 - Fraction(value - bound, value) < Fraction(1, 10**4)
+    over = Fraction(at_most(excess(value, bound, "a row")).removesuffix(" %"))
+    assert 0 <= over / 100 - Fraction(value - bound, bound) < Fraction(1, 10**4)
+    if value > bound:
+        number = change(bound, value).removesuffix(" % shorter")
+        gain = Fraction(0) if "<" in number else Fraction(number)
+        assert 0 <= Fraction(value - bound, value) - gain / 100 < Fraction(1, 10**4)
+        loss = Fraction(change(value, bound).removesuffix(" % longer"))
+        assert loss == over
+
+
+@pytest.mark.parametrize("number", [10**18 + 1, Fraction(10**18 + 1, 3)])
+def test_large_numbers_lose_no_digit(number: Fraction) -> None:
+    assert Fraction(rounded_up(number, 2)) >= number > Fraction(rounded_down(number, 2)) - 1
