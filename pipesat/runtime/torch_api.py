@@ -71,8 +71,16 @@ def load_torch_api() -> TorchApi:
 def _find(version: str, module: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError):
+    except AttributeError:
         raise _unknown(version, f"{module}.{name}") from None
+    except ImportError as error:
+        package = (error.name or "torch").partition(".")[0]
+        if package == "torch":
+            raise _unknown(version, f"{module}.{name}") from None
+        raise BadInput(
+            f"torch {version} cannot load {module}, which needs {package}: {error}; "
+            f"pip install {package}"
+        ) from None
 
 
 def require(version: str, owner: Any, attribute: str, name: str) -> None:

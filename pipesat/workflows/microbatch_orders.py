@@ -126,7 +126,11 @@ def _with_lengths(
         raise BadInput("expected the length that the stages' costs are of", where="reference")
     if len(problem.routes) > 1:
         raise BadInput("expected a problem with one route", where="lengths")
-    return problem.with_microbatches(microbatches_from_lengths(lengths, reference, quadratic))
+    listed = microbatches_from_lengths(lengths, reference, quadratic)
+    try:
+        return problem.with_microbatches(listed)
+    except BadInput as error:  # what is wrong was made of the lengths, by no method of the user's
+        raise BadInput(error.expected, where="lengths", value=error.value) from None
 
 
 def _named(names: Sequence[str] | None) -> list[str]:

@@ -374,6 +374,16 @@ def test_every_private_name_is_looked_for(monkeypatch, changes, missing, message
     assert message in str(error.value)
 
 
+def test_a_package_that_torch_needs_is_named(monkeypatch, tmp_path):
+    (tmp_path / "lacking.py").write_text("import no_such_package.inside")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, module in modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("pipesat.runtime.torch_api._PIPELINING", "lacking")
+    with pytest.raises(BadInput, match=r"^torch 3\.0 cannot load lacking, .*needs no_such_package"):
+        load_torch_api()
+
+
 def test_a_torch_with_everything_is_taken_whatever_its_version(monkeypatch):
     for name, module in modules().items():
         monkeypatch.setitem(sys.modules, name, module)
