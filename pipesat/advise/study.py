@@ -14,6 +14,7 @@ from pipesat.advise.orders import chosen_of
 from pipesat.advise.pairs import layer_parts, layers_of_parts, with_times
 from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.work import Work
+from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import require_settings
@@ -34,6 +35,7 @@ _MOST_DEVICES: Final = 4096
 _MOST_AMOUNT: Final = 10**12
 
 
+@public
 def advise(
     layers: Layers | Parts | str | Path,
     devices: int,

@@ -30,6 +30,7 @@ from pipesat.bounds.one_microbatch import (
     steps_by_device,
     steps_of,
 )
+from pipesat.core.arguments import public
 from pipesat.core.errors import Infeasible
 from pipesat.core.least import of_each_class
 from pipesat.core.ops import Item, Kind, Op
@@ -108,6 +109,7 @@ def further_need(chunks: Sequence[Holding], up: int, down: int) -> int:
     return max(0, most - sum(chunk.activation for chunk in chunks[: min(up, down)]))
 
 
+@public
 def smallest_capacities(problem: Problem) -> list[Need]:
     """Smallest capacity of every device with which a schedule exists, if all others have enough.
 
@@ -194,6 +196,7 @@ def _need(problem: Problem, steps: Sequence[Step], held: Sequence[Holding]) -> i
     return need_alone(problem, steps)
 
 
+@public
 def preflight(problem: Problem) -> None:
     """Pass if a schedule exists.
 

@@ -31,6 +31,7 @@ from pipesat.bounds.modes import counted_bounds
 from pipesat.bounds.paired import paired_bounds
 from pipesat.bounds.ways import time_from_backward, time_until_forward
 from pipesat.bounds.work_in_memory import most_work
+from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
 from pipesat.core.least import least_problem, memory_varies
 from pipesat.core.problem import Problem, Stage
@@ -38,6 +39,7 @@ from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
 
 
+@public
 def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
     """Return the best closed-form bound and the name of its argument, in time units."""
     return max(closed_form_bounds(problem, objective), key=lambda bound: bound.value)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
 from pipesat.core.above import above
+from pipesat.core.arguments import public
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
 Numbers: TypeAlias = int | Sequence[int]
@@ -241,6 +242,7 @@ class Building:
         return cast("Self", above("built")("bidirectional", locals()))
 
     @classmethod
+    @public
     def from_stages(
         cls,
         stages: Sequence[Any],
@@ -294,6 +296,7 @@ class Building:
         return cast("Self", above("parse_problem")(document))
 
     @classmethod
+    @public
     def read(cls, path: str | Path) -> Self:
         """Read a problem file.
 
@@ -304,6 +307,7 @@ class Building:
         """
         return cast("Self", above("read_problem")(path))
 
+    @public
     def write(self, path: str | Path) -> None:
         """Write the problem file that says this.
 

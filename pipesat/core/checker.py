@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import pairwise, product
 
+from pipesat.core.arguments import public
 from pipesat.core.check_copies import Copies
 from pipesat.core.check_memory import memory_violations
 from pipesat.core.check_ops import Ops
@@ -23,6 +24,7 @@ from pipesat.core.violation import Violation
 __all__ = ["Violation", "check"]
 
 
+@public
 def check(problem: Problem, schedule: Schedule) -> list[Violation]:
     """Return every violation; an empty list means that the schedule is valid. O(n log n)."""
     if len(schedule.devices) != len(problem.devices):

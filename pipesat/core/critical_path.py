@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pipesat.core.arguments import public
 from pipesat.core.timing import sequence_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class PathStep(NamedTuple):
     through: Literal["device", "input", "start"]
 
 
+@public
 def critical_path(problem: Problem, schedule: Schedule) -> list[PathStep]:
     """Return a longest chain through the schedule's order, first step first.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipesat.core.arguments import public
 from pipesat.core.ops import members
 from pipesat.core.rules import copied_amount, memory_change
 
@@ -26,6 +27,7 @@ class Profile(NamedTuple):
     held: NDArray[np.int64]
 
 
+@public
 def memory_profiles(problem: Problem, schedule: Schedule) -> list[Profile]:
     """Memory in use on every device, static part included.
 
@@ -67,6 +69,7 @@ def _by_copies(problem: Problem, schedule: Schedule, device: int) -> Iterator[tu
         yield (end, -amount) if copy.kind == "O" else (start, amount)  # type: ignore[union-attr]
 
 
+@public
 def peak_memory(problem: Problem, schedule: Schedule) -> list[int]:
     """Largest memory in use on each device, in memory units."""
     return [int(profile.held.max()) for profile in memory_profiles(problem, schedule)]

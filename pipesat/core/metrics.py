@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pipesat.core.arguments import public
 from pipesat.core.memory import Profile, memory_profiles
 from pipesat.core.ops import KINDS, Copy, Event, Item, Op, Pair, members
 from pipesat.core.problem import Problem
@@ -91,6 +92,7 @@ def _useful(problem: Problem, timed: Timed) -> int:
     return min(length, duration(problem, kept(item)))  # type: ignore[arg-type]
 
 
+@public
 def measure(problem: Problem, schedule: Schedule) -> Metrics:
     """Return all metrics of a valid schedule. O(n log n)."""
     of_makespan, of_span = bubbles(problem, schedule)

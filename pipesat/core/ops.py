@@ -115,9 +115,10 @@ def parse_item(text: str) -> Item:
     ValueError
         If the whole text is not exactly one op or pair.
     """
-    if match := _OP.fullmatch(text):
+    known = text if isinstance(text, str) else ""
+    if match := _OP.fullmatch(known):
         return _op(*match.groups())
-    if match := _PAIR.fullmatch(text):
+    if match := _PAIR.fullmatch(known):
         groups = match.groups()
         return Pair(_op(*groups[:3]), _op(*groups[3:]))
     raise ValueError(f"{text!r} is not an op: write <stage><F|B|W|BW><microbatch>, as in 0F3")

@@ -1,4 +1,4 @@
-"""A problem: devices, stages, routes and delays. Pure data, immutable, already validated.
+"""A problem: devices, stages, routes and delays. Pure data, immutable throughout, validated.
 
 Problems come from :func:`pipesat.files.problem_file.parse_problem`, which checks every value; the
 document they came from is kept, because its digest ties schedules to it.
@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any, Literal, TypeAlias
 
 from pipesat.core.building import Building
+from pipesat.core.frozen import FrozenDict, frozen
 from pipesat.core.ops import OpKind
 from pipesat.core.stage import MicrobatchClass, Mode, Offload, Stage, resulting_amounts, scaled
 
@@ -88,6 +89,9 @@ class Overlap:
     factor: tuple[int, int] | None
     times: Mapping[tuple[OpKind, OpKind], int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", frozen(self.times))
+
     def listed(self, a: OpKind, b: OpKind) -> int | None:
         """Time of a listed pair, its members in any order; ``None`` if it is not listed."""
         time = self.times.get((a, b))
@@ -120,6 +124,17 @@ class Problem(Building):
     order: MicrobatchOrder = "free"
     mode_choice: ModeChoice = "microbatch"
     estimate: str = ""
+
+    def __post_init__(self) -> None:
+        for part in ("links", "document"):
+            object.__setattr__(self, part, frozen(getattr(self, part)))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
+
+    def __deepcopy__(self, memo: object) -> Problem:
+        return self
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
@@ -174,7 +189,7 @@ class Problem(Building):
         return tuple(map(tuple, homes))
 
     @cached_property
-    def answers(self) -> dict[tuple[int | str, ...], Any]:
+    def _answers(self) -> dict[tuple[int | str, ...], Any]:
         """What :mod:`pipesat.core.rules` has worked out of this problem so far."""
         return {}
 
@@ -273,10 +288,10 @@ class Problem(Building):
     def chunks_on(self) -> tuple[Mapping[int, tuple[int, ...]], ...]:
         """Stages of each device by route, in route order."""
         return tuple(
-            {
-                route: tuple(s for s in stages if self.route_of[s] == route)
+            FrozenDict(
+                (route, tuple(s for s in stages if self.route_of[s] == route))
                 for route in dict.fromkeys(self.route_of[s] for s in stages)
-            }
+            )
             for stages in self.stages_on
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pipesat.core.above import above
+from pipesat.core.arguments import public
 from pipesat.core.claims import Bound, Standing, Status, change, percent, require_best
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles, mode_counts, pair_counts
@@ -168,6 +169,7 @@ class Result(Displayed):
         """
         return cast("Figure | None", above("figure_of_result")(self))
 
+    @public
     def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
         """Write what ``pipesat solve -o`` writes: schedule, result, problem, pictures, orders.
 
@@ -180,6 +182,7 @@ class Result(Displayed):
         """
         return cast("str | None", above("save_result")(self, folder, log))
 
+    @public
     def export(self, to: str, path: str | Path | None = None, **options: Any) -> Exported:
         """Return the schedule in another format; see :func:`pipesat.export`."""
         return cast("Exported", above("export_result")(self, to, path, **options))

@@ -205,15 +205,15 @@ def _answers(problem: Problem, op: Op) -> _Answers:
 
     In a plain problem, those of a stage and kind: this is where timing spends its time.
     """
-    known: _Answers | None = problem.answers.get(op[:2])
+    known: _Answers | None = problem._answers.get(op[:2])
     if known is not None:
         return known
     key: tuple[int | str, ...] = op[:2]
     if not problem.plain:
         key = (op.stage, op.kind, problem.class_of(op.stage, op.microbatch), op.mode)
-        known = problem.answers.get(key)
+        known = problem._answers.get(key)
     if known is None:
-        known = problem.answers[key] = _work_out(problem, op)
+        known = problem._answers[key] = _work_out(problem, op)
     return known
 
 

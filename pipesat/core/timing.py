@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pipesat.core.arguments import public
 from pipesat.core.copies import offloads_anything, with_copies
 from pipesat.core.copies_as_they_are import as_copied
 from pipesat.core.deadlock import explain_deadlock
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
 
 
+@public
 def time_order(
     problem: Problem, order: Order, objective: Objective = "makespan", source: str = ""
 ) -> Schedule:

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pipesat.core.arguments import public
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.frozen import frozen
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.microbatch_list import Listed, check_classes, check_order, parse_microbatches
@@ -92,6 +94,7 @@ class ProblemModel(StrictModel):
     overlap: OverlapModel | None = None
 
 
+@public
 def read_problem(path: str | Path) -> Problem:
     """Read and validate a problem file.
 
@@ -103,6 +106,7 @@ def read_problem(path: str | Path) -> Problem:
     return parse_problem(read_json(Path(path), LARGEST_FILE), str(path))
 
 
+@public
 def parse_problem(document: object, source: str = "problem") -> Problem:
     """Validate a problem document (what ``json.loads`` returns).
 
@@ -136,7 +140,7 @@ def _problem(model: ProblemModel, document: object) -> Problem:
     _check_stages(model)
     if problem.op_count > MOST_OPS:
         raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}")
-    object.__setattr__(problem, "links", _links(model, problem))
+    object.__setattr__(problem, "links", frozen(_links(model, problem)))
     homes = [stage.device for stage in problem.stages]
     object.__setattr__(problem, "overlap", parse_overlap(model.overlap, homes))
     for route, listed in zip(problem.routes, lists, strict=True):

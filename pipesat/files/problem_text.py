@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipesat.core.arguments import public
 from pipesat.core.problem import Problem
 from pipesat.files.atomic import write_file
 
@@ -26,6 +27,7 @@ def _value(value: Any) -> str:
     return json.dumps(value)
 
 
+@public
 def write_problem(path: str | Path, problem: Problem) -> None:
     """Write a problem file.
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Copy, Item, Pair, Unreadable, parse_copy, parse_item
 from pipesat.core.problem import Problem
@@ -90,6 +91,7 @@ def _copies_text(schedule: Schedule) -> str:
     return f', "copies": [\n{body}\n]'
 
 
+@public
 def write_schedule(path: str | Path, problem: Problem, schedule: Schedule) -> None:
     """Write a schedule file, whole or not at all.
 
@@ -101,6 +103,7 @@ def write_schedule(path: str | Path, problem: Problem, schedule: Schedule) -> No
     write_file(Path(path), schedule_bytes(problem, schedule))
 
 
+@public
 def read_schedule(path: str | Path, problem: Problem) -> Schedule:
     """Read a schedule of ``problem``; its ops are as they stand in the file, not yet checked.
 

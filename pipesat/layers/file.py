@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
@@ -81,6 +82,7 @@ class LayersModel(StrictModel):
     layers: Annotated[list[LayerModel], Field(min_length=1, max_length=MOST_LAYERS)]
 
 
+@public
 def read_layers(path: str | Path) -> Layers:
     """Read and validate a layers file.
 
@@ -157,6 +159,7 @@ def layers_document(layers: Layers) -> dict[str, Any]:
     return document
 
 
+@public
 def write_layers(path: str | Path, layers: Layers) -> None:
     """Write a layers file, one line per layer, all or nothing.
 

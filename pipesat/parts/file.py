@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES, MOST_STAGES
@@ -60,6 +61,7 @@ class PartsModel(StrictModel):
     devices: Annotated[list[Amount], Field(max_length=MOST_STAGES)] = []
 
 
+@public
 def read_parts(path: str | Path) -> Parts:
     """Read and validate a parts file.
 

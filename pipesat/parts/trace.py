@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.files.complaint import validated_at
 from pipesat.files.strict_json import read_json
@@ -63,6 +64,7 @@ class _Kernel(NamedTuple):
     end: float
 
 
+@public
 def parts_of_trace(path: str | Path, mapping: PartsMap | str | Path) -> PartsOfTrace:
     """Return the parts that a trace of torch's profiler gives.
 

@@ -86,7 +86,11 @@ def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
     chunks = at_least(1, "chunks", given.get("chunks", CHUNKS))
     geometry = Geometry(placement, devices, chunks)
     stages = stages_of(placement, devices, chunks)
-    costs = {key: _costs(key, given[key], stages) for key in _COSTS if given[key] is not None}
+    costs = {
+        key: _costs(key, given[key], stages)
+        for key in _COSTS
+        if given[key] is not None or key in {*"FBW"}
+    }
     microbatches = microbatches_of(given["microbatches"], len(geometry.routes))
     memory = memory_of(given["memory"])
     if isinstance(memory, Fraction) and isinstance(given["microbatches"], list):
@@ -118,7 +122,9 @@ def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
             {"stages": [*route], "microbatches": own}
             for route, own in zip(geometry.routes, microbatches, strict=True)
         ]
-    set_on_devices(document, "copy_channels", given["copy_channels"])
+    channels = given["copy_channels"]
+    if channels is not None:
+        set_on_devices(document, "copy_channels", amounts("copy_channels", channels))
     _set_on_stages(document, given, stages, len(geometry.routes))
     return document | _choices(given)
 
@@ -148,6 +154,9 @@ def _set_on_stages(
 ) -> None:
     """Put the keys of stages that layers do not have into the document."""
     held, modes = given["held_in_backward"], given["modes"]
+    if modes and not isinstance(modes, list):
+        text = "expected a list of modes, or one such list per stage"
+        raise BadInput(text, where="modes", value=modes)
     columns: dict[str, list[Any]] = {}
     if held:
         each = amounts("held_in_backward", held)

@@ -14,6 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.files.source import read_text
 from pipesat.files.strict_json import read_json
@@ -29,6 +30,7 @@ class _Factors(NamedTuple):
     other: int
 
 
+@public
 def microbatches_from_lengths(
     lengths: Sequence[int],
     reference: int,

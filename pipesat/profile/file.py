@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.showing import Displayed, Facts
 from pipesat.files.atomic import write_file
@@ -168,6 +169,7 @@ class Profile(Displayed, StrictModel):
         return self.kinds[self.layers[layer].kind]
 
 
+@public
 def read_profile(path: str | Path) -> Profile:
     """Read and validate a profile file.
 
@@ -242,6 +244,7 @@ def write_document(path: Path, model: BaseModel) -> None:
     write_file(path, (json.dumps(model.model_dump(), indent=1) + "\n").encode())
 
 
+@public
 def write_profile(path: str | Path, profile: Profile) -> None:
     """Write a profile file, all or nothing.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pipesat.core.arguments import public
 from pipesat.core.result import Result
 from pipesat.report.page import page
 from pipesat.report.result_file import read_result, result_folders
@@ -37,6 +38,7 @@ class Report:
         return f"<Report: {schedules} schedules, {len(self.html)} bytes of HTML>"
 
 
+@public
 def report(
     source: Result | str | Path,
     path: str | Path | None = None,

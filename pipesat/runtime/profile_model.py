@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipesat.core.arguments import public
 from pipesat.profile.file import Profile, parse_profile
 from pipesat.profile.options import MeasureOptions
 from pipesat.runtime.launch import run_children
@@ -85,6 +86,7 @@ def answer_of(folder: Path, name: str) -> Path:
     return folder / f"{name}.json"
 
 
+@public
 def profile_model(
     layers: Sequence[nn.Module],
     microbatch: Callable[[int], tuple[Any, Any]],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.machine import usable_cores
 from pipesat.core.showing import Displayed, Facts
@@ -62,6 +63,7 @@ class Sweep(Displayed):
         ]
 
 
+@public
 def sweep(
     spec: Spec | str | Path,
     folder: str | Path | None = None,

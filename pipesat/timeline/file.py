@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import Item, Pair, members, parse_copy, parse_item
 from pipesat.core.problem import Problem
@@ -107,6 +108,7 @@ def _tenths(time: float | None) -> float | None:
     return None if time is None else round(time, 1)
 
 
+@public
 def write_timeline(path: str | Path, timeline: Timeline) -> None:
     """Write a timeline file, whole or not at all.
 
@@ -118,6 +120,7 @@ def write_timeline(path: str | Path, timeline: Timeline) -> None:
     write_file(Path(path), timeline_bytes(timeline))
 
 
+@public
 def read_timeline(path: str | Path, problem: Problem) -> Timeline:
     """Read a timeline of an order of ``problem``, or of a problem of the same shape.
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import NotApplicable
 from pipesat.core.least import require_no_modes
 from pipesat.core.ops import KINDS, Kind, Op, parse_kind
@@ -31,6 +32,7 @@ class Refit:
     notes: tuple[str, ...]
 
 
+@public
 def refit(problem: Problem, timeline: Timeline) -> Refit:
     """Return the problem with its times replaced by those of a timeline.
 

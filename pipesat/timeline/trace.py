@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
@@ -39,6 +40,7 @@ class ImportedTrace:
     notes: tuple[str, ...]
 
 
+@public
 def import_traces(problem: Problem, paths: Sequence[str | Path], *, skip: int = 0) -> ImportedTrace:
     """Read one trace per rank (``.json`` or ``.json.gz``), without the first ``skip`` steps.
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pipesat.core.arguments import public
 from pipesat.core.claims import require_best, times
 from pipesat.core.errors import BadInput
+from pipesat.core.schedule import Objective
 from pipesat.core.showing import Displayed, Facts
 from pipesat.core.timing import retime
 from pipesat.workflows.best_known import with_given, with_hand_written
@@ -30,10 +32,11 @@ if TYPE_CHECKING:
 
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
-    from pipesat.core.schedule import Objective, Schedule
+    from pipesat.core.schedule import Schedule
     from pipesat.core.solving import Listener
 
 
+@public
 def compare(
     problem: Problem,
     result: Result | None = None,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipesat.core.arguments import public
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotValid
 from pipesat.workflows.valid import valid_schedule
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pipesat.export.torch.read import Imported
 
 
+@public
 def export(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
@@ -89,7 +91,9 @@ def export(
         checkpointing=checkpointing,
     )
     if exported.changed:
-        warnings.warn(exported.changed, stacklevel=2)
+        warnings.warn(
+            exported.changed, stacklevel=3
+        )  # of the caller, beyond what looks at the arguments
     return exported
 
 
@@ -198,7 +202,7 @@ def export_result(
     """
     exported = _exported(result.problem, result, to, path, **options)
     if exported.changed:
-        warnings.warn(exported.changed, stacklevel=3)  # of who called Result.export
+        warnings.warn(exported.changed, stacklevel=4)  # of who called Result.export
     return exported
 
 
@@ -221,10 +225,11 @@ def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> 
     prepare_folder(Path(folder))
     written = write_result_folder(Path(folder), result, log)
     if written.told:
-        warnings.warn(written.told, stacklevel=3)  # of who called Result.save
+        warnings.warn(written.told, stacklevel=4)  # of who called Result.save
     return written.schedule
 
 
+@public
 def import_order(
     path: str | Path,
     problem: Problem,

@@ -6,20 +6,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.placement.geometry import OneRoutePlacement
 from pipesat.profile.file import Profile, read_links, read_profile
+from pipesat.profile.modes import ModeName
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.layers.layer import Layers
-    from pipesat.placement.geometry import OneRoutePlacement
     from pipesat.profile.file import LinksModel
-    from pipesat.profile.modes import ModeName
     from pipesat.profile.problem import Derived
 
 Statistic = Literal["low", "median", "high"]
 
 
+@public
 def problem_from_profile(
     profile: Profile | str | Path,
     devices: int,
@@ -123,6 +125,7 @@ def problem_from_profile(
     return problem
 
 
+@public
 def estimate_layers(
     config: str,
     gpu: str,
@@ -178,6 +181,7 @@ def estimate_layers(
     return layers
 
 
+@public
 def layers_from_profile(
     profile: Profile | str | Path, *, cost: Statistic = "median", **training: Any
 ) -> Layers:

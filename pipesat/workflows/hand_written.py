@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.timing import time_order
 from pipesat.workflows.rows import ScheduleRow, row_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
 
 
+@public
 def baseline(
     name: str, problem: Problem, microbatches: str = "given", group: int | None = None
 ) -> Schedule:

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.schedule import Objective
 from pipesat.core.settings import require_settings
+from pipesat.frontier.min_memory import Reference
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Objective
     from pipesat.core.solving import Listener
     from pipesat.frontier.answers import Frontiers, LeastMemory
-    from pipesat.frontier.min_memory import Reference
     from pipesat.placement.geometry import Placement
 
 
+@public
 def frontier(
     problem: Problem,
     *,
@@ -106,6 +108,7 @@ def frontier(
     return Frontiers(curves, about | ({"layers": stated} if stated else {}), compared)
 
 
+@public
 def min_memory(
     problem: Problem,
     *,
@@ -152,9 +155,9 @@ def min_memory(
     from pipesat.workflows.studies import solver_of, versions
 
     require_settings(time_limit, workers, seed)
-    accepted = Fraction(str(within))
-    if not 0 <= accepted <= 10_000:
+    if not 0 <= within <= 10_000:
         raise BadInput("expected a share from 0 to 10000", where="within", value=within)
+    accepted = Fraction(str(within))
     found = least_memory(
         problem,
         solve=solver_of(objective, workers, seed),

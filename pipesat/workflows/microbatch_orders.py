@@ -9,10 +9,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipesat.core.arguments import public
 from pipesat.core.checker import check
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
+from pipesat.core.schedule import Objective
 from pipesat.core.settings import require_settings
 from pipesat.core.timing import retime
 from pipesat.workflows.order_rows import BEST, MicrobatchOrders, OrderRow
@@ -20,10 +22,11 @@ from pipesat.workflows.places_by_span import best_span
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Objective, Schedule
+    from pipesat.core.schedule import Schedule
     from pipesat.solver.run.clock import Clock
 
 
+@public
 def microbatch_orders(
     problem: Problem,
     *,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipesat.core.arguments import public
 from pipesat.core.doing import doing
 from pipesat.core.settings import require_settings
 from pipesat.parts.parts import Parts
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pipesat.parts.shop import Plan
 
 
+@public
 def pair_times(
     parts: Parts | str | Path,
     *,

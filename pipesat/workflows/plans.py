@@ -9,25 +9,27 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.machine import usable_cores
+from pipesat.core.schedule import Objective
 from pipesat.core.settings import require_settings
 from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
+from pipesat.placement.geometry import PlacementChoice
+from pipesat.plan.recompute import RecomputeChoice
 
 if TYPE_CHECKING:
-    from pipesat.core.schedule import Objective
     from pipesat.core.solving import Listener
     from pipesat.layers.pipeline import Delay
-    from pipesat.placement.geometry import PlacementChoice
     from pipesat.plan.answer import Plan
     from pipesat.plan.plan import Hand
-    from pipesat.plan.recompute import RecomputeChoice
     from pipesat.plan.shapes import Shapes
 
 _MOST_AMOUNT: Final = 10**12
 
 
+@public
 def plan(
     layers: Layers | str | Path,
     devices: int,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.profile.file import Profile
 
 
+@public
 def profile(
     config: str = "tiny",
     *,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.schedule import Objective
+from pipesat.core.settings import require_settings
 from pipesat.core.showing import Displayed, Facts
+from pipesat.risk.links import Links
 from pipesat.workflows.hand_written import best_orders
 from pipesat.workflows.valid import valid_schedule
 
@@ -16,14 +20,15 @@ if TYPE_CHECKING:
     from pipesat.core.ops import Phase
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
-    from pipesat.core.schedule import Objective, Schedule
+    from pipesat.core.schedule import Schedule
     from pipesat.profile.file import Profile
-    from pipesat.risk.links import Links
     from pipesat.risk.report import LinksRow, NoiseRow
     from pipesat.risk.robustness import Noise
 
 OURS = "schedule"
 NOISE = 0.05
+MOST_SAMPLES: Final = 100_000
+MOST_BASELINES: Final = 1000
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -63,6 +68,7 @@ class Risk(Displayed):
         ]
 
 
+@public
 def risk(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
@@ -110,6 +116,13 @@ def risk(
     """
     from pipesat.risk.report import links_risk, noise_risk
 
+    for name, value, least, most in (
+        ("samples", samples, 1, MOST_SAMPLES),
+        ("baselines", baselines, 0, MOST_BASELINES),
+    ):
+        if not least <= value <= most:
+            raise BadInput(f"expected {least} to {most}", where=name, value=value)
+    require_settings(seed=seed)
     variation = _noise(problem, noise, profile, skew)
     orders = {OURS: valid_schedule(problem, schedule).order}
     orders |= best_orders(problem, objective, baselines)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipesat.core.arguments import public
 from pipesat.core.claims import percent
 from pipesat.core.metrics import Metrics, measure
 from pipesat.core.showing import Displayed, Facts, ranges
@@ -91,6 +92,7 @@ class ShownSchedule(Displayed):
         return gantt_figure(self.problem, self.schedule, title=title)
 
 
+@public
 def show(
     problem: Problem, schedule: Schedule | Result | str | Path, *, width: int = WIDTH
 ) -> ShownSchedule:
@@ -114,6 +116,7 @@ def show(
     return ShownSchedule(problem, timed, measure(problem, timed), width)
 
 
+@public
 def steps(problem: Problem, schedule: Schedule | Result | str | Path) -> Steps:
     """Return each rank's steps, sends and receives included, in an order that cannot deadlock.
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, product, tee, zip_longest
 from typing import TYPE_CHECKING
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.least import least_problem, same_but_for_the_order
 from pipesat.core.microbatch_order import permuted, relabelled
+from pipesat.core.schedule import Objective
 from pipesat.core.settings import require_settings
 from pipesat.core.timing import time_order
 
@@ -21,13 +23,14 @@ if TYPE_CHECKING:
     from pipesat.core.microbatch_order import Permutation
     from pipesat.core.problem import Problem
     from pipesat.core.result import Improvement, Result
-    from pipesat.core.schedule import Objective, Schedule
+    from pipesat.core.schedule import Schedule
     from pipesat.heuristics.list_scheduling import Policy
     from pipesat.heuristics.registry import Published
 
 _QUICK_OPS = 5_000  # one policy of list scheduling takes 0.2 s at most
 
 
+@public
 def solve(
     problem: Problem,
     *,

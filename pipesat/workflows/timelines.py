@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipesat.core.arguments import public
+
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.timeline.compare import AgainstPrediction
     from pipesat.timeline.timeline import Timeline
 
 
+@public
 def compare_timeline(
     problem: Problem, timeline: Timeline | str | Path, *, shortest: bool = False
 ) -> AgainstPrediction:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.workflows.torch_job import torch_job
 from pipesat.workflows.valid import valid_schedule
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pipesat.runtime.run import Measured
 
 
+@public
 def run(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
@@ -112,6 +114,7 @@ def run(
     return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
 
 
+@public
 def run_rank(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
@@ -174,6 +177,7 @@ def run_rank(
     return run_this_rank(problem, job, timeout=timeout)
 
 
+@public
 def parity(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
