@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from operator import add
 
 from pipesat.bounds.feasibility import preflight
 from pipesat.core.claims import Bound, Standing
@@ -18,8 +18,9 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
+from pipesat.solver.kin import search_plainer
 from pipesat.solver.modes.search import search_with_modes
-from pipesat.solver.portfolio import SearchReport
+from pipesat.solver.portfolio import SearchReport, Told
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
@@ -109,9 +110,16 @@ def solve(
 
         def search(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
             """Improve an incumbent until its clock is over."""
-            searched = partial(search_with_modes, written_for) if modes else portfolio.search
-            guide = guides if modes else starts
-            return searched(mine.problem, mine, guide, threads=workers, seed=seed, parts=parts)
+            told = Told(threads=workers, seed=seed, parts=parts)
+            if not modes:
+                return portfolio.search(mine.problem, mine, starts, **told)
+            report = SearchReport([], [])
+            if not problem.has_modes:
+                report = search_plainer(written_for, mine, starts, **told)
+            if not (mine.proven or mine.clock.over):
+                found = search_with_modes(written_for, mine.problem, mine, guides, **told)
+                report = SearchReport(*map(add, report, found))
+            return report
 
         found = whole.improve(search)
         notes += found.notes

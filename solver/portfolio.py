@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
@@ -33,6 +33,14 @@ class SearchReport(NamedTuple):
 
     notes: list[str]
     failed: list[str]
+
+
+class Told(TypedDict):
+    """How much a search may use: lanes, the seed of its choices, what takes part in it."""
+
+    threads: int
+    seed: int
+    parts: SearchParts
 
 
 def search(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Link, Problem, Stage
+from pipesat.core.problem import Link, MicrobatchClass, Problem, Stage
 
 
 def least_problem(problem: Problem) -> Problem:
@@ -66,6 +66,83 @@ def memory_varies(problem: Problem) -> bool:
             for key, amount in stated
         )
     )
+
+
+def without_idle_keys(problem: Problem) -> Problem:
+    """Return the problem without every held_in_backward that says nothing.
+
+    That is of a stage whose backwards, in all classes and modes, hold as much without it, or take
+    no time. The document stays.
+    """
+    if not memory_varies(problem):
+        return problem
+    stages = range(len(problem.stages))
+    idle = {stage for stage in stages if not backward_excess(problem, stage)}
+    return _without_key(problem, idle) if idle else problem
+
+
+def without_held_in_backward(problem: Problem) -> Problem:
+    """Return the problem whose backwards hold no more than usual; it is no harder."""
+    return _without_key(problem, range(len(problem.stages)))
+
+
+def with_excess_as_static(problem: Problem) -> Problem:
+    """Return a problem in which what backwards hold more is kept free all the time.
+
+    Its schedules are all valid in ``problem``: a device runs one backward at a time, or two that
+    are a pair. No stage may have memory modes.
+    """
+    overlap = problem.overlap
+    two = overlap is not None and any(
+        {one[1], other[1]} <= {"B", "BW"} for one, other in overlap.times
+    )
+    devices = (
+        replace(
+            device,
+            static=device.static
+            + (1 + two) * max((backward_excess(problem, stage) for stage in stages), default=0),
+        )
+        for device, stages in zip(problem.devices, problem.stages_on, strict=True)
+    )
+    return replace(without_held_in_backward(problem), devices=tuple(devices))
+
+
+def backward_excess(problem: Problem, stage: int) -> int:
+    """Most that held_in_backward adds to what a backward of a stage holds, in any class and mode.
+
+    A backward that takes no time holds nothing; with another op it may take some.
+    """
+    most, together = 0, problem.overlap is not None
+    for mode, kind in product(problem.modes_of(stage), _kinds(problem, stage)):
+        s = problem.resulting(stage, mode, kind)
+        if s.may_fuse and (s.BW or together):
+            most = max(most, s.held_in_backward - s.held_after_F)
+        if s.may_split and (s.B or together):
+            most = max(most, s.held_in_backward - max(s.held_after_F, s.held_after_B))
+    return most
+
+
+def _without_key(problem: Problem, stages: Collection[int]) -> Problem:
+    routes = (
+        replace(route, definitions=tuple(_unsaid(kind, stages) for kind in route.definitions))
+        for route in problem.routes
+    )
+    return replace(
+        problem,
+        stages=tuple(
+            replace(stage, held_in_backward=0) if number in stages else stage
+            for number, stage in enumerate(problem.stages)
+        ),
+        routes=tuple(routes),
+    )
+
+
+def _unsaid(kind: MicrobatchClass, stages: Collection[int]) -> MicrobatchClass:
+    outright = (
+        (s, tuple((key, x) for key, x in stated if s not in stages or key != "held_in_backward"))
+        for s, stated in kind.outright
+    )
+    return replace(kind, outright=tuple(outright))
 
 
 def what_differs(problem: Problem) -> str:

@@ -13,6 +13,7 @@ from pipesat.core.arguments import public
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.frozen import frozen
+from pipesat.core.least import without_idle_keys
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.microbatch_list import Listed, check_classes, check_order, parse_microbatches
@@ -151,7 +152,7 @@ def _problem(model: ProblemModel, document: object) -> Problem:
     if has_pairs and any(x.runs for x in lists):  # the key is refused, with entries or without
         text = "pairs cannot stand beside a list of microbatches; FB can"
         raise BadInput(text, where="overlap.pairs")
-    return problem
+    return without_idle_keys(problem)
 
 
 def _own_copy(document: object) -> dict[str, Any]:

@@ -63,12 +63,12 @@ def test_each_amount_is_scaled_and_rounded_up_and_BW_is_the_sum_of_what_results(
 
 
 def test_amounts_of_single_stages_are_not_scaled_and_the_rest_of_that_stage_is() -> None:
-    own = LONG | {"stages": {"1": {"F": 100, "B": 1, "held_in_backward": 4}}}
+    own = LONG | {"stages": {"1": {"F": 100, "B": 1, "held_in_backward": 6}}}
     problem = parsed([own, {"name": "short", "count": 1}])
     assert problem.amounts(0, 0).F == 15
     there = problem.amounts(1, 0)
     assert (there.F, there.B, there.W, there.BW) == (100, 1, 8, 9)
-    assert (there.held_after_F, there.held_in_backward) == (5, 4)
+    assert (there.held_after_F, there.held_in_backward) == (5, 6)
 
 
 def test_a_stated_BW_of_the_stage_holds_though_the_class_states_B() -> None:

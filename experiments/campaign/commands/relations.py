@@ -87,6 +87,8 @@ def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
         ("doubled delays removed", Change(document | {"comm": {}}, equal=False)),
     ]
     found += _of_differing(rng, document)
+    if pipe_of(document).plain:
+        found += [("an idle key", Change(idle_key(document)))] * 2
     if "overlap" not in document and pipe_of(document).plain:
         factor = rng.choice([2, 7, 1000])
         if _largest(document) * factor <= MOST:
@@ -124,6 +126,17 @@ def _of_differing(rng: Random, document: Document) -> list[tuple[str, Change]]:
             stage.pop("held_in_backward", None)
         found.append(("with modes", Change(changed, equal=False)))
     return found
+
+
+def idle_key(document: Document) -> Document:
+    """Every backward holds at least what it holds anyhow."""
+    stages = []
+    for entry in document["stages"]:
+        amounts = [entry.get("held_after_F", 0)]
+        if entry.get("backward") == "split":
+            amounts.append(entry.get("held_after_B", 0))
+        stages.append(entry | {"held_in_backward": max(amounts)})
+    return document | {"stages": stages}
 
 
 def as_list(rng: Random, document: Document) -> Document:
