@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.bounds.one_device import closed_forms
 from pipesat.core.claims import Bound
 from pipesat.core.least import memory_varies
 from pipesat.core.problem import MicrobatchOrder, Problem
@@ -26,6 +27,8 @@ ONE_BY_ONE = "one microbatch after the other"
 _STRICTER: dict[str, MicrobatchOrder] = {"free": "same", "same": "given"}
 SHARES = {"free": 1 / 2, "same": 1 / 8}
 """By a problem's order, the share of its time that goes into the next stricter one."""
+
+_FORMS = 1 / 10  # of the time limit, for closed forms
 
 Search = Callable[[Incumbent, list[Schedule]], SearchReport]
 
@@ -58,13 +61,16 @@ class Solve:
             self.inner = Solve(inner)
 
     def begin(self, forms: Sequence[Bound] | None = None) -> None:
-        """Collect what needs no search: the closed forms.
+        """Collect what needs no search: as many of the closed forms as a share of the time admits.
 
         ``forms`` are those of the freer problem, where they do not look at the rule.
         """
         problem, objective = self.incumbent.problem, self.incumbent.objective
         if forms is None:
-            forms = closed_form_bounds(problem, objective)
+            clock = self.incumbent.clock
+            clock = clock.part(_FORMS * clock.limit)
+            coming = closed_forms(problem, objective)
+            forms = [next(coming), *takewhile(lambda _: not clock.over, coming)]
         for bound in sorted(forms, key=lambda bound: bound.value, reverse=True):
             self.incumbent.raise_bound(bound)  # the best first; the others, should it be refuted
         if self.inner is not None:

@@ -25,14 +25,15 @@ from pipesat.core.rules import round_trip
 from pipesat.core.schedule import Objective
 
 
-def bounds_of_classes(problem: Problem, objective: Objective) -> list[Bound]:
-    """Return every argument's best bound of its devices', in time units; no modes.
+def bounds_of_classes(problem: Problem, objective: Objective) -> Iterator[Bound]:
+    """Yield every argument's bound, device by device, in time units; no modes.
 
     Pairs are those by factor alone, of which none is shorter than a member (docs/bounds.md).
     """
     alone = of_each_class(problem)
     in_turn = objective == "makespan" and problem.overlap is None
-    bounds = bounds_of_given_order(problem) if in_turn else []
+    if in_turn:
+        yield from bounds_of_given_order(problem)
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             continue
@@ -40,10 +41,9 @@ def bounds_of_classes(problem: Problem, objective: Objective) -> list[Bound]:
         own = absolute
         if objective == "span":
             own = _Device(problem, alone, device, absolute=False)
-        bounds += own.named(own.window_bounds())
+        yield from own.named(own.window_bounds())
         if objective == "makespan" or len(problem.routes) == 1:
-            bounds += absolute.named(absolute.route_bounds())
-    return bounds
+            yield from absolute.named(absolute.route_bounds())
 
 
 class _Items(NamedTuple):

@@ -89,11 +89,15 @@ def certain_activations(problem: Problem) -> list[int]:
     An interval of length zero holds nothing, so where F, everything after it and the backward
     take no time at all, a schedule may run them in one instant and hold nothing. For the same
     reason nothing is certain about what a backward takes on top: B may be over in an instant.
+    Worked out once for a problem: every device's bounds ask.
     """
-    return [
-        0 if passes_in_an_instant(problem, number) else stage.held_after_F
-        for number, stage in enumerate(problem.stages)
-    ]
+    known: list[int] | None = problem.answers.get(("certain activations",))
+    if known is None:
+        known = problem.answers["certain activations",] = [
+            0 if passes_in_an_instant(problem, number) else stage.held_after_F
+            for number, stage in enumerate(problem.stages)
+        ]
+    return known
 
 
 def further_need(chunks: Sequence[Holding], up: int, down: int) -> int:

@@ -24,12 +24,11 @@ _MOST_WAYS = 60  # of a device: beyond, the programme is left out
 _MOST_CHOICES = 40  # of one mode per stage: beyond, microbatches are taken to choose
 
 
-def counted_bounds(problem: Problem, objective: Objective) -> list[Bound]:
-    """Return a bound per device of a problem with memory modes, in time units; none without."""
+def counted_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
+    """Yield a bound per device of a problem with memory modes, in time units; none without."""
     if not memory_varies(problem) or problem.overlap is not None:
-        return []
+        return
     least = least_problem(problem)
-    found = []
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             continue
@@ -37,8 +36,7 @@ def counted_bounds(problem: Problem, objective: Objective) -> list[Bound]:
         if len(counts.ways) <= _MOST_WAYS:
             value = least_of(_programmes(counts))
             name = problem.device_name(device)
-            found.append(Bound(value, f"closed form: modes counted on {name}"))
-    return found
+            yield Bound(value, f"closed form: modes counted on {name}")
 
 
 def _choices(counts: Counts) -> Iterator[dict[int, int] | None]:

@@ -19,7 +19,7 @@ the span, because it lies within the window of the device that holds the first s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,33 +46,40 @@ def closed_form_bound(problem: Problem, objective: Objective) -> Bound:
 
 
 def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
-    """Return the bound of every argument that applies, the best of its devices', in time units.
+    """Return what :func:`closed_forms` yields."""
+    return [*closed_forms(problem, objective)]
+
+
+def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
+    """Yield the bound of every argument that applies, device by device, in time units.
 
     Where microbatches have modes, those of the least amounts of any
-    (:func:`pipesat.core.least.least_problem`), and of how many run in each.
+    (:func:`pipesat.core.least.least_problem`), and then of how many run in each. What takes longest
+    comes last, so whoever has no time for all takes the first.
     """
-    bounds = [
-        Bound(0, "closed form: nothing takes less than no time"),
-        *counted_bounds(problem, objective),
-    ]
+    yield Bound(0, "closed form: nothing takes less than no time")
     overlap = problem.overlap
     if not (problem.alike or memory_varies(problem) or (overlap and overlap.times)):
-        bounds += bounds_of_classes(problem, objective)
+        yield from bounds_of_classes(problem, objective)
         if overlap is None:
-            return bounds
-    problem = least_problem(problem)
+            return
+    least = least_problem(problem)
+    yield from (paired_bounds if overlap is not None else _plain_bounds)(least, objective)
+    yield from counted_bounds(problem, objective)
+
+
+def _plain_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
+    """Yield those of equal microbatches without pairs."""
     devices = [device for device, stages in enumerate(problem.stages_on) if stages]
-    if problem.overlap is not None:
-        return [*bounds, *paired_bounds(problem, objective)]
     absolute = {device: _Device(problem, device, absolute=True) for device in devices}
     own = absolute
     if objective == "span":
         own = {device: _Device(problem, device, absolute=False) for device in devices}
     for device in devices:
-        bounds += own[device].window_bounds()
+        yield from own[device].window_bounds()
         if objective == "makespan" or len(problem.routes) == 1:
             # a single route's window lies within that of the device with its first stage
-            bounds += absolute[device].route_bounds()
+            yield from absolute[device].route_bounds()
     if problem.one_stage_per_device:
         line = [problem.stages[s].device for s in problem.routes[0].stages]
         without_head = [
@@ -80,8 +87,7 @@ def closed_form_bounds(problem: Problem, objective: Objective) -> list[Bound]:
         ]
         found = least_warm_ups(problem, without_head)
         tight = problem.device_name(line[found.tight])
-        bounds.append(Bound(found.length, f"closed form: warm-ups + load of {tight}"))
-    return bounds
+        yield Bound(found.length, f"closed form: warm-ups + load of {tight}")
 
 
 @dataclass(frozen=True)

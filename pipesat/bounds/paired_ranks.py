@@ -135,7 +135,7 @@ class Ranks:
 
     @cached_property
     def _line(self) -> Line:
-        return line_of(self.least, self._route)
+        return line_of(self.least, 0)
 
     @property
     def _f(self) -> Sequence[int]:

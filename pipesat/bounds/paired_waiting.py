@@ -117,11 +117,11 @@ class Waiting:
 
     @cached_property
     def _lines(self) -> list[Line]:
-        return [line_of(self.problem, route.stages) for route in self.problem.routes]
+        return [line_of(self.problem, route) for route in range(len(self.problem.routes))]
 
     def _place(self, stage: int) -> tuple[Line, int]:
         line = self._lines[self.problem.route_of[stage]]
-        return line, line.stages.index(stage)
+        return line, self.problem.place_of[stage]
 
     def _device(self, line: Line, place: int) -> int:
         return self.problem.stages[line.stages[place]].device

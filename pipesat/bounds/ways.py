@@ -27,8 +27,15 @@ class Line:
     home: Sequence[int]
 
 
-def line_of(problem: Problem, stages: Sequence[int]) -> Line:
-    """Return the line of a route's stages."""
+def line_of(problem: Problem, route: int) -> Line:
+    """Return the line of a route's stages, worked out once for a problem."""
+    known: Line | None = problem.answers.get(("line", route))
+    if known is None:
+        known = problem.answers["line", route] = _line_of(problem, problem.routes[route].stages)
+    return known
+
+
+def _line_of(problem: Problem, stages: Sequence[int]) -> Line:
     forward = [problem.stages[s].F for s in stages]
     backward = [problem.stages[s].shortest_backward for s in stages]
     there = [link_delay(problem, s, "F") for s in stages]
@@ -59,11 +66,7 @@ def passages(
 
 def time_until_forward(problem: Problem, stage: int) -> int:
     """Earliest start of a stage's first F: the way from the route's first stage."""
-    time, here = 0, stage
-    while (before := problem.previous[here]) is not None:
-        time += problem.stages[before].F + link_delay(problem, before, "F")
-        here = before
-    return time
+    return line_of(problem, problem.route_of[stage]).out[problem.place_of[stage]]
 
 
 def time_from_backward(problem: Problem, stage: int, until: int | None) -> int:
@@ -71,8 +74,7 @@ def time_from_backward(problem: Problem, stage: int, until: int | None) -> int:
 
     ``until`` is an earlier stage of the route (or the same); ``None`` stands for the first.
     """
-    time, here = 0, stage
-    while here != until and (before := problem.previous[here]) is not None:
-        time += problem.stages[here].shortest_backward + link_delay(problem, before, "B")
-        here = before
-    return time + problem.stages[here].least_backward_work
+    line, place = line_of(problem, problem.route_of[stage]), problem.place_of[stage]
+    end = 0 if until is None else problem.place_of[until]
+    way = line.backward[place] + line.home[place] - line.backward[end] - line.home[end]
+    return way + problem.stages[line.stages[end]].least_backward_work

@@ -15,6 +15,8 @@ from pipesat.core.violation import Violation
 
 def memory_violations(problem: Problem, ops: Ops, copies: Copies) -> Iterator[Violation]:
     """Static memory plus all that is held never exceeds a device's capacity."""
+    if all(device.memory is None for device in problem.devices):
+        return
     changes: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
     for stage, begin, end, amount in _held(ops):
         if amount and begin < end:

@@ -189,8 +189,8 @@ class Problem(Building):
         return tuple(map(tuple, homes))
 
     @cached_property
-    def _answers(self) -> dict[tuple[int | str, ...], Any]:
-        """What :mod:`pipesat.core.rules` has worked out of this problem so far."""
+    def answers(self) -> dict[tuple[int | str, ...], Any]:
+        """What :mod:`pipesat.core.rules` and bounds have worked out of this problem so far."""
         return {}
 
     @cached_property

@@ -49,7 +49,8 @@ def trace_bytes(problem: Problem, schedule: Schedule) -> bytes:
     events += _memory(problem, schedule, scale)
     if len(schedule) <= _MOST_ITEMS_WITH_FLOWS:
         events += _flows(problem, schedule, scale)
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    encoder = json.JSONEncoder(separators=(",", ":"))  # one for all: json.dumps makes one for each
+    lines = ",\n".join(map(encoder.encode, events))
     about = {
         "problem": problem.name,
         "problem_sha256": problem.sha256,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product, tee, zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pipesat.core.arguments import public
@@ -170,10 +171,12 @@ class _Starts:
 
     ``give_up`` is asked all along; ``found`` says whether one of them was valid. If none of the
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
-    a fraction of a second, even if told to give up. Of the slow ones, those with pairs come first;
-    those of lockstep and greedy pairs one by one, where microbatches are alike. Where they may
-    enter in several orders, the portfolio's come before the slow ones, made for equal ones.
-    ``all_made`` says afterwards whether whoever took them took all, and none was given up.
+    a fraction of a second, even if told to give up. Where it takes longer and memory is limited, a
+    part of one for a few microbatches, repeated, comes first of all. Of the slow ones, those with
+    pairs come first; those of lockstep and greedy pairs one by one, where microbatches are alike.
+    Where they may enter in several orders, the portfolio's come before the slow ones, made for
+    equal ones. ``all_made`` says afterwards whether whoever took them took all, and none was given
+    up.
     """
 
     problem: Problem
@@ -195,10 +198,13 @@ class _Starts:
         problem = self.problem
         orders = permutations(problem)
         named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
+        large = problem.op_count > _QUICK_OPS
+        if large and any(device.memory is not None for device in problem.devices):
+            yield from _repeated(problem)
         yield from self._made((entry for entry in named if entry.slow is None), orders)
         chosen = policies(problem)
         if not self.found():
-            give_up = never if problem.op_count <= _QUICK_OPS else self.give_up
+            give_up = self.give_up if large else never
             *_, usually_best = orders.items()
             yield from self._listed(*usually_best, islice(chosen, 1), give_up)
         several = len(orders) > 1
@@ -257,3 +263,25 @@ class _Starts:
                 return
             with contextlib.suppress(NotApplicable):
                 yield entered_by(entry, self.problem, rule, permutation, self.give_up)
+
+
+def _repeated(problem: Problem) -> Iterator[Schedule]:
+    """Yield list scheduling's schedule of a few microbatches, the best part of it repeated.
+
+    None where that would not be much fewer, where microbatches differ, or where no part can be
+    repeated. It takes as long as timing the order once, and keeps to the memory as the few do
+    (:mod:`pipesat.solver.growth.repetition`).
+    """
+    from pipesat.heuristics.list_scheduling import NAME, list_schedules, policies
+    from pipesat.solver.growth.cuts import repeats
+    from pipesat.solver.growth.repetition import grown
+    from pipesat.solver.growth.search import few_microbatches
+
+    few = few_microbatches(problem) if problem.plain else None
+    if few is None:
+        return
+    for made in list_schedules(few, chosen=islice(policies(few), 1)):
+        best = min(repeats(few, made), key=attrgetter("rate"), default=None)
+        if best is not None:
+            order = grown(few, made, best, problem)
+            yield time_order(problem, order, source=f"{NAME}, repeated")

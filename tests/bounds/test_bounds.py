@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.feasibility import preflight
+from pipesat.bounds.one_device import closed_form_bound, closed_form_bounds
 from pipesat.bounds.work_in_memory import most_work
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem, read_problem
@@ -16,6 +20,7 @@ from tests.support.paths import ROOT
 from tests.support.problems import chain, document, problems, vee
 
 BENCH = ROOT / "experiments" / "bench"
+RECOMPUTE = {"name": "recompute", "BW": 3, "held_after_F": 0}
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
 
 
@@ -123,3 +128,35 @@ def test_most_work_is_a_knapsack() -> None:
     assert most_work([(10, 7, 5)], None) == 35
     assert most_work([(10, 7, 2), (5, 4, 3)], 20) == 4 * 3 + 4  # small ones first, then half of one
     assert most_work([(0, 3, 2), (4, 9, 1)], 0) == 6
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions a piece of work calls: what it costs, on any machine."""
+    count = 0
+
+    def note(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("changes", [{}, {"held_in_backward": 2}, {"modes": [RECOMPUTE]}])
+def test_the_bounds_of_four_times_the_devices_take_four_times_the_work(
+    changes: dict[str, Any],
+) -> None:
+    """Not sixteen or sixty-four times, as where every device walks along the route for itself.
+
+    F and the backward are as long as each other, so that whether all may pass in an instant is
+    asked of each.
+    """
+    small, large = (chain(p, 1, cap=9, comm=1, **changes) for p in (24, 96))
+    for problem in (small, large):
+        preflight(problem)
+    took, takes = (calls_of(lambda p=p: closed_form_bounds(p, "makespan")) for p in (small, large))
+    assert takes < 6 * took

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -98,6 +101,33 @@ def test_a_cycle_across_ranks_is_named() -> None:
     for member in ("0B0 (row 1, cell 2)", "0F1 (row 1, cell 3)", "1F1 (row 2, cell 2)"):
         assert member in found
     assert "these wait for each other" in found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_order_is_refused_exactly_where_some_of_it_waits_in_a_cycle(seed: int) -> None:
+    """Three ranks, each with the F's in turn and each BW anywhere after its own F; by graphlib."""
+    rng, m = Random(seed), 3
+    rows = []
+    for rank in range(3):
+        row = [f"{rank}F{number}" for number in range(m)]
+        for number in rng.sample(range(m), m):
+            row.insert(rng.randint(row.index(f"{rank}F{number}") + 1, len(row)), f"{rank}B{number}")
+        rows.append(row)
+    waits = TopologicalSorter[str]()
+    for rank, row in enumerate(rows):
+        for before, after in pairwise(row):
+            waits.add(after, before)
+        for number in range(m):
+            if rank:
+                waits.add(f"{rank}F{number}", f"{rank - 1}F{number}")
+                waits.add(f"{rank - 1}B{number}", f"{rank}B{number}")
+    try:
+        waits.prepare()
+        stuck = False
+    except CycleError:
+        stuck = True
+    found = complaints("".join(f"{','.join(row)}\n" for row in rows), stages=3, microbatches=m)
+    assert ["these wait for each other" in text for text in found] == [True] * stuck
 
 
 def test_the_last_stage_s_forwards_are_put_in_order_by_relabelling() -> None:

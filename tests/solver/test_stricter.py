@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from pipesat.core.checker import check
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.files.problem_file import FORMAT, parse_problem
@@ -106,3 +108,19 @@ def test_where_microbatches_are_alike_there_is_no_stricter_rule() -> None:
     alike = replace(route, classes=(0,) * route.microbatches, definitions=one)
     for problem in (replace(free, order="given"), replace(free, routes=(alike,))):
         assert Solve(Incumbent(problem, "makespan", Clock(1.0))).inner is None
+
+
+def test_closed_forms_end_with_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of 20 s, of which each form takes 1 s here: of ten, two are taken."""
+    clock = Clock(20.0, deterministic=True)
+
+    def forms(*_: object) -> Iterator[Bound]:
+        for number in range(10):
+            yield Bound(number, f"form {number}")
+            clock.count(1.0)
+
+    monkeypatch.setattr("pipesat.solver.stricter.closed_forms", forms)
+    whole = Solve(Incumbent(replace(drawn(1), order="given"), "makespan", clock))
+    whole.begin()
+    assert clock.elapsed == 2.0
+    assert whole.incumbent.bound.source == "form 1"

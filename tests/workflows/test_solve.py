@@ -23,7 +23,7 @@ from pipesat.heuristics import BASELINES
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.workflows.compare import compare
-from pipesat.workflows.solve import solve
+from pipesat.workflows.solve import _Starts, solve
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.oracle_by_instants import optimum
 from tests.support.paths import ROOT
@@ -361,3 +361,19 @@ def test_list_scheduling_without_a_choice_is_not_tried_by_every_policy(
     monkeypatch.setattr("pipesat.solver.solve", recorded)
     assert solve(problem, deterministic=True, time_limit=1).value == 0
     assert [schedule.source for schedule in taken].count("list-scheduling") == 2
+
+
+def test_with_no_time_at_all_a_large_problem_has_many_microbatches_in_flight() -> None:
+    """8 devices, 250 microbatches, 6,000 ops, memory for 5: one after the other takes 250 rounds.
+
+    Each of 8 (F + B) + W = 8 * 7 + 2. Not even a pass over all ops is needed for a quarter of it: a
+    few microbatches are listed, and a part of that is repeated.
+    """
+    problem = chain(8, 250, F=3, B=4, W=2, cap=5, held=(1, 1))
+    (first, *_) = _Starts(problem, [], lambda: True, lambda: False)
+    assert check(problem, first) == []
+    assert first.source == "list-scheduling, repeated"
+    assert first.makespan < 250 * (8 * 7 + 2) / 4
+    result = solve(problem, time_limit=0.05, workers=1)
+    assert result.value is not None
+    assert result.value <= first.makespan

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
+from pipesat.core.memory import peak_memory
 from pipesat.core.microbatch_order import permuted
 from pipesat.core.ops import Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem
@@ -61,28 +62,27 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
         _require_in_order(entering)
     changes: list[str] = []
     problem, written = permuted(problem, [entering]), _as_torch_writes(schedule, entering)
-    order = written.order
+    now = written
     if entering != tuple(range(len(entering))):
         changes.append("microbatches relabelled so that the last stage's forwards run in order")
-    elif order == schedule.order:
-        written = schedule
+    elif written.order == schedule.order:
+        now = written = schedule
     if not exact:
-        whole = _whole_first_backward(problem, order)
-        if whole != order:
-            order = whole
+        whole = _whole_first_backward(problem, written.order)
+        if whole is not None:
+            now = whole
             changes.append("the first stage's backward written whole (torch's B)")
-        now = written if order == written.order else time_order(problem, order)
-        fused = _adjacent_fused(problem, order, now)
-        if fused != order:
-            order = fused
+        fused = _adjacent_fused(problem, now)
+        if fused is not None:
+            now = fused
             changes.append("each B directly followed by its own W fused where that costs nothing")
-    if written is schedule and order == schedule.order:
+    if now is schedule:
         return Adapted(schedule, problem, entering)
-    timed = written if order == written.order else time_order(problem, order)
-    timed = retime(problem, timed, source=schedule.source)  # its copies stay what they are
-    if violations := check(problem, timed):
+    if now is written or any(now.copies):  # else it has been timed already
+        now = retime(problem, now)  # its copies stay what they are
+    if violations := check(problem, now):
         raise NotApplicable(f"torch's order of this schedule is not valid: {violations[0]}")
-    return Adapted(timed, problem, entering, tuple(changes))
+    return Adapted(replace(now, source=schedule.source), problem, entering, tuple(changes))
 
 
 def require_torch_pipeline(problem: Problem) -> None:
@@ -166,8 +166,11 @@ def _last_forwards(problem: Problem, order: Order) -> tuple[int, ...]:
     )
 
 
-def _whole_first_backward(problem: Problem, order: Order) -> Order:
-    """Replace B and W of the first stage by BW, at B's place or at W's, whichever is better."""
+def _whole_first_backward(problem: Problem, order: Order) -> Schedule | None:
+    """Replace B and W of the first stage by BW, at B's place or at W's, whichever is better.
+
+    Of two that are as long, at B's; of two, the one that is valid. ``None``: nothing to replace.
+    """
     first = problem.routes[0].stages[0]
     if not problem.stages[first].may_fuse or not any(
         op.stage == first and op.kind == "B"
@@ -175,8 +178,8 @@ def _whole_first_backward(problem: Problem, order: Order) -> Order:
         for item in row
         for op in members(item)
     ):
-        return order
-    options: list[tuple[bool, int, int, Order]] = []
+        return None
+    options = []
     for kept, dropped in (("B", "W"), ("W", "B")):
         rows = []
         for row in order:
@@ -193,22 +196,27 @@ def _whole_first_backward(problem: Problem, order: Order) -> Order:
                     for item in items
                 )
             )
-        candidate: Order = tuple(rows)
-        timed = time_order(problem, candidate)
-        options.append((bool(check(problem, timed)), timed.makespan, len(options), candidate))
-    return min(options)[-1]
+        options.append(time_order(problem, tuple(rows)))
+    better, other = sorted(options, key=lambda timed: timed.makespan)
+    return better if _fits(problem, better) or not _fits(problem, other) else other
 
 
-def _adjacent_fused(problem: Problem, order: Order, now: Schedule) -> Order:
+def _fits(problem: Problem, schedule: Schedule) -> bool:
+    peaks = zip(problem.devices, peak_memory(problem, schedule), strict=True)
+    return all(device.memory is None or peak <= device.memory for device, peak in peaks)
+
+
+def _adjacent_fused(problem: Problem, now: Schedule) -> Schedule | None:
     """Fuse adjacent B and W of every stage, or stage by stage, where nothing gets worse.
 
-    ``now`` is the order as timed so far.
+    ``None``: there are none, or it does.
     """
+    order, found = now.order, None
     stages = {
         stage for stage, data in enumerate(problem.stages) if data.may_fuse
     } & _stages_with_adjacent(order)
     if not stages:
-        return order
+        return None
     now = retime(problem, now)
     size = sum(map(len, order)) * len(problem.stages)
     attempts = [stages]
@@ -218,10 +226,10 @@ def _adjacent_fused(problem: Problem, order: Order, now: Schedule) -> Order:
         candidate = _fused_on(order, attempt)
         timed = time_order(problem, candidate)
         if timed.makespan <= now.makespan and timed.span <= now.span and not check(problem, timed):
-            order, now = candidate, timed
+            order, now, found = candidate, timed, timed
             if attempt == stages:
                 break
-    return order
+    return found
 
 
 def _stages_with_adjacent(order: Order) -> set[int]:
