@@ -75,7 +75,7 @@ def compare(
         def solve_one(placement: str | None, placed: Problem, own: Sequence[Schedule]) -> Result:
             if placement is not None:
                 note(f"pipesat: {placement}")
-            with Progress(stderr()) as progress:
+            with Progress(stderr(), limit=time_limit) as progress:
                 result = solve(
                     placed,
                     objective=objective.value,

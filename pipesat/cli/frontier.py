@@ -71,7 +71,8 @@ def frontier(
     from pipesat.cli.progress import Progress
     from pipesat.core.doing import doing
 
-    with Interrupts() as interrupts, Progress(stderr()) as progress, prepared(output):
+    progress = Progress(stderr(), limit=time_limit)
+    with Interrupts() as interrupts, progress, prepared(output):
         from pipesat.cli.reading import read_problem
         from pipesat.workflows.memory import frontier as run
 

@@ -61,7 +61,7 @@ def min_memory(
 
         data = read_problem(problem)
         accepted = share("--within", within, 10_000)
-        with Progress(stderr()) as progress:
+        with Progress(stderr(), limit=time_limit) as progress:
             answer = run(
                 data,
                 within=accepted,

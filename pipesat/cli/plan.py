@@ -130,7 +130,8 @@ def plan(
     from pipesat.cli.progress import Progress
     from pipesat.core.doing import doing
 
-    with Interrupts() as interrupts, Progress(stderr()) as progress, prepared(output):
+    progress = Progress(stderr(), limit=time_limit)
+    with Interrupts() as interrupts, progress, prepared(output):
         from pipesat.layers.file import read_layers
         from pipesat.workflows.plans import plan as run
 

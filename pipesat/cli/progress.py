@@ -26,11 +26,15 @@ SILENCE: Final = 4.0
 class Progress:
     """A line that renews itself on a terminal; elsewhere one per improvement, and in long silences.
 
-    Every improvement is also kept in ``lines``, for ``solver.log``.
+    Every improvement is also kept in ``lines``, for ``solver.log``. With a ``limit`` it says of how
+    many seconds.
     """
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    def __init__(
+        self, console: Console, *, quiet: bool = False, limit: float | None = None
+    ) -> None:
         self.console = console
+        self.limit = limit
         self.lines: list[str] = []
         self.heard = time.monotonic()  # of ``last``, whose seconds may be a clock of its own
         self.last = Improvement(0.0, None, None, "starting")
@@ -62,7 +66,7 @@ class Progress:
         """Take note of an improvement; from any thread."""
         with self.lock:
             self.last, self.heard = improvement, time.monotonic()
-            text = describe(improvement)
+            text = describe(improvement, self.limit)
             self.lines.append(text)
             if not (self.on_terminal or self.quiet):
                 if len(self.lines) == 1:  # not before: what is asked for may be refused
@@ -89,21 +93,25 @@ class Progress:
         seconds = self.last.seconds + time.monotonic() - self.heard  # by the search's clock
         work = being_done()
         if self.last.value is None and self.last.bound is None:
-            return f"{seconds:7.1f} s  {one_line(work or self.last.source)}"
-        text = describe(self.last._replace(seconds=seconds))
+            return f"{_clock(seconds, self.limit)}  {one_line(work or self.last.source)}"
+        text = describe(self.last._replace(seconds=seconds), self.limit)
         return f"{text}; now {one_line(work)}" if work else text
 
     def _line(self) -> Text:
         return Text(self._now(), no_wrap=True, overflow="ellipsis")
 
 
-def describe(improvement: Improvement) -> str:
-    """Return one improvement as a line of text."""
+def _clock(seconds: float, limit: float | None) -> str:
+    return f"{seconds:7.1f}{'' if limit is None else f' of {limit:g}'} s"
+
+
+def describe(improvement: Improvement, limit: float | None = None) -> str:
+    """Return one improvement as a line of text, with the time limit if it is given."""
     seconds, value, bound, source = improvement
     if value is not None and bound is not None and bound > value:
         bound = None  # refuted: the end of the command tells
     gap = Standing(value, bound).gap_text()
     return (
-        f"{seconds:7.1f} s  best {number(value)}  bound {number(bound)}  "
+        f"{_clock(seconds, limit)}  best {number(value)}  bound {number(bound)}  "
         f"gap {gap}  {one_line(source)}"
     )

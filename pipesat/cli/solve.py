@@ -59,7 +59,7 @@ def solve(
         if deterministic and workers not in (None, 1):
             refuse_given(context, ["workers"], "--deterministic runs one thread")
         data = read_problem(problem)
-        with Progress(stderr()) as progress:
+        with Progress(stderr(), limit=time_limit) as progress:
             result = run(
                 data,
                 objective=objective.value,

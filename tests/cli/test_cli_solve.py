@@ -134,7 +134,7 @@ def test_the_summary_names_status_value_bound_and_gap(cli: Run, save: Save) -> N
 def test_progress_is_on_stderr(cli: Run, save: Save) -> None:
     lines = cli("solve", save(RETURN_TRIP), "--json").err.splitlines()
     assert lines[0] == "pipesat: solving"
-    assert re.fullmatch(r" *[\d.]+ s  best 7  bound 7  gap 0 %  \S+", lines[-1])
+    assert re.fullmatch(r" *[\d.]+ of 60 s  best 7  bound 7  gap 0 %  \S+", lines[-1])
 
 
 # The folder
@@ -332,12 +332,13 @@ def test_one_clock_in_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("pipesat.cli.progress.time.monotonic", lambda: now[0])
     screen = io.StringIO()
-    progress = Progress(Console(file=screen, width=100))
+    progress = Progress(Console(file=screen, width=100), limit=12.5)
     now[0] += 9
     progress(Improvement(2.0, 8, 6, "load"))
     now[0] += 4
     progress.note(progress._now())
-    assert [line.split()[0] for line in screen.getvalue().splitlines()[1:]] == ["2.0", "6.0"]
+    clocks = [line.split("  best")[0].strip() for line in screen.getvalue().splitlines()[1:]]
+    assert clocks == ["2.0 of 12.5 s", "6.0 of 12.5 s"]
 
 
 def test_long_work_is_named_while_nothing_improves(monkeypatch: pytest.MonkeyPatch) -> None:
