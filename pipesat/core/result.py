@@ -145,11 +145,11 @@ class Result(Displayed):
                 facts += [("modes", modes_text(self.problem, self.schedule))]
         if self.baseline is not None and self.value is not None:
             name, theirs = self.baseline
-            ours = "equal to ours"
+            against = "equal"
             if theirs != self.value:
-                ours = f"ours is {change(self.value, theirs)}"
+                against = f"this is {change(self.value, theirs)}"
             label = "best baseline made in time" if self.baselines_left_out else "best baseline"
-            facts += [(label, f"{name}: {theirs}{unit} ({ours})")]
+            facts += [(label, f"{name}: {theirs}{unit} ({against})")]
         facts += [("time", f"{self.wall_s:.1f} s")]
         if self.problem.estimate:
             facts += [("estimate", f"of all times and memory: {self.problem.estimate}")]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.workflows.best_known import with_hand_written
+from pipesat.workflows.hand_written import baselines as every_baseline
 from pipesat.workflows.hand_written import hand_written
 from pipesat.workflows.rows import ScheduleRow, solver_row, with_ratios
 from pipesat.workflows.solve import problem_for
@@ -41,11 +42,9 @@ class ReportedCase:
 
 def baselines_of(result: Result) -> list[Shown]:
     """Return the hand-written schedules of the problem that was solved."""
-    from pipesat.heuristics import BASELINES
-
     solved = problem_for(result.problem, result.target)
     return [
-        Shown(row, schedule, BASELINES[row.baseline].source)
+        Shown(row, schedule, every_baseline()[row.baseline].source)
         for row, schedule in hand_written(solved, result.objective)
     ]
 
@@ -65,6 +64,9 @@ def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> ReportedCa
         result, [s.schedule for s in baselines if s.schedule is not None and s.row.valid]
     )
     source = "" if result.schedule is None else result.schedule.source
+    published = every_baseline().get(source)
+    if published is not None:
+        source = f"{source}: {published.source}"
     everything = [Shown(solver_row(result), result.schedule, source), *baselines]
     rows = with_ratios([shown.row for shown in everything], result)
     first, *others = (replace(shown, row=row) for shown, row in zip(everything, rows, strict=True))

@@ -78,11 +78,11 @@ def knows_memory(case: ReportedCase) -> bool:
 
 
 def _saved(best: Shown, result: Result) -> str:
-    theirs, ours = best.row.value(result.objective), result.value
-    if not theirs or ours is None:
+    theirs, value = best.row.value(result.objective), result.value
+    if not theirs or value is None:
         return best.name
-    said = claims.change(ours, theirs)
-    return f"{best.name}: equal" if ours == theirs else f"{best.name}: ours is {said}"
+    said = claims.change(value, theirs)
+    return f"{best.name}: equal" if value == theirs else f"{best.name}: the solver's is {said}"
 
 
 def _peak(problem: Problem, peaks: Sequence[int]) -> tuple[str, str]:
