@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.advise.answer import Answer, estimate_text
-from pipesat.advise.ends import ends_of
 from pipesat.advise.rows import rank
 from pipesat.advise.sentence import sentence_of
 from pipesat.core.above import above
@@ -72,7 +71,7 @@ class Advice(Answer, Displayed):
             "memory_unit": layers.memory_unit,
             "estimate": layers.estimate or None,
             "estimate_range": layers.estimate_range,
-            "at_the_ends": [end.document() for end in ends_of(self)],
+            "at_the_ends": [end.document() for end in self.ends],
             "parts": None if question.parts is None else question.parts.source,
             "advice": self.sentence,
             "status": standing.status,
@@ -81,6 +80,7 @@ class Advice(Answer, Displayed):
             "searched": self.shapes,
             "chosen": None if self.chosen is None else self.chosen.document(question),
             "rows": [row.document(question) for row in sorted(self.rows, key=rank)],
+            "not_tried": [*self.untried],
             "left_out": [{"name": name, "why_not": why} for name, why in self.left_out],
             "commands": [*commands],
             "wall_s": round(self.seconds, 3),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pipesat.advise.families import require_best_of_families, shown_rows
-from pipesat.advise.orders import require_best_orders
+from pipesat.advise.families import shown_rows
+from pipesat.advise.orders import named_rows
 from pipesat.advise.question import SECONDS, Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.bounds.one_device import closed_form_bound
@@ -17,6 +17,9 @@ from pipesat.core.doing import doing
 from pipesat.core.rounding import Rounding, exactly, rounded, rounded_up, significant
 from pipesat.plan.answer import Plan
 from pipesat.plan.shapes import shape_name
+
+if TYPE_CHECKING:
+    from pipesat.advise.ends import End
 
 _PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
@@ -36,6 +39,12 @@ class Answer:
         The command that makes the layers file; empty if there was one.
     left_out
         What has no row, and why.
+    untried
+        Hand-written schedules in placements that no row was built of before time ended.
+    fewer
+        Which settings of interleaved 1F1B were not; empty: none.
+    ends
+        Rows timed again at the ends of an estimate's ranges.
     any_layers
         What no schedule is below whichever layers recompute, if the chosen row recomputes some of a
         stage: the plan's own bound is for whole stages.
@@ -43,9 +52,8 @@ class Answer:
     Raises
     ------
     Contradiction
-        If a row is no checked schedule of the question, or better than the best; if a baseline on a
-        problem of the table is better than the best row of its name; if any hand-written schedule
-        is better than what is known on the stages of a row that the answer names.
+        If a row that the answer names is no checked schedule of the question, or one that runs is
+        better than the best.
     """
 
     question: Question
@@ -56,13 +64,14 @@ class Answer:
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     any_layers: Bound | None = None
-    not_tried: str = ""
+    untried: tuple[str, ...] = ()
+    fewer: str = ""
+    ends: tuple[End, ...] = ()
 
-    @doing("checking every row")
+    @doing("checking what the answer names")
     def __post_init__(self) -> None:
-        require_same_question(self.question, self.rows, self.chosen)
-        require_best_of_families(self.question, self.rows)
-        require_best_orders(self.question, self.rows)
+        named = named_rows(self.question, self.rows)
+        require_same_question(self.question, self.rows, named, self.chosen)
         _ = self.standing
 
     @property

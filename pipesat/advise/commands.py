@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pipesat.advise.credit import OURS
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
-from pipesat.advise.rows import OURS, Row
+from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import FORMAT_OF, checkpointing_of
 from pipesat.layers.megatron import (
     OVERLAP_WANTS,
@@ -15,6 +16,7 @@ from pipesat.layers.megatron import (
     overlap_options,
     recompute_options,
 )
+from pipesat.workflows.plan_orders import SOME_SETTINGS
 
 if TYPE_CHECKING:
     from pipesat.advise.advice import Advice
@@ -32,9 +34,10 @@ def commands(advice: Advice) -> Iterator[str]:
     if advice.plan is not None:
         yield _plan(advice, advice.plan)
     for row in advice.shown:
-        if row.offload or (row.name == OURS and row is not advice.chosen):
+        searched = row.name == OURS or row.schedule.source.endswith(SOME_SETTINGS)
+        if row.offload or (searched and row is not advice.chosen):
             yield f"pipesat solve rows/{problem_name(row)} -o rows/{stem(row)}"
-        elif row.name != OURS and row.fits:
+        elif not searched and row.fits:
             yield _baseline(row)
     if advice.chosen is None:
         return
@@ -106,6 +109,7 @@ def megatron_flags(advice: Advice, row: Row) -> str:
     question = advice.question
     layout = row.layout(question).text
     lines = [
+        *([f"# {row.name}: {row.published}"] if row.published else []),
         f"--pipeline-model-parallel-size={question.devices}",
         f"--pipeline-model-parallel-layout={shlex.quote(layout)}",
     ]

@@ -7,7 +7,7 @@ neither is searched again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -18,10 +18,10 @@ from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
 from pipesat.advise.sentence import name_of
 from pipesat.core.claims import against
-from pipesat.core.doing import doing
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layer
 from pipesat.placement.documents import Costs
 
@@ -30,6 +30,8 @@ LEAST_HEAD: Final = Fraction(32, 100)
 W_AGAINST_B: Final = (Fraction(20, 100), Fraction(86, 100))
 """Of its estimate, what W / B may be: in public ratios of a Gemma-like block, in Zero Bubble's
 table 9 at its nearest. Both as printed by the scripts in experiments/2026-11-22-roofline."""
+
+_FEW_OPS: Final = 10_000  # of all rows, timed six times in a moment
 
 _Vary: TypeAlias = Callable[[Question, Row, Fraction], Problem]
 
@@ -69,20 +71,25 @@ class End:
         return {"varied": self.what, "share": float(self.share), "rows": rows}
 
 
-@doing("timing rows at the ends of the estimate's range")
-def ends_of(answer: Answer) -> tuple[End, ...]:
-    """Return both ends of every range; none where costs have no range, or nothing runs."""
-    question, chosen = answer.question, answer.chosen
+def ends_of(
+    question: Question, shown: Iterable[Row], chosen: Row | None, over: GiveUp = never
+) -> Iterator[End]:
+    """Yield both ends of every range; none where costs have no range, or nothing runs.
+
+    No more once it is ``over``, unless that is the work of a moment.
+    """
     if question.layers.estimate_range is None or chosen is None:
-        return ()
-    rows = [row for row in answer.shown if row.runs]
+        return
+    rows = [row for row in shown if row.runs]
     if all(row is not chosen for row in rows):
         rows.append(chosen)
-    return tuple(
-        End(what, share, tuple((row, _time(vary(question, row, share), row)) for row in rows))
-        for what, vary, shares in _ranges(question)
-        for share in shares
-    )
+    if sum(len(row.schedule) for row in rows) <= _FEW_OPS:
+        over = never
+    for what, vary, shares in _ranges(question):
+        for share in shares:
+            times = [(row, _time(vary(question, row, share), row)) for row in rows if not over()]
+            if len(times) == len(rows):
+                yield End(what, share, tuple(times))
 
 
 def _ranges(question: Question) -> Iterator[tuple[str, _Vary, tuple[Fraction, Fraction]]]:
@@ -97,7 +104,7 @@ def _ranges(question: Question) -> Iterator[tuple[str, _Vary, tuple[Fraction, Fr
 
 def ends_text(answer: Answer) -> str:
     """Say whether the advice stays the shortest at all ends; empty without a range."""
-    chosen, ends = answer.chosen, ends_of(answer)
+    chosen, ends = answer.chosen, answer.ends
     if chosen is None or not ends:
         return ""
     varied = dict[str, list[End]]()

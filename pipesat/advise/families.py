@@ -2,9 +2,8 @@
 
 The sentence says how much shorter the advice is than the best 1F1B. That is true only if 1F1B was
 tried wherever it could run: on the problem of every row of the table, also those that our search
-found, with their recomputation. :func:`better_on_table` tries them,
-:func:`require_best_of_families` holds every answer to it. What other schedules there are is tried
-in :mod:`pipesat.advise.orders`.
+found, with their recomputation. :func:`better_on_table` tries them as long as there is time. What
+other schedules there are is tried in :mod:`pipesat.advise.orders`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import Question
-from pipesat.advise.rows import OURS, Row, rank
+from pipesat.advise.rows import PLAINEST_FIRST, Row, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import (
     SPLITS,
@@ -24,28 +24,31 @@ from pipesat.advise.written import (
     row_of,
     rows_of_flags,
 )
-from pipesat.core.claims import require_best
 from pipesat.core.errors import NotApplicable
+from pipesat.heuristics.registry import GiveUp
 from pipesat.workflows.hand_written import baseline
+
+_ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
 
 
 def shown_rows(rows: Iterable[Row]) -> list[Row]:
     """Return the table: 1F1B on every split that differs, of all other schedules the best row.
 
-    The best that runs with nothing by hand is among them. Ours are there where no other row is as
-    good; what fits and does not run, only if nothing of its name does.
+    The best that runs with nothing by hand is among them. Ours, and published schedules that few
+    users know, are there where no other row is as good; what fits and does not run, only if nothing
+    of its name does.
     """
     ranked = sorted(rows, key=rank)
     kept: dict[tuple[str, str], Row] = {}
     running = {row.name for row in ranked if row.runs}
     for row in ranked:
-        if row.name != OURS and (row.runs or not row.fits or row.name not in running):
+        if row.name in _ALWAYS and (row.runs or not row.fits or row.name not in running):
             split = row.split if row.name == "1f1b" else ""
             if all(row.partition != k.partition for k in kept.values() if k.name == row.name):
                 kept.setdefault((row.name, split), row)
     shown = [*kept.values()]
     easy = [row for row in ranked if row.runs and not row.by_hand][:1]
-    for row in [*easy, *(row for row in ranked if row.name == OURS)]:
+    for row in [*easy, *(row for row in ranked if row.name not in _ALWAYS)]:
         if row not in shown and not any(_as_good(other, row) for other in shown):
             shown.append(row)
     return sorted(shown, key=lambda row: (not row.fits, *rank(row)[2:]))
@@ -84,47 +87,35 @@ def compared(question: Question, rows: Iterable[Row]) -> Iterator[tuple[str, Row
     yield label, best_of(default, "interleaved-1f1b", runs=True)
 
 
-def written_on(question: Question, row: Row) -> Iterator[Row]:
+def written_on(question: Question, row: Row, over: GiveUp) -> Iterator[Row]:
     """Yield the hand-written schedules on the split of a row, with what recomputing suits them."""
     runtime = question.runtime_in(row.shape.placement)
     for name in hand_written_of(question, row.shape.placement):
         try:
-            yield from rows_of_flags(question, name, row.split, row.shape, row.partition, runtime)
+            yield from rows_of_flags(
+                question, name, row.split, row.shape, row.partition, runtime, over=over
+            )
         except NotApplicable:  # the split has a stage too few, or many, for it
             continue
 
 
-def better_on_table(question: Question, rows: Iterable[Row]) -> list[Row]:
-    """Return hand-written rows on the problems of the table that are the best of their name."""
+def better_on_table(question: Question, rows: Iterable[Row], over: GiveUp) -> list[Row]:
+    """Return hand-written rows on the problems of the table that are the best of their name.
+
+    No more are tried once it is ``over``.
+    """
     rows, added = list(rows), []
     tried: set[tuple[str, str]] = set()
     more = True
     while more:
         more = False
         for row in shown_rows(rows):
-            for made in _on_problem_of(question, row, rows, tried):
+            for made in _on_problem_of(question, row, rows, tried, over):
                 if made.fits and _is_better(made, rows):
                     rows.append(made)
                     added.append(made)
                     more = True
     return added
-
-
-def require_best_of_families(question: Question, rows: Iterable[Row]) -> None:
-    """Raise ``Contradiction`` if a baseline on a problem of the table beats the best of its name.
-
-    The schedules are built anew here, from the problems alone.
-    """
-    rows = tuple(rows)
-    tried: set[tuple[str, str]] = set()
-    for row in shown_rows(rows):
-        for made in _on_problem_of(question, row, rows, tried):
-            where = f"{made.name} on the problem of {row.name} ({row.split} split)"
-            for runs in (False, True):
-                if made.runs if runs else made.fits:
-                    best = best_of(rows, made.name, runs=runs)
-                    value = None if best is None else best.makespan
-                    require_best(f"{made.name} of the table", value, [(where, made.makespan)])
 
 
 def _is_better(made: Row, rows: Iterable[Row]) -> bool:
@@ -133,13 +124,13 @@ def _is_better(made: Row, rows: Iterable[Row]) -> bool:
 
 
 def _on_problem_of(
-    question: Question, row: Row, rows: Iterable[Row], tried: set[tuple[str, str]]
+    question: Question, row: Row, rows: Iterable[Row], tried: set[tuple[str, str]], over: GiveUp
 ) -> Iterator[Row]:
     """Yield the hand-written schedules of a row's problem that could be the best of their name."""
     runtime = question.runtime_in(row.shape.placement)
     problem = question.problem(row.partition, row.shape, row.recompute, runtime, first=row.first)
     for name in hand_written_of(question, row.shape.placement):
-        if (name, problem.sha256) in tried:
+        if over() or (name, problem.sha256) in tried:
             continue
         tried.add((name, problem.sha256))
         build = partial(baseline, name)

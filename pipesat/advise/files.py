@@ -124,12 +124,19 @@ def result_of(advice: Advice, row: Row) -> Result:
         objective="makespan",
         schedule=row.schedule,
         lower_bound=bound,
-        baseline=Baseline(row.name, row.makespan),
+        baseline=_best_published(advice, row),
         wall_s=advice.seconds,
         seed=0 if own is None else own.seed,
         workers=1 if own is None else own.workers,
         versions={} if own is None else own.versions,
     )
+
+
+def _best_published(advice: Advice, row: Row) -> Baseline | None:
+    """The shortest row of a published schedule on a row's problem."""
+    same = [x for x in advice.rows if x.fits and x.published and x.problem == row.problem]
+    best = min(same, key=lambda other: other.makespan, default=None)
+    return None if best is None else Baseline(best.name, best.makespan)
 
 
 def _without_reserve(advice: Advice) -> Layers:

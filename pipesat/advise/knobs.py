@@ -1,4 +1,8 @@
-"""The knobs of 1F1B: stages per rank, group size, layout, recomputation.
+"""What users know, as builds: families of schedules, their splits, and the knobs of 1F1B.
+
+A family is a hand-written schedule in one placement. Each has one build before any has a second
+one, and those come first whose activations should fit into memory: whenever time ends, what is left
+is named.
 
 Megatron-LM runs 1F1B with one stage per rank, interleaved 1F1B with several, in groups of
 microbatches whose size it lets its user choose within guards (:mod:`pipesat.layers.megatron`); it
@@ -15,87 +19,157 @@ from functools import partial
 from itertools import product
 from typing import Final
 
-from pipesat.advise.question import Question
+from pipesat.advise.question import Question, Runtime
 from pipesat.advise.rows import Row, rank
 from pipesat.advise.runtimes import marked
-from pipesat.advise.written import LeftOut, row_of, rows_of_flags, splits
-from pipesat.core.errors import NotApplicable
+from pipesat.advise.written import (
+    SCHEDULES,
+    LeftOut,
+    cut,
+    hand_written_of,
+    row_of,
+    rows_of_flags,
+)
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.showing import ranges
 from pipesat.core.solving import Deadline
+from pipesat.heuristics.registry import GiveUp
+from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import group_sizes, overlap_options, refusal
+from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import neighbours
+from pipesat.layers.stages import static_of_devices
 from pipesat.placement.geometry import CHUNKS
-from pipesat.plan.recompute import has_variant
+from pipesat.plan.recompute import has_variant, usual_in_flight
+from pipesat.plan.shapes import shape_name
 from pipesat.workflows.hand_written import baseline
 
 _MOST_CHUNKS: Final = 8
 _MOST_OF_TORCH: Final = 4  # time is needed for our own search
 _GROUPS: Final = 4  # sizes tried per shape beside the usual one
+_IN_GROUPS: Final = ("interleaved-1f1b", "interleaved-overlapped")
 _MOVED: Final = 3  # rows whose layouts are moved
 
 
 @dataclass(frozen=True)
-class Knob:
-    """One setting of interleaved 1F1B: its name, stages per rank, microbatches per group."""
+class Family:
+    """A hand-written schedule in one placement: ``interleaved-1f1b`` in a loop of 3.
+
+    ``groups`` are the sizes of its groups of microbatches, the usual one first; ``None``: one per
+    device, or it has none.
+    """
 
     name: str
-    chunks: int
-    group: int
+    shape: Pipeline
+    runtime: Runtime | None
+    groups: tuple[int | None, ...] = (None,)
 
-    @property
-    def family(self) -> str:
-        """What the field calls it."""
-        usual = self.name == "interleaved-1f1b"
-        return "interleaved 1F1B" if usual else f"combined 1F1B ({self.name})"
-
-    def rows(self, question: Question, left_out: LeftOut) -> Iterator[Row]:
-        """Yield its rows on both splits."""
-        shape = question.shape("loop", self.chunks)
-        told = None if self.group == question.devices else self.group
-        for split, partition in splits(question, shape, left_out):
-            try:
-                yield from rows_of_flags(
-                    question, self.name, split, shape, partition, question.runtime, told
-                )
-            except NotApplicable as error:
-                name = f"{self.name}, {self.chunks} stages per rank, groups of {self.group}"
-                left_out(name, str(error))
+    def builds(self) -> list[Build]:
+        """Return its builds, the first one first: on both splits, then in other groups."""
+        return [Build(self, *how) for how in product(self.groups, ("balanced", "even"))]
 
 
-def knobs(question: Question, left_out: LeftOut) -> list[Knob]:
-    """Return the settings to try: every number of stages per rank before other sizes of groups."""
+@dataclass(frozen=True)
+class Build:
+    """One schedule of a family, on one split."""
+
+    family: Family
+    group: int | None
+    split: str
+
+    def rows(self, question: Question, left_out: LeftOut, over: GiveUp) -> Iterator[Row]:
+        """Yield its rows, with what recomputing suits it; both splits may be one: the even one."""
+        name, shape, layers = self.family.name, self.family.shape, question.layers
+        group = f", groups of {self.group}" if self.group is not None else ""
+        where = f"{name} in a {shape_name(shape)}{group} ({self.split} split)"
+        try:
+            partition = cut(self.split, layers, shape)
+            split = "even" if partition == _cut_or_none("even", layers, shape) else "balanced"
+            if self.split == "even" and partition == _cut_or_none("balanced", layers, shape):
+                return
+            yield from rows_of_flags(
+                question, name, split, shape, partition, self.family.runtime, self.group, over
+            )
+        except (BadInput, Infeasible, NotApplicable) as error:
+            left_out(where, str(error))
+
+
+def _cut_or_none(split: str, layers: Layers, shape: Pipeline) -> tuple[range, ...] | None:
+    try:
+        return cut(split, layers, shape)
+    except (BadInput, Infeasible, NotApplicable):
+        return None
+
+
+def families(question: Question, left_out: LeftOut) -> list[Family]:
+    """Return the families to try, those first that should fit; of those, what is usually best."""
     p, m = question.devices, question.microbatches
     megatron = question.runtime == "megatron"
     sizes = group_sizes(p, m) if p > 1 else []
-    names = ["interleaved-1f1b"]
-    if question.parts is not None:
-        names.insert(0, "interleaved-overlapped")  # first, should the time be short
-    elif megatron:
+    if megatron and question.parts is None:
         option, *_ = overlap_options()
         left_out(option, "searched if --parts says what a layer's ops are made of")
     if megatron and not sizes:
+        names = hand_written_of(question, "loop")
         left_out(" and ".join(names), refusal(p, 2, m) or "")
-    groups = list(dict.fromkeys([*(s for s in sizes if m % s == 0), *sizes]))[: 1 + _GROUPS]
-    groups.sort(key=lambda group: group != p)
-    most = _MOST_CHUNKS if megatron else _MOST_OF_TORCH
-    loops = range(2, min(most, len(question.layers) // p) + 1)
-    found = [Knob(name, chunks, group) for group, chunks, name in product(groups, loops, names)]
-    if megatron:
-        return found
-    usual = Knob("interleaved-1f1b", CHUNKS, p)  # one of the schedules that everybody knows
-    return [knob for knob in found if knob != usual]
+    tried = list(dict.fromkeys([*(s for s in sizes if m % s == 0), *sizes]))[: 1 + _GROUPS]
+    groups = tuple(sorted((None if g == p else g for g in tried), key=lambda g: g is not None))
+    most = min(_MOST_CHUNKS if megatron else _MOST_OF_TORCH, len(question.layers) // p)
+    found = []
+    for placement in ("chain", "vee", "loop"):
+        runtime = question.runtime_in(placement)
+        for chunks in range(CHUNKS, max(CHUNKS, most) + 1) if placement == "loop" else (CHUNKS,):
+            shape = question.shape(placement, chunks)
+            for name in hand_written_of(question, placement):
+                if name not in _IN_GROUPS:
+                    if placement != "loop" or chunks == CHUNKS:
+                        found.append(Family(name, shape, runtime))
+                elif groups or not megatron:
+                    usual = () if megatron else (None,)
+                    own = tuple(dict.fromkeys([*usual, *groups]))
+                    found.append(Family(name, shape, runtime, own))
+    return sorted(found, key=lambda family: _lacking(question, family.shape))
 
 
-def not_tried(left: Sequence[Knob], tried: Iterable[Row], devices: int) -> str:
-    """Say which settings of interleaved 1F1B time ended before; empty: none."""
-    left = [knob for knob in left if knob.name == "interleaved-1f1b"]
-    seen = {row.shape.stages // devices for row in tried if row.name == "interleaved-1f1b"}
-    loops = sorted({knob.chunks for knob in left} - seen)
+def _lacking(question: Question, shape: Pipeline) -> int:
+    """What the usual number of microbatches in flight lacks on the even split; 0: it should fit.
+
+    Activations that can be recomputed count as if they were.
+    """
+    layers = question.layers
+    partition = _cut_or_none("even", layers, shape)
+    if question.memory is None or partition is None:
+        return 0
+    held = layers.amounts("held_after_F", recompute=question.may_recompute)
+    need = [*static_of_devices(layers, partition, shape)]
+    usual = usual_in_flight(shape)
+    if shape.placement == "vee":  # of the 2 p on a device, fewer on a stage that is nearer the end
+        usual = tuple(min(shape.microbatches, shape.stages - s) for s in range(shape.stages))
+    for part, home, flying in zip(partition, shape.homes, usual, strict=True):
+        need[home] += flying * sum(held[layer] for layer in part)
+    return max(0, max(need) - question.memory)
+
+
+def families_text(left: Iterable[Family]) -> list[str]:
+    """Name families in words, the loops of one schedule together."""
+    loops: dict[str, list[int]] = {}
     said = []
-    if loops:
-        named = "a loop" if len(loops) == 1 else "loops"
-        said.append(f"{named} of {ranges(loops)} not tried in time")
-    if any(knob.chunks in seen for knob in left):
+    for family in left:
+        if family.shape.placement == "loop":
+            loops.setdefault(family.name, []).append(family.shape.chunks)
+        else:
+            said.append(f"{family.name} in a {family.shape.placement}")
+    for name, chunks in loops.items():
+        named = "a loop" if len(chunks) == 1 else "loops"
+        said.append(f"{name} in {named} of {ranges(sorted(chunks))}")
+    return said
+
+
+def not_tried(families: Iterable[Family], builds: Sequence[Build]) -> str:
+    """Say which settings of interleaved 1F1B time ended before; empty: none."""
+    own = [family for family in families if family.name == "interleaved-1f1b"]
+    said = [f"{text.partition(' in ')[2]} not tried in time" for text in families_text(own)]
+    if any(build.family.name == "interleaved-1f1b" and build.group for build in builds):
         said.append("not every size of groups tried in time")
     return ", ".join(said)
 
@@ -107,7 +181,7 @@ def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Itera
     else:
         found = sorted((row for row in rows if row.fits), key=rank)
         best = [row for row in found if row.name == "1f1b"][:1]
-        best += [row for row in found if row.name in ("zb-v", "dualpipev")][:1]
+        best += [row for row in found if row.name in SCHEDULES["vee"]][:1]
         best += [row for row in found if row.name == "interleaved-1f1b"][:_MOVED]
         best += [row for row in found if row.name == "interleaved-overlapped"][:_MOVED]
     for start in best:
@@ -116,9 +190,16 @@ def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Itera
             yield better
             last, better = better, _better_neighbour(question, better, deadline)
         if last is not start:
-            shape, cut = last.shape, last.partition
+            shape, partition = last.shape, last.partition
             yield from rows_of_flags(
-                question, last.name, "ours", shape, cut, last.runtime, last.group
+                question,
+                last.name,
+                "ours",
+                shape,
+                partition,
+                last.runtime,
+                last.group,
+                over=lambda: deadline.over,
             )
 
 

@@ -1,28 +1,34 @@
 """Any order that fits: every hand-written schedule there is, on the problems that count.
 
 The table has the schedules that users know. Others (v-auto, zb-auto, eager 1F1B, list scheduling,
-...) may be shorter on the same problem, and take milliseconds to seconds: what the answer advises,
-compares with or calls ours must not be longer. :func:`better_orders` tries them all,
-:func:`require_best_orders` holds every answer to it.
+...) may be shorter on the same problem, and take milliseconds to seconds:
+:func:`best_hand_written` tries them as long as there is time.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final, NamedTuple
 
-from pipesat.advise.families import best_of, compared, plain_of, shown_rows
+from pipesat.advise.credit import credited
+from pipesat.advise.families import compared, plain_of, shown_rows
 from pipesat.advise.question import Question
-from pipesat.advise.rows import OURS, Row, fits, rank
+from pipesat.advise.rows import Row, fits, rank
 from pipesat.advise.runtimes import marked
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.claims import Bound, require_best
+from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.heuristics import LIST_SCHEDULING
+from pipesat.heuristics.list_scheduling import list_schedules, policies
+from pipesat.heuristics.registry import GiveUp, never
 from pipesat.workflows.hand_written import baselines
+
+_POLICIES: Final = 8
 
 
 def chosen_of(rows: Iterable[Row]) -> Row | None:
@@ -30,13 +36,20 @@ def chosen_of(rows: Iterable[Row]) -> Row | None:
     return min((row for row in rows if row.runs), key=rank, default=None)
 
 
+def best_not_run(rows: Iterable[Row]) -> Row | None:
+    """Return the shortest row that fits and that the runtime cannot run, but for offloading."""
+    left = (row for row in rows if row.fits and not row.runs and not row.offload)
+    return min(left, key=rank, default=None)
+
+
 def named_rows(question: Question, rows: Iterable[Row]) -> list[Row]:
     """Return the rows of which the answer says how long they take.
 
-    They are the advice, the best with nothing by hand, ours, and what these are compared with.
+    They are the advice, the best with nothing by hand, the best that does not run, and what these
+    are compared with.
     """
     rows = tuple(rows)
-    found = [chosen_of(rows), plain_of(rows), best_of(rows, OURS)]
+    found = [chosen_of(rows), plain_of(rows), best_not_run(rows)]
     found += [row for _, row in compared(question, rows)]
     return [*{id(row): row for row in found if row is not None}.values()]
 
@@ -48,40 +61,37 @@ def in_any_order(question: Question, row: Row) -> Problem:
     return question.problem(row.partition, row.shape, row.recompute, None, first=row.first)
 
 
-def best_hand_written(problem: Problem) -> Schedule | None:
-    """Return the shortest hand-written schedule that fits, list scheduling included."""
-    return _best(_Keyed(problem.sha256, problem))
+class Tried(NamedTuple):
+    """The shortest hand-written schedule of a problem that fits, and whether all were tried."""
+
+    best: Schedule | None
+    all_made: bool
 
 
-@dataclass(frozen=True)
-class _Keyed:
-    sha256: str
-    problem: Problem = field(compare=False)
+def best_hand_written(problem: Problem, over: GiveUp = never) -> Tried:
+    """Return the shortest hand-written schedule that fits, of those made before it is ``over``.
 
-
-@lru_cache(maxsize=256)
-def _best(keyed: _Keyed) -> Schedule | None:
-    made = []
-    for build in baselines().values():
+    The quick ones come first, of list scheduling's policies the usually best ones.
+    """
+    made: list[Schedule] = []
+    entries = [entry for entry in baselines().values() if entry.name != LIST_SCHEDULING]
+    for entry in sorted(entries, key=lambda entry: entry.slow is not None):
+        if over():
+            break
         with contextlib.suppress(NotApplicable):
-            made.append(build(keyed.problem))
+            made.append(entry(problem, over))
+    made += list_schedules(problem, over, islice(policies(problem), _POLICIES))
     made.sort(key=lambda schedule: schedule.makespan)
-    return next((schedule for schedule in made if fits(keyed.problem, schedule)), None)
+    best = next((schedule for schedule in made if fits(problem, schedule)), None)
+    return Tried(best, not over())
 
 
-def _best_on(question: Question, row: Row) -> Schedule | None:
-    """The shortest hand-written schedule on a row's stages; of offloading, none is looked for."""
-    return None if row.offload else best_hand_written(in_any_order(question, row))
-
-
-def in_our_order(
-    question: Question, like: Row, schedule: Schedule, bound: Bound | None = None
-) -> Row:
-    """Return the row of an order on the same stages as another row."""
+def in_order(question: Question, like: Row, schedule: Schedule, bound: Bound | None = None) -> Row:
+    """Return the row of an order on the same stages as another row, by the name of who found it."""
     runtime = None if question.runtime == "megatron" else like.runtime
     row = replace(
         like,
-        name=OURS,
+        name=credited(schedule.source),
         problem=in_any_order(question, like),
         schedule=schedule,
         runtime=runtime,
@@ -93,17 +103,6 @@ def in_our_order(
         setting="",
     )
     return marked(question, row)
-
-
-def better_orders(question: Question, rows: Iterable[Row], on: Iterable[Row]) -> Iterator[Row]:
-    """Yield our rows: hand-written schedules shorter than all known on the stages of some rows."""
-    rows = [*rows]
-    for row in on:
-        best = _best_on(question, row)
-        known = least_on(rows, row)
-        if best is not None and (known is None or best.makespan < known):
-            rows.append(in_our_order(question, row, best))
-            yield rows[-1]
 
 
 def on_same_stages(rows: Iterable[Row], row: Row) -> list[Row]:
@@ -119,20 +118,6 @@ def least_on(rows: Iterable[Row], row: Row) -> int | None:
 
 def _stages(row: Row) -> tuple[object, ...]:
     return row.partition, row.shape.homes, row.recompute, row.first, row.offload
-
-
-def require_best_orders(question: Question, rows: Iterable[Row]) -> None:
-    """Raise ``Contradiction`` if a hand-written schedule beats what the answer names.
-
-    It is compared with the best row on the same stages: of Megatron-LM's rows, that may be ours.
-    """
-    rows = tuple(rows)
-    for row in named_rows(question, rows):
-        best = _best_on(question, row)
-        if best is not None:
-            where = f"{best.source} on the problem of {row.name} ({row.split} split)"
-            others = [(where, best.makespan)]
-            require_best("what is known on its stages", least_on(rows, row), others)
 
 
 def unsettled(question: Question, rows: Iterable[Row], searched: Sequence[Problem]) -> list[Row]:

@@ -74,15 +74,21 @@ class Question:
         return None if self.runtime == "megatron" and placement == "vee" else self.runtime
 
     def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
-        """Return the pipeline of a placement."""
-        return Pipeline(
-            devices=self.devices,
-            microbatches=self.microbatches,
-            placement=placement,
-            chunks=chunks,
-            memory=self.memory,
-            delay=link_delay(self.latency, self.bandwidth),
-        )
+        """Return the pipeline of a placement, the same one whenever it is asked for."""
+        if (placement, chunks) not in self._shapes:
+            self._shapes[placement, chunks] = Pipeline(
+                devices=self.devices,
+                microbatches=self.microbatches,
+                placement=placement,
+                chunks=chunks,
+                memory=self.memory,
+                delay=link_delay(self.latency, self.bandwidth),
+            )
+        return self._shapes[placement, chunks]
+
+    @cached_property
+    def _shapes(self) -> dict[tuple[OneRoutePlacement, int], Pipeline]:
+        return {}
 
     def as_run(self, shape: Pipeline, runtime: Runtime | None) -> tuple[Layers, Pipeline]:
         """Return layers and shape with what a runtime cannot run ruled out; ``None``: nothing."""

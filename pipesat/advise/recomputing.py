@@ -45,7 +45,13 @@ def needed_without(question: Question, row: Row) -> str:
 
 
 def remark_of(answer: Answer, row: Row) -> str:
-    """Return what a row's configuration cannot say, for its comments; empty if it says all."""
+    """Return what a row's configuration cannot say, for its comments: whose order it is, too."""
+    whose = f"The order is {row.name}: {row.published}." if row.published else ""
+    return " ".join(filter(None, (_to_do(answer, row), whose)))
+
+
+def _to_do(answer: Answer, row: Row) -> str:
+    """What has to be done besides, and what times count on; empty: nothing."""
     plain = row is answer.chosen and plain_row(answer) is not None
     there = f" The best found that needs nothing by hand is in {PLAIN}/." if plain else ""
     if not row.again:

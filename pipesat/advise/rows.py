@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pipesat.advise.credit import OURS, published_in
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.question import SECONDS, Question, Runtime
 from pipesat.core.checker import check
@@ -24,7 +25,6 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.recompute import Flags, has_variant
 from pipesat.plan.shapes import shape_name
 
-OURS: Final = "ours"
 PLAINEST_FIRST: Final = (
     "1f1b",
     "interleaved-1f1b",
@@ -33,10 +33,9 @@ PLAINEST_FIRST: Final = (
     "zb-v",
     "dualpipev",
     "interleaved-overlapped",
-    OURS,
-    OFFLOAD,
 )
-"""Names of rows: of two that are as fast, the plainer one is advised."""
+"""What the table always has. Of two rows that are as fast, the plainer one is advised: one of these
+by its place, then another published schedule, ours, and what offloads."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Row:
     Attributes
     ----------
     name
-        Of the hand-written schedule, or :data:`OURS`.
+        Of the published schedule that its order is, or :data:`~pipesat.advise.credit.OURS`.
     split
         ``even``, ``balanced`` or ``ours``.
     runtime
@@ -85,6 +84,11 @@ class Row:
     first: int | None = None
     offload: bool = False
     bound: Bound | None = None
+
+    @property
+    def published(self) -> str:
+        """The paper or program that its order was published in; empty if only our search has it."""
+        return published_in(self.name)
 
     @property
     def makespan(self) -> int:
@@ -161,6 +165,7 @@ class Row:
         """Return the row ready for JSON; what is unknown is ``None``."""
         return {
             "schedule": self.name,
+            "published": self.published or None,
             "split": self.split,
             "placement": self.placement,
             "layout": self.layout(question).text,
@@ -185,7 +190,8 @@ class Row:
 
 def rank(row: Row) -> tuple[bool, bool, int, bool, int]:
     """Key to sort rows by: what fits, what runs, the fastest, nothing by hand, the plainest."""
-    plain = PLAINEST_FIRST.index(row.name)
+    names = (*PLAINEST_FIRST, "", OURS, OFFLOAD)
+    plain = names.index(row.name if row.name in names else "")
     return not row.fits, not row.runs, row.makespan, row.by_hand != "", plain
 
 
@@ -205,14 +211,17 @@ def fits(problem: Problem, schedule: Schedule) -> bool:
     return False
 
 
-def require_same_question(question: Question, rows: Iterable[Row], best: Row | None) -> None:
-    """Raise ``Contradiction`` unless all rows are checked schedules of one question.
+def require_same_question(
+    question: Question, rows: Iterable[Row], named: Iterable[Row], best: Row | None
+) -> None:
+    """Raise ``Contradiction`` unless what the answer names are checked schedules of one question.
 
-    Every row's problem is built again from the question's layers and compared, its schedule goes
-    through the checker, and no row that runs is better than the best.
+    The problem of every row ``named`` is built again from the question's layers and compared, its
+    schedule goes through the checker, and no row that runs is better than the best. All rows have
+    been through the checker when they were made.
     """
     rows = tuple(rows)
-    for row in rows:
+    for row in named:
         same = question.problem(
             row.partition,
             row.shape,

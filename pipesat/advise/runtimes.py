@@ -58,7 +58,7 @@ def checkpointing_of(row: Row) -> Checkpointing:
 
 
 def _megatron(question: Question, row: Row) -> str:
-    if row.name not in _MEGATRON_ORDERS:
+    if row.name not in _MEGATRON_ORDERS or row.runtime != "megatron":
         return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipesat.advise.answer import Answer, memory_text, time_text
+from pipesat.advise.credit import OURS
 from pipesat.advise.families import compared
+from pipesat.advise.orders import best_not_run
 from pipesat.advise.recomputing import needed_without, plain_row
-from pipesat.advise.rows import OURS, Row
+from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import (
@@ -30,7 +32,8 @@ _HEAVY: Final = 1.5  # times the usual layer: worth naming
 def sentence_of(answer: Answer) -> str:
     """Return the advice; it begins with the word estimate where costs are one."""
     if answer.chosen is None:
-        return f"{answer.question.runtime} can run none of these schedules: {_why_none(answer)}"
+        none = f"{answer.question.runtime} can run none of these schedules: {_why_none(answer)}"
+        return "; ".join([none, *_untried(answer)])
     parts = [
         *_what(answer, answer.chosen),
         *_bottleneck(answer, answer.chosen),
@@ -43,14 +46,21 @@ def sentence_of(answer: Answer) -> str:
     return text[0].upper() + text[1:]
 
 
+def _untried(answer: Answer) -> Iterator[str]:
+    if answer.untried:
+        yield f"not tried, as time ended before: {', '.join(answer.untried)}"
+
+
 def _why_none(answer: Answer) -> str:
     found = sorted(answer.rows, key=lambda row: row.makespan)
     return found[0].why_not if found else "none was built in time"
 
 
-def name_of(answer: Answer, row: Row) -> str:
-    """Name a row: schedule, placement, split."""
+def name_of(answer: Answer, row: Row, *, cited: bool = False) -> str:
+    """Name a row: schedule, with where it was published if it is ``cited``, placement, split."""
     own = "our order" if row.name == OURS else row.name
+    if cited and row.published:
+        own += f" ({row.published})"
     group = "" if row.group is None else f" in groups of {row.group}"
     where = (
         f"the layout {row.layout(answer.question).text}"
@@ -62,10 +72,10 @@ def name_of(answer: Answer, row: Row) -> str:
 
 def _what(answer: Answer, row: Row) -> Iterator[str]:
     question = answer.question
-    text = f"take {name_of(answer, row)}: {time_text(question, row.makespan)} per step"
+    text = f"take {name_of(answer, row, cited=True)}: {time_text(question, row.makespan)} per step"
     gains = [
         against(row.makespan, other.makespan, f"the best {label}", 1)
-        + (f" ({answer.not_tried})" if answer.not_tried and "interleaved" in label else "")
+        + (f" ({answer.fewer})" if answer.fewer and "interleaved" in label else "")
         for label, other in compared(question, answer.rows)
         if other is not None and other is not row
     ]
@@ -78,7 +88,8 @@ def _what(answer: Answer, row: Row) -> Iterator[str]:
         if easy is not None:
             setting = f" ({easy.setting})" if easy.setting else ""
             yield (
-                f"with nothing by hand the best found is {name_of(answer, easy)}{setting}, "
+                f"with nothing by hand the best found is {name_of(answer, easy, cited=True)}"
+                f"{setting}, "
                 f"{time_text(question, easy.makespan)}"
             )
 
@@ -230,15 +241,15 @@ def _proof(answer: Answer, row: Row) -> Iterator[str]:
     question, standing, bound = answer.question, answer.standing, answer.bound
     megatron = question.runtime == "megatron"
     any_order = ", by any order, also such as Megatron-LM cannot run" if megatron else ""
-    ours = min((x for x in answer.rows if x.name == OURS), key=lambda x: x.makespan, default=None)
-    if ours is not None and not ours.runs and ours.makespan < row.makespan:
+    other = best_not_run(answer.rows)
+    if other is not None and other.makespan < row.makespan:
         yield (
-            f"{name_of(answer, ours)} would take {time_text(question, ours.makespan)}, "
-            f"{change(ours.makespan, row.makespan, 1)}, but {ours.why_not}"
+            f"{name_of(answer, other, cited=True)} would take "
+            f"{time_text(question, other.makespan)}, "
+            f"{change(other.makespan, row.makespan, 1)}, but {other.why_not}"
         )
-        yield from of_order(ours, "that order")
-    elif ours is not None and not ours.runs:
-        yield "no shorter order was found, of any kind"
+        yield from of_order(other, "that order")
+    yield from _untried(answer)
     if not standing.proven and answer.plan is not None:
         yield from of_order(row, "this order")
     if bound is None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipesat.advise.advice import Advice
+from pipesat.advise.ends import ends_of
+from pipesat.advise.families import shown_rows
+from pipesat.advise.knobs import families_text, not_tried
 from pipesat.advise.orders import chosen_of
 from pipesat.advise.pairs import layer_parts, layers_of_parts, with_times
 from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.work import Work
 from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import require_settings
 from pipesat.core.solving import Deadline, Listener
@@ -27,8 +32,10 @@ from pipesat.plan.cheapest_layers import cheapest
 if TYPE_CHECKING:
     from pipesat.plan.answer import Plan
 
-QUICK: Final = 8.0
-"""Seconds of search with ``quick``."""
+QUICK: Final = 20.0
+"""Seconds with ``quick``."""
+_SEARCHING: Final = 0.92  # of the time limit; then rows are timed again, checked and shown
+_TIMED_AGAIN: Final = 0.97
 RESERVED: Final = Fraction(1, 20)
 """Of the memory, kept free unless a reserve is given."""
 _MOST_DEVICES: Final = 4096
@@ -86,9 +93,9 @@ def advise(
     origin
         The command that made the layers, to be repeated with the others.
     quick
-        Search for 8 seconds.
+        Answer within 20 seconds.
     time_limit
-        Seconds for the search.
+        Seconds until the answer, on the clock. What was not done by then, it names.
     workers, seed, listener, stop
         As of :func:`pipesat.plan`.
 
@@ -126,14 +133,18 @@ def advise(
         if not copy_rate > 0:
             raise BadInput("expected more than 0", where="copy_rate", value=copy_rate)
         question = replace(question, copy_rate=Fraction(str(copy_rate)))
-    limit = min(QUICK, time_limit) if quick else time_limit
-    work = Work(question, Deadline(limit, stop or threading.Event()), workers, seed, listener)
+    whole = Deadline(min(QUICK, time_limit) if quick else time_limit, stop or threading.Event())
+    work = Work(question, Deadline(_SEARCHING * whole.limit, whole.stop), workers, seed, listener)
     work.write()
     found = work.search()
     work.offload()
     work.complete()
     work.settle()
-    chosen = chosen_of(work.rows)
+    chosen, over = chosen_of(work.rows), partial(whole.past, _TIMED_AGAIN)
+    with doing("timing rows at the ends of the estimate's range"):
+        ends = tuple(ends_of(question, shown_rows(work.rows), chosen, over))
+    if over():
+        work.left_out["times at the ends of the estimate's range"] = "not all in time"
     return Advice(
         question,
         tuple(work.rows),
@@ -141,11 +152,13 @@ def advise(
         found,
         origin,
         tuple(work.left_out.items()),
-        work.deadline.seconds,
+        whole.seconds,
         None
         if found is None or chosen is None or chosen.first is None
         else _bound_of_any_layers(question, found),
-        work.not_tried,
+        (*families_text(work.untried),),
+        not_tried(work.untried, work.unbuilt),
+        ends,
     )
 
 

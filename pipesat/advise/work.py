@@ -1,17 +1,23 @@
-"""The work on an answer: rows, then searches, each within its share of the time."""
+"""The work on an answer: rows, then searches, each within its share of the time.
+
+All of it is in wall-clock time: what is not done by then is named in the answer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from pipesat.advise.credit import credited
 from pipesat.advise.families import better_on_table, shown_rows, written_on
-from pipesat.advise.knobs import Knob, knobs, moved_rows, not_tried
+from pipesat.advise.knobs import Build, Family, families, families_text, moved_rows
 from pipesat.advise.offload import OFFLOAD
 from pipesat.advise.orders import (
-    better_orders,
+    best_hand_written,
     in_any_order,
-    in_our_order,
+    in_order,
     least_on,
     named_rows,
     on_same_stages,
@@ -19,11 +25,11 @@ from pipesat.advise.orders import (
     with_bound,
 )
 from pipesat.advise.question import Question
-from pipesat.advise.rows import OURS, Row, fits, rank
+from pipesat.advise.rows import Row, fits, rank
 from pipesat.advise.runtimes import marked
-from pipesat.advise.written import hand_written_rows, splits
+from pipesat.advise.written import cut
 from pipesat.core.doing import doing
-from pipesat.core.errors import Infeasible
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
@@ -34,25 +40,33 @@ from pipesat.workflows.plans import plan
 from pipesat.workflows.solve import solve
 
 if TYPE_CHECKING:
+    from pipesat.heuristics.registry import GiveUp
     from pipesat.plan.answer import Plan
     from pipesat.plan.candidate import Candidate
     from pipesat.plan.recompute import RecomputeChoice
 
-_WRITTEN: Final = 0.25  # of the time limit, for schedules that users know
-_MOVED: Final = 0.3  # of the time limit, for those and moving their layouts
-_MEGATRON: Final = 0.4  # of the time limit, for Megatron-LM's knobs
+# Shares of the time limit by which each is over
+_FAMILIES: Final = 0.5  # one build of every family; most take a fraction of it
+_WRITTEN: Final = 0.25  # their other builds
+_MOVED: Final = 0.3  # moving their layouts
+_MEGATRON: Final = 0.4  # Megatron-LM's knobs
 _MEGATRON_MOVED: Final = 0.5
-_ORDERS: Final = 0.35  # of the time limit, until which other orders are tried for every row
+_ORDERS: Final = 0.4  # other orders for every row
+# Shares that are kept for what comes later
+_OFFLOADING: Final = 0.2  # what offloading would bring
+_ALIKE: Final = 0.15  # a plan in which all stages recompute or none
+_SETTLING: Final = 0.3  # the order of what is advised, and other orders of what is named
+_COMPLETING: Final = 0.1  # of that, the latter
+_FIRST: Final = 0.6  # of the rest, the former before what runs with nothing by hand
 _ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
-_OFFLOADING: Final = 0.2  # of the time limit, for what offloading would bring
-_ALIKE: Final = 0.15  # of the time limit, for a plan in which all stages recompute or none
-_SETTLING: Final = 0.25  # of the time limit, for the order of what is advised
-_FIRST: Final = 0.6  # of that, before what runs with nothing by hand
 
 
 @dataclass
 class Work:
-    """Rows so far, and the time there is."""
+    """Rows so far, and the time there is.
+
+    ``untried`` are families that no row was built of, ``unbuilt`` other builds, in the time.
+    """
 
     question: Question
     deadline: Deadline
@@ -61,44 +75,77 @@ class Work:
     listener: Listener | None
     rows: list[Row] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
-    untried: tuple[Knob, ...] = ()
+    untried: tuple[Family, ...] = ()
+    unbuilt: tuple[Build, ...] = ()
     told: int | None = None  # the best bound of the whole question so far
     _there: set[tuple[object, ...]] = field(default_factory=set)
+    _ordered: set[str] = field(default_factory=set)  # problems of which all orders were tried
 
     @doing("building schedules that users know")
     def write(self) -> None:
-        """Build what users know, over the knobs of 1F1B; for Megatron-LM, over all of them."""
-        question, say = self.question, self.left_out.__setitem__
-        for row in hand_written_rows(question, say):
-            self._add(row)
-        megatron = question.runtime == "megatron"
-        self._turn_knobs(_MEGATRON if megatron else _WRITTEN)
-        share = _MEGATRON_MOVED if megatron else _MOVED
-        until = Deadline(share * self.deadline.limit, self.deadline.stop, self.deadline.began)
+        """Build what users know: one of every family first, then the others and the knobs.
+
+        The first one recomputes nowhere or everywhere; what lies between comes after all of these.
+        """
+        question, megatron = self.question, self.question.runtime == "megatron"
+        known = families(question, self.left_out.__setitem__)
+        builds = [family.builds() for family in known]
+        firsts = [first for first, *_ in builds]
+        left = self._build(firsts, _FAMILIES, lambda: True, at_least=1)
+        self.untried = tuple(build.family for build in left)
+        for name in families_text(self.untried):
+            self.left_out[name] = "not built in time"
+        others = [build for row in zip_longest(*(rest for _, *rest in builds)) for build in row]
+        others = (firsts if question.may_recompute else []) + [build for build in others if build]
+        share = _MEGATRON if megatron else _WRITTEN
+        self.unbuilt = tuple(self._build(others, share, self._past(share)))
+        for build in self.unbuilt:
+            if build.family not in self.untried:
+                self.left_out[f"more settings of {build.family.name}"] = "not built in time"
+        until = self._until(_MEGATRON_MOVED if megatron else _MOVED)
         for row in moved_rows(question, [*self.rows], until):
             self._add(row)
         for row in shown_rows(self.rows):
-            if self.deadline.past(_ORDERS):
-                break
-            for better in better_orders(question, self.rows, [row]):
-                self._add(better)
+            self._try_orders(row, _ORDERS)
 
-    def _turn_knobs(self, share: float) -> None:
-        """Add rows until a share of the time is over; one is always made."""
-        left = knobs(self.question, self.left_out.__setitem__)
-        while left:
-            for row in left.pop(0).rows(self.question, self.left_out.__setitem__):
+    def _build(
+        self, builds: Sequence[Build], share: float, over: GiveUp, at_least: int = 0
+    ) -> list[Build]:
+        """Add the rows of builds until a share of the time is over; return those that are left."""
+        for number, build in enumerate(builds):
+            if number >= at_least and self.deadline.past(share):
+                return [*builds[number:]]
+            for row in build.rows(self.question, self.left_out.__setitem__, over):
                 self._add(row)
-            if left and self.deadline.past(share):
-                for knob in left:
-                    self.left_out[f"more settings of {knob.family}"] = "not built in time"
-                break
-        self.untried = tuple(left)
+        return []
+
+    def _until(self, share: float) -> Deadline:
+        """The deadline of a share of the time."""
+        return Deadline(share * self.deadline.limit, self.deadline.stop, self.deadline.began)
+
+    def _past(self, share: float) -> GiveUp:
+        return lambda: self.deadline.past(share)
+
+    def _try_orders(self, row: Row, share: float) -> None:
+        """Add the shortest hand-written order of a row's stages, if it is shorter than all known.
+
+        What there is time for: no more once a share of the limit is over.
+        """
+        problem = in_any_order(self.question, row)
+        if row.offload or problem.sha256 in self._ordered:
+            return
+        best, all_made = best_hand_written(problem, self._past(share))
+        if all_made:
+            self._ordered.add(problem.sha256)
+        known = least_on(self.rows, row)
+        if best is not None and (known is None or best.makespan < known):
+            self._add(in_order(self.question, row, best))
 
     @property
-    def not_tried(self) -> str:
-        """Settings of interleaved 1F1B that no row has, because time ended before."""
-        return not_tried(self.untried, self.rows, self.question.devices)
+    def not_all_orders(self) -> bool:
+        """Whether some hand-written schedule was not tried on a row that the answer names."""
+        named = (row for row in named_rows(self.question, self.rows) if not row.offload)
+        return any(in_any_order(self.question, row).sha256 not in self._ordered for row in named)
 
     @property
     def best(self) -> int | None:
@@ -121,39 +168,32 @@ class Work:
         """Add what we found, and what users know on the same split."""
         self._add(row)
         there = {(known.name, known.problem.sha256) for known in self.rows}
-        for written in written_on(self.question, row):
+        for written in written_on(self.question, row, self._past(1 - _SETTLING)):
             if (written.name, written.problem.sha256) not in there:
                 self._add(written)
 
     @doing("trying hand-written schedules on every problem of the table")
-    def complete(self) -> None:
-        """Try what users know on every problem of the table, and all orders on what is named.
-
-        However long it takes: the best of a name is the best, and what is named the best known.
-        """
+    def complete(self, share: float = 1 - _SETTLING + _COMPLETING) -> None:
+        """Try what users know on every problem of the table, and all orders on what is named."""
         known = -1
-        while known != len(self.rows):
+        while known != len(self.rows) and not self.deadline.past(share):
             known = len(self.rows)
-            for row in better_on_table(self.question, self.rows):
+            for row in better_on_table(self.question, self.rows, self._past(share)):
                 self._add(row)
             for named in named_rows(self.question, self.rows):
-                for row in better_orders(self.question, self.rows, [named]):
-                    self._add(row)
+                self._try_orders(named, share)
 
     @doing("searching the order of what is advised")
     def settle(self) -> None:
         """Search for the order of what is advised, and as time allows, of what else is shown."""
-        limit = self.deadline.limit
-        end = max(limit, self.deadline.seconds + _SETTLING / 2 * limit)
-        until = Deadline(end, self.deadline.stop, self.deadline.began)
         searched: list[Problem] = []
-        while left := unsettled(self.question, self.rows, searched):
-            if searched and until.over:
-                break
+        while not self.deadline.over and (left := unsettled(self.question, self.rows, searched)):
             share = _FIRST if not searched and len(left) > 1 else 1.0
             searched.append(in_any_order(self.question, left[0]))
-            self._search_order(left[0], until.left * share)
-            self.complete()
+            self._search_order(left[0], self.deadline.left * share)
+            self.complete(1.0)
+        if self.not_all_orders:
+            self.left_out["other hand-written schedules"] = "not all tried in time on all rows"
 
     def search(self) -> Plan | None:
         """Search over splits, placements, recomputation and orders; add what was found as rows."""
@@ -185,6 +225,10 @@ class Work:
         kept = _SETTLING * self.deadline.limit
         for number, row in enumerate(unlike.values()):
             left = max(0.0, self.deadline.left - kept)
+            if number and left < LEAST_SECONDS:
+                where = row.shape.placement
+                self.left_out[f"our search in a {where}"] = "not begun in time"
+                continue
             self._search_order(row, left / (len(unlike) - number))
 
     def _search_order(self, row: Row, seconds: float) -> None:
@@ -200,13 +244,13 @@ class Work:
             stop=self.deadline.stop,
         )
         if found.schedule is None:
-            name = f"ours ({row.split} split, {row.placement})"
+            name = f"our search ({row.split} split, {row.placement})"
             self.left_out[name] = found.explanation or "no schedule was found in time"
             return
         known = least_on(self.rows, row)
         same = [other for other in self.rows if other.problem.sha256 == problem.sha256]
         if not same or known is None or found.schedule.makespan < known:
-            self._add(in_our_order(question, row, found.schedule))
+            self._add(in_order(question, row, found.schedule))
         self.rows = [with_bound(other, problem, found.lower_bound) for other in self.rows]
 
     @doing("searching schedules that offload")
@@ -219,20 +263,22 @@ class Work:
         asked = [] if best is None else [(best.split, best.shape, best.partition)]
         chain = question.shape("chain")
         roomy = replace(chain, memory=None)
-        found = splits(question, roomy, self.left_out.__setitem__)
-        asked += [(split, chain, cut) for split, cut in found if split == "balanced"]
-        unlike = {(shape, cut): (split, shape, cut) for split, shape, cut in reversed(asked)}
-        for number, (split, shape, cut) in enumerate(unlike.values()):
+        try:
+            asked.append(("balanced", chain, cut("balanced", question.layers, roomy)))
+        except (BadInput, Infeasible, NotApplicable) as error:
+            self.left_out["offload (balanced split)"] = str(error)
+        unlike = {(shape, part): (split, shape, part) for split, shape, part in reversed(asked)}
+        for number, (split, shape, partition) in enumerate(unlike.values()):
             left = self.deadline.left - _SETTLING * self.deadline.limit
             left = max(left, 0.05 * self.deadline.limit)  # one schedule is made
-            self._offload_on(split, shape, cut, left / (len(unlike) - number))
+            self._offload_on(split, shape, partition, left / (len(unlike) - number))
 
     def _offload_on(
-        self, split: str, shape: Pipeline, cut: tuple[range, ...], seconds: float
+        self, split: str, shape: Pipeline, partition: tuple[range, ...], seconds: float
     ) -> None:
         question = self.question
         runtime = None if question.runtime == "megatron" else question.runtime
-        problem = question.problem(cut, shape, (), runtime, offload=True)
+        problem = question.problem(partition, shape, (), runtime, offload=True)
         found = solve(
             problem,
             time_limit=max(LEAST_SECONDS, seconds),
@@ -244,7 +290,7 @@ class Work:
         if found.schedule is None:
             self.left_out[name] = found.explanation or "no schedule was found in time"
             return
-        row = Row(OFFLOAD, split, shape, cut, (), problem, found.schedule, runtime, fits=True)
+        row = Row(OFFLOAD, split, shape, partition, (), problem, found.schedule, runtime, fits=True)
         self._add(marked(question, replace(row, offload=True)))
 
     def _search_alike(self) -> None:
@@ -325,7 +371,7 @@ class Work:
         problem = question.problem(chosen.partition, shape, flags, runtime)
         schedule = chosen.schedules[0]
         row = Row(
-            OURS,
+            credited(schedule.source),
             "ours",
             shape,
             chosen.partition,

@@ -1,20 +1,22 @@
-"""The schedules that users know, each on the even and on the balanced split."""
+"""A schedule that users know, built on a split with the recomputation that serves it best."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from pipesat.advise.question import Question, Runtime
 from pipesat.advise.rows import Row, fits
 from pipesat.advise.runtimes import marked, to_do
-from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.errors import NotApplicable
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.heuristics.registry import GiveUp, never
+from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import most_blocks
 from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.geometry import OneRoutePlacement
@@ -32,6 +34,7 @@ SCHEDULES: Final[dict[OneRoutePlacement, tuple[str, ...]]] = {
 SPLITS: Final = {"even": even_partition, "balanced": balanced_partition}
 
 LeftOut = Callable[[str, str], None]
+"""Told the name of what has no row, and why."""
 
 
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
@@ -41,41 +44,19 @@ def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[s
         return SCHEDULES[placement] + (combined if placement == "loop" else ())
     if placement == "vee":
         return ("dualpipev",) if question.parts is not None else ()
-    return SCHEDULES["chain"] if placement == "chain" else ("interleaved-1f1b", *combined)
+    return ("1f1b",) if placement == "chain" else ("interleaved-1f1b", *combined)
 
 
-def hand_written_rows(question: Question, left_out: LeftOut) -> Iterator[Row]:
-    """Yield a row per schedule and split, with the recomputation that serves it best.
+@lru_cache(maxsize=256)
+def cut(split: str, layers: Layers, shape: Pipeline) -> tuple[range, ...]:
+    """Return the even or the balanced split of a shape.
 
-    Parameters
-    ----------
-    left_out
-        Told the name of what has no row, and why.
+    Raises
+    ------
+    BadInput, Infeasible, NotApplicable
+        If there is none.
     """
-    for placement in SCHEDULES:
-        names, runtime = hand_written_of(question, placement), question.runtime_in(placement)
-        if not names or (runtime == "megatron" and placement == "loop"):
-            continue  # its loops are tried with all their knobs
-        shape = question.shape(placement)
-        for split, partition in splits(question, shape, left_out):
-            for name in names:
-                try:
-                    yield from rows_of_flags(question, name, split, shape, partition, runtime)
-                except NotApplicable as error:
-                    left_out(f"{name} ({split} split)", str(error))
-
-
-def splits(
-    question: Question, shape: Pipeline, left_out: LeftOut
-) -> Iterator[tuple[str, tuple[range, ...]]]:
-    """Yield the even and the balanced split of a shape, where they exist."""
-    for split, cut in SPLITS.items():
-        try:
-            partition = cut(question.layers, shape)
-        except (BadInput, Infeasible, NotApplicable) as error:
-            left_out(f"{split} split, {shape.placement}", str(error))
-        else:
-            yield split, partition
+    return SPLITS[split](layers, shape)
 
 
 def rows_of_flags(
@@ -86,11 +67,12 @@ def rows_of_flags(
     partition: tuple[range, ...],
     runtime: Runtime | None,
     group: int | None = None,
+    over: GiveUp = never,
 ) -> Iterator[Row]:
     """Yield the row of the recomputation with which a schedule runs fastest.
 
     If that needs work by hand, the fastest that needs none follows. If nothing fits, it is what
-    needs least memory.
+    needs least memory. Once it is ``over``, no more ways to recompute are tried.
 
     Raises
     ------
@@ -104,8 +86,10 @@ def rows_of_flags(
         row = row_of(build, name, split, shape, partition, flags, problem, runtime)
         return replace(row, group=group, first=first)
 
-    rows = list(_of_megatron(question, made, partition) if runtime == "megatron" else ())
-    rows = rows or list(kept_less_and_less(question, shape, partition, made))
+    if runtime == "megatron":
+        rows = list(_of_megatron(question, made, partition, over))
+    else:
+        rows = list(kept_less_and_less(question, shape, partition, made, over))
     best = plainly_named(question, marked(question, min(rows, key=_rank)))
     yield best
     if best.by_hand:
@@ -115,7 +99,7 @@ def rows_of_flags(
 
 
 def _of_megatron(
-    question: Question, made: Callable[..., Row], partition: tuple[range, ...]
+    question: Question, made: Callable[..., Row], partition: tuple[range, ...], over: GiveUp
 ) -> Iterator[Row]:
     """Nothing recomputes, or as few first layers of every stage as fit, or all."""
     row = made(())
@@ -125,21 +109,26 @@ def _of_megatron(
     for first in () if row.fits else range(1, most_blocks(question.layers, partition)):
         row = made((), first)
         yield row
-        if row.fits:  # more would only take longer
+        if row.fits or over():  # more would only take longer
             break
     yield made(tuple(has_variant(question.layers, part) for part in partition))
 
 
 def kept_less_and_less(
-    question: Question, shape: Pipeline, partition: tuple[range, ...], made: Callable[[Flags], Row]
+    question: Question,
+    shape: Pipeline,
+    partition: tuple[range, ...],
+    made: Callable[[Flags], Row],
+    over: GiveUp = never,
 ) -> Iterator[Row]:
     """Yield rows of one schedule in which one more stage recomputes each time, from none to all.
 
-    First it is always the first one left, as early stages hold their activations longest; then,
-    from none again, always one of the device that needs most memory of those that have one left.
-    Which stages these are does not depend on how much memory there is, so whatever fits into some
-    memory is also tried with more: more never makes the best of them worse. The end is left out
-    where recomputing makes the devices' work alone longer than the best so far takes.
+    None and all come first, should it be over then. Of the others, first it is always the first one
+    left, as early stages hold their activations longest; then, from none again, always one of the
+    device that needs most memory of those that have one left. Which stages these are does not
+    depend on how much memory there is, so whatever fits into some memory is also tried with more:
+    more never makes the best of them worse. The end is left out where recomputing makes the
+    devices' work alone longer than the best so far takes.
     """
     none = made(())
     yield none
@@ -154,11 +143,13 @@ def kept_less_and_less(
     def first(_: Row, left: set[int]) -> int:
         return min(left)
 
-    best = none.makespan if none.fits else None
+    every = made(tuple(has_variant(question.layers, part) for part in partition))
+    yield every
+    best = min((row.makespan for row in (none, every) if row.fits), default=None)
     for choose in (first, fullest):
         left = {stage for stage, part in enumerate(partition) if has_variant(question.layers, part)}
         flags, row = [False] * len(partition), none
-        while left and (best is None or _load(row.problem) <= best):
+        while len(left) > 1 and (best is None or _load(row.problem) <= best) and not over():
             stage = choose(row, left)
             left.remove(stage)
             flags[stage] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +36,9 @@ _NOT_TAKEN = {
     "lengths": "advise takes microbatches that are alike: pipesat problem new --lengths makes a "
     "problem of lengths, pipesat order and solve answer for it",
 }
+_QUICK = 20.0  # seconds
+_WRITING = 0.2  # of the time limit, and no more than these seconds: to write files
+_LONGEST_WRITING = 6.0
 _OF_A_CONFIG = ("gpu", "length", "batch", "tensor_parallel")
 
 
@@ -176,7 +180,7 @@ def advise(
     quick: Annotated[bool, typer.Option("--quick", help="An answer in 20 s.")] = False,
     time_limit: Annotated[
         float,
-        typer.Option("--time-limit", metavar="S", callback=seconds, help="Seconds for the search."),
+        typer.Option("--time-limit", metavar="S", callback=seconds, help="Seconds in all."),
     ] = 75.0,
     workers: Workers = None,
     seed: Seed = 0,
@@ -203,9 +207,12 @@ def advise(
         if costs is not None:
             raise BadInput("a file or --config, not both", where="COSTS", value=str(costs))
         refuse_given(context, ("tokens",), "--config has it: --length and --batch")
-    with Interrupts() as interrupts, Progress(stderr()) as progress, prepared(output):
+    began, limit = time.monotonic(), min(_QUICK, time_limit) if quick else time_limit
+    progress = Progress(stderr(), limit=limit)
+    with Interrupts() as interrupts, progress, prepared(output):
         from pipesat.advise.files import save_advice
         from pipesat.advise.study import advise as run
+        from pipesat.core.solving import LEAST_SECONDS
 
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
         if config is None:
@@ -220,6 +227,9 @@ def advise(
         copied = None if copy_bandwidth is None else _copy_rate(copy_bandwidth, data)
         if data.estimate:
             progress.note(f"pipesat: all costs are an estimate: {data.estimate}")
+        left = limit - (time.monotonic() - began)
+        if output is not None:
+            left -= min(_WRITING * limit, _LONGEST_WRITING)
         with naming(costs or Path(config or "")):
             found = run(
                 data,
@@ -234,8 +244,7 @@ def advise(
                 tokens=given.tokens,
                 copy_rate=copied,
                 origin=given.origin,
-                quick=quick,
-                time_limit=time_limit,
+                time_limit=max(LEAST_SECONDS, left),
                 workers=workers,
                 seed=seed,
                 listener=progress,

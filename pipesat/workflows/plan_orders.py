@@ -21,6 +21,8 @@ _ALL: Final = {
     "loop": ("interleaved-1f1b", "gis", "gis-h"),
 }
 _FILLED: Final = 2  # settings of zb-auto
+SOME_SETTINGS: Final = ", some settings"
+"""Ends the source of a published schedule that is the best of fewer orders than it has."""
 
 
 def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
@@ -43,7 +45,7 @@ def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
     if kind == "chain":
         with contextlib.suppress(NotApplicable):
             for _, filled in zip(range(_FILLED), filled_orders(problem), strict=False):
-                yield time_order(problem, filled.order, source="zb-auto")
+                yield time_order(problem, filled.order, source=f"zb-auto{SOME_SETTINGS}")
     yield from list_schedules(problem, chosen=_policies(kind))
 
 

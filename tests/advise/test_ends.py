@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pipesat
-from pipesat.advise.ends import _w_against_b, ends_of, ends_text
+from pipesat.advise.ends import _w_against_b, ends_text
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from tests.conftest import Run
@@ -29,7 +29,7 @@ def test_rows_at_both_ends() -> None:
     """Half and twice the times of two stages of F 20, BW 40; their link takes 7 at both ends."""
     advice = pipesat.advise(LAYERS, 2, 4, latency=7, time_limit=2, workers=1)
     rows = [row for row in advice.shown if row.name == "1f1b" and row.split == "even"]
-    for end in ends_of(advice)[:2]:
+    for end in advice.ends[:2]:
         (time,) = (time for row, time in end.rows if row in rows)
         assert time == of_1f1b(end.share)
     said = advice.document()["at_the_ends"]
@@ -51,7 +51,7 @@ def test_the_head_and_w_against_b_are_varied_alone() -> None:
     """
     advice = pipesat.advise(HEADED, 2, 4, time_limit=2, workers=1)
     row = next(row for row in advice.rows if row.name == "1f1b" and row.split == "even")
-    ends = {(end.what, float(end.share)): end for end in ends_of(advice)}
+    ends = {(end.what, float(end.share)): end for end in advice.ends}
     assert ends.keys() >= {("the head alone", 0.32), ("the head alone", 2.0)}
     stages = [{"F": 20, "B": 20, "W": 20}, {"F": 27, "B": 27, "W": 27}]
     lighter = pipesat.Problem.chain(2, 4, **{k: [s[k] for s in stages] for k in "FBW"})
@@ -68,7 +68,7 @@ def test_an_advice_that_a_lighter_head_changes_says_so() -> None:
     1F1B takes 16 * 81 + 60 = 1356 at most.
     """
     advice = pipesat.advise(HEADED, 2, 16, time_limit=2, workers=1)
-    (end, _) = (end for end in ends_of(advice) if end.what == "the head alone")
+    (end, _) = (end for end in advice.ends if end.what == "the head alone")
     assert advice.chosen is not None
     assert advice.chosen.makespan < 16 * 120  # what two blocks and the head take
     assert end.of(advice.chosen) >= 1440
