@@ -26,8 +26,11 @@ from pipesat.core.settings import require_settings
 from pipesat.core.solving import Deadline, Listener
 from pipesat.layers.layer import Layers
 from pipesat.parts.parts import Parts
-from pipesat.plan.bounds import shape_bound
+from pipesat.plan.bounds import shape_bound, why_nothing_fits
 from pipesat.plan.cheapest_layers import cheapest
+from pipesat.plan.findings import Findings
+from pipesat.plan.question import Question as PlanQuestion
+from pipesat.plan.shapes import shapes_to_try
 
 if TYPE_CHECKING:
     from pipesat.plan.answer import Plan
@@ -133,6 +136,7 @@ def advise(
         if not copy_rate > 0:
             raise BadInput("expected more than 0", where="copy_rate", value=copy_rate)
         question = replace(question, copy_rate=Fraction(str(copy_rate)))
+    _require_room(question)
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, stop or threading.Event())
     work = Work(question, Deadline(_SEARCHING * whole.limit, whole.stop), workers, seed, listener)
     work.write()
@@ -160,6 +164,29 @@ def advise(
         not_tried(work.untried, work.unbuilt),
         ends,
     )
+
+
+def _require_room(question: Question) -> None:
+    """Pass unless memory surely cannot hold a layer, or all of them: no search is needed then.
+
+    Raises
+    ------
+    Infeasible
+        With the layer, and what it needs.
+    BadInput
+        If the layers can be cut for no placement.
+    """
+    shapes = shapes_to_try(
+        question.layers,
+        devices=question.devices,
+        microbatches=question.microbatches,
+        placement="any",
+        memory=question.memory,
+    )
+    known = Findings(PlanQuestion.of(question.layers, shapes.pipelines, recompute="choose"))
+    for state in known.states:
+        state.why_not = why_nothing_fits(question.layers, state.shape)
+    known.require_possible()
 
 
 def _bound_of_any_layers(question: Question, found: Plan) -> Bound | None:

@@ -21,6 +21,7 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import (
     LinearCost,
     least_backward,
+    loads,
     makespan_lines,
     memory_lines,
     rooms,
@@ -29,6 +30,8 @@ from pipesat.layers.linear_costs import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, one_in_flight
 from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
 from pipesat.layers.split import FORBIDDEN, StageCost, best_split
+from pipesat.layers.split_problem import split_problem_of
+from pipesat.layers.why_no_split import why_no_split_fits
 from pipesat.plan.cheapest_layers import certain, cheapest, variants
 from pipesat.plan.shapes import shape_name
 from pipesat.plan.stage_bound import stage_bound
@@ -72,6 +75,12 @@ def shape_bound(layers: Layers, shape: Pipeline, objective: Objective) -> Bound:
         Bound(value, f"loads and memory over all partitions ({name})"),
         key=lambda bound: bound.value,
     )
+
+
+def why_nothing_fits(layers: Layers, shape: Pipeline) -> str:
+    """Say why no partition of a shape fits into memory; empty if arithmetic alone cannot."""
+    least, flags = certain(layers, shape), [False] * shape.stages
+    return why_no_split_fits(split_problem_of(least, shape, loads(), flags, None))
 
 
 def stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageCost:

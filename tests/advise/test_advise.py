@@ -30,7 +30,7 @@ from pipesat.advise.sentence import of_order
 from pipesat.advise.work import Work
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.errors import BadInput, Contradiction
+from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.result import Improvement
 from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
@@ -303,6 +303,16 @@ def test_what_was_not_tried_is_named_where_nothing_runs(plain: Advice) -> None:
     assert none.sentence.endswith(
         "none was built in time; not tried, as time ended before: zb-v in a vee"
     )
+
+
+def test_memory_that_cannot_hold_the_layers_is_known_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """24 layers that weigh 2 and hold 1 each are 72, two devices have 46: nothing is built."""
+    monkeypatch.setattr(Work, "write", lambda _: pytest.fail("schedules were built"))
+    layers = [entry(1, 1, 1, 1) | {"weights": 2} for _ in range(24)]
+    with pytest.raises(Infeasible, match="72 together, all devices have room for 46"):
+        asked(layers_of(layers), memory=23, reserve=0)
 
 
 def test_what_should_fit_is_built_first() -> None:
