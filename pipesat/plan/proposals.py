@@ -11,8 +11,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
+from operator import add
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.schedule import Objective
@@ -20,7 +24,7 @@ from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.rules import cut_masks, same_stage
+from pipesat.layers.rules import check_partition, cut_masks, same_stage
 from pipesat.layers.split import best_split
 from pipesat.plan.bounds import flags_below, stage_cost
 from pipesat.plan.cheapest_layers import cheapest
@@ -60,8 +64,36 @@ def proposals(space: Recomputation, shape: Pipeline, objective: Objective) -> It
 
 
 def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
-    """The split whose largest device has least of F and BW to do, whatever the memory."""
-    return smallest_largest(layers, replace(shape, memory=None)).partition
+    """The split whose largest device has least of F and BW to do, whatever the memory.
+
+    Where a device has several stages, many are as good, and the first one found may have large
+    stages beside small ones. If its largest stage could be smaller by more than a layer, the even
+    split is taken, or that whose largest stage is smallest, whichever is as good for devices.
+    """
+    best = smallest_largest(layers, replace(shape, memory=None)).partition
+    if shape.stages == shape.devices:
+        return best
+    loads_of = [*map(add, layers.amounts("F"), layers.amounts("BW"))]
+    ends = np.array([*accumulate(loads_of, initial=0)])
+
+    def largest(partition: tuple[range, ...]) -> tuple[int, int]:
+        stages = [int(ends[part.stop] - ends[part.start]) for part in partition]
+        devices = [0] * shape.devices
+        for home, load in zip(shape.homes, stages, strict=True):
+            devices[home] += load
+        return max(devices), max(stages)
+
+    found = []
+    with contextlib.suppress(BadInput):
+        found.append(even_partition(layers, shape))
+    masks = same_stage(layers, cut_masks(layers, shape.stages))
+    split = best_split(lambda a, b, _: ends[b] - ends[a], len(layers), shape.stages, masks=masks)
+    with contextlib.suppress(BadInput):
+        if split is not None:
+            check_partition(layers, split.partition, shape.homes)
+            found.append(split.partition)
+    better = min([*found, best], key=largest)
+    return better if largest(better)[1] + max(loads_of) < largest(best)[1] else best
 
 
 def _plain(layers: Layers, shape: Pipeline) -> Iterator[tuple[str, tuple[range, ...]]]:

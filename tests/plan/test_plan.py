@@ -6,7 +6,7 @@ import json
 import random
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, combinations, product
+from itertools import chain, combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from pipesat.plan.even_split import even_partition
 from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
+from pipesat.plan.proposals import balanced_partition
 from pipesat.plan.recompute import where_needed
 from pipesat.plan.shapes import shapes_to_try
 from pipesat.plan.stage_bound import stage_bound
@@ -307,6 +308,35 @@ def test_the_even_split_counts_blocks() -> None:
     layers = read_layers(GEMMA)
     parts = even_partition(layers, Pipeline(devices=4, microbatches=1))
     assert [(part.start, part.stop) for part in parts] == [(0, 8), (8, 15), (15, 21), (21, 28)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_balanced_split_has_no_large_stages_beside_small_ones(seed: int) -> None:
+    """Its largest device has the least of all, its largest stage a layer more than even at most.
+
+    24 equal layers on two devices that have two stages each: 6 on each, not 1, 1, 11 and 11.
+    """
+    draw = random.Random(seed)
+    placement: Any = draw.choice(["vee", "loop"])
+    shape = Pipeline(devices=2, microbatches=4, placement=placement)
+    alike = layers_of([entry(3, 1, 4) for _ in range(24)])
+    assert [len(part) for part in balanced_partition(alike, shape)] == [6, 6, 6, 6]
+    count = draw.randint(4, 9)
+    times = [draw.randint(1, 9) for _ in range(count)]
+    layers = layers_of([entry(time, time, 0) for time in times])
+
+    def largest(cuts: Sequence[int]) -> tuple[int, int]:
+        stages = [2 * sum(times[a:b]) for a, b in pairwise(cuts)]
+        devices = [0, 0]
+        for home, load in zip(shape.homes, stages, strict=True):
+            devices[home] += load
+        return max(devices), max(stages)
+
+    found = largest([0, *(part.stop for part in balanced_partition(layers, shape))])
+    ways = [largest([0, *cuts, count]) for cuts in combinations(range(1, count), 3)]
+    assert found[0] == min(ways)[0]
+    even = largest([0, *(part.stop for part in even_partition(layers, shape))])
+    assert found[0] < even[0] or found[1] <= even[1] + 2 * max(times)
 
 
 def test_recomputation_where_1f1b_needs_it() -> None:

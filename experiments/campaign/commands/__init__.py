@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from campaign.case import Case
 from campaign.commands import (
     advise,
+    advise_cut,
     advise_parts,
     baseline,
     check,
@@ -41,6 +42,7 @@ COMMANDS: dict[str, tuple[Callable[[Case], None], tuple[str, ...]]] = {
     "relations": (relations.case, EVERY),
     "plan": (plan.case, tuple(plan.SHAPES)),
     "advise": (advise.case, advise.RUNTIMES),
+    "advise-cut": (advise_cut.case, advise.RUNTIMES),
     "advise-parts": (advise_parts.case, advise.RUNTIMES),
     "placements": (placements.case, ("",)),
     "frontier": (memory.frontier, FEW),

@@ -167,9 +167,10 @@ def expected_problem(question: plans.Question, runtime: str, row: Any) -> dict[s
         entry | entry.get("recompute", {}) if k in recomputing else entry
         for k, entry in enumerate(question.layers)
     ]
+    any_order = (row["why_not"] or "").startswith("Megatron-LM runs orders of its own")
     document = plans.problem_of(replace(question, layers=entries), plans.Way(homes, parts, flags))
     for stage, entry in enumerate(document["stages"]):
-        whole = stage == 0 or flags[stage] if runtime != "megatron" else row["schedule"] != "ours"
+        whole = stage == 0 or flags[stage] if runtime != "megatron" else not any_order
         if whole:
             entry["backward"] = "fused"
     return document
