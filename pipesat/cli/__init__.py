@@ -13,27 +13,28 @@ def main() -> None:
     with one line that says so; ``PIPESAT_TRACEBACK=1`` shows where it is.
     """
     from pipesat.cli.interrupts import Stopped, end_quietly
+    from pipesat.cli.streams import keep_streams, unwritten
 
     begin = end_quietly()  # before anything slow is imported
+    keep_streams()
     import gc
-    import io
 
-    from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
-    from pipesat.cli.exits import CHECK_FAILED, TRACEBACK, exit_code_of, print_bug
+    from pipesat.cli.exits import BAD_INPUT, TRACEBACK, exit_code_of, print_bug, print_error
 
     gc.set_threshold(100_000, 50, 100)  # it looked at millions of tuples, a third of the time
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names from files may not fit its encoding
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
+
         begin()
-        sys.exit(app(prog_name="pipesat", standalone_mode=False))  # what is raised is said below
+        code = app(prog_name="pipesat", standalone_mode=False)  # what is raised is said below
     except Stopped as stopped:
-        sys.exit(stopped.exit_code)
+        code = stopped.exit_code
     except Exception as error:
         code = exit_code_of(error)
         if code is None:
             if os.environ.get(TRACEBACK):
                 raise
-            print_bug(error)
-            code = CHECK_FAILED
-        sys.exit(code)
+            code = print_bug(error)
+    if why := unwritten():
+        print_error("error", why)
+    sys.exit(code or (BAD_INPUT if why else 0))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
@@ -42,6 +43,13 @@ _PYDANTIC = {
 }  # which typer checks with
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
 
+_SCARCE: Final = {
+    getattr(errno, name) for name in ("EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ENOSPC", "EDQUOT")
+}
+"""Whatever a command was about to do, there were no more open files, processes, memory or disk.
+
+So says an error without a file's name, too: what users name is read and written with BadInput."""
+
 _CODES: dict[type[PipesatError], int] = {
     BadInput: BAD_INPUT,
     NotApplicable: BAD_INPUT,
@@ -53,13 +61,11 @@ _CODES: dict[type[PipesatError], int] = {
 
 def exit_code_of(error: Exception) -> int | None:
     """Print an error that users can act on and return its exit code; ``None`` for a bug."""
-    if isinstance(error, OSError) and error.filename is None:  # files raise BadInput: it is stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader of our output has left: `| head`
-            return CHECK_FAILED
-        error = BadInput(f"cannot write: {error.strerror or error}", source="standard output")
     if isinstance(error, MemoryError):
-        _print_error("error", "out of memory")
+        print_error("error", "out of memory")
+        return CHECK_FAILED
+    if isinstance(error, OSError) and (error.errno in _SCARCE or error.filename is None):
+        print_error("error", f"the operating system refused: {error}")
         return CHECK_FAILED
     if isinstance(error, _UsageError):
         return _end_of_usage(error)
@@ -69,7 +75,7 @@ def exit_code_of(error: Exception) -> int | None:
         return CHECK_FAILED
     code = _CODES.get(type(error)) if isinstance(error, PipesatError) else None
     if code is not None:
-        _print_error("error", str(error))
+        print_error("error", str(error))
     return code
 
 
@@ -82,12 +88,12 @@ def _end_of_usage(error: Any) -> int:
     for said, ours in _PYDANTIC.items():
         text = text.replace(said, ours)
     where = "" if error.ctx is None else f"; {error.ctx.command_path} --help says more"
-    _print_error("error", text[:1].lower() + text[1:] + where)
+    print_error("error", text[:1].lower() + text[1:] + where)
     return BAD_INPUT
 
 
-def print_bug(error: Exception) -> None:
-    """Say on one line that this is a bug of ours, which one, and where files are."""
+def print_bug(error: Exception) -> int:
+    """Say on one line that this is a bug of ours, which, and where files are; return the code."""
     text = str(error)
     if isinstance(error, Contradiction) and error.kept:
         text += f"; what was found is in {error.kept}"
@@ -95,10 +101,12 @@ def print_bug(error: Exception) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         text = f"{type(error).__name__}: {error} ({where}); {TRACEBACK}=1 shows more"
-    _print_error(f"{INTERNAL_ERROR}, please report it", text)
+    print_error(f"{INTERNAL_ERROR}, please report it", text)
+    return CHECK_FAILED
 
 
-def _print_error(kind: str, text: str) -> None:
+def print_error(kind: str, text: str) -> None:
+    """Say on stderr, on one line, why a command ends."""
     if len(text) > _LONGEST:  # names from files can be any length
         text = f"{text[: _LONGEST - 100]} … {text[-90:]}"
     print(f"pipesat: {kind}: {one_line(text)}", file=sys.stderr)  # noqa: T201

@@ -8,6 +8,7 @@ written.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -100,7 +101,8 @@ class Interrupts:
         self.received = number
         self.stop.set()
         signal.signal(number, signal.SIG_DFL)
-        os.write(2, f"\npipesat: stopping; {self.promise}\n".encode())
+        with contextlib.suppress(OSError):  # its reader may have got the same signal: `| tee`
+            os.write(2, f"\npipesat: stopping; {self.promise}\n".encode())
 
     @property
     def exit_code(self) -> int:
