@@ -34,11 +34,7 @@ class Copies:
 
     def violations(self) -> Iterator[Violation]:
         """Yield what is wrong with the copies, except for memory."""
-        copies, devices = self.schedule.copies, len(self.problem.devices)
-        if copies and len(copies) != devices:
-            text = f"{len(copies)} lists of copies, expected {devices}, one per device"
-            yield Violation("device", text)
-            return
+        copies = self.schedule.copies
         for device, row in enumerate(copies):
             for timed in row:
                 yield from self._add(device, timed)

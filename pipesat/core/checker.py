@@ -27,14 +27,14 @@ __all__ = ["Violation", "check"]
 @public
 def check(problem: Problem, schedule: Schedule) -> list[Violation]:
     """Return every violation; an empty list means that the schedule is valid. O(n log n)."""
-    if len(schedule.devices) != len(problem.devices):
-        return [
-            Violation(
-                "device",
-                f"{len(schedule.devices)} device lists, expected {len(problem.devices)}, "
-                "one per device (empty if it has no ops)",
-            )
-        ]
+    devices = len(problem.devices)
+    if len(schedule.devices) != devices:
+        rule = "one per device (empty if it has no ops)"
+        text = f"{len(schedule.devices)} device lists, expected {devices}, {rule}"
+        return [Violation("device", text)]
+    if schedule.copies and len(schedule.copies) != devices:
+        text = f"{len(schedule.copies)} lists of copies, expected {devices}, one per device"
+        return [Violation("device", text)]
     ops = Ops(problem)
     violations = [v for device, timed in schedule for v in ops.add(device, timed)]
     violations += ops.modes_differ()

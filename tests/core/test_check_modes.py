@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -94,6 +95,13 @@ def test_each_broken_rule_of_copies_is_named(copies: Rows, expected: list[str]) 
     assert len(found) == len(expected), found
     for text, start in zip(found, expected, strict=True):
         assert text.startswith(start)
+
+
+def test_there_is_one_row_of_copies_per_device() -> None:
+    valid = schedule_of(ROWS, COPIES, {0: OFFLOAD})
+    longer = replace(valid, copies=valid.copies * 2)
+    (found,) = check(one_stage(), longer)
+    assert str(found) == "device: 2 lists of copies, expected 1, one per device"
 
 
 @pytest.mark.parametrize(
