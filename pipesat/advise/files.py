@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from pipesat.advise.advice import Advice
 from pipesat.advise.commands import LAYERS, commands, megatron_flags, problem_name
@@ -16,17 +15,14 @@ from pipesat.advise.runtimes import FORMAT_OF, options_of
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
-from pipesat.export.result_folder import write_result_folder
-from pipesat.files.atomic import prepare_folder, write_files, write_with_claims
+from pipesat.export.result_folder import result_files
+from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.layers.file import write_layers
+from pipesat.layers.file import layers_bytes
 from pipesat.layers.layer import Layers
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.picture import plan_pictures
 from pipesat.report.study import report
-
-_PICTURES: Final = ("plan.png", "plan.svg")
-_OF_RUNTIMES: Final = {FILE_NAMES[to] for to in FORMAT_OF.values()} | {"schedule.py"}
 
 
 def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> None:
@@ -39,30 +35,27 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
     Contradiction
         If the answer contradicts itself; then the schedule is written all the same.
     """
-    folder = Path(folder)
-    for place in (folder, folder / "rows"):
-        prepare_folder(place)
-    write_layers(folder / LAYERS, _without_reserve(advice))
-    rows = {problem_name(row): _json(row.problem.document) for row in advice.shown}
-    write_files(folder / "rows", rows)
-    files: dict[str, bytes] = {}
-    if advice.chosen is not None:
-        result, for_torch = result_of(advice, advice.chosen), advice.question.runtime != "megatron"
-        write_result_folder(folder, result, log, torch=for_torch)
-        files = _configuration(advice, advice.chosen)
+    folder, row = Path(folder), advice.chosen
+    files = {LAYERS: layers_bytes(_without_reserve(advice))}
+    files |= {f"rows/{problem_name(row)}": _json(row.problem.document) for row in advice.shown}
+    made = None
+    if row is not None:
+        for_torch = advice.question.runtime != "megatron"
+        made = result_files(folder, result_of(advice, row), log, torch=for_torch)
+        files |= made.files | _configuration(advice, row)
+    files |= _plain_files(advice)
 
     def claims() -> dict[str, bytes]:
-        made = {"advice.json": _json(advice.document([*commands(advice)]))}
-        made["commands.sh"] = _script(advice).encode()
-        return made | _pictures(advice)
+        said = _json(advice.document([*commands(advice)]))
+        return {"advice.json": said, "commands.sh": _script(advice).encode()}
 
-    # of an earlier answer for another runtime; the CSV is the result folder's
-    for stale in (*_PICTURES, *_OF_RUNTIMES - files.keys() - {FILE_NAMES["torch-csv"]}):
-        (folder / stale).unlink(missing_ok=True)
-    write_with_claims(folder, files, claims)
-    _write_plain(advice, folder / PLAIN)
-    if advice.chosen is not None:
-        report(folder, folder / "report.html", baselines=False)
+    def pictures() -> dict[str, bytes]:
+        if made is None:
+            return {}
+        page = report(folder, baselines=False).html
+        return _pictures(advice) | made.pictures() | {"report.html": page}
+
+    write_folder(folder, files, claims=claims, pictures=pictures)
 
 
 def _pictures(advice: Advice) -> dict[str, bytes]:
@@ -94,19 +87,17 @@ def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes
     return {file.name: exported.data, **beside}
 
 
-def _write_plain(advice: Advice, folder: Path) -> None:
-    """Write the best row that needs nothing by hand; remove what an earlier answer has there."""
+def _plain_files(advice: Advice) -> dict[str, bytes]:
+    """Return the best row that needs nothing by hand, in a folder of its own."""
     row = plain_row(advice)
-    if row is not None:
-        prepare_folder(folder)
-    for stale in (*folder.glob("schedule.*"), folder / "problem.json"):
-        stale.unlink(missing_ok=True)
-    if row is not None:
-        made = {
-            "problem.json": _json(row.problem.document),
-            "schedule.json": schedule_bytes(row.problem, row.schedule),
-        }
-        write_files(folder, made | _configuration(advice, row, PLAIN))
+    if row is None:
+        return {}
+    files = {
+        "problem.json": _json(row.problem.document),
+        "schedule.json": schedule_bytes(row.problem, row.schedule),
+    }
+    files |= _configuration(advice, row, PLAIN)
+    return {f"{PLAIN}/{name}": data for name, data in files.items()}
 
 
 def result_of(advice: Advice, row: Row) -> Result:

@@ -18,10 +18,12 @@ def main() -> None:
     begin = end_quietly()  # before anything slow is imported
     keep_streams()
     import gc
+    import warnings
 
     from pipesat.cli.exits import BAD_INPUT, TRACEBACK, exit_code_of, print_bug, print_error
 
     gc.set_threshold(100_000, 50, 100)  # it looked at millions of tuples, a third of the time
+    warnings.showwarning = lambda message, *_: print_error("warning", str(message))
     try:
         from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -66,6 +65,7 @@ def compare(
 
     with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
+        from pipesat.export.result_folder import write_result_folder
         from pipesat.workflows.compare import compare as run
         from pipesat.workflows.solve import solve
 
@@ -87,8 +87,14 @@ def compare(
                     stop=interrupts.stop,
                 )
             logs[placement] = progress.lines
-            _write(output, placement, result, progress.lines)
+            if output is not None:
+                write(output, placement, result)
             return result
+
+        def write(folder: Path, placement: str | None, result: Result) -> None:
+            homes = [_home(name) for name in logs if name != placement]
+            log, home = logs[placement], _home(placement)
+            write_result_folder(folder, result, log, home=home, keep=homes)
 
         logs: dict[str | None, list[str]] = {}
         with keeping(output), naming(problem):
@@ -101,7 +107,8 @@ def compare(
                 solve_one=solve_one,
             )
         for comparison in compared.comparisons:  # baselines may have changed the answer
-            _write(output, comparison.placement, comparison.result, logs[comparison.placement])
+            if output is not None:
+                write(output, comparison.placement, comparison.result)
     if as_json:
         print_json([asdict(row) for row in compared.rows])
     else:
@@ -131,11 +138,6 @@ def _report(
         typer.echo(f"\n{'pictures' if placements else 'picture'}: {one_line(str(said))}")
 
 
-def _write(folder: Path | None, placement: str | None, result: Result, log: list[str]) -> None:
-    """Write a result's files; each placement has a folder of its own: ``loop-v2``, ``vee``."""
-    if folder is None:
-        return
-    if placement is not None:
-        folder /= placement.replace(" ", "-").replace("=", "")
-    with warnings.catch_warnings(action="ignore"):  # of torch's order: solver.log has it
-        result.save(folder, log)
+def _home(placement: str | None) -> str:
+    """Each placement has a folder of its own: ``loop-v2``, ``vee``."""
+    return "" if placement is None else placement.replace(" ", "-").replace("=", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -135,16 +134,14 @@ def prepared(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    from pipesat.files.atomic import prepare_folder
+    from pipesat.files.atomic import remove_empty
+    from pipesat.files.folder import prepare_result_folder
 
-    made = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
-    prepare_folder(folder)
+    made = prepare_result_folder(folder)
     try:
         yield
     except BaseException:
-        with contextlib.suppress(OSError):  # there is something in it
-            for place in made:
-                place.rmdir()
+        remove_empty(made)
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +55,7 @@ def report(
 
     It opens in any browser and loads nothing. Of compare --placements, all placements are in it.
     """
-    from pipesat.files.atomic import write_file
+    from pipesat.files.folder import add_files
     from pipesat.report.result_file import result_folders
     from pipesat.report.study import report as run
 
@@ -66,7 +67,7 @@ def report(
     refuse_contradictions(made.contradictions, folder)
     files = {output: made.html, **_pictures(made.cases, png, svg)}
     for path, data in files.items():
-        write_file(path, data)
+        add_files(path.parent, {path.name: data})
         typer.echo(f"written: {one_line(str(path))} ({_size(len(data))})")
 
 
@@ -96,9 +97,9 @@ def _pictures(
 
 def _refuse_inputs(folder: Path, files: Sequence[Path]) -> None:
     read = {"problem.json", "schedule.json", "result.json"}
-    refuse_repeated("outputs", [path.resolve() for path in files], str(files[-1]))
+    refuse_repeated("outputs", [os.path.realpath(path) for path in files], str(files[-1]))
     for path in files:
-        if path.name in read and path.parent.resolve() == folder.resolve():
+        if path.name in read and os.path.realpath(path.parent) == os.path.realpath(folder):
             raise BadInput("expected another file: this one is read", source=str(path))
 
 

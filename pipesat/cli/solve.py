@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,8 +51,10 @@ def solve(
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
 
+    written = None
     with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
+        from pipesat.export.result_folder import write_result_folder
         from pipesat.workflows.solve import solve as run
 
         if deterministic and workers not in (None, 1):
@@ -71,22 +72,23 @@ def solve(
                 listener=progress,
                 stop=interrupts.stop,
             )
-        with warnings.catch_warnings(record=True, action="always") as told:
-            written = None if output is None else result.save(output, progress.lines)
+        if output is not None:
+            written = write_result_folder(output, result, progress.lines)
     if as_json:
-        print_json(result.document(written))
+        print_json(result.document(None if written is None else written.schedule))
     else:
-        _print_summary(result, output, [str(warning.message) for warning in told])
+        _print_summary(result, output, "" if written is None else written.told)
     end_of_solve([result], interrupts.exit_code, output)
 
 
-def _print_summary(result: Result, output: Path | None, told: list[str]) -> None:
+def _print_summary(result: Result, output: Path | None, told: str) -> None:
     from pipesat.cli.table import Column, print_table
 
     facts = [*result.facts()]
     if result.status == "infeasible":  # the reason is said on stderr
         facts = [fact for fact in facts if fact[0] != "note"]
+    if told:
+        facts.append(("note", told))
     if output is not None:
-        facts += [("note", text) for text in told]
         facts.append(("written to", str(output)))
     print_table([Column("", number=False)] * 2, facts, wrap_last=True)

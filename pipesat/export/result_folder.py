@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os.path
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,48 +13,38 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.export import export_torch_csv, export_trace
-from pipesat.export.torch.companions import SUFFIXES as COMPANIONS
-from pipesat.files.atomic import write_files
+from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt_png
 from pipesat.picture.of_result import title_of
 
-_OF_A_SCHEDULE = {
-    "schedule.json",
-    "gantt.png",
-    "trace.json",
-    "schedule.csv",
-    "schedule.hazards.txt",
-    *(f"schedule{suffix}" for suffix in COMPANIONS),
-}
 
+class ResultFiles(NamedTuple):
+    """The files of a result: what is written first, and what makes the pictures.
 
-class Written(NamedTuple):
-    """Path of the schedule, if there is one, and what a user is told about torch's order.
-
-    ``told``: that it takes another time, or why there is none.
+    ``schedule`` is the path of the schedule, if there is one; ``told`` what a user is told about
+    torch's order: that it takes another time, or why there is none.
     """
 
+    files: dict[str, bytes]
+    pictures: Callable[[], dict[str, bytes]]
     schedule: str | None
     told: str = ""
 
 
-def write_result_folder(
-    folder: Path, result: Result, log: Sequence[str], *, torch: bool = True
-) -> Written:
-    """Write every file of a result; without ``torch``, no order for it.
+def result_files(
+    folder: Path, result: Result, log: Sequence[str], *, home: str = "", torch: bool = True
+) -> ResultFiles:
+    """Make every file of a result that is to lie in a folder; without ``torch``, no order for it.
 
-    Raises
-    ------
-    BadInput
-        If the folder cannot be written; then nothing in it has changed.
+    ``home``: the folder in it that has this result, where there are several.
     """
-    path = None if result.schedule is None else str(folder / "schedule.json")
+    path = None
     files: dict[str, bytes] = {}
     said = ""
     if result.schedule is not None:
+        path = str(folder / home / "schedule.json")
         files["schedule.json"] = schedule_bytes(result.problem, result.schedule)
-        files["gantt.png"] = gantt_png(result.problem, result.schedule, title=title_of(result))
         trace = export_trace(result.problem, result.schedule)
         files["trace.json"] = trace.data
         log = [*log, *(f"trace.json: {note}" for note in trace.notes)]
@@ -66,10 +57,34 @@ def write_result_folder(
     if result.explanation:
         lines.append(result.explanation)
     files["solver.log"] = ("\n".join(lines) + "\n").encode()
-    write_files(folder, files)
-    for stale in _OF_A_SCHEDULE - files.keys():
-        (folder / stale).unlink(missing_ok=True)  # of an earlier solve into the same folder
-    return Written(path, said)
+
+    def pictures() -> dict[str, bytes]:
+        if result.schedule is None:
+            return {}
+        drawn = gantt_png(result.problem, result.schedule, title=title_of(result))
+        return {os.path.join(home, "gantt.png"): drawn}
+
+    return ResultFiles({os.path.join(home, n): d for n, d in files.items()}, pictures, path, said)
+
+
+def write_result_folder(
+    folder: Path,
+    result: Result,
+    log: Sequence[str],
+    *,
+    home: str = "",
+    keep: Collection[str] = (),
+) -> ResultFiles:
+    """Write every file of a result; of what the folder's last result had, ``keep`` alone stays.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written; then nothing in it has changed.
+    """
+    made = result_files(folder, result, log, home=home)
+    write_folder(folder, made.files, pictures=made.pictures, keep=keep)
+    return made
 
 
 def _add_torch_csv(

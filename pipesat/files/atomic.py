@@ -1,15 +1,30 @@
-"""Writing files all or nothing: temporary files in the same folder, fsync, rename."""
+"""Writing files all or nothing, whatever ends the process: beside, then swapped.
+
+New files are written into a temporary folder beside the old ones. One rename makes it the
+``.pipesat.new`` of the folder: from here on the new files are what the folder has. Then each is
+moved to its place. Who is killed meanwhile leaves ``.pipesat.new``, and whoever next reads or
+writes a file there moves the rest (:func:`finish`): a folder's files are all old or all new.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import hashlib
+import json
 import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
-from pipesat.core.errors import BadInput, Contradiction
-from pipesat.files.temporary import new_temporary, remove_abandoned
+from pipesat.core.errors import BadInput
+from pipesat.files.temporary import new_temporary_folder, remove_abandoned, remove_flat
+
+_NEW: Final = ".pipesat.new"
+_MOVES: Final = "moves.json"
+_DEEPEST: Final = 3
+"""Folders between a file and the folder whose swap may hold it: ``vee/caps/40/problem.json``."""
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -23,8 +38,13 @@ def write_file(path: Path, data: bytes) -> None:
     write_files(path.parent, {path.name: data})
 
 
-def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write several files into one folder; none appears unless all could be written.
+def write_files(
+    folder: Path, files: Mapping[str, bytes], remove: Mapping[str, str] | None = None
+) -> None:
+    """Write files into a folder and remove others: all of it happens, or nothing.
+
+    Names may have folders before them, which are made; what is left empty by a removal goes.
+    ``remove`` has the digest of each file (:func:`digest`): one that is another by now stays.
 
     Raises
     ------
@@ -32,68 +52,169 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
         As :func:`write_file`.
     """
     remove_abandoned(folder)
-    written: dict[str, str] = {}
+    finish(folder)
     name = ""
+    staged: Path | None = None
     try:
         for name in files:
             _refuse_special(folder / name)
-        for name, data in files.items():
-            handle, temporary = new_temporary(folder)
-            written[name] = temporary
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-        for name, temporary in written.items():
-            os.replace(temporary, folder / name)
-        _sync_folder(folder)
-    except OSError as error:
-        raise BadInput(
-            f"cannot write: {error.strerror or error}", source=str(folder / name)
-        ) from None
-    finally:  # after an interrupt too; the renamed ones are gone
-        for temporary in written.values():
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            _refuse_elsewhere(folder, name)
+        staged = new_temporary_folder(folder)
+        for number, name in enumerate(files):
+            _write(staged / str(number), files[name])
+        if len(files) == 1 and not remove and os.path.isdir((folder / name).parent):
+            os.replace(staged / "0", folder / name)
+            _sync(folder)
+            return
+        moves = {"files": [*files], "remove": dict(remove or {})}
+        _write(staged / _MOVES, json.dumps(moves).encode())
+        _sync(staged)
+        with _locked(folder):
+            _finish(folder)
+            os.replace(staged, folder / _NEW)
+            _finish(folder)
+    except (OSError, ValueError) as error:
+        raise _cannot_write(folder / name, error) from None
+    finally:  # after an interrupt too; the moved ones are gone
+        if staged is not None:
+            remove_flat(staged)
 
 
-def write_with_claims(
-    folder: Path, files: Mapping[str, bytes], claims: Callable[[], Mapping[str, bytes]]
-) -> None:
-    """Write files, and with them those that say what is proven.
+def finish(folder: Path) -> None:
+    """Move into place what a killed process has written into a folder, or into one above it.
 
     Raises
     ------
     BadInput
-        As :func:`write_file`.
-    Contradiction
-        If what the latter say contradicts itself; then the others are written without them.
+        If that is not permitted here.
     """
+    place = os.path.abspath(folder)
+    for _ in range(_DEEPEST + 1):
+        if _pending(Path(place)):
+            try:
+                with _locked(Path(place)):
+                    _finish(Path(place))
+            except (OSError, ValueError) as error:
+                raise _cannot_write(Path(place), error) from None
+        place = os.path.dirname(place)
+
+
+def digest(data: bytes) -> str:
+    """Return what a file is known by."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _finish(folder: Path) -> None:
+    """Do the moves of a folder, if there are any; again, as often as it is interrupted."""
+    if not _pending(folder):
+        return
+    new = folder / _NEW
+    for name, known in _moves(new)["remove"].items():
+        _remove(folder, _inside(folder, name), known)
+    for number, name in enumerate(_moves(new)["files"]):
+        target = _inside(folder, name)
+        made = [*_make(target.parent)]
+        with contextlib.suppress(FileNotFoundError):  # it was moved before
+            os.replace(new / str(number), target)
+        for place in {*made, target.parent}:
+            _sync(place)
+    _sync(folder)
+    remove_flat(new)
+
+
+def _pending(folder: Path) -> bool:
+    """Whether moves were left here, by us or by whose folder it is (not a stranger, in /tmp)."""
     try:
-        more = claims()
-    except Contradiction as error:
-        write_files(folder, files)
-        error.kept = str(folder)
-        raise
-    write_files(folder, {**files, **more})
+        return os.lstat(folder / _NEW).st_uid in {os.geteuid(), os.stat(folder).st_uid}
+    except OSError:
+        return False
 
 
-def prepare_folder(folder: Path) -> None:
-    """Create a folder and make sure that files can be created in it.
+def _moves(new: Path) -> dict[str, Any]:
+    """What is to be done; nothing is left where the list itself is gone."""
+    try:
+        return {"remove": {}, "files": [], **json.loads((new / _MOVES).read_bytes())}
+    except FileNotFoundError:
+        return {"remove": {}, "files": []}
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return the path of a name within a folder; whoever says otherwise is not pipesat."""
+    path, parts = folder / name, PurePosixPath(name).parts
+    home, real = os.path.realpath(folder), os.path.realpath(path.parent)
+    if not parts or ".." in parts or os.path.commonpath([home, real]) != home:
+        raise OSError(errno.EXDEV, f"{name!r} is not below {folder}")
+    return path
+
+
+def _remove(folder: Path, path: Path, known: str) -> None:
+    """Remove a file that is as it was, and the folders that are empty without it."""
+    if os.path.isfile(path):  # else it is gone, and its folder may not be
+        if digest(path.read_bytes()) != known:
+            return
+        path.unlink()
+    with contextlib.suppress(OSError):  # not empty
+        while (path := path.parent) != folder:
+            path.rmdir()
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from moving files in a folder; a killed one's lock ends with it."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # not every file system can, nor whose files are many
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)  # a child may have the handle, too
+        yield
+
+
+def prepare_folder(folder: Path) -> list[Path]:
+    """Create a folder and make sure that files can be created in it; return what was made.
 
     Raises
     ------
     BadInput
         If not.
     """
+    made: list[Path] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made.extend(_make(folder))
         _probe(folder)
-    except OSError as error:
-        raise BadInput(
-            f"cannot write into this folder: {error.strerror or error}", source=str(folder)
-        ) from None
+    except (OSError, ValueError) as error:
+        remove_empty(made)
+        reason = getattr(error, "strerror", None) or error
+        text = f"cannot write into this folder: {reason}"
+        raise BadInput(text, source=str(folder)) from None
+    return made
+
+
+def remove_empty(made: list[Path]) -> None:
+    """Remove folders that were made, the innermost first, up to one that has something in it."""
+    with contextlib.suppress(OSError):
+        for place in reversed(made):
+            place.rmdir()
+
+
+def _make(folder: Path) -> Iterator[Path]:
+    """Make a folder and those above it, and yield each (Python's own way fails 1,000 deep)."""
+    missing: list[str] = []
+    place = str(folder)
+    while place and not os.path.isdir(place):
+        missing.append(place)
+        place = os.path.dirname(place)
+    for place in reversed(missing):
+        if not os.path.isdir(place):  # `new/..`
+            os.mkdir(place)
+            yield Path(place)
 
 
 def require_writable(path: Path) -> None:
@@ -109,15 +230,31 @@ def require_writable(path: Path) -> None:
             path.lstat()  # a name that is too long, or below a file
         _refuse_special(path)
         _probe(path.parent)
-    except OSError as error:
-        raise BadInput(f"cannot write: {error.strerror or error}", source=str(path)) from None
+    except (OSError, ValueError) as error:
+        raise _cannot_write(path, error) from None
+
+
+def _cannot_write(path: Path, error: Exception) -> BadInput:
+    reason = getattr(error, "strerror", None) or error
+    return BadInput(f"cannot write: {reason}", source=str(path))
 
 
 def _probe(folder: Path) -> None:
-    """Create a file in a folder and remove it."""
-    handle, probe = new_temporary(folder)
-    os.close(handle)
-    os.unlink(probe)
+    """Create a folder in a folder and remove it."""
+    new_temporary_folder(folder).rmdir()
+
+
+def _refuse_elsewhere(folder: Path, name: str) -> None:
+    """A file goes below its folder, by one rename: known before any is moved."""
+    place = _inside(folder, name).parent
+    while not os.path.lexists(place):
+        place = place.parent
+    if not os.path.isdir(place):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if place.stat().st_dev != folder.stat().st_dev:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
 
 def _refuse_special(target: Path) -> None:
@@ -128,14 +265,7 @@ def _refuse_special(target: Path) -> None:
         raise OSError(errno.EINVAL, "Not a regular file")
 
 
-def _umask() -> int:
-    """The process's file mode mask (reading it means setting it for a moment)."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync_folder(folder: Path) -> None:
+def _sync(folder: Path) -> None:
     with contextlib.suppress(OSError):  # not every file system can
         handle = os.open(folder, os.O_RDONLY)
         try:

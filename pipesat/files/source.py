@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from pathlib import Path
 from typing import Final
 
 from pipesat.core.errors import BadInput
+from pipesat.files.atomic import finish
 
 _GZIP: Final = b"\x1f\x8b"
+_READ: Final[set[str]] = set()
 
 
 def read_bytes(path: Path, largest: int, *, packed: bool = False) -> bytes:
@@ -22,9 +25,11 @@ def read_bytes(path: Path, largest: int, *, packed: bool = False) -> bytes:
         If it cannot be read, or is larger.
     """
     source = str(path)
+    finish(path.parent)
     try:
         with path.open("rb") as file:
             data = file.read(largest + 1)
+        _READ.add(os.path.realpath(path))
         if packed and data.startswith(_GZIP):
             with gzip.open(io.BytesIO(data)) as unpacked:
                 data = unpacked.read(largest + 1)
@@ -37,6 +42,11 @@ def read_bytes(path: Path, largest: int, *, packed: bool = False) -> bytes:
     if len(data) > largest:
         raise BadInput(f"larger than the limit of {largest >> 20} MiB", source=source)
     return data
+
+
+def was_read(path: Path) -> bool:
+    """Whether this process has read a file: it is somebody's input, wherever it lies."""
+    return os.path.realpath(path) in _READ
 
 
 def read_text(path: Path, largest: int) -> str:

@@ -1,4 +1,4 @@
-"""Temporary files whose names say whose they are, so that those of a killed process can go."""
+"""Temporary folders whose names say whose they are, so that those of a killed process can go."""
 
 from __future__ import annotations
 
@@ -15,20 +15,27 @@ from typing import Final
 _NAME: Final = re.compile(r"\.pipesat\.([0-9a-f]{8})-([0-9]{1,10})-([0-9]{1,20})\..+")
 
 
-def new_temporary(folder: Path) -> tuple[int, str]:
-    """Create a file of this process in a folder; return its handle and path."""
+def new_temporary_folder(folder: Path) -> Path:
+    """Create a folder of this process in a folder."""
     here, pid = _machine(), os.getpid()
-    return tempfile.mkstemp(prefix=f".pipesat.{here}-{pid}-{_started(pid)}.", dir=folder)
+    return Path(tempfile.mkdtemp(prefix=f".pipesat.{here}-{pid}-{_started(pid)}.", dir=folder))
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files of processes of this machine that are gone."""
+    """Remove the temporary folders of processes of this machine that are gone."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = _NAME.fullmatch(entry.name)
             if found and found[1] == _machine() and not _runs(int(found[2]), int(found[3])):
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
+                remove_flat(entry.path)
+
+
+def remove_flat(folder: str | Path) -> None:
+    """Remove a folder of files, with one open file (``shutil.rmtree`` takes two), if it can."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
 
 
 @functools.cache

@@ -75,9 +75,6 @@ class Frontiers(Displayed):
         BadInput
             If the folder cannot be written.
         """
-        from pipesat.files.atomic import prepare_folder
-
-        prepare_folder(Path(folder))
         write_frontier(Path(folder), self.curves, **self._about())
 
     def compared(self) -> list[Compared]:
@@ -156,7 +153,4 @@ class LeastMemory(Displayed):
         BadInput
             If the folder cannot be written.
         """
-        from pipesat.files.atomic import prepare_folder
-
-        prepare_folder(Path(folder))
         write_sufficient(Path(folder), self.found, self.within, **self.about)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from pipesat.files.atomic import prepare_folder, write_with_claims
+from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.frontier.caps import Cap, at_cap
 from pipesat.frontier.levers import Lever
@@ -174,46 +174,30 @@ def write_frontier(folder: Path, curves: Curves, **about: object) -> None:
         If the curves contradict themselves; then problems and schedules are written all the same.
     """
     files: dict[str, bytes] = {}
-    homes: list[Path] = []
     for placement, frontier in curves.items():
         for row in frontier.rows:
             home = folder_of(placement, row.cap)
-            homes.append(home)
             at = at_cap(frontier.curve.problem, row.cap)
             files[str(home / "problem.json")] = _json_bytes(at.document)
             if row.known is not None:
                 files[str(home / "schedule.json")] = schedule_bytes(at, row.known.schedule)
-    for home in homes:
-        prepare_folder(folder / home)
-    write_with_claims(folder, files, lambda: _claims(folder, curves, about))
-    _remove_stale(folder, homes, files)
+
+    def claims() -> dict[str, bytes]:
+        said = _json_bytes(document(curves, folder, **about))
+        return {"frontier.json": said, "frontier.csv": csv_bytes(curves)}
+
+    write_folder(folder, files, claims=claims, pictures=lambda: _pictures(curves))
 
 
-def _claims(folder: Path, curves: Curves, about: Mapping[str, object]) -> dict[str, bytes]:
+def _pictures(curves: Curves) -> dict[str, bytes]:
     first = next(iter(curves.values()))
-    files = {
-        "frontier.json": _json_bytes(document(curves, folder, **about)),
-        "frontier.csv": csv_bytes(curves),
-    }
-    pictures = frontier_pictures(
-        first.curve.problem, first.curve.objective, staircases(curves), first.scale
-    )
-    return files | {f"frontier.{kind}": data for kind, data in pictures.items()}
-
-
-def _remove_stale(folder: Path, homes: Sequence[Path], files: Mapping[str, bytes]) -> None:
-    """Remove schedules that an earlier run wrote for a cap that has none now, or for other caps."""
-    for beside in {home.parent for home in homes}:
-        for home in (folder / beside).iterdir():
-            for name in ("problem.json", "schedule.json"):
-                if str((home / name).relative_to(folder)) not in files:
-                    (home / name).unlink(missing_ok=True)
-            if home.is_dir() and not any(home.iterdir()):
-                home.rmdir()
+    curve = first.curve
+    drawn = frontier_pictures(curve.problem, curve.objective, staircases(curves), first.scale)
+    return {f"frontier.{kind}": data for kind, data in drawn.items()}
 
 
 def write_sufficient(folder: Path, found: Sufficient, within: Fraction, **about: object) -> None:
-    """Write all files of a least memory or none; those of an earlier run without successor go.
+    """Write all files of a least memory.
 
     Raises
     ------
@@ -222,21 +206,24 @@ def write_sufficient(folder: Path, found: Sufficient, within: Fraction, **about:
     Contradiction
         If the answer contradicts itself; then problem and schedule are written all the same.
     """
+    known, cap = found.known, found.cap
+    at = None if cap is None else at_cap(found.curve.problem, cap.enough)
     files: dict[str, bytes] = {}
-    if found.known is not None and found.cap is not None:
-        problem, schedule = at_cap(found.curve.problem, found.cap.enough), found.known.schedule
-        unit = f" {problem.time_unit}" if problem.time_unit else ""
-        title = f"{problem.name}\n{found.curve.objective} {found.known.value:,}{unit}"
-        files["problem.json"] = _json_bytes(problem.document)
-        files["schedule.json"] = schedule_bytes(problem, schedule)
-        files["gantt.png"] = gantt_png(problem, schedule, title=title)
-    write_with_claims(
-        folder,
-        files,
-        lambda: {"result.json": _json_bytes(sufficient_document(found, within, folder, **about))},
-    )
-    for stale in {"problem.json", "schedule.json", "gantt.png"} - files.keys():
-        (folder / stale).unlink(missing_ok=True)
+    if known is not None and at is not None:
+        files["problem.json"] = _json_bytes(at.document)
+        files["schedule.json"] = schedule_bytes(at, known.schedule)
+
+    def claims() -> dict[str, bytes]:
+        return {"result.json": _json_bytes(sufficient_document(found, within, folder, **about))}
+
+    def pictures() -> dict[str, bytes]:
+        if known is None or at is None:
+            return {}
+        unit = f" {at.time_unit}" if at.time_unit else ""
+        title = f"{at.name}\n{found.curve.objective} {known.value:,}{unit}"
+        return {"gantt.png": gantt_png(at, known.schedule, title=title)}
+
+    write_folder(folder, files, claims=claims, pictures=pictures)
 
 
 def _json_bytes(content: object) -> bytes:

@@ -168,11 +168,16 @@ def write_layers(path: str | Path, layers: Layers) -> None:
     BadInput
         If the file cannot be written.
     """
+    write_file(Path(path), layers_bytes(layers))
+
+
+def layers_bytes(layers: Layers) -> bytes:
+    """Return the content of a layers file, one line per layer."""
     document = layers_document(layers)
     rows = ",\n  ".join(json.dumps(entry) for entry in document.pop("layers"))
     entries = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
     text = "{\n" + ",\n".join([*entries, f' "layers": [\n  {rows}\n ]']) + "\n}\n"
-    write_file(Path(path), text.encode())
+    return text.encode()
 
 
 def _layers_of(entry: LayerModel, begin: int) -> list[Layer]:

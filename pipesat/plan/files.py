@@ -6,17 +6,15 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipesat.export.result_folder import write_result_folder
-from pipesat.files.atomic import prepare_folder, write_with_claims
+from pipesat.export.result_folder import result_files
+from pipesat.files.folder import write_folder
 from pipesat.plan.answer import Plan, layout_text, module_names
 from pipesat.plan.document import plan_document
 from pipesat.plan.picture import plan_pictures
 
-_OF_A_PLAN = ("plan.png", "plan.svg", "layout.txt", "module_fqns.json")
 
-
-def write_plan(folder: Path, plan: Plan, log: Sequence[str]) -> str | None:
-    """Write every file of a plan and return the path of its schedule, if there is one.
+def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | None:
+    """Write every file of a plan into a folder; return the path of its schedule, if there is one.
 
     Raises
     ------
@@ -25,42 +23,27 @@ def write_plan(folder: Path, plan: Plan, log: Sequence[str]) -> str | None:
     Contradiction
         If the plan contradicts itself; then its schedule is written all the same.
     """
-    path = None
-    files: dict[str, bytes] = {}
-    if plan.result is not None:
-        path = write_result_folder(folder, plan.result, log).schedule
+    result = plan.result
+    made = None if result is None else result_files(Path(folder), result, log)
+    files = {} if made is None else made.files
+    path = None if made is None else made.schedule
     text, names = layout_text(plan), module_names(plan)
     if text is not None:
         files["layout.txt"] = f"{text}\n".encode()
     if names is not None:
         files["module_fqns.json"] = _json_bytes(names)
-    kept = set(files)
 
     def claims() -> dict[str, bytes]:
-        made = {"plan.json": _json_bytes(plan_document(plan, path))}
-        if plan.result is not None:
-            made |= {f"plan.{kind}": data for kind, data in plan_pictures(plan).items()}
-        kept.update(made)
-        return made
+        return {"plan.json": _json_bytes(plan_document(plan, path))}
 
-    try:
-        write_with_claims(folder, files, claims)
-    finally:
-        for stale in {"plan.json", *_OF_A_PLAN} - kept:
-            (folder / stale).unlink(missing_ok=True)  # of an earlier plan in the same folder
+    def pictures() -> dict[str, bytes]:
+        if made is None:
+            return {}
+        drawn = {f"plan.{kind}": data for kind, data in plan_pictures(plan).items()}
+        return drawn | made.pictures()
+
+    write_folder(Path(folder), files, claims=claims, pictures=pictures)
     return path
-
-
-def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | None:
-    """Write every file of a plan into a folder, which is made if it is not there.
-
-    Raises
-    ------
-    BadInput
-        If the folder cannot be written.
-    """
-    prepare_folder(Path(folder))
-    return write_plan(Path(folder), plan, log)
 
 
 def _json_bytes(document: object) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
@@ -14,6 +15,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.files.complaint import validated
+from pipesat.files.folder import listed
 from pipesat.files.strict_json import read_json
 
 LARGEST_FILE = 16 << 20
@@ -47,17 +49,45 @@ def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
     BadInput
         If there is none.
     """
-    if (folder / "problem.json").is_file():
-        yield "", folder
-        return
-    inner = sorted(path.parent for path in folder.glob("*/problem.json")) if folder.is_dir() else []
+    names = listed(folder)
+    if names is None:  # copied, say: what is there counts
+        names = [*_problems(folder)]
+    inner = {PurePath(name).parent.name for name in names if _is_problem(name)}
     if not inner:
         raise BadInput(
             "no problem.json here: expected a folder that pipesat solve -o or compare -o wrote",
             source=str(folder),
         )
-    for place in sorted(inner, key=lambda place: (place.name != "chain", place.name)):
-        yield place.name, place
+    if "" in inner:
+        yield "", folder
+        return
+    for name in sorted(inner, key=lambda name: (name != "chain", name)):
+        yield name, folder / name
+
+
+def has_schedule(folder: Path) -> bool:
+    """Whether a result comes with a schedule; one that lies there and is not listed is not its."""
+    names = listed(folder)
+    return (folder / "schedule.json").exists() if names is None else "schedule.json" in names
+
+
+def _is_problem(name: str) -> bool:
+    path = PurePath(name)
+    return path.name == "problem.json" and len(path.parts) <= 2
+
+
+def _problems(folder: Path) -> Iterator[str]:
+    """Yield where there is a problem: in the folder, or one below."""
+    try:
+        names = os.listdir(folder)
+        if (folder / "problem.json").is_file():
+            yield "problem.json"
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise BadInput(f"cannot read: {error.strerror or error}", source=str(folder)) from None
+    below = [os.path.join(name, "problem.json") for name in names]
+    yield from (name for name in below if os.path.isfile(folder / name))
 
 
 def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Result:

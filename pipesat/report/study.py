@@ -11,7 +11,7 @@ from typing import Final
 from pipesat.core.arguments import public
 from pipesat.core.result import Result
 from pipesat.report.page import page
-from pipesat.report.result_file import read_result, result_folders
+from pipesat.report.result_file import has_schedule, read_result, result_folders
 from pipesat.report.shown import ReportedCase, baselines_of, case_of
 
 MANY_OPS: Final = 20_000  # from here on the hand-written schedules take more than a few seconds
@@ -68,7 +68,7 @@ def report(
     NotValid
         If the checker refuses its schedule.
     """
-    from pipesat.files.atomic import write_file
+    from pipesat.files.folder import add_files
 
     say = note or _silent
     if isinstance(source, Result):
@@ -81,7 +81,7 @@ def report(
         ]
     made = Report(page(cases, home), tuple(cases))
     if path is not None:
-        write_file(Path(path), made.html)
+        add_files(Path(path).parent, {Path(path).name: made.html})
     return made
 
 
@@ -95,7 +95,7 @@ def _read(folder: Path) -> Result:
 
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
-    schedule = valid_schedule(problem, path) if path.exists() else None
+    schedule = valid_schedule(problem, path) if has_schedule(folder) else None
     return read_result(folder / "result.json", problem, schedule)
 
 

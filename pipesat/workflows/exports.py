@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -121,8 +122,7 @@ def _exported(
     exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
     if file is not None:
         exported = replace(exported, path=file)
-        _write(exported, file)
-        if gone := _remove_stale(exported, file):
+        if gone := _write(exported, file):
             told = f"removed {', '.join(gone)}: of an earlier order under this name"
             exported = replace(exported, notes=(*exported.notes, told))
     return exported
@@ -145,7 +145,7 @@ def file_of(path: str | Path, to: str) -> Path:
     if to not in EXPORTERS:
         raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=to)
     file = Path(path)
-    if str(path).endswith("/") or file.is_dir():
+    if str(path).endswith("/") or os.path.isdir(file):
         prepare_folder(file)
         file /= FILE_NAMES[to]
     require_writable(file)
@@ -170,24 +170,23 @@ def files_beside(exported: Exported, path: Path) -> dict[str, bytes]:
     return beside
 
 
-def _write(exported: Exported, path: Path) -> None:
-    from pipesat.files.atomic import write_files
-
-    write_files(path.parent, {path.name: exported.data, **files_beside(exported, path)})
-
-
-def _remove_stale(exported: Exported, path: Path) -> list[str]:
-    """Remove what lies beside an order for torch and is not of this order; return the names."""
+def _write(exported: Exported, path: Path) -> list[str]:
+    """Write an order and what belongs beside it; remove what lies there of another, by name."""
     from pipesat.export.torch.companions import SUFFIXES
     from pipesat.export.torch.hazards import SUFFIX as HAZARDS
+    from pipesat.export.torch.read import LARGEST_FILE
+    from pipesat.files.atomic import digest
+    from pipesat.files.folder import add_files
+    from pipesat.files.source import read_bytes
 
-    if HAZARDS not in exported.beside:  # a picture, say
-        return []
-    stale = [path.with_suffix(suffix) for suffix in SUFFIXES if suffix not in exported.beside]
-    there = [file for file in stale if file.is_file()]
-    for file in there:
-        file.unlink()
-    return [file.name for file in there]
+    files = {path.name: exported.data, **files_beside(exported, path)}
+    stale: dict[str, str] = {}
+    if HAZARDS in exported.beside:  # no picture, say
+        beside = [path.with_suffix(suffix) for suffix in SUFFIXES if suffix not in exported.beside]
+        there = [file for file in beside if os.path.isfile(file)]
+        stale = {file.name: digest(read_bytes(file, LARGEST_FILE)) for file in there}
+    add_files(path.parent, files, stale)
+    return [*stale]
 
 
 def export_result(
@@ -220,9 +219,7 @@ def save_result(result: Result, folder: str | Path, log: Sequence[str] = ()) -> 
         If torch can only run another order, which takes another time, or none.
     """
     from pipesat.export.result_folder import write_result_folder
-    from pipesat.files.atomic import prepare_folder
 
-    prepare_folder(Path(folder))
     written = write_result_folder(Path(folder), result, log)
     if written.told:
         warnings.warn(written.told, stacklevel=4)  # of who called Result.save

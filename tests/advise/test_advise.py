@@ -33,6 +33,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.result import Improvement
 from pipesat.core.solving import Deadline
+from pipesat.files.folder import FILES, FOLDERS, LIST
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
@@ -533,6 +534,7 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
     assert "By an estimate of all costs, take " in outcome.out
     assert outcome.err.startswith("pipesat: all costs are an estimate: roofline")
     names = {path.name for path in folder.iterdir()}
+    assert names - {LIST} <= FILES | FOLDERS
     assert names >= {"advice.json", "commands.sh", "layers.json", "report.html", "schedule.csv"}
     assert names >= {"schedule.toml", "schedule.py", "schedule.hazards.txt", "plan.png"}
     document = json.loads((folder / "advice.json").read_text())

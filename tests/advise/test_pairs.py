@@ -21,6 +21,7 @@ from pipesat.advise.work import Work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.solving import Deadline
+from pipesat.files.folder import write_folder
 from pipesat.layers.layer import Layers
 from pipesat.parts.answer import KINDS
 from pipesat.parts.file import parse_parts
@@ -166,7 +167,7 @@ def test_megatrons_folder_has_what_megatron_takes(
     megatron: Advice, cli: Run, tmp_path: Path
 ) -> None:
     """No order for torch, nor what an earlier answer for it left there."""
-    (tmp_path / "schedule.toml").write_text("")
+    write_folder(tmp_path, {"schedule.toml": b"of an answer for torchtitan"})
     megatron.save(tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"megatron.txt", "advice.json", "commands.sh", "report.html", "schedule.json"}

@@ -320,8 +320,8 @@ def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> Non
     path = save(chain(2, 1))  # one microbatch: no two directions
     outcome = cli("compare", path, "--placements", "--layers", "3,2", "--time-limit", 2, "-o", out)
     assert outcome.code == 0
-    assert {folder.name for folder in out.iterdir()} == {"chain", "loop-v2", "vee"}
-    for folder in out.iterdir():
+    assert {folder.name for folder in out.glob("[!.]*")} == {"chain", "loop-v2", "vee"}
+    for folder in out.glob("[!.]*"):
         problem, schedule = folder / "problem.json", folder / "schedule.json"
         assert cli("check", problem, schedule).code == 0
         assert json.loads((folder / "result.json").read_bytes())["schedule"] == str(schedule)

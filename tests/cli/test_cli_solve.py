@@ -23,6 +23,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.doing import being_done, doing
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement, Result
+from pipesat.files.folder import LIST
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.heuristics import BASELINES
@@ -51,6 +52,7 @@ KEYS = {
     "versions",
 }
 FILES = {
+    LIST,
     "schedule.json",
     "result.json",
     "problem.json",
@@ -232,7 +234,7 @@ def test_an_infeasible_folder_has_no_schedule(cli: Run, save: Save, tmp_path: Pa
     assert outcome.code == 3
     assert outcome.json["schedule"] is None
     left = {path.name for path in (tmp_path / "out").iterdir()}  # nothing of the earlier solve
-    assert left == {"result.json", "problem.json", "solver.log"}
+    assert left == {"result.json", "problem.json", "solver.log", LIST}
     assert "needs 5" in (tmp_path / "out" / "solver.log").read_text()
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from pipesat.cli.app import app
 from pipesat.files.atomic import write_file
-from pipesat.files.temporary import new_temporary
+from pipesat.files.temporary import new_temporary_folder
 from tests.conftest import Outcome, Run
 from tests.support.outcomes import one_bad_line
 from tests.support.readers import (
@@ -434,11 +434,11 @@ def test_more_workers_than_cores_are_refused_before_a_dry_run(
 
 
 def leave_behind(folder: Path, code: str) -> str:
-    """Create a temporary file in a process that then runs ``code``; return the file's name."""
+    """Create a temporary folder in a process that then runs ``code``; return its name."""
     text = (
         "import os, pathlib, sys\n"
-        "from pipesat.files.temporary import new_temporary\n"
-        f"print(new_temporary(pathlib.Path({str(folder)!r}))[1], flush=True)\n{code}"
+        "from pipesat.files.temporary import new_temporary_folder\n"
+        f"print(new_temporary_folder(pathlib.Path({str(folder)!r})), flush=True)\n{code}"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     return Path(done.stdout.strip()).name
@@ -451,10 +451,9 @@ def test_the_next_write_removes_what_a_killed_process_left(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_live_process_s_file_stays(tmp_path: Path) -> None:
-    handle, mine = new_temporary(tmp_path)
-    os.close(handle)
-    start = Path(mine).name.split(".")[2].split("-")
+def test_a_live_process_s_folder_stays(tmp_path: Path) -> None:
+    mine = new_temporary_folder(tmp_path).name
+    start = mine.split(".")[2].split("-")
     others = [
         f".pipesat.{start[0]}-1-0.x",  # process 1 runs; when it started is not said
         f".pipesat.{'0' * 8}-{2**31}-5.x",  # of another machine
@@ -462,11 +461,11 @@ def test_a_live_process_s_file_stays(tmp_path: Path) -> None:
         f".pipesat.{start[0]}-x-1.y",
     ]
     for name in others:
-        (tmp_path / name).touch()
+        (tmp_path / name).mkdir()
     reused = tmp_path / f".pipesat.{start[0]}-{os.getpid()}-1.x"  # our id, but of another process
-    reused.touch()
+    reused.mkdir()
     write_file(tmp_path / "a", b"new")
-    assert {path.name for path in tmp_path.iterdir()} == {"a", Path(mine).name, *others}
+    assert {path.name for path in tmp_path.iterdir()} == {"a", mine, *others}
 
 
 def test_a_name_that_no_file_can_have(cli: Run, world: Path, tmp_path: Path) -> None:

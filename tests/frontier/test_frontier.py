@@ -28,6 +28,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement, Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import EitherStop, Listener, Starts
+from pipesat.files.folder import write_folder
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.frontier.answers import Frontiers
@@ -444,8 +445,7 @@ def test_a_picture_of_nothing_known() -> None:
 @pytest.mark.slow
 def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    (folder / "caps" / "77").mkdir(parents=True)
-    (folder / "caps" / "77" / "schedule.json").write_text("of an earlier run")
+    write_folder(folder, {"caps/77/schedule.json": b"of an earlier run"})
     outcome = cli(
         "frontier",
         save(chain(2, 3)),
@@ -465,7 +465,7 @@ def test_frontier_writes_what_check_accepts(cli: Run, save: Save, tmp_path: Path
         assert cli("check", point["problem"], point["schedule"]).code == 0
         problem = read_problem(point["problem"])
         assert read_schedule(point["schedule"], problem).makespan == point["value"]
-    written = {path.name for path in folder.iterdir()}
+    written = {path.name for path in folder.glob("[!.]*")}
     assert written == {"frontier.json", "frontier.csv", "frontier.png", "frontier.svg", "caps"}
     assert json.loads((folder / "frontier.json").read_text())["curves"] == outcome.json["curves"]
 
@@ -495,7 +495,7 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     assert (result["status"], result["cap"]) == ("optimal", smallest)
     assert result["largest_too_little"] in (None, smallest - 1)
     assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
-    assert {path.name for path in folder.iterdir()} == {
+    assert {path.name for path in folder.glob("[!.]*")} == {
         "problem.json",
         "schedule.json",
         "gantt.png",
