@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -319,7 +320,7 @@ def _read(costs: Path | None, bandwidth: Fraction | None, tokens: int | None) ->
         raise BadInput(
             "expected a layers, profile or parts file, or --config with --gpu", where="COSTS"
         )
-    if _MODEL.fullmatch(str(costs)) and not costs.exists():
+    if _MODEL.fullmatch(str(costs)) and not os.path.exists(costs):
         raise BadInput(
             f"a model is measured first: pipesat profile --model {costs} -o profile.json, then "
             "pipesat advise profile.json",

@@ -250,4 +250,6 @@ def _matches(pattern: str, folder: Path) -> list[str]:
 
     if os.path.isfile(folder / pattern):  # False for a name that no file can have
         return [pattern]
+    if "\0" in pattern:
+        return []
     return sorted(glob.glob(pattern, root_dir=folder, recursive=True))

@@ -128,8 +128,8 @@ def sweep(
             source=source,
         )
     _refuse_too_many(data, processes, ray, source)
-    home = Path(Path(source or data.name or "sweep").with_suffix(".sweep").name)
-    home = home if folder is None else Path(folder)
+    name = Path(source or data.name).stem or "sweep"
+    home = Path(f"{name}.sweep" if folder is None else folder)
     cases = tuple(cases_of(data))
     known, _, _ = read_rows(home / NAME)
     cut_off = False

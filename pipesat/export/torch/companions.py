@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,8 +40,10 @@ class Companions:
         """Return those that are named, else those that lie beside ``path``."""
 
         def beside(suffix: str) -> Path | None:
+            if not path.name:  # a folder such as `.`: reading it says so
+                return None
             file = path.with_suffix(suffix)
-            return file if file.exists() else None
+            return file if os.path.exists(file) else None
 
         return cls(order or beside(ORDER_SUFFIX), modes or beside(MODES_SUFFIX))
 
