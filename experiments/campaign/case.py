@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -47,14 +47,22 @@ class Case:
         return holds
 
     def run(
-        self, *words: object, codes: Collection[int] = (0,), hang: float = 90.0, cores: int = 1
+        self,
+        *words: object,
+        codes: Collection[int] = (0,),
+        hang: float = 90.0,
+        cores: int = 1,
+        before: Callable[[], None] | None = None,
     ) -> Ran:
-        """Run ``pipesat WORDS`` in the case's folder; a crash, a hang or another code is noted."""
+        """Run ``pipesat WORDS`` in the case's folder; a crash, a hang or another code is noted.
+
+        ``before`` is done in the command's process, whose streams are open by then.
+        """
         argv = [str(word) for word in words]
         self.commands.append(shlex.join(["pipesat", *argv]))
         number = len(self.commands)
         real = self.rng.random() < 1 / 15
-        ran = run_command(argv, self.folder, number, hang=hang, real=real)
+        ran = run_command(argv, self.folder, number, hang=hang, real=real, before=before)
         said = f"{self.commands[-1]}: "
         if ran.hung:
             self.violations.append(f"{said}hung, killed after {hang:g} s")

@@ -53,14 +53,23 @@ def load() -> None:
     del pipesat
 
 
-def run_command(argv: list[str], folder: Path, number: int, *, hang: float, real: bool) -> Ran:
+def run_command(
+    argv: list[str],
+    folder: Path,
+    number: int,
+    *,
+    hang: float,
+    real: bool,
+    before: Callable[[], None] | None = None,
+) -> Ran:
     """Run ``pipesat ARGV`` in a folder; what it prints is kept beside as ``NUMBER.out``, ``.err``.
 
-    A real process starts a Python of its own; else a fork of this one runs the command line.
+    A real process starts a Python of its own; else a fork of this one runs the command line, after
+    it has done what is to be done ``before``.
     """
     out, err = folder / f"{number}.out", folder / f"{number}.err"
     with out.open("wb") as to_out, err.open("wb") as to_err:
-        if real:
+        if real and before is None:
             pid = subprocess.Popen(
                 [sys.executable, "-m", "pipesat", *argv],
                 cwd=folder,
@@ -70,7 +79,7 @@ def run_command(argv: list[str], folder: Path, number: int, *, hang: float, real
                 start_new_session=True,
             ).pid
         else:
-            pid = fork(lambda: _command(argv, folder, to_out.fileno(), to_err.fileno()))
+            pid = fork(lambda: _command(argv, folder, to_out.fileno(), to_err.fileno(), before))
         code, cpu, hung = wait(pid, hang)
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in (out, err)]
     return Ran(code, texts[0], texts[1], cpu, hung)
@@ -110,7 +119,9 @@ def _end(work: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
-def _command(argv: list[str], folder: Path, out: int, err: int) -> None:
+def _command(
+    argv: list[str], folder: Path, out: int, err: int, before: Callable[[], None] | None
+) -> None:
     from pipesat.cli import main
 
     os.chdir(folder)
@@ -120,6 +131,8 @@ def _command(argv: list[str], folder: Path, out: int, err: int) -> None:
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.argv = ["pipesat", *argv]
+    if before is not None:
+        before()
     main()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import re
 import subprocess
 import sys
 from itertools import product
@@ -379,6 +380,31 @@ def test_a_false_case_leaves_a_folder_and_a_replay(judge: Any, tmp_path: Path) -
     assert outcome.violations == ["2 is 3"]
     saved = json.loads((tmp_path / "lies-4" / "case.json").read_text())
     assert saved["replay"] == "python experiments/campaign/run.py --case lies:4"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("twice", "pipesat.files.folder._read", r"leaves \["),
+        ("kill", "pipesat.files.source.finish", "no result.json|schedule|digest|none of those"),
+        ("streams", "pipesat.cli.streams.keep_streams", "exit code|a fault"),
+    ],
+)
+def test_what_is_lost_in_a_folder_is_seen(
+    judge: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, said: str
+) -> None:
+    """Without the list, without the readers that finish moves, without streams that are kept."""
+    pool = judge("pool")
+    judge("process").load()
+    monkeypatch.setattr(name, lambda *_: {})
+    for module in ("atomic", "folder") if kind == "kill" else ():
+        monkeypatch.setattr(f"pipesat.files.{module}.finish", lambda _: None)
+    cases = iter([(f"{kind}/chain", seed) for seed in range(12)])
+    texts = (
+        text for case in pool.run_all(cases, tmp_path, 2, quick=True) for text in case.violations
+    )
+    assert any(re.search(said, text) for text in texts)
 
 
 def test_false_orders_of_microbatches_are_seen(judge: Any, tmp_path: Path) -> None:
