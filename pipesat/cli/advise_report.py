@@ -22,7 +22,7 @@ def print_advice(advice: Advice, folder: Path | None) -> None:
     """Print the table, the sentence, and where everything is."""
     from pipesat.advise.answer import estimate_text, memory_text, parts_text, time_text
     from pipesat.advise.commands import megatron_flags
-    from pipesat.advise.ends import ends_text
+    from pipesat.advise.ends_text import ends_text
     from pipesat.cli.console import stdout
 
     question, width = advice.question, stdout().width

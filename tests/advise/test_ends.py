@@ -7,7 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pipesat
-from pipesat.advise.ends import _w_against_b, ends_text
+from pipesat.advise.ends import _w_against_b
+from pipesat.advise.ends_text import ends_text
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from tests.conftest import Run

@@ -23,7 +23,7 @@ from pipesat.workflows.compare import compare
 from pipesat.workflows.rows import ScheduleRow, against_best
 from tests.conftest import Run
 from tests.support.orders import order_of
-from tests.support.problems import chain, vee
+from tests.support.problems import chain, document, vee
 
 CONTRACT = {"name", "makespan", "span", "bubble", "peak_memory", "valid", "why_not"}
 
@@ -336,8 +336,8 @@ def test_placements_start_from_a_chain(cli: Run, save: Any) -> None:
 
 def test_no_stage_is_cut_that_may_not_divide(cli: Run, save: Any, tmp_path: Path) -> None:
     """A head of 706 on one of two devices takes 32 x 706 in any placement: it has no half."""
-    head = chain(2, 32)
-    head.document["stages"][1].update({"F": 353, "B": 300, "W": 53})
+    head = document(chain(2, 32))
+    head["stages"][1].update({"F": 353, "B": 300, "W": 53})
     path, out = save(head), tmp_path / "out"
     for options, words in (
         (["--placements"], ["--placements", "(layers)", "pipesat plan LAYERS --placement any"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import strategies as st
@@ -54,8 +55,8 @@ def vee(p: int, m: int, *, cap: int | None = None, **stage: Any) -> Problem:
 
 
 def document(problem: Problem, **changes: Any) -> dict[str, Any]:
-    """A copy of a problem's document with some keys replaced."""
-    return dict(problem.document) | changes
+    """A copy of a problem's document, which may be changed, with some keys replaced."""
+    return dict(deepcopy(problem.document)) | changes
 
 
 @st.composite
