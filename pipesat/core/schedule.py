@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from pipesat.core.ops import Copy, Item, Unreadable, members
@@ -51,7 +52,7 @@ class Schedule:
         values = f"makespan {self.makespan}, span {self.span}"
         return f"<Schedule{by}: {len(self.devices)} devices, {len(self)} items, {values}>"
 
-    @property
+    @cached_property
     def order(self) -> Order:
         """The items without their times.
 
@@ -62,12 +63,12 @@ class Schedule:
         """
         return tuple(tuple(_readable(timed.item) for timed in row) for row in self.devices)
 
-    @property
+    @cached_property
     def makespan(self) -> int:
         """Largest end of any op; 0 without ops. Copies do not count."""
         return max((timed.end for row in self.devices for timed in row), default=0)
 
-    @property
+    @cached_property
     def span(self) -> int:
         """Largest time from the start of a device's first op to the end of its last."""
         return max(

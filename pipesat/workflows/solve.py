@@ -199,13 +199,15 @@ class _Starts:
         orders = permutations(problem)
         named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
         large = problem.op_count > _QUICK_OPS
+        *_, usually_best = orders.items()
+        chosen = policies(problem)
         if large and any(device.memory is not None for device in problem.devices):
             yield from _repeated(problem)
+            if not self.found():  # the others may not fit, and each takes its time
+                yield from self._listed(*usually_best, islice(chosen, 1), self.give_up)
         yield from self._made((entry for entry in named if entry.slow is None), orders)
-        chosen = policies(problem)
         if not self.found():
             give_up = self.give_up if large else never
-            *_, usually_best = orders.items()
             yield from self._listed(*usually_best, islice(chosen, 1), give_up)
         several = len(orders) > 1
         if several:

@@ -19,6 +19,7 @@ from pipesat.files.schedule_file import write_schedule
 from pipesat.placement.elsewhere import same_layers_elsewhere
 from pipesat.sweep.capacity import with_capacity
 from pipesat.timeline.refit import refit
+from pipesat.timeline.timeline import Timeline
 from pipesat.workflows.schedules import show
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
@@ -130,6 +131,6 @@ def test_what_is_for_equal_microbatches_alone_says_so(found: Document, what: str
     problem = parse_problem(found)
     if problem.has_modes:
         with pytest.raises(NotApplicable, match=f"refit cannot take {what} into account yet"):
-            refit(problem, None)  # type: ignore[arg-type]
+            refit(problem, Timeline.__new__(Timeline))
     with pytest.raises(NotApplicable, match=f"same layers elsewhere cannot take {what} into"):
         same_layers_elsewhere(problem, [2], ("loop",))

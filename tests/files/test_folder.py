@@ -17,8 +17,9 @@ import pytest
 import pipesat
 from pipesat.advise.recomputing import PLAIN
 from pipesat.advise.runtimes import FORMAT_OF
+from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
-from pipesat.export import FILE_NAMES
+from pipesat.export import FILE_NAMES, result_folder
 from pipesat.export.torch.companions import SUFFIXES
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS
 from pipesat.files.atomic import finish, write_files
@@ -134,6 +135,36 @@ def test_claims_that_contradict_themselves_are_not_written(tmp_path: Path) -> No
         write_folder(tmp_path, NEW, claims=contradict)
     assert error.value.kept == str(tmp_path)
     assert there(tmp_path) == NEW
+
+
+def test_of_a_large_schedule_what_says_all_is_written_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a second Ctrl-C, while a trace or an order for torch is made, loses none of it."""
+    result = pipesat.solve(chain(2, 2), time_limit=5)
+    monkeypatch.setattr(result_folder, "_QUICK_OPS", 4)
+
+    def killed_meanwhile(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(result_folder, "export_trace", killed_meanwhile)
+    with pytest.raises(KeyboardInterrupt):
+        result.save(tmp_path)
+    assert sorted(there(tmp_path)) == ["problem.json", "result.json", "schedule.json"]
+    problem = pipesat.read_problem(tmp_path / "problem.json")
+    assert not check(problem, pipesat.read_schedule(tmp_path / "schedule.json", problem))
+
+
+def test_of_a_huge_schedule_nothing_else_is_written_and_the_log_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = pipesat.solve(chain(2, 2), time_limit=5)
+    monkeypatch.setattr(result_folder, "_MOST_OPS_SHOWN", 4)
+    with pytest.warns(UserWarning, match="pipesat export makes them"):
+        result.save(tmp_path)
+    written = {"problem.json", "result.json", "schedule.json", "solver.log"}
+    assert there(tmp_path).keys() == written
+    assert b"pipesat export makes them" in there(tmp_path)["solver.log"]
 
 
 # Refused before any work
