@@ -74,7 +74,8 @@ class Case:
         limit = limit_of(argv)
         if limit is not None and not ran.hung:
             took = ran.cpu / cores
-            self.expect(took < limit + 6.0, f"{said}took {took:.1f} s of processor time")
+            rest = 15.0 if argv[0] == "compare" else 6.0  # it makes all schedules whole
+            self.expect(took < limit + rest, f"{said}took {took:.1f} s of processor time")
         return ran
 
 

@@ -51,8 +51,8 @@ def solve(case: Case) -> None:
         return
     case.notes.add("exact")
     case.violations += false_gaps(text, result["value"], result["lower_bound"])
-    if result["baseline"] is not None and (ours := re.search(r"ours is [^)]*", text)):
-        wrong = false_change(ours[0], result["value"], result["baseline"]["value"])
+    if result["baseline"] is not None and (said := re.search(r"this is [^)]*", text)):
+        wrong = false_change(said[0], result["value"], result["baseline"]["value"])
         case.expect(wrong is None, f"solve: {wrong}")
 
 
