@@ -124,8 +124,8 @@ def result_of(advice: Advice, row: Row) -> Result:
 
 
 def _best_published(advice: Advice, row: Row) -> Baseline | None:
-    """The shortest row of a published schedule on a row's problem."""
-    same = [x for x in advice.rows if x.fits and x.published and x.problem == row.problem]
+    """The shortest row of a published schedule that the runtime runs, on a row's problem."""
+    same = [x for x in advice.rows if x.runs and x.published and x.problem == row.problem]
     best = min(same, key=lambda other: other.makespan, default=None)
     return None if best is None else Baseline(best.name, best.makespan)
 

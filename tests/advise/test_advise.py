@@ -21,8 +21,9 @@ from pipesat.advise.answer import memory_text, time_text
 from pipesat.advise.commands import megatron_flags
 from pipesat.advise.credit import published_in
 from pipesat.advise.families import shown_rows
+from pipesat.advise.files import result_of
 from pipesat.advise.knobs import Build, Family, families, families_text, not_tried
-from pipesat.advise.orders import best_hand_written, in_order, named_rows
+from pipesat.advise.orders import best_hand_written, in_any_order, in_order, named_rows
 from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
@@ -34,6 +35,7 @@ from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.result import Improvement
 from pipesat.core.solving import Deadline
 from pipesat.files.folder import FILES, FOLDERS, LIST
+from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
@@ -71,6 +73,16 @@ def first_rows(question: Question) -> Iterator[Row]:
 
 def rows_of(advice: Advice, name: str) -> Iterator[Row]:
     yield from (row for row in advice.rows if row.name == name)
+
+
+def test_the_baseline_of_the_advice_is_one_that_its_runtime_runs(megatron: Advice) -> None:
+    """Of Megatron-LM's problem any order is valid, and shorter ones are known than its own."""
+    question, row = megatron.question, next(rows_of(megatron, "1f1b"))
+    chain = replace(megatron, rows=(row,), chosen=row)
+    shorter = in_order(question, row, BASELINES["zb-h1"](in_any_order(question, row)))
+    assert (shorter.name, shorter.runs, shorter.makespan < row.makespan) == ("zb-h1", False, True)
+    found = result_of(replace(chain, rows=(row, shorter)), replace(row, problem=shorter.problem))
+    assert found.baseline is None
 
 
 def test_rows_by_formula(plain: Advice) -> None:

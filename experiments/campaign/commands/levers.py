@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 from campaign.case import Case, close
 from campaign.judge.exact import Truth
+from campaign.judge.limits import lower, share, upper
 
 KEEP = "keep"
 VERDICT = r"(proven optimal|gap ([\d.]+|<0\.01) %)"
@@ -151,16 +151,15 @@ def _at(case: Case, rows: list[dict[str, Any]], cap: int, sentence: str, own: in
             assert said is not None
             proven = said[1] == "proven optimal"
             case.expect(proven == (claims["status"] == "optimal"), f"{where}: {name} {claims}")
-            gap = None if proven or said[2].startswith("<") else float(said[2])
-            true = gap is None or abs(gap - 100 * (claims["gap"] or 0)) < 0.0051
-            case.expect(true, f"{where}: {name} {claims}")
+            gap = share(claims["value"] - (claims["lower_bound"] or 0), claims["value"])
+            case.expect(proven or upper(said[2], gap), f"{where}: {name} {claims}")
     best, keep = row["best"], values[KEEP]
     shorter = re.search(r"([\d.]+|<0\.01) % shorter than waiting", sentence)
     expected = best not in (None, KEEP) and keep is not None
     case.expect((shorter is not None) == expected, f"{where}: {values}")
-    if shorter is not None and expected and not shorter[1].startswith("<"):
-        share = 100 * Fraction(keep - values[best], keep)
-        case.expect(abs(Fraction(shorter[1]) - share) <= Fraction(1, 199), f"{where}: {values}")
+    if shorter is not None and expected:
+        gain = share(keep - values[best], keep)
+        case.expect(lower(shorter[1], gain), f"{where}: {values}")
     if best is not None:
         first = "waiting (keep) " if best == KEEP else f"{best} "
         case.expect(sentence.startswith(f"{first}{values[best]} "), f"{where}: the best is {best}")
