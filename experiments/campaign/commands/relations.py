@@ -102,8 +102,7 @@ def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
         found += [("an idle key", Change(idle_key(document), same=True))] * 2
     if "overlap" not in document and pipe_of(document).plain:
         factor = rng.choice([2, 7, 1000])
-        if _largest(document) * factor <= MOST:
-            found.append((f"times x {factor}", Change(multiplied(document, factor), factor)))
+        found.append((f"times x {factor}", Change(multiplied(document, factor), factor)))
     if (
         rng.random() < 0.25 and pipe_of(document).plain
     ):  # only a problem without split backwards has a reverse
@@ -111,9 +110,9 @@ def _changes(case: Case, document: Document) -> list[tuple[str, Change]]:
             stage["backward"] = "fused"
         case.write("problem.json", document)
         turned = reversed_in_time(document)
-        if _largest(turned) <= MOST:
-            found = [("reversed", Change(turned))]
-    return found
+        found = [("reversed", Change(turned)), ("renamed", Change(renamed(document)))]
+        found = found[: 1 if _largest(turned) <= MOST else 2]
+    return [named for named in found if _largest(named[1].document) <= MOST]
 
 
 def _of_differing(rng: Random, document: Document) -> list[tuple[str, Change]]:
