@@ -659,10 +659,12 @@ def _may_be_ignored(path: Path) -> bool:
 
 
 def _places(path: Path_) -> Iterator[str]:
-    """The path and the paths of its parents, as messages write them."""
+    """The path, what is in it, and the paths of its parents, as messages write them."""
     from pipesat.files.strict_json import path_text
 
     if not path:
         yield "expected"
+    for inside in ("[", "."):  # a list may be right, and what is in it wrong
+        yield path_text(path) + inside
     for end in range(len(path), 0, -1):
         yield path_text(path[:end]) + ":"
