@@ -1,0 +1,8 @@
+"""Python runs this at its start where this folder is on PYTHONPATH: in every process of a test."""
+
+import os
+
+if "FAULT" in os.environ:
+    import fault_hook
+
+    fault_hook.install()

@@ -1,0 +1,68 @@
+"""Results: the frozen table, README's copy of it, and what is no longer caught."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS, JUDGED = HERE / "results.json", HERE / "judged.json"
+BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->\n"
+Row = dict[str, Any]
+
+
+def read_results() -> list[Row]:
+    """Return the frozen rows; none before the first run."""
+    found: list[Row] = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    return found
+
+
+def write_results(rows: Sequence[Row]) -> None:
+    kept = [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    text = ",\n".join(json.dumps(row) for row in kept)
+    RESULTS.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+
+
+def no_longer_caught(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
+    """Return the rows of faults that were caught before and survive now."""
+    caught = {row["number"] for row in before if row["verdict"] == "caught"}
+    return [row for row in now if row["verdict"] != "caught" and row["number"] in caught]
+
+
+def judged() -> dict[int, str]:
+    """Why a fault changes nothing that anyone can see: written by hand, a reason each."""
+    if not JUDGED.exists():
+        return {}
+    return {int(number): why for number, why in json.loads(JUDGED.read_text()).items()}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the counts by package as a table."""
+    harmless = judged()
+    lines = [
+        "| package | drawn | caught | by tests that import it | survived | changes nothing |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for group in [*dict.fromkeys(row["group"] for row in rows), "all"]:
+        mine = [row for row in rows if group in (row["group"], "all")]
+        left = [row for row in mine if row["verdict"] == "survived"]
+        near = sum(row["batch"] in ("near", "near, slow") for row in mine)
+        cells = [len(mine), len(mine) - len(left), near, len(left)]
+        cells += [sum(row["number"] in harmless for row in left)]
+        name = f"**{group}**" if group == "all" else group
+        lines.append(f"| {name} | " + " | ".join(map(str, cells)) + " |")
+    kinds = Counter(row["kind"] for row in rows)
+    caught = Counter(row["kind"] for row in rows if row["verdict"] == "caught")
+    shares = ", ".join(f"{kind} {caught[kind]} of {kinds[kind]}" for kind in sorted(kinds))
+    return "\n".join([*lines, "", f"Caught by kind: {shares}."])
+
+
+def keep(readme: Path, rows: Sequence[Row], commit: str) -> None:
+    """Put the table into README, between its marks."""
+    text = readme.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    readme.write_text(f"{head}{BEGIN}At {commit}:\n\n{table(rows)}\n{END}{tail}", encoding="utf-8")
