@@ -8,8 +8,9 @@ rounded up (all times are integers); the least such x gives the earliest schedul
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
+
+from pipesat.core.linear_order import last_ends
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,47 +44,24 @@ def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
     exact = furthest < _EXACT_IN_INT64
     dtype = np.int64 if exact else object
     unreachable = -(1 << 62) if exact else -4 * furthest
-    row_end: dict[int, Matrix] = {}
-    uses = _uses(sequence)
-    kept: dict[int, Matrix] = {}  # ends of items that some later item still waits for
-    groups = sequence.group_ending_with
-    for number, (device, length, before, inputs) in enumerate(
-        zip(sequence.device, sequence.duration, sequence.before, sequence.inputs, strict=True)
-    ):
-        if before < 0:
-            start = np.full(devices, unreachable, dtype=dtype)
-            if device < devices:
-                start[device] = 0
-        else:
-            start = row_end[device]
-        for source, delay in inputs:
-            start = np.maximum(start, kept[source] + delay)
-            uses[source] -= 1
-            if not uses[source]:
-                del kept[source]
-        row_end[device] = end = start + length
-        if uses[number]:
-            kept[number] = end
-        for member in (group := groups.get(number, range(0))):
-            end = np.maximum(end, kept[member])
-        for member in group:
-            row_end[sequence.device[member]] = kept[member] = end
+
+    def begin(number: int) -> Matrix | None:
+        device = sequence.device[number]
+        if sequence.before[number] >= 0:
+            return None
+        start: Matrix = np.full(devices, unreachable, dtype=dtype)
+        if device < devices:
+            start[device] = 0
+        return start
+
     paths = np.full((devices, devices), unreachable, dtype=dtype)
-    for device, end in row_end.items():
+    lasts = last_ends(
+        sequence.device, sequence.waits, sequence.duration, begin, sequence.group_ending_with
+    )
+    for device, end in lasts.items():
         if device < devices:
             paths[:, device] = end
     return paths
-
-
-def _uses(sequence: LinearOrder) -> list[int]:
-    """How often an item's end is still needed: by those that wait for it, and by its group."""
-    uses = [0] * len(sequence.item)
-    for inputs in sequence.inputs:
-        for source, _ in inputs:
-            uses[source] += 1
-    for member in chain.from_iterable(sequence.groups):
-        uses[member] += 1
-    return uses
 
 
 def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:

@@ -22,17 +22,16 @@ earlier than with independent links, so no op does.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.copies import offloads_anything
 from pipesat.core.errors import NotApplicable
 from pipesat.core.linear_order import LinearOrder
-from pipesat.core.ops import Event, Item, Op, members
+from pipesat.core.ops import Event, Op, members
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Order, Schedule, Timed
-from pipesat.core.timing import linearize
+from pipesat.core.timing import earliest_ends, linearize
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -48,20 +47,6 @@ class Transfer(NamedTuple):
     receiver: int
     gives: Op
     needs: Op
-
-
-@dataclass(frozen=True)
-class Network:
-    """Items and queued transfers as nodes, each after all that it waits for (lists of length n).
-
-    ``waits[i]`` lists ``(j, delay)``: node i starts no earlier than the end of node j plus delay;
-    with nothing to wait for, at 0. ``device`` is -1 for transfers.
-    """
-
-    node: list[Item | Transfer]
-    device: list[int]
-    duration: list[int]
-    waits: list[tuple[tuple[int, int], ...]]
 
 
 class Queued(NamedTuple):
@@ -84,38 +69,32 @@ def time_with_links(problem: Problem, order: Order, links: Links, source: str = 
     network = network_of(problem, order, links)
     rows: list[list[Timed]] = [[] for _ in problem.devices]
     for node, device, length, end in zip(
-        network.node, network.device, network.duration, ends_of(network), strict=True
+        network.item, network.device, network.duration, earliest_ends(network, [0]), strict=True
     ):
         if not isinstance(node, Transfer):
             rows[device].append(Timed(node, end - length, end))
     return Schedule(tuple(map(tuple, rows)), source)
 
 
-def ends_of(network: Network) -> list[int]:
-    """Earliest end of every node."""
-    ends: list[int] = []
-    for length, waits in zip(network.duration, network.waits, strict=True):
-        ends.append(length + max((ends[source] + delay for source, delay in waits), default=0))
-    return ends
-
-
-def queued(network: Network) -> list[Queued]:
+def queued(network: LinearOrder) -> list[Queued]:
     """Waiting time of the transfers of every pair of ranks, the longest first.
 
     It need not cost makespan: what arrives late may be needed later still.
     """
-    ends = ends_of(network)
+    ends = earliest_ends(network, [0])
     total: dict[tuple[int, int], int] = defaultdict(int)
-    for number, node in enumerate(network.node):
+    for number, node in enumerate(network.item):
         if isinstance(node, Transfer):
-            producer = network.waits[number][0][0]
+            producer = network.inputs[number][0][0]
             start = ends[number] - network.duration[number]
             total[_pair(node.sender, node.receiver)] += start - ends[producer]
     return sorted((Queued(*entry) for entry in total.items()), key=lambda q: (-q.waiting, q.ranks))
 
 
-def network_of(problem: Problem, order: Order, links: Links) -> Network:
+def network_of(problem: Problem, order: Order, links: Links) -> LinearOrder:
     """Put an order's items, and its transfers if they queue, into one sequence.
+
+    Transfers (:class:`Transfer`) are items on device -1.
 
     Raises
     ------
@@ -127,13 +106,7 @@ def network_of(problem: Problem, order: Order, links: Links) -> Network:
         raise NotApplicable(
             "risk knows no copies yet: memory of offloaded microbatches depends on when they run"
         )
-    if links != "independent":
-        return _with_transfers(problem, linear, links)
-    waits = [
-        ((before, 0), *inputs) if before >= 0 else inputs
-        for before, inputs in zip(linear.before, linear.inputs, strict=True)
-    ]
-    return Network(list(linear.item), linear.device, linear.duration, waits)
+    return linear if links == "independent" else _with_transfers(problem, linear, links)
 
 
 class _Crossing(NamedTuple):
@@ -144,26 +117,27 @@ class _Crossing(NamedTuple):
     delay: int
 
 
-def _with_transfers(problem: Problem, linear: LinearOrder, links: Links) -> Network:
+def _with_transfers(problem: Problem, linear: LinearOrder, links: Links) -> LinearOrder:
     """Go through the items in the order of torch's lowering; transfers follow their producer."""
-    result = Network([], [], [], [])
+    result = LinearOrder([], [], [], [], [])
     place: dict[int, int] = {}  # node of each item
     received: dict[int, list[int]] = defaultdict(list)  # nodes of the transfers to each item
     last: dict[int, int] = {}  # node of each device's last item so far
     channel: dict[tuple[int, ...], int] = {}  # node of each channel's last transfer so far
     outgoing = _outgoing(problem, linear)
 
-    def add(node: Item | Transfer, device: int, duration: int, waits: list[int]) -> int:
-        result.node.append(node)
+    def add(node: Any, device: int, duration: int, waits: list[int]) -> int:
+        result.item.append(node)
         result.device.append(device)
         result.duration.append(duration)
-        result.waits.append(tuple((source, 0) for source in waits))
-        return len(result.node) - 1
+        result.before.append(last.get(device, -1))
+        result.inputs.append(tuple((source, 0) for source in waits))
+        return len(result.item) - 1
 
     for item in _in_torch_s_order(linear):
         device = linear.device[item]
-        local = [last[device]] if device in last else []  # inputs from this device are before it
-        here = add(linear.item[item], device, linear.duration[item], local + received.pop(item, []))
+        inputs = received.pop(item, [])  # those from this device are before the one before it
+        here = add(linear.item[item], device, linear.duration[item], inputs)
         place[item] = last[device] = here
         for consumer, transfer, delay in outgoing.get(item, ()):
             waits = [here]

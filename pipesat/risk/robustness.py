@@ -133,7 +133,7 @@ def sample_orders(
         raise BadInput("expected at least 1", where="samples", value=samples)
     networks = [network_of(problem, order, links) for order in orders]
     for network in networks:
-        longest = sum(network.duration) + sum(d for w in network.waits for _, d in w)
+        longest = sum(network.duration) + sum(d for own in network.inputs for _, d in own)
         if longest >= _EXACT:
             raise BadInput("the times add up to 2^53 units or more: use a coarser unit")
     table = _Table(problem, noise, seed)
@@ -146,7 +146,7 @@ def sample_orders(
         for network, result in zip(networks, results, strict=True):
             times = (
                 _time(problem, node, length, factors)
-                for node, length in zip(network.node, network.duration, strict=True)
+                for node, length in zip(network.item, network.duration, strict=True)
             )
             value = makespans if objective == "makespan" else spans
             result[first : numbers.stop] = value(network, times, len(numbers))

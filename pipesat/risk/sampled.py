@@ -10,97 +10,72 @@ Mathematics 23, 1978, theorem 1). It is not rounded up, since sampled times are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
+
+from pipesat.core.linear_order import LinearOrder, last_ends
+from pipesat.core.timing import earliest_ends
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats
     from pipesat.core.schedule import Objective
-    from pipesat.risk.links import Network
 
     Durations: TypeAlias = Iterable[Floats | float]
 
 
-def makespans(network: Network, durations: Durations, samples: int) -> Floats:
-    """Largest end of any node, per sample.
+def makespans(network: LinearOrder, durations: Durations, samples: int) -> Floats:
+    """Largest end of any item, per sample.
 
-    ``durations`` has those of every node in turn: one per sample, or one for all.
+    ``durations`` has those of every item in turn: one per sample, or one for all.
     """
     import numpy as np
 
-    result = np.zeros(samples)
-    for _, end, last in _ends(network, durations, lambda _: np.zeros(samples)):
-        if last:
-            np.maximum(result, end, out=result)
-    return result
+    def begin(number: int) -> Floats | None:
+        return None if network.waits[number] else np.zeros(samples)
+
+    ends = last_ends(network.device, network.waits, durations, begin)
+    values: Floats = np.maximum.reduce([np.zeros(samples), *ends.values()])
+    return values
 
 
-def spans(network: Network, durations: Durations, samples: int) -> Floats:
+def spans(network: LinearOrder, durations: Durations, samples: int) -> Floats:
     """Minimum span of every sample; 0 without items."""
     paths = _longest_paths(network, durations, samples)
     return _largest_cycle_mean(paths) if paths.shape[1] else paths.sum(axis=(1, 2))
 
 
-def value_without_noise(network: Network, objective: Objective) -> int:
+def value_without_noise(network: LinearOrder, objective: Objective) -> int:
     """Makespan or minimum span with the problem's own costs, in whole time units.
 
     Spans from 2^53 time units on are those of floating point.
     """
-    from pipesat.risk.links import ends_of
-
     if objective == "makespan":
-        return max(ends_of(network), default=0)
+        return max(earliest_ends(network, [0]), default=0)
     return math.ceil(float(spans(network, map(float, network.duration), 1)[0]))
 
 
-def _ends(
-    network: Network, durations: Durations, begin: Callable[[int], Floats]
-) -> Iterator[tuple[int, Floats, bool]]:
-    """Yield every node's number, its ends, and whether no later node waits for it.
-
-    ``begin(number)`` are the earliest starts of a node that waits for nothing. Ends are kept only
-    as long as some later node waits for them.
-    """
-    import numpy as np
-
-    kept: dict[int, Floats] = {}
-    uses = _uses(network)
-    for number, (waits, length) in enumerate(zip(network.waits, durations, strict=True)):
-        end = begin(number)
-        for source, delay in waits:
-            earlier = kept[source]
-            np.maximum(end, earlier + delay if delay else earlier, out=end)
-            uses[source] -= 1
-            if not uses[source]:
-                del kept[source]
-        end += length
-        if uses[number]:
-            kept[number] = end
-        yield number, end, not uses[number]
-
-
-def _longest_paths(network: Network, durations: Durations, samples: int) -> Floats:
+def _longest_paths(network: LinearOrder, durations: Durations, samples: int) -> Floats:
     """``L[sample, d, e]`` among the devices that have items; -inf where no path leads."""
     import numpy as np
 
     used = sorted({device for device in network.device if device >= 0})
     index = {device: i for i, device in enumerate(used)}
-    last: dict[int, Floats] = {}
+    begun = set[int]()
 
-    def begin(number: int) -> Floats:
+    def begin(number: int) -> Floats | None:
         device = network.device[number]
+        if device < 0 or device in begun:
+            return None
+        begun.add(device)
         start = np.full((samples, len(used)), -np.inf)
-        if device >= 0 and device not in last:
-            start[:, index[device]] = 0
+        start[:, index[device]] = 0
         return start
 
     columns = (x if isinstance(x, float) else x[:, None] for x in durations)
-    for number, end, _ in _ends(network, columns, begin):
-        if (device := network.device[number]) >= 0:
-            last[device] = end
+    last = last_ends(network.device, network.waits, columns, begin)
     paths = np.empty((samples, len(used), len(used)))
-    for device, end in last.items():
-        paths[:, :, index[device]] = end
+    for device in used:
+        paths[:, :, index[device]] = last[device]
     return paths
 
 
@@ -119,12 +94,3 @@ def _largest_cycle_mean(paths: Floats) -> Floats:
     edges = np.arange(count, 0, -1)[:, None, None]
     means: Floats = ((walks[count] - walks[:count]) / edges).min(axis=0).max(axis=1)
     return means
-
-
-def _uses(network: Network) -> list[int]:
-    """How many nodes wait for each node."""
-    uses = [0] * len(network.node)
-    for waits in network.waits:
-        for source, _ in waits:
-            uses[source] += 1
-    return uses

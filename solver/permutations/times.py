@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipesat.core.arrays import Ints
+from pipesat.core.linear_order import last_ends
 from pipesat.core.microbatch_order import relabelled
 from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
@@ -51,8 +52,11 @@ class PermutedOrder:
         self._places = self.place_of.tolist()
         self.amounts = self._amounts()
         self._lengths, self._delays = (list(self.amounts[:, :, which].copy()) for which in (0, 3))
-        self._before = sequence.before
-        self._sources = [[source for source, _ in inputs] for inputs in sequence.inputs]
+        self._rows = sequence.device
+        self._sources = [  # of what an op waits for, and whether it comes with a delay
+            [*([(before, False)] if before >= 0 else []), *((source, True) for source, _ in inputs)]
+            for before, inputs in zip(sequence.before, sequence.inputs, strict=True)
+        ]
         rows: list[list[int]] = [[] for _ in problem.devices]
         for number, device in enumerate(sequence.device):
             rows[device].append(number)
@@ -97,16 +101,20 @@ class PermutedOrder:
     def makespans(self, permutations: Ints) -> Ints:
         """Makespan of each permutation; shape (K, places) in, (K,) out."""
         kinds = np.ascontiguousarray(self.kind[permutations].T)
-        ends: list[Ints] = []
+        own = [kinds[place] for place in self._places]
+        waits = [
+            [(source, delay[kind] if delayed else None) for source, delayed in sources]
+            for sources, delay, kind in zip(self._sources, self._delays, own, strict=True)
+        ]
+        lengths = (length[kind] for length, kind in zip(self._lengths, own, strict=True))
         nothing = np.zeros(len(permutations), dtype=np.int64)
-        for number, place in enumerate(self._places):
-            kind, before = kinds[place], self._before[number]
-            start = nothing if before < 0 else ends[before]
-            for source in self._sources[number]:
-                start = np.maximum(start, ends[source] + self._delays[number][kind])
-            ends.append(start + self._lengths[number][kind])
-        last: Ints = np.maximum.reduce(ends)
-        return last
+
+        def begin(number: int) -> Ints | None:
+            return None if waits[number] else nothing
+
+        last = last_ends(self._rows, waits, lengths, begin)
+        values: Ints = np.maximum.reduce([*last.values()])
+        return values
 
     def fits(self, permutations: Ints) -> Ints:
         """Whether each permutation keeps to memory op by op; shape (K, places) in, (K,) out."""

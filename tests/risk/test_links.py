@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.core.checker import check
+from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Item, Op, Pair, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
-from pipesat.core.timing import time_order
+from pipesat.core.timing import earliest_ends, time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.risk.links import Network, Queued, Transfer, network_of, queued, time_with_links
+from pipesat.risk.links import Queued, Transfer, network_of, queued, time_with_links
 from tests.support.problems import chain, problems, vee
 
 
@@ -30,11 +31,11 @@ def starts(problem: Problem, order: Order, links: str) -> list[list[int]]:
     return [[timed.start for timed in row] for row in schedule.devices]
 
 
-def communication(network: Network, ranks: int) -> list[list[str]]:
+def communication(network: LinearOrder, ranks: int) -> list[list[str]]:
     """Every rank's list as torch's lowering writes it: SEND_F, RECV_F, SEND_B, RECV_B."""
     letters = {"F": "F", "B": "I", "W": "W", "BW": "B"}
     rows: list[list[str]] = [[] for _ in range(ranks)]
-    for node, device in zip(network.node, network.device, strict=True):
+    for node, device in zip(network.item, network.device, strict=True):
         if isinstance(node, Transfer):
             way = "F" if node.gives.kind == "F" else "B"
             rows[node.sender].append(f"{node.gives.stage}SEND_{way}{node.gives.microbatch}")
@@ -102,7 +103,7 @@ def test_stages_on_one_device_hand_over_without_a_transfer() -> None:
     problem = vee(2, 1)
     order = order_of("0F0 3F0 3BW0 0BW0", "1F0 2F0 2BW0 1BW0")
     network = network_of(problem, order, "pair")
-    crossing = [node.gives for node in network.node if isinstance(node, Transfer)]
+    crossing = [node.gives for node in network.item if isinstance(node, Transfer)]
     assert sorted(map(str, crossing)) == ["0F0", "1BW0", "2F0", "3BW0"]
 
 
@@ -234,11 +235,9 @@ def test_transfers_of_a_pair_of_ranks_never_overlap() -> None:
     problem = vee(4, 6, F=3, B=3, W=2)
     problem = parse_problem(dict(problem.document) | {"comm": {"default": 2}})
     network = network_of(problem, BASELINES["zb-v"](problem).order, "pair")
-    from pipesat.risk.links import ends_of
-
-    ends = ends_of(network)
+    ends = earliest_ends(network, [0])
     last: dict[tuple[int, int], int] = {}
-    for number, node in enumerate(network.node):
+    for number, node in enumerate(network.item):
         if isinstance(node, Transfer):
             ranks = (min(node[:2]), max(node[:2]))
             assert ends[number] - 2 >= last.get(ranks, 0)
