@@ -17,7 +17,7 @@ from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.changed import changed_problem
 from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layer
 from pipesat.placement.documents import Costs
@@ -106,17 +106,16 @@ def _time(problem: Problem, row: Row) -> int:
 def _all_compute(question: Question, row: Row, share: Fraction) -> Problem:
     """Return a row's problem in which every op and pair takes a share of its time, rounded up."""
     del question
-    document = {**row.problem.document}
-    times = ("F", "B", "W", "BW")
-    document["stages"] = [
-        entry | {key: ceil(share * entry[key]) for key in times if key in entry}
+    document = row.problem.document
+    stages = [
+        {key: ceil(share * entry[key]) for key in ("F", "B", "W", "BW") if key in entry}
         for entry in document["stages"]
     ]
-    overlap = document.get("overlap", {})
-    if "pairs" in overlap:
+    overlap = document.get("overlap")
+    if overlap is not None and "pairs" in overlap:
         pairs = [entry | {"time": ceil(share * entry["time"])} for entry in overlap["pairs"]]
-        document["overlap"] = overlap | {"pairs": pairs}
-    return parse_problem(document, "problem at an end of the estimate's range")
+        overlap = overlap | {"pairs": pairs}
+    return changed_problem(row.problem, stages=stages, overlap=overlap)
 
 
 def _head(question: Question, row: Row, share: Fraction) -> Problem:

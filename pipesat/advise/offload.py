@@ -13,7 +13,7 @@ from math import ceil
 from typing import Final
 
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.changed import changed_problem
 from pipesat.layers.layer import Layers
 
 OFFLOAD: Final = "offload"
@@ -24,14 +24,13 @@ def with_offload(
     problem: Problem, layers: Layers, partition: Sequence[range], rate: Fraction
 ) -> Problem:
     """Return a split's problem whose stages may offload, at so much memory per time unit."""
-    document = {**problem.document}
-    stages = []
-    for entry, part in zip(document["stages"], partition, strict=True):
+    stages = list[dict[str, object]]()
+    for part in partition:
         held = sum(layers.layers[k].amount("held_after_F") for k in part)
         stays = min(
             held, sum(layers.layers[k].amount("held_after_F", recompute=True) for k in part)
         )
         copy = ceil((held - stays) / rate)
         mode = {"name": OFFLOAD, "offload": {"out": copy, "in": copy, "held": stays}}
-        stages.append(entry | {"modes": [mode]} if held > stays else entry)
-    return parse_problem(document | {"stages": stages}, "problem of layers")
+        stages.append({"modes": [mode]} if held > stays else {})
+    return changed_problem(problem, "problem of layers", stages=stages)

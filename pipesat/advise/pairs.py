@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final
+from itertools import product
+from typing import Final
 
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.changed import changed_problem
 from pipesat.layers.layer import Layer, Layers
 from pipesat.parts.parts import Chunk, Parts
 from pipesat.placement.documents import Costs
@@ -128,19 +129,17 @@ def with_pairs(
     def alone(stage: int, kind: Kind) -> int:
         return parts.alone(blocks[stage], kind) + others(stage, kind)
 
-    document: dict[str, Any] = dict(problem.document)
-    document["stages"] = [
-        entry | {kind: alone(stage, kind) for kind in _KINDS}
-        for stage, entry in enumerate(document["stages"])
+    stages: list[dict[str, int]] = [
+        {kind: alone(stage, kind) for kind in _KINDS} for stage in range(len(blocks))
     ]
     pairs = []
-    for one, entry in enumerate(document["stages"]):
-        for two, other in enumerate(document["stages"]):
-            if entry["device"] != other["device"] or not blocks[one] or not blocks[two]:
-                continue
-            time = parts.together(blocks[one], blocks[two]) + others(one, "F") + others(two, "BW")
-            if time < entry["F"] + other["BW"]:
-                pairs.append({"ops": [f"{one}F", f"{two}BW"], "time": time})
-    if pairs:
-        document["overlap"] = {"pairs": pairs}
-    return parse_problem(document, f"problem with the times of {parts.source}")
+    for one, two in product(range(len(blocks)), repeat=2):
+        homes = {problem.stages[stage].device for stage in (one, two)}
+        if len(homes) > 1 or not blocks[one] or not blocks[two]:
+            continue
+        time = parts.together(blocks[one], blocks[two]) + others(one, "F") + others(two, "BW")
+        if time < stages[one]["F"] + stages[two]["BW"]:
+            pairs.append({"ops": [f"{one}F", f"{two}BW"], "time": time})
+    source = f"problem with the times of {parts.source}"
+    overlap = {"pairs": pairs} if pairs else problem.document.get("overlap")
+    return changed_problem(problem, source, stages=stages, overlap=overlap)

@@ -18,9 +18,9 @@ from typing import TypeAlias
 from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_capacities
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.changed import changed_problem
 from pipesat.files.values import MOST
-from pipesat.placement.documents import Costs, Setting, peak_of_1f1b
+from pipesat.placement.documents import activations_of_1f1b
 
 Cap: TypeAlias = int | None
 
@@ -36,13 +36,7 @@ def at_cap(problem: Problem, cap: Cap) -> Problem:
 
 def with_capacities(problem: Problem, caps: Sequence[Cap], name: str) -> Problem:
     """Return the problem with these capacities, one per device, under another name."""
-    document = dict(problem.document) | {"name": name}
-    document["devices"] = [
-        {key: value for key, value in device.items() if key != "memory"}
-        | ({} if cap is None else {"memory": cap})
-        for device, cap in zip(problem.document["devices"], caps, strict=True)
-    ]
-    return parse_problem(document, problem.name or "problem")
+    return changed_problem(problem, devices=[{"memory": cap} for cap in caps], name=name)
 
 
 def least_feasible_cap(problem: Problem) -> int:
@@ -96,9 +90,7 @@ def scale_of(problem: Problem) -> Scale1F1B | None:
         return None
     if len(stages) < p:
         return None
-    m = sum(route.microbatches for route in problem.routes)
-    layers = [Costs(0, 0, 0, held_after_F=problem.stages[s].held_after_F) for s in stages]
-    activations = peak_of_1f1b(layers, Setting(devices=p, microbatches=m))
+    activations = activations_of_1f1b(problem)
     static = max(device.static for device in problem.devices)
     return Scale1F1B(static, activations) if activations else None
 

@@ -13,7 +13,7 @@ from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.stage import KEEP
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.changed import changed_problem
 from pipesat.frontier.curve import Curve
 
 
@@ -39,15 +39,15 @@ def with_levers(problem: Problem) -> dict[str | None, Problem]:
 
 
 def _allowing(problem: Problem, names: tuple[str, ...]) -> Problem:
-    stages = []
-    for entry in problem.document["stages"]:
-        modes = [mode for mode in entry.get("modes", ()) if mode["name"] in names]
-        plain = {key: value for key, value in entry.items() if key != "modes"}
-        stages.append(plain | ({"modes": modes} if modes else {}))
-    document = {**problem.document, "stages": stages}
-    if not names:
-        document.pop("mode_choice", None)
-    return parse_problem(document, problem.name or "problem")
+    modes = [
+        [mode for mode in entry.get("modes", ()) if mode["name"] in names]
+        for entry in problem.document["stages"]
+    ]
+    return changed_problem(
+        problem,
+        stages=[{"modes": own or None} for own in modes],
+        mode_choice=problem.document.get("mode_choice") if names else None,
+    )
 
 
 def taken_over(curve: Curve, problem: Problem) -> Iterator[Schedule]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.changed import changed_problem
 from pipesat.parts.answer import PairTimes
 from pipesat.parts.parts import Parts
 
@@ -53,13 +51,10 @@ def into_problem(found: PairTimes, problem: Problem) -> Problem:
         listed pairs.
     """
     times = found.document()
-    document: dict[str, Any] = dict(problem.document)
-    document["stages"] = [
-        old | new for old, new in zip(document["stages"], times["stages"], strict=True)
-    ]
-    if found.parts.time_unit:
-        document["time_unit"] = found.parts.time_unit
-    document.pop("overlap", None)
-    if times["overlap"]["pairs"]:
-        document["overlap"] = times["overlap"]
-    return parse_problem(document, f"problem with the times of {found.parts.source}")
+    return changed_problem(
+        problem,
+        f"problem with the times of {found.parts.source}",
+        stages=times["stages"],
+        time_unit=found.parts.time_unit or problem.document.get("time_unit"),
+        overlap=times["overlap"] if times["overlap"]["pairs"] else None,
+    )

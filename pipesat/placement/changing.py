@@ -5,11 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, Final
 
-from pipesat.core.errors import BadInput, said_of
+from pipesat.core.errors import said_of
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
-from pipesat.placement.documents import Document, Setting
-from pipesat.placement.from_numbers import costs_of, document_from_numbers
+from pipesat.placement.documents import Document, activations_of_1f1b
 from pipesat.placement.given import (
     amounts,
     at_least,
@@ -42,26 +41,9 @@ def _memory(problem: Problem, document: Document, value: Any) -> None:
     """Set capacities; a share of 1F1B's peak is that of the problem's layers."""
     memory = memory_of(value)
     if isinstance(memory, Fraction):
-        memory = _of_1f1b(problem, document, memory)
+        peak = round(memory * activations_of_1f1b(problem))
+        memory = [device.static + peak for device in problem.devices]
     set_on_devices(document, "memory", memory)
-
-
-def _of_1f1b(problem: Problem, document: Document, share: Fraction) -> list[int]:
-    given = [document.get("microbatches"), *(r["microbatches"] for r in document.get("routes", ()))]
-    if any(isinstance(one, list) for one in given):
-        raise BadInput(
-            "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
-            where="memory",
-        )
-    held = [problem.stages[stage].held_after_F for stage in problem.routes[0].stages]
-    setting = Setting(
-        devices=len(problem.devices),
-        microbatches=sum(route.microbatches for route in problem.routes),
-        static=[device.static for device in problem.devices],
-    )
-    layers = costs_of({"F": 0, "B": 0, "W": 0, "held_after_F": held}, None, len(held))
-    chain = document_from_numbers(layers, setting, "chain", 1, memory=share)
-    return [device["memory"] for device in chain["devices"]]
 
 
 def _static(problem: Problem, document: Document, value: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
+from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement
 from pipesat.placement.pair_entries import pair_entries
@@ -200,6 +201,30 @@ def peak_of_1f1b(costs: Sequence[Costs], setting: Setting, split: Split = "even"
     p, m = setting.devices, setting.microbatches
     stages = cut(costs, p, split)
     return max(min(p - d, m) * stage.held_after_F for d, stage in enumerate(stages))
+
+
+def activations_of_1f1b(problem: Problem) -> int:
+    """Return :func:`peak_of_1f1b` of a problem's layers: its first route's stages.
+
+    Other routes count as replicas of it, with their microbatches.
+
+    Raises
+    ------
+    BadInput
+        If there are fewer stages than devices, or microbatches differ: what 1F1B holds depends on
+        which of them it holds at once.
+    """
+    if problem.has_lists:
+        raise BadInput(
+            "a share of 1F1B's peak needs microbatches that are alike: give a capacity",
+            where="memory",
+        )
+    held = [problem.stages[stage].held_after_F for stage in problem.routes[0].stages]
+    setting = Setting(
+        devices=len(problem.devices),
+        microbatches=sum(route.microbatches for route in problem.routes),
+    )
+    return peak_of_1f1b([Costs(0, 0, 0, held_after_F=amount) for amount in held], setting)
 
 
 def _joined(layers: Sequence[Costs]) -> Costs:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from pipesat.core.errors import BadInput
+from pipesat.files.changed import changed_document
 from pipesat.files.values import MOST
 from pipesat.placement.documents import Document, comm_entry, per_device
 from pipesat.placement.from_numbers import share_of_1f1b
@@ -132,12 +133,8 @@ def comm_of(given: Any, homes: Sequence[int], routes: Sequence[Sequence[int]], d
 
 def set_on_devices(document: Document, key: str, value: Any) -> None:
     """Put a key of devices into the document: one value for all or one each; ``None``: none."""
-    own_of = per_device(value, len(document["devices"]), key)
-    document["devices"] = [
-        {name: old for name, old in device.items() if name != key}
-        | ({} if own is None else {key: own})
-        for device, own in zip(document["devices"], own_of, strict=True)
-    ]
+    each = per_device(value, len(document["devices"]), key)
+    document |= changed_document(document, devices=[{key: own} for own in each])
 
 
 def overlap_of(given: Any) -> Document:

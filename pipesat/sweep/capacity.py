@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.least import require_plain
+from pipesat.files.changed import changed_document
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.values import MOST
-from pipesat.placement.documents import Costs, Setting, peak_of_1f1b, per_device
+from pipesat.placement.documents import activations_of_1f1b, per_device
 from pipesat.placement.from_numbers import share_of_1f1b
-
-if TYPE_CHECKING:
-    from pipesat.core.problem import Problem
 
 UNLIMITED: Final = "unlimited"
 _EXPECTED: Final = (
@@ -78,24 +76,11 @@ def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any
     count = len(problem.devices)
     if isinstance(capacity, Fraction):
         require_plain(problem, "a share of 1F1B's peak")
-        peak = round(capacity * _peak_of_1f1b(problem))
+        peak = round(capacity * activations_of_1f1b(problem))
         capacity = [device.static + peak for device in problem.devices]
-    devices = [
-        {key: value for key, value in device.items() if key != "memory"}
-        | ({} if memory is None else {"memory": memory})
-        for device, memory in zip(
-            document["devices"], per_device(capacity, count, "memory"), strict=True
-        )
-    ]
-    return document | {"devices": devices}
+    capacities = per_device(capacity, count, "memory")
+    return changed_document(document, devices=[{"memory": memory} for memory in capacities])
 
 
 def _is_amount(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
-
-
-def _peak_of_1f1b(problem: Problem) -> int:
-    stages = [problem.stages[stage] for stage in problem.routes[0].stages]
-    layers = [Costs(s.F, s.B, s.W, s.BW, s.held_after_F, s.held_after_B) for s in stages]
-    microbatches = sum(route.microbatches for route in problem.routes)
-    return peak_of_1f1b(layers, Setting(devices=len(problem.devices), microbatches=microbatches))

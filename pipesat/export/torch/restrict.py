@@ -7,7 +7,7 @@ from pipesat.core.least import require_no_modes
 from pipesat.core.ops import parse_kind
 from pipesat.core.problem import Problem
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.files.problem_file import parse_problem
+from pipesat.files.changed import changed_problem
 
 
 def restricted_to_torch(problem: Problem) -> Problem:
@@ -29,13 +29,12 @@ def restricted_to_torch(problem: Problem) -> Problem:
             f'stage {first} says "backward": "split", but torch runs the first stage\'s backward '
             'whole: say "either" or "fused"'
         )
-    stages = list(problem.document["stages"])
-    stages[first] = stages[first] | {"backward": "fused"}
-    document = {**problem.document, "stages": stages}
-    if "pairs" in (overlap := document.get("overlap", {})):
+    stages = [{"backward": "fused"} if s == first else {} for s in range(len(problem.stages))]
+    overlap = problem.document.get("overlap")
+    if overlap is not None and "pairs" in overlap:
         kept = [entry for entry in overlap["pairs"] if _torch_has(entry["ops"])]
-        document["overlap"] = {**overlap, "pairs": kept}
-    return parse_problem(document)
+        overlap = {**overlap, "pairs": kept}
+    return changed_problem(problem, stages=stages, overlap=overlap)
 
 
 def _torch_has(kinds: list[str]) -> bool:
