@@ -17,6 +17,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from pipesat.core.attached import HOMES, attached
+
 TYPE_CHECKING = False  # so that not even typing is imported before a command hears signals
 if TYPE_CHECKING:
     import typing
@@ -158,6 +160,24 @@ _HOMES = {
     "write_timeline": "timeline.file",
 }
 
+_METHODS = {
+    "built": "placement.building",
+    "changed": "placement.changing",
+    "export_result": "workflows.exports",
+    "figure_of_parts": "parts.picture",
+    "figure_of_plan": "plan.picture",
+    "figure_of_result": "picture.of_result",
+    "frame_of": "picture.notebook",
+    "from_parts": "placement.building",
+    "html_of": "picture.notebook",
+    "html_of_problem": "picture.notebook",
+    "png_of": "picture.notebook",
+    "save_advice": "advise.files",
+    "save_plan": "plan.files",
+    "save_result": "workflows.exports",
+}
+HOMES |= _HOMES | _METHODS
+
 __all__ = [
     "BadInput",
     "Bound",
@@ -256,8 +276,7 @@ def __getattr__(name: str) -> typing.Any:
         return metadata.version(__name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
+    value = globals()[name] = attached(name)
     return value
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pipesat.advise.answer import Answer, estimate_text
 from pipesat.advise.rows import rank
 from pipesat.advise.sentence import sentence_of
-from pipesat.core.above import above
+from pipesat.core.attached import attached
 from pipesat.core.showing import Displayed, Facts
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Advice(Answer, Displayed):
         """Draw our plan's stages, as ``plan.plot()``; ``None`` without a plan."""
         if self.plan is None:
             return None
-        return cast("Figure | None", above("figure_of_plan")(self.plan))
+        return cast("Figure | None", attached("figure_of_plan")(self.plan))
 
     def save(self, folder: str | Path) -> None:
         """Write what ``pipesat advise -o`` writes.
@@ -53,7 +53,7 @@ class Advice(Answer, Displayed):
         BadInput
             If the folder cannot be written.
         """
-        above("save_advice")(self, folder)
+        attached("save_advice")(self, folder)
 
     def document(self, commands: Sequence[str] = ()) -> dict[str, Any]:
         """Return ``pipesat.advice/1``, ready for JSON."""

@@ -11,8 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
-from pipesat.core.above import above
 from pipesat.core.arguments import public
+from pipesat.core.attached import attached
 
 Backward: TypeAlias = Literal["split", "fused", "either"]
 Numbers: TypeAlias = int | Sequence[int]
@@ -131,7 +131,7 @@ class Building:
         BadInput
             As for a problem file: which value, and what would be right.
         """
-        return cast("Self", above("built")("chain", locals()))
+        return cast("Self", attached("built")("chain", locals()))
 
     @classmethod
     @explained_as(chain)
@@ -167,7 +167,7 @@ class Building:
 
         Costs are per stage, of which there are ``chunks`` times as many as devices.
         """
-        return cast("Self", above("built")("loop", locals()))
+        return cast("Self", attached("built")("loop", locals()))
 
     @classmethod
     @explained_as(chain)
@@ -202,7 +202,7 @@ class Building:
 
         Costs are per stage, of which there are twice as many as devices.
         """
-        return cast("Self", above("built")("vee", locals()))
+        return cast("Self", attached("built")("vee", locals()))
 
     @classmethod
     @explained_as(chain)
@@ -239,7 +239,7 @@ class Building:
         ``static`` has to say so. Of an odd number of microbatches the first direction has one more;
         two entries in a list are one per direction, each a number or the list of a problem file.
         """
-        return cast("Self", above("built")("bidirectional", locals()))
+        return cast("Self", attached("built")("bidirectional", locals()))
 
     @classmethod
     @public
@@ -282,7 +282,7 @@ class Building:
         BadInput
             As for a problem file.
         """
-        return cast("Self", above("from_parts")(locals()))
+        return cast("Self", attached("from_parts")(locals()))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -293,7 +293,7 @@ class Building:
         BadInput
             As for a problem file.
         """
-        return cast("Self", above("parse_problem")(document))
+        return cast("Self", attached("parse_problem")(document))
 
     @classmethod
     @public
@@ -305,7 +305,7 @@ class Building:
         BadInput
             With the file, the path of the value, the value and what would be right.
         """
-        return cast("Self", above("read_problem")(path))
+        return cast("Self", attached("read_problem")(path))
 
     @public
     def write(self, path: str | Path) -> None:
@@ -316,10 +316,10 @@ class Building:
         BadInput
             If the file cannot be written.
         """
-        above("write_problem")(path, self)
+        attached("write_problem")(path, self)
 
     def _repr_html_(self) -> str:
-        return str(above("html_of_problem")(self))
+        return str(attached("html_of_problem")(self))
 
     def with_memory(self, memory: Memory) -> Self:
         """Return the same problem with other capacities, static memory included.
@@ -330,11 +330,11 @@ class Building:
             One for all devices or one each; ``None``: unlimited; ``"1f1b*0.75"``: that share of
             1F1B's peak, on top of each device's static memory.
         """
-        return cast("Self", above("changed")(self, memory=memory))
+        return cast("Self", attached("changed")(self, memory=memory))
 
     def with_static(self, static: Numbers) -> Self:
         """Return the same problem with other static memory: one for all devices or one each."""
-        return cast("Self", above("changed")(self, static=static))
+        return cast("Self", attached("changed")(self, static=static))
 
     def with_microbatches(self, microbatches: Microbatches, order: str | None = None) -> Self:
         """Return the same problem with other microbatches.
@@ -347,7 +347,7 @@ class Building:
         order
             ``"given"``, ``"same"`` or ``"free"``, for a list alone.
         """
-        return cast("Self", above("changed")(self, microbatches=microbatches, order=order))
+        return cast("Self", attached("changed")(self, microbatches=microbatches, order=order))
 
     def with_comm(self, comm: Comm) -> Self:
         """Return the same problem with other delays.
@@ -358,16 +358,16 @@ class Building:
             One for every link, one per link between neighbouring devices (whichever way and route),
             or ``comm`` of a problem file.
         """
-        return cast("Self", above("changed")(self, comm=comm))
+        return cast("Self", attached("changed")(self, comm=comm))
 
     def with_backward(self, backward: Backward) -> Self:
         """Return the same problem whose stages run ``"split"``, ``"fused"`` or ``"either"``."""
-        return cast("Self", above("changed")(self, backward=backward))
+        return cast("Self", attached("changed")(self, backward=backward))
 
     def with_overlap(self, overlap: Overlap) -> Self:
         """Return the same problem with other overlapped pairs; ``None``: without any."""
-        return cast("Self", above("changed")(self, overlap=overlap))
+        return cast("Self", attached("changed")(self, overlap=overlap))
 
     def with_name(self, name: str) -> Self:
         """Return the same problem under another name."""
-        return cast("Self", above("changed")(self, name=name))
+        return cast("Self", attached("changed")(self, name=name))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pipesat.core.above import above
 from pipesat.core.arguments import public
+from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Status, change, percent, require_best
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles, mode_counts, pair_counts
@@ -167,7 +167,7 @@ class Result(Displayed):
         Write it with ``savefig``; a notebook shows it at the end of a cell. ``None`` without a
         schedule.
         """
-        return cast("Figure | None", above("figure_of_result")(self))
+        return cast("Figure | None", attached("figure_of_result")(self))
 
     @public
     def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
@@ -180,12 +180,12 @@ class Result(Displayed):
         BadInput
             If the folder cannot be written.
         """
-        return cast("str | None", above("save_result")(self, folder, log))
+        return cast("str | None", attached("save_result")(self, folder, log))
 
     @public
     def export(self, to: str, path: str | Path | None = None, **options: Any) -> Exported:
         """Return the schedule in another format; see :func:`pipesat.export`."""
-        return cast("Exported", above("export_result")(self, to, path, **options))
+        return cast("Exported", attached("export_result")(self, to, path, **options))
 
     def document(self, schedule_path: str | None = None) -> dict[str, Any]:
         """Return the result object of the contract, ready for JSON."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pipesat.core.above import above
+from pipesat.core.attached import attached
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ class Displayed:
         BadInput
             If it is not.
         """
-        return above("frame_of")(self.records())
+        return attached("frame_of")(self.records())
 
     def plot(self) -> Figure | None:
         """Draw it; return a matplotlib figure, ``None`` where there is nothing to draw.
@@ -55,10 +55,10 @@ class Displayed:
         return "\n".join([type(self).__name__, *lines])
 
     def _repr_html_(self) -> str:
-        return str(above("html_of")(self))
+        return str(attached("html_of")(self))
 
     def _repr_png_(self) -> bytes | None:
-        png = above("png_of")(self)
+        png = attached("png_of")(self)
         return None if png is None else bytes(png)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-from pipesat.core.above import above
+from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind, parse_kind
@@ -114,7 +114,7 @@ class PairTimes(Displayed):
         BadInput
             If there is no such op, or two are not of one device.
         """
-        return cast("Figure", above("figure_of_parts")(self, self.to_draw(drawn)))
+        return cast("Figure", attached("figure_of_parts")(self, self.to_draw(drawn)))
 
     def to_draw(self, texts: Sequence[str] = ()) -> list[tuple[ChunkOp, ...]]:
         """Return what a picture shows: what is asked for, or else what saves time, or else all.

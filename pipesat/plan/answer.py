@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pipesat.core.above import above
+from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Status, percent
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
@@ -111,7 +111,7 @@ class Plan(Displayed):
 
     def plot(self) -> Figure | None:
         """Draw time and memory of every stage; return a matplotlib figure."""
-        return cast("Figure | None", above("figure_of_plan")(self))
+        return cast("Figure | None", attached("figure_of_plan")(self))
 
     def save(self, folder: str | Path, log: Sequence[str] = ()) -> str | None:
         """Write what ``pipesat plan -o`` writes; return the path of its schedule, if there is one.
@@ -123,7 +123,7 @@ class Plan(Displayed):
         BadInput
             If the folder cannot be written.
         """
-        return cast("str | None", above("save_plan")(self, folder, log))
+        return cast("str | None", attached("save_plan")(self, folder, log))
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import pipesat
-from pipesat.core.above import ROOMS, above
+from pipesat.core.attached import HOMES, attached
 from tests.support.loaded import loaded_by
 from tests.support.paths import ROOT
 
@@ -112,16 +112,16 @@ def arrows(module: str) -> set[str]:
     return {package_of(name) for name in ours} - {package_of(module)}
 
 
-def test_core_names_rooms_above_in_one_table() -> None:
-    """Methods that users call on core's classes are looked up above, when they are called."""
-    for name, home in ROOMS.items():
-        assert LEVEL[package_of(home)] > LEVEL["core"]
-        assert callable(above(name))
+def test_the_root_attaches_what_rooms_above_do() -> None:
+    """Methods that users call on classes below are looked up when they are called."""
+    for name, home in HOMES.items():
+        assert LEVEL[home.split(".")[0]] >= LEVEL["core"]
+        assert callable(attached(name))
     late = {name for name, path in MODULES.items() if "import_module(" in path.read_text()}
-    assert within(late, "pipesat.core") == {"pipesat.core.above"}
-    for name in within(set(MODULES), "pipesat.core") - {"pipesat.core.above"}:
-        used = within(imports(MODULES[name]), "pipesat.core.above")
-        assert not used or name.rpartition(".")[2] in {"building", "result", "showing"}
+    assert within(late, "pipesat.core") == {"pipesat.core.attached"}
+    below = (path.read_text() for name, path in MODULES.items() if name != "pipesat")
+    named = set(re.findall(r'attached\("(\w+)"\)', "".join(below)))
+    assert HOMES.keys() - {*pipesat.__all__} <= named <= HOMES.keys()
 
 
 def test_every_package_has_its_layer() -> None:
