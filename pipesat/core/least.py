@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any, Final
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Link, MicrobatchClass, Problem, Stage
+from pipesat.core.stage import AMOUNTS, MORE
+
+_NO_MORE: Final[dict[str, Any]] = dict.fromkeys(MORE, 0)
 
 
 def least_problem(problem: Problem) -> Problem:
@@ -40,7 +44,7 @@ def with_choices(problem: Problem, modes: Sequence[int]) -> Problem:
     for number in range(len(problem.stages)):
         if number < len(modes):
             found = [problem.resulting(number, modes[number], c) for c in _kinds(problem, number)]
-            stages.append(replace(_least_of(found), held_in_backward=0))
+            stages.append(replace(_least_of(found), **_NO_MORE))
         else:
             stages.append(_least_stage(problem, number))
     links = {hop: _least_link(problem, hop[0]) for hop in problem.links}
@@ -54,12 +58,12 @@ def same_but_for_the_order(problem: Problem) -> bool:
 
 def memory_varies(problem: Problem) -> bool:
     """Whether held_after_F and held_after_B do not say all: memory modes, or held_in_backward."""
-    own = any(stage.held_in_backward for stage in problem.stages)
+    own = any(stage.more for stage in problem.stages)
     return (
         own
         or problem.has_modes
         or any(
-            key == "held_in_backward" and amount
+            key in MORE and amount
             for route in problem.routes
             for kind in route.definitions
             for _, stated in kind.outright
@@ -152,8 +156,7 @@ def what_differs(problem: Problem) -> str:
         found.append("microbatches that are a list")
     if problem.has_modes:
         found.append("memory modes")
-    if any(stage.held_in_backward for stage in problem.stages):
-        found.append("held_in_backward")
+    found += dict.fromkeys(key for stage in problem.stages for key in stage.more)
     return " and ".join(found)
 
 
@@ -218,16 +221,15 @@ def _mean(values: Iterable[tuple[int, int]]) -> int:
 
 def _typical_stage(problem: Problem, number: int) -> Stage:
     found = [(problem.resulting(number, 0, c), n) for c, n in _counted(problem, number).items()]
-    return Stage(
-        device=problem.stages[number].device,
-        F=_mean((s.F, n) for s, n in found),
-        B=_mean((s.B, n) for s, n in found),
-        W=_mean((s.W, n) for s, n in found),
-        BW=_mean((s.BW, n) for s, n in found),
-        held_after_F=max(max(s.held_after_F, s.held_in_backward) for s, _ in found),
-        held_after_B=max(s.held_after_B for s, _ in found),
-        backward=problem.stages[number].backward,
-    )
+    typical: dict[str, Any] = {
+        key: _mean((getattr(s, key), n) for s, n in found)
+        if factor == "time"
+        else max(getattr(s, key) for s, _ in found)
+        for key, factor in AMOUNTS.items()
+    }
+    typical["held_after_F"] = max(max(s.held_after_F, s.held_in_backward) for s, _ in found)
+    own = problem.stages[number]
+    return Stage(device=own.device, backward=own.backward, **typical | _NO_MORE)
 
 
 def _typical_link(problem: Problem, stage: int) -> Link | None:
@@ -288,24 +290,16 @@ def _kinds(problem: Problem, stage: int) -> range:
 def _least_stage(problem: Problem, number: int) -> Stage:
     both = product(problem.modes_of(number), _kinds(problem, number))
     found = [problem.resulting(number, mode, kind) for mode, kind in both]
-    return replace(_least_of(found), held_in_backward=0)
+    return replace(_least_of(found), **_NO_MORE)
 
 
 def _least_of(found: Sequence[Stage]) -> Stage:
     """Return the least of each amount; either kind of backward if that of some is allowed."""
     split, fused = any(s.may_split for s in found), any(s.may_fuse for s in found)
     backward: Backward = "either" if split and fused else "split" if split else "fused"
-    return Stage(
-        device=found[0].device,
-        F=min(s.F for s in found),
-        B=min(s.B for s in found),
-        W=min(s.W for s in found),
-        BW=min(s.BW for s in found),
-        held_after_F=min(s.offload.held if s.offload else s.held_after_F for s in found),
-        held_after_B=min(s.held_after_B for s in found),
-        backward=backward,
-        held_in_backward=min(s.held_in_backward for s in found),
-    )
+    least: dict[str, Any] = {key: min(getattr(s, key) for s in found) for key in AMOUNTS}
+    least["held_after_F"] = min(s.offload.held if s.offload else s.held_after_F for s in found)
+    return Stage(device=found[0].device, backward=backward, **least)
 
 
 def _least_link(problem: Problem, stage: int) -> Link:

@@ -206,7 +206,7 @@ class Problem(Building):
     @cached_property
     def plain(self) -> bool:
         """Whether ``stages`` and ``links`` say it all, for every microbatch."""
-        more = any(stage.held_in_backward for stage in self.stages)
+        more = any(stage.more for stage in self.stages)
         return not (self.has_lists or self.has_modes or more)
 
     @cached_property

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from dataclasses import astuple, dataclass, field
+from typing import Any, Final, TypeAlias
 
 from pipesat.core.building import Backward
 
@@ -13,9 +13,21 @@ Factor: TypeAlias = tuple[int, int]
 KEEP: Final = "keep"
 """Name of mode 0: a stage's own amounts."""
 
-_TIMES = ("F", "B", "W", "BW")
-_HELD = ("held_after_F", "held_after_B", "held_in_backward")
 ONE: Final[Factor] = (1, 1)
+
+COSTS: Final = {
+    "F": "time",
+    "B": "time",
+    "W": "time",
+    "BW": "time",
+    "held_after_F": "held",
+    "held_after_B": "held",
+}
+"""What a layer costs, and a stage the sum of its layers; which factor of a class scales each."""
+MORE: Final = {"held_in_backward": "held"}
+"""Amounts that are of stages alone, and 0 in a plain problem and in the least one."""
+AMOUNTS: Final = COSTS | MORE
+"""All amounts of a stage: the one table that files, bounds, Python and reports read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +110,11 @@ class Stage:
             object.__setattr__(self, "sums", True)
 
     @property
+    def more(self) -> list[str]:
+        """Which of :data:`MORE` it states."""
+        return [key for key in MORE if getattr(self, key)]
+
+    @property
     def may_split(self) -> bool:
         """Whether B and W may run apart."""
         return self.backward != "fused"
@@ -144,12 +161,12 @@ def scaled(amount: int, factor: Factor) -> int:
     return -(-amount * factor[0] // factor[1])
 
 
-def stated_amounts(stage: Stage, mode: Mode | None) -> dict[str, int]:
+def stated_amounts(stage: Stage, mode: Mode | None) -> dict[str, Any]:
     """Return what a stage and a mode of it state, unscaled.
 
     BW is missing where it is a sum: where neither states it, or the mode states B or W alone.
     """
-    stated = {key: getattr(stage, key) for key in (*_TIMES, *_HELD)}
+    stated = {key: getattr(stage, key) for key in AMOUNTS}
     if stage.sums:
         del stated["BW"]
     if mode is not None:
@@ -177,28 +194,11 @@ def resulting_amounts(
     stated = stated_amounts(stage, mode)
     offload = None if mode is None else mode.offload
     if kind is not None:
-        for key in stated:
-            stated[key] = scaled(stated[key], kind.time if key in _TIMES else kind.held)
+        stated = {key: scaled(stated[key], getattr(kind, AMOUNTS[key])) for key in stated}
         stated |= dict(dict(kind.outright).get(number, ()))
         if offload is not None:
-            held = kind.held
-            offload = Offload(
-                scaled(offload.time_out, held),
-                scaled(offload.time_in, held),
-                scaled(offload.held, held),
-            )
+            offload = Offload(*(scaled(part, kind.held) for part in astuple(offload)))
     backward = stage.backward
     if mode is not None and mode.backward is not None:
         backward = mode.backward
-    return Stage(
-        device=stage.device,
-        F=stated["F"],
-        B=stated["B"],
-        W=stated["W"],
-        BW=stated.get("BW"),  # type: ignore[arg-type]  # None: a sum
-        held_after_F=stated["held_after_F"],
-        held_after_B=stated["held_after_B"],
-        backward=backward,
-        held_in_backward=stated["held_in_backward"],
-        offload=offload,
-    )
+    return Stage(device=stage.device, backward=backward, offload=offload, **stated)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import mode_counts
 from pipesat.core.ops import Unreadable, members
+from pipesat.core.stage import COSTS
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -39,12 +40,7 @@ def records_of_stages(problem: Problem) -> list[dict[str, Any]]:
         {
             "stage": number,
             "device": problem.device_name(stage.device),
-            "F": stage.F,
-            "B": stage.B,
-            "W": stage.W,
-            "BW": stage.BW,
-            "held_after_F": stage.held_after_F,
-            "held_after_B": stage.held_after_B,
+            **{key: getattr(stage, key) for key in COSTS},
             "modes": ", ".join(mode.name for mode in stage.modes) or None,
             "memory": problem.devices[stage.device].memory,
             "static": problem.devices[stage.device].static,

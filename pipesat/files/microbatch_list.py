@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import MicrobatchClass, Problem, Route
-from pipesat.core.stage import ONE, Factor, scaled, stated_amounts
+from pipesat.core.stage import AMOUNTS, ONE, Factor, scaled, stated_amounts
 from pipesat.files.complaint import validated_at
 from pipesat.files.modes import AmountsModel, stated_in
 from pipesat.files.strict_model import StrictModel
@@ -193,8 +193,7 @@ def _scaled_amounts(
         own = f"stage {stage}" if mode is None else f"stage {stage} in mode {mode.name}"
         for key, value in keys.items():
             if key not in outright.get(stage, ()):
-                factor = definition.held if key.startswith("held") else definition.time
-                yield f"{key} of {own}", scaled(value, factor)
+                yield f"{key} of {own}", scaled(value, getattr(definition, AMOUNTS[key]))
         if mode is not None and mode.offload is not None:
             yield f"out of {own}", scaled(mode.offload.time_out, definition.held)
             yield f"in of {own}", scaled(mode.offload.time_in, definition.held)

@@ -9,7 +9,7 @@ from pydantic import Field
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Mode, Offload
-from pipesat.core.stage import KEEP
+from pipesat.core.stage import AMOUNTS, KEEP
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount
 
@@ -17,7 +17,7 @@ MOST_MODES = 16
 
 
 class AmountsModel(StrictModel):
-    """Amounts of a stage that differ from its own."""
+    """Amounts of a stage, those of :data:`pipesat.core.stage.AMOUNTS`, or what of it differs."""
 
     F: Amount = 0
     B: Amount = 0
@@ -46,8 +46,7 @@ class ModeModel(AmountsModel):
 
 def stated_in(model: AmountsModel) -> tuple[tuple[str, int], ...]:
     """Return the amounts that an entry states, with their keys."""
-    keys = (key for key in AmountsModel.model_fields if key in model.model_fields_set)
-    return tuple((key, getattr(model, key)) for key in keys)
+    return tuple((key, getattr(model, key)) for key in AMOUNTS if key in model.model_fields_set)
 
 
 def parse_modes(entries: Sequence[ModeModel], held_after_f: int, stage: int) -> tuple[Mode, ...]:

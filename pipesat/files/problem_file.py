@@ -17,7 +17,7 @@ from pipesat.core.least import without_idle_keys
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
 from pipesat.files.microbatch_list import Listed, check_classes, check_order, parse_microbatches
-from pipesat.files.modes import MOST_MODES, ModeModel, parse_modes
+from pipesat.files.modes import MOST_MODES, AmountsModel, ModeModel, parse_modes, stated_in
 from pipesat.files.overlap import OverlapModel, parse_overlap
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
@@ -39,18 +39,19 @@ class DeviceModel(StrictModel):
     copy_channels: Annotated[int, Field(ge=1, le=2)] = 2
 
 
-class StageModel(StrictModel):
-    """One entry of ``stages``; ``BW`` defaults to ``B + W``."""
+class PlacedModel(StrictModel):
+    """Where a stage lies: first of what is wrong with it."""
 
     device: Amount
+
+
+class StageModel(AmountsModel, PlacedModel):
+    """One entry of ``stages``; ``BW`` defaults to ``B + W``."""
+
     F: Amount
     B: Amount
     W: Amount
-    BW: Amount = 0
-    held_after_F: Amount = 0
-    held_after_B: Amount = 0
     backward: Backward = "either"
-    held_in_backward: Amount = 0
     modes: Annotated[list[ModeModel], Field(max_length=MOST_MODES)] = []
 
 
@@ -166,20 +167,9 @@ def _own_copy(document: object) -> dict[str, Any]:
 
 
 def _stage(model: StageModel, number: int) -> Stage:
-    stated = "BW" in model.model_fields_set
-    return Stage(
-        device=model.device,
-        F=model.F,
-        B=model.B,
-        W=model.W,
-        BW=model.BW if stated else model.B + model.W,
-        held_after_F=model.held_after_F,
-        held_after_B=model.held_after_B,
-        backward=model.backward,
-        held_in_backward=model.held_in_backward,
-        modes=parse_modes(model.modes, model.held_after_F, number),
-        sums=not stated,
-    )
+    amounts: dict[str, Any] = dict(stated_in(model))
+    modes = parse_modes(model.modes, model.held_after_F, number)
+    return Stage(device=model.device, backward=model.backward, modes=modes, **amounts)
 
 
 def _microbatches(model: ProblemModel) -> list[Listed]:

@@ -10,12 +10,13 @@ from pydantic import Field
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
+from pipesat.core.stage import COSTS
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount
-from pipesat.layers.layer import AMOUNTS, Layer, Layers, Role, TieKind
+from pipesat.layers.layer import Layer, Layers, Role, TieKind
 from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
 
@@ -210,7 +211,7 @@ def _name(entry: LayerModel, begin: int, i: int) -> str:
 
 
 def _costs(model: CostsModel) -> Costs:
-    return Costs(model.F, model.B, model.W, model.BW, model.held_after_F, model.held_after_B)
+    return Costs(**{key: getattr(model, key) for key in COSTS})
 
 
 def _range(model: LayersModel) -> tuple[int, int] | None:
@@ -278,7 +279,7 @@ def _entry(layer: Layer) -> dict[str, Any]:
 
 def _costs_entry(costs: Costs) -> dict[str, int]:
     entry: dict[str, int] = {}
-    for key in AMOUNTS:
+    for key in COSTS:
         value = getattr(costs, key)
         if value is not None and (value or key in ("F", "B", "W", "BW")):
             entry[key] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layer, Layers, Role
 from pipesat.layers.pipeline import Delay
 from pipesat.placement.documents import Costs
@@ -84,9 +85,8 @@ def measured_delay(links: LinksModel, per_us: int = 1) -> Delay:
 
 
 def _costs(part: StageCosts, units: Units) -> Costs:
-    times = {kind: units.time(getattr(part, kind)) for kind in ("F", "B", "W", "BW")}
-    held = {kind: units.amount(getattr(part, kind)) for kind in ("held_after_F", "held_after_B")}
-    return Costs(**times, **held)
+    of = {"time": units.time, "held": units.amount}
+    return Costs(**{key: of[factor](getattr(part, key)) for key, factor in COSTS.items()})
 
 
 def _role(number: int, profile: Profile, part: StageCosts) -> Role:

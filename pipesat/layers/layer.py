@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
 
 Role: TypeAlias = Literal["embedding", "block", "mtp", "head"]
 TieKind: TypeAlias = Literal["same_device", "copies"]
-
-AMOUNTS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
-"""What a layer costs: four times, two amounts of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class Layer:
     recomputed: Costs | None = None
 
     def amount(self, kind: str, *, recompute: bool = False) -> int:
-        """One of :data:`AMOUNTS`; BW defaults to B + W."""
+        """One of :data:`pipesat.core.stage.COSTS`; BW defaults to B + W."""
         costs = self.recomputed if recompute and self.recomputed is not None else self.costs
         value = getattr(costs, kind)
         return int(costs.B + costs.W if value is None else value)
@@ -107,7 +104,7 @@ class Layers:
         return f"layer {layer}" if name == f"layer {layer}" else f"layer {layer} ({name})"
 
     def amounts(self, kind: str, *, recompute: bool = False) -> tuple[int, ...]:
-        """One of :data:`AMOUNTS` of every layer."""
+        """One of :data:`pipesat.core.stage.COSTS` of every layer."""
         return tuple(layer.amount(kind, recompute=recompute) for layer in self.layers)
 
     @property

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
+from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import parse_problem
-from pipesat.layers.layer import AMOUNTS, Layers
+from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import refusal
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
@@ -157,7 +158,7 @@ def _stage_entry(layers: Layers, part: range, pipeline: Pipeline, *, again: bool
     """Sums of a stage's layers, as they recompute or not, and its backward."""
     fused = any(layers.layers[k].fused for k in part) or (again and pipeline.recompute_whole)
     amounts = {
-        kind: sum(layers.layers[k].amount(kind, recompute=again) for k in part) for kind in AMOUNTS
+        kind: sum(layers.layers[k].amount(kind, recompute=again) for k in part) for kind in COSTS
     }
     return amounts | documents.backward_entry("fused" if fused else pipeline.backward)
 

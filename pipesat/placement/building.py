@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Problem, Stage
+from pipesat.core.stage import COSTS, MORE
 from pipesat.files.problem_file import FORMAT, MOST_DEVICES, parse_problem
 from pipesat.placement.documents import TEXTS, Document, Setting
 from pipesat.placement.from_numbers import costs_of, document_from_numbers, stages_of
@@ -24,7 +25,6 @@ from pipesat.placement.given import (
     set_on_devices,
 )
 
-_COSTS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 _MOST_LAYERS: Final = 1_000_000
 _NAMES: Final = {"bidirectional": "two_routes"}
 
@@ -88,7 +88,7 @@ def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
     stages = stages_of(placement, devices, chunks)
     costs = {
         key: _costs(key, given[key], stages)
-        for key in _COSTS
+        for key in COSTS
         if given[key] is not None or key in {*"FBW"}
     }
     microbatches = microbatches_of(given["microbatches"], len(geometry.routes))
@@ -153,14 +153,15 @@ def _set_on_stages(
     document: Document, given: Mapping[str, Any], stages: int, replicas: int
 ) -> None:
     """Put the keys of stages that layers do not have into the document."""
-    held, modes = given["held_in_backward"], given["modes"]
+    modes = given["modes"]
     if modes and not isinstance(modes, list):
         text = "expected a list of modes, or one such list per stage"
         raise BadInput(text, where="modes", value=modes)
     columns: dict[str, list[Any]] = {}
-    if held:
-        each = amounts("held_in_backward", held)
-        columns["held_in_backward"] = [each] * stages if isinstance(each, int) else each
+    for key in MORE:
+        if given[key]:
+            each = amounts(key, given[key])
+            columns[key] = each if isinstance(each, list) else [each] * stages
     if modes:
         columns["modes"] = [modes] * stages if isinstance(modes[0], Mapping) else modes
     for key, column in columns.items():

@@ -14,6 +14,7 @@ from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
+from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import FORMAT
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement
 from pipesat.placement.pair_entries import pair_entries
@@ -228,24 +229,18 @@ def activations_of_1f1b(problem: Problem) -> int:
 
 
 def _joined(layers: Sequence[Costs]) -> Costs:
-    times = {kind: sum(getattr(x, kind) for x in layers) for kind in ("F", "B", "W")}
-    bw = None
+    sums = {key: sum(getattr(layer, key) for layer in layers) for key in COSTS if key != "BW"}
     if any(layer.BW is not None for layer in layers):
-        bw = sum(layer.whole - layer.F for layer in layers)
-    return Costs(
-        **times,
-        BW=bw,
-        held_after_F=sum(layer.held_after_F for layer in layers),
-        held_after_B=sum(layer.held_after_B for layer in layers),
-    )
+        sums["BW"] = sum(layer.whole - layer.F for layer in layers)
+    return Costs(**sums)
 
 
 def _stage(costs: Costs, backward: Backward) -> Document:
-    stage: Document = {"F": costs.F, "B": costs.B, "W": costs.W}
-    if costs.BW is not None:
-        stage["BW"] = costs.BW
-    if costs.held_after_F or costs.held_after_B:
-        stage |= {"held_after_F": costs.held_after_F, "held_after_B": costs.held_after_B}
+    stage = {key: getattr(costs, key) for key in COSTS}
+    if costs.BW is None:
+        del stage["BW"]
+    if not (costs.held_after_F or costs.held_after_B):
+        del stage["held_after_F"], stage["held_after_B"]
     return stage | backward_entry(backward)
 
 

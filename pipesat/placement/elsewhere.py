@@ -19,12 +19,12 @@ from typing import Final
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.least import require_plain
 from pipesat.core.problem import Link, Problem
+from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import TEXTS, Document, problem_document
 from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
 
 _TIMES: Final = ("F", "B", "W")
-_DIVIDED: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 
 
 def same_layers_elsewhere(
@@ -105,10 +105,7 @@ def _cut(problem: Problem, geometry: Geometry, counts: Sequence[int]) -> Problem
     loads = [sum(stage[kind] for kind in _TIMES) for stage in whole]
     firsts = _evened([-(-count // 2) for count in counts], counts, loads, ranks)
     parts = [
-        {
-            key: _part(stage[key], first, n, piece) if key in _DIVIDED else stage[key]
-            for key in stage
-        }
+        {key: _part(stage[key], first, n, piece) if key in COSTS else stage[key] for key in stage}
         for stage, first, n in zip(whole, firsts, counts, strict=True)
         for piece in (0, 1)
     ]
@@ -164,7 +161,7 @@ def _stages(problem: Problem) -> Iterator[Document]:
     """The stages' costs along the route, every value filled in."""
     for number in problem.routes[0].stages:
         stage = problem.stages[number]
-        yield {key: getattr(stage, key) for key in (*_DIVIDED, "backward")}
+        yield {key: getattr(stage, key) for key in (*COSTS, "backward")}
 
 
 def _on_rank(problem: Problem, rank: int) -> Document:

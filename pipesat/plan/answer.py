@@ -14,6 +14,7 @@ from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts
+from pipesat.core.stage import COSTS
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate
@@ -24,8 +25,6 @@ from pipesat.plan.shapes import shape_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-KINDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 
 _ROOM: Final = 0.03  # of a device's memory, less than this free is told
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
@@ -181,7 +180,7 @@ def stages_of(plan: Plan) -> list[dict[str, Any]]:
             "first_layer": part.start,
             "recompute": flag,
         }
-        | {kind: getattr(stage, kind) for kind in KINDS}
+        | {kind: getattr(stage, kind) for kind in COSTS}
         for number, (part, stage, flag) in enumerate(
             zip(chosen.partition, chosen.problem.stages, chosen.flags, strict=True)
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipesat.layers.layer import AMOUNTS, Layer, Layers
+from pipesat.core.stage import COSTS
+from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.linear_costs import shortest_backward
 from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.documents import Costs
@@ -68,5 +69,5 @@ def variants(layers: Layers) -> tuple[Layers, ...]:
 
 
 def _cheapest(layer: Layer) -> Layer:
-    least = {kind: min(layer.amount(kind), layer.amount(kind, recompute=True)) for kind in AMOUNTS}
+    least = {kind: min(layer.amount(kind), layer.amount(kind, recompute=True)) for kind in COSTS}
     return replace(layer, costs=Costs(**least), recomputed=None)

@@ -16,7 +16,8 @@ import numpy as np
 from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.schedule import Objective
-from pipesat.layers.layer import AMOUNTS, Layers
+from pipesat.core.stage import COSTS
+from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import rooms, shortest_backward
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import Mask
@@ -93,7 +94,7 @@ class _Own:
         static = _summed(layers.static)
         for tie in layers.ties:  # on one device it is there once
             static[max(tie.one, tie.other) + 1 :] -= tie.memory
-        F, B, W, BW, held, held_B = (_summed(layers.amounts(kind)) for kind in AMOUNTS)
+        F, B, W, BW, held, held_B = (_summed(layers.amounts(kind)) for kind in COSTS)
         fused = _summed([layer.fused for layer in layers.layers])
         self.lines = _Sums(F, B, W, BW, held, held_B, static, fused)
         self.largest = max(int(line[-1]) for line in self.lines)

@@ -12,7 +12,7 @@ from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
 from pipesat.core.schedule import Objective
 from pipesat.core.showing import ranges
-from pipesat.core.stage import KEEP
+from pipesat.core.stage import KEEP, MORE
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import ReportedCase, Shown
 from pipesat.workflows.rows import SOLVER_ROW, units_of
@@ -212,10 +212,10 @@ def stages(problem: Problem) -> Markup:
     """Return the table of costs, equal stages together."""
     lists = problem.has_lists
     modes = problem.has_modes
-    more = any(s.held_in_backward or _states(s, "held_in_backward") for s in problem.stages)
+    more = [key for key in MORE if any(_states(stage, key) for stage in problem.stages)]
     head = ["stage", "rank", *(["class"] if lists else []), *(["mode"] if modes else [])]
     head += ["#F", "#B", "#W", "#BW", "backward", "#held after F", "#held after B"]
-    head += ["#held in backward"] if more else []
+    head += [f"#{key.replace('_', ' ')}" for key in more]
     head += ["#copy out", "#copy back", "#held between"] if modes else []
     alike: dict[tuple[object, ...], list[int]] = {}
     for op in one_of_each(problem):
@@ -233,10 +233,12 @@ def stages(problem: Problem) -> Markup:
 
 
 def _states(stage: Stage, key: str) -> bool:
-    return any(key in dict(mode.stated) for mode in stage.modes)
+    return key in stage.more or any(key in dict(mode.stated) for mode in stage.modes)
 
 
-def _costs(problem: Problem, op: Op, lists: bool, modes: bool, more: bool) -> tuple[object, ...]:
+def _costs(
+    problem: Problem, op: Op, lists: bool, modes: bool, more: Sequence[str]
+) -> tuple[object, ...]:
     """Columns of a stage's amounts for one class in one mode."""
     s = problem.amounts(op.stage, op.microbatch, op.mode)
     cells: list[object] = []
@@ -248,8 +250,7 @@ def _costs(problem: Problem, op: Op, lists: bool, modes: bool, more: bool) -> tu
         own = problem.stages[op.stage].modes
         cells.append(plain(own[op.mode - 1].name) if op.mode else KEEP)
     cells += [*map(number, (s.F, s.B, s.W, s.BW)), s.backward]
-    cells += map(number, (s.held_after_F, s.held_after_B))
-    cells += [number(s.held_in_backward)] if more else []
+    cells += (number(getattr(s, key)) for key in ("held_after_F", "held_after_B", *more))
     if modes:
         copies = s.offload and (s.offload.time_out, s.offload.time_in, s.offload.held)
         cells += map(number, copies) if copies else ["–"] * 3

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
+from typing import Annotated, Any, Protocol, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
+from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import read_problem
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount, Count
@@ -32,7 +33,6 @@ _Amounts = Annotated[
     Field(min_length=1),
     BeforeValidator(lambda value: value if isinstance(value, list) else [value]),
 ]
-_FIELDS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B")
 
 
 class Source(Protocol):
@@ -94,7 +94,7 @@ class NumbersSource:
                 "expected a number in the costs' own unit", where="memory", value=axes["memory"]
             )
         stages = stages_of(placement, axes["devices"], chunks)
-        given = {key: _one_or_all(getattr(model, key)) for key in _FIELDS if getattr(model, key)}
+        given = {key: _one_or_all(getattr(model, key)) for key in COSTS if getattr(model, key)}
         setting = Setting(
             devices=axes["devices"],
             microbatches=axes["microbatches"],

@@ -1,0 +1,68 @@
+"""The amounts of a stage are one table; who has names of its own has the same ones."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+
+import pytest
+
+from pipesat.core.problem import Problem
+from pipesat.core.restated import Amounts
+from pipesat.core.stage import AMOUNTS, COSTS, MORE, MicrobatchClass, Stage
+from pipesat.files.modes import AmountsModel
+from pipesat.files.problem_file import StageModel
+from pipesat.layers.file import CostsModel
+from pipesat.placement.documents import Costs
+from pipesat.sweep.sources import NumbersModel
+from tests.support.paths import ROOT
+
+MAKERS = [Problem.chain, Problem.loop, Problem.vee, Problem.two_routes]
+WHERE = (ROOT / "docs" / "files.md").read_text()
+DOCUMENTED = [
+    key
+    for row in re.findall(r"^\| (`stages\[\][^|]*) \|", WHERE, re.MULTILINE)
+    for key in re.findall(r"\.(\w+)`", row)
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "besides"),
+    [
+        ((f.name for f in fields(Stage)), {"device", "backward", "modes", "offload", "sums"}),
+        (Amounts._fields, {"backward"}),  # the checker's own, on purpose
+        (AmountsModel.model_fields, set()),
+        (StageModel.model_fields, {"device", "backward", "modes"}),
+        (DOCUMENTED, {"device", "backward"}),
+    ],
+    ids=["Stage", "checker", "files", "stages", "docs"],
+)
+def test_each_list_of_amounts_has_those_of_the_table(
+    names: Iterable[str], besides: set[str]
+) -> None:
+    assert sorted(names) == sorted({*AMOUNTS, *besides})
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_python_takes_every_amount(make: object) -> None:
+    assert {*AMOUNTS} <= {*inspect.signature(make).parameters}  # type: ignore[arg-type]
+
+
+def test_what_layers_cost_is_all_but_what_stages_alone_have() -> None:
+    assert [*AMOUNTS] == [*COSTS, *MORE]
+    assert [f.name for f in fields(Costs)] == [*COSTS]
+    assert [*CostsModel.model_fields] == [*COSTS]
+    assert [key for key in NumbersModel.model_fields if key in AMOUNTS] == [*COSTS]
+
+
+def test_each_amount_is_scaled_by_a_factor_that_classes_have() -> None:
+    factors = {*AMOUNTS.values()}
+    assert factors == {"time", "held"}
+    assert factors <= {f.name for f in fields(MicrobatchClass)}
+
+
+def test_what_few_problems_have_is_0_unless_it_is_stated() -> None:
+    stage = Stage(0, 1, 2, 3)
+    assert [getattr(stage, key) for key in MORE] == [0] * len(MORE)
