@@ -40,7 +40,7 @@ from pipesat.cli.problem_options import (
 from pipesat.placement.geometry import CHUNKS, Placement
 
 if TYPE_CHECKING:
-    from pipesat.placement.from_numbers import CapacityChoice
+    from pipesat.placement.documents import CapacityChoice
 
 app = Commands(no_args_is_help=True)
 

@@ -134,7 +134,7 @@ def _problem(model: ProblemModel, document: object) -> Problem:
         routes=_routes(model, lists),
         links={},
         overlap=None,
-        document=_own_copy(document),
+        document=_text(document),
         order=model.order,
         mode_choice=model.mode_choice,
         estimate=model.estimate,
@@ -156,14 +156,13 @@ def _problem(model: ProblemModel, document: object) -> Problem:
     return without_idle_keys(problem)
 
 
-def _own_copy(document: object) -> dict[str, Any]:
-    """Copy a document, so that its digest stays what it is whatever the caller does next."""
+def _text(document: Any) -> Any:
+    """Return a document, which a problem copies, if it can be written."""
     try:
-        text = json.dumps(document, ensure_ascii=False).encode()
+        json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise BadInput("a string has a lone surrogate, which is no text") from None
-    copy: dict[str, Any] = json.loads(text)
-    return copy
+    return document
 
 
 def _stage(model: StageModel, number: int) -> Stage:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any, Final
 
 from pipesat.core.errors import said_of
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem
-from pipesat.placement.documents import Document, activations_of_1f1b
+from pipesat.placement.documents import Document, capacities_of
 from pipesat.placement.given import (
     amounts,
     at_least,
@@ -38,12 +37,7 @@ def changed(problem: Problem, **given: Any) -> Problem:
 
 
 def _memory(problem: Problem, document: Document, value: Any) -> None:
-    """Set capacities; a share of 1F1B's peak is that of the problem's layers."""
-    memory = memory_of(value)
-    if isinstance(memory, Fraction):
-        peak = round(memory * activations_of_1f1b(problem))
-        memory = [device.static + peak for device in problem.devices]
-    set_on_devices(document, "memory", memory)
+    set_on_devices(document, "memory", capacities_of(problem, memory_of(value)))
 
 
 def _static(problem: Problem, document: Document, value: Any) -> None:

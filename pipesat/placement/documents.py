@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -22,6 +23,8 @@ from pipesat.placement.partition import balanced, even
 
 Document: TypeAlias = dict[str, Any]
 Split: TypeAlias = Literal["even", "balanced"]
+CapacityChoice: TypeAlias = int | Sequence[int | None] | Fraction | None
+"""One capacity for all devices, one each, a share of 1F1B's peak on top of static; or unlimited."""
 TEXTS: Final = ("name", "time_unit", "memory_unit")
 
 
@@ -228,6 +231,20 @@ def activations_of_1f1b(problem: Problem) -> int:
     return peak_of_1f1b([Costs(0, 0, 0, held_after_F=amount) for amount in held], setting)
 
 
+def capacities_of(problem: Problem, memory: CapacityChoice) -> list[int | None]:
+    """Return capacities, one per device; a share of 1F1B's peak comes on top of static memory.
+
+    Raises
+    ------
+    BadInput
+        As :func:`activations_of_1f1b` and :func:`per_device`.
+    """
+    if isinstance(memory, Fraction):
+        peak = round(memory * activations_of_1f1b(problem))
+        return [device.static + peak for device in problem.devices]
+    return per_device(memory, len(problem.devices), "memory")
+
+
 def _joined(layers: Sequence[Costs]) -> Costs:
     sums = {key: sum(getattr(layer, key) for layer in layers) for key in COSTS if key != "BW"}
     if any(layer.BW is not None for layer in layers):
@@ -245,7 +262,7 @@ def _stage(costs: Costs, backward: Backward) -> Document:
 
 
 def per_device(
-    value: int | Sequence[int] | Sequence[int | None] | None, devices: int, where: str
+    value: int | Sequence[int | None] | None, devices: int, where: str
 ) -> list[int | None]:
     """Return one value per device.
 

@@ -6,15 +6,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import MOST_STAGES
-from pipesat.placement.documents import Costs, Setting, Split, peak_of_1f1b, per_device, placed
+from pipesat.placement.documents import (
+    CapacityChoice,
+    Costs,
+    Setting,
+    Split,
+    peak_of_1f1b,
+    per_device,
+    placed,
+)
 from pipesat.placement.geometry import Geometry, Placement
-
-CapacityChoice: TypeAlias = int | Sequence[int] | Fraction | None
-"""One capacity for all devices, one each, a share of 1F1B's peak on top of static; or unlimited."""
 
 _SHARE_OF_1F1B: Final = re.compile(r"1f1b(?:\*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 

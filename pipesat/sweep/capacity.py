@@ -12,7 +12,7 @@ from pipesat.core.least import require_plain
 from pipesat.files.changed import changed_document
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.values import MOST
-from pipesat.placement.documents import activations_of_1f1b, per_device
+from pipesat.placement.documents import capacities_of
 from pipesat.placement.from_numbers import share_of_1f1b
 
 UNLIMITED: Final = "unlimited"
@@ -73,12 +73,9 @@ def with_capacity(document: dict[str, Any], capacity: Capacity) -> dict[str, Any
     if isinstance(capacity, CapacityInBytes):
         raise BadInput("expected a number in the problem's own memory unit", where="memory")
     problem = parse_problem(document)
-    count = len(problem.devices)
     if isinstance(capacity, Fraction):
         require_plain(problem, "a share of 1F1B's peak")
-        peak = round(capacity * activations_of_1f1b(problem))
-        capacity = [device.static + peak for device in problem.devices]
-    capacities = per_device(capacity, count, "memory")
+    capacities = capacities_of(problem, capacity)
     return changed_document(document, devices=[{"memory": memory} for memory in capacities])
 
 

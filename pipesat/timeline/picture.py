@@ -10,11 +10,9 @@ from typing import TypeAlias
 
 from pipesat.core.claims import percent
 from pipesat.core.ops import Copy, Item, Pair, members
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Device, Mode, Offload, Problem, Route, Stage
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
-from pipesat.core.stage import Stage
 from pipesat.core.timing import time_order
-from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.picture.gantt import drawn
 from pipesat.timeline.compare import AgainstPrediction
 from pipesat.timeline.timeline import Timeline
@@ -79,37 +77,34 @@ def _doubled(problem: Problem) -> Problem:
 
     Only places and names matter to a picture: costs and memory are left out.
     """
-    names = [problem.device_name(device) for device in range(len(problem.devices))]
     stages = len(problem.stages)
-    return parse_problem(
-        {
-            "format": FORMAT,
-            "devices": [
-                {"name": f"{name} {word}"} for name in names for word in ("predicted", "measured")
-            ],
-            "stages": [
-                _named(stage, 2 * stage.device + side)
-                for side in (0, 1)
-                for stage in problem.stages
-            ],
-            "routes": [
-                {
-                    "stages": [stage + side * stages for stage in route.stages],
-                    "microbatches": route.microbatches,
-                }
-                for side in (0, 1)
-                for route in problem.routes
-            ],
-        }
+    return Problem(
+        name="",
+        time_unit="",
+        memory_unit="",
+        devices=tuple(
+            Device(f"{problem.device_name(device)} {word}")
+            for device in range(len(problem.devices))
+            for word in ("predicted", "measured")
+        ),
+        stages=tuple(
+            _named(stage, 2 * stage.device + side) for side in (0, 1) for stage in problem.stages
+        ),
+        routes=tuple(
+            Route(tuple(stage + side * stages for stage in route.stages), route.microbatches)
+            for side in (0, 1)
+            for route in problem.routes
+        ),
+        links={},
+        overlap=None,
+        document={},
     )
 
 
-def _named(stage: Stage, device: int) -> dict[str, object]:
-    """Entry of a stage with its modes by name, all of them free."""
-    free = {"offload": {"out": 0, "in": 0, "held": 0}}
-    modes = [{"name": mode.name} | (free if mode.offload else {}) for mode in stage.modes]
-    entry = {"device": device, "F": 0, "B": 0, "W": 0}
-    return entry | ({"modes": modes} if modes else {})
+def _named(stage: Stage, device: int) -> Stage:
+    """A stage with its modes by name, all of them free."""
+    modes = (Mode(mode.name, offload=mode.offload and Offload(0, 0, 0)) for mode in stage.modes)
+    return Stage(device, 0, 0, 0, modes=tuple(modes))
 
 
 def _both(

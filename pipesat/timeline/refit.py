@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -60,7 +60,7 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     if problem.has_lists:
         return _refit(problem, document_of_lists(problem, timeline, notes), notes)
     costs, after = _occupied(timeline)
-    document: dict[str, Any] = json.loads(json.dumps(problem.document))
+    document = deepcopy(dict(problem.document))
     for number, stage in enumerate(problem.stages):
         seen = {
             kind: cost / timeline.us_per_unit

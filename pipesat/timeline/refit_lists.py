@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
+from copy import deepcopy
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class _Busy(NamedTuple):
 def document_of_lists(problem: Problem, timeline: Timeline, notes: list[str]) -> dict[str, Any]:
     """Return the problem's document with the costs of every class stated outright, per stage."""
     busy = _busy(problem, timeline)
-    document: dict[str, Any] = json.loads(json.dumps(problem.document))
+    document = deepcopy(dict(problem.document))
     holders = document.get("routes", [document])
     for route, holder in zip(problem.routes, holders, strict=True):
         if route.classes is None:
