@@ -20,9 +20,9 @@ from pipesat.placement.given import (
     comm_of,
     memory_of,
     microbatches_of,
+    on_devices,
     overlap_of,
     plain,
-    set_on_devices,
 )
 
 _MOST_LAYERS: Final = 1_000_000
@@ -58,7 +58,7 @@ def from_parts(given: Mapping[str, Any]) -> Problem:
     """
     source = "Problem.from_stages"
     given = {key: plain(value) for key, value in given.items()}
-    stages = [_entry(stage, Stage) for stage in given["stages"]]
+    stages = [_entry(stage) for stage in given["stages"]]
     document: Document = {"format": FORMAT}
     document |= {key: given[key] for key in TEXTS if given[key]}
     if given["microbatches"] is not None:
@@ -70,7 +70,7 @@ def from_parts(given: Mapping[str, Any]) -> Problem:
     if not isinstance(devices, list):
         with said_of(source):
             devices = [Device()] * at_least(1, "devices", devices, MOST_DEVICES)
-    document["devices"] = [_entry(device, Device) for device in devices]
+    document["devices"] = [_entry(device) for device in devices]
     document["stages"] = stages
     comm = given["comm"]
     document["comm"] = comm if isinstance(comm, Mapping) else {"default": comm}
@@ -124,7 +124,7 @@ def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
         ]
     channels = given["copy_channels"]
     if channels is not None:
-        set_on_devices(document, "copy_channels", amounts("copy_channels", channels))
+        document |= on_devices(document, "copy_channels", amounts("copy_channels", channels))
     _set_on_stages(document, given, stages, len(geometry.routes))
     return document | _choices(given)
 
@@ -181,19 +181,14 @@ def _choices(given: Mapping[str, Any]) -> Document:
     return found | overlap_of(given["overlap"])
 
 
-def _entry(part: Any, kind: type) -> Any:
+def _entry(part: Any) -> Any:
     """A stage or device as its entry of the document, without what is as by default."""
     if not is_dataclass(part) or isinstance(part, type):
         return part
     values = {field.name: getattr(part, field.name) for field in fields(part)}
-    needed = {name: values[name] for name in values if name in ("device", "F", "B", "W")}
-    default = kind(**needed)
+    told = {field.name for field in fields(part) if values[field.name] == field.default}
     if isinstance(part, Stage):
-        for told in ("sums", "offload", *(["BW"] if part.sums else [])):
-            del values[told]
         values["modes"] = [mode.entry for mode in part.modes]
-    return needed | {
-        name: plain(value)
-        for name, value in values.items()
-        if name not in needed and value not in (getattr(default, name), [])
-    }
+        told |= {"sums", "offload"}
+        told |= {"BW"} if part.sums or part.BW == part.B + part.W else set()
+    return {name: plain(value) for name, value in values.items() if name not in told}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from pipesat.core.errors import said_of
 from pipesat.core.problem import Problem
@@ -14,9 +15,9 @@ from pipesat.placement.given import (
     comm_of,
     memory_of,
     microbatches_of,
+    on_devices,
     overlap_of,
     plain,
-    set_on_devices,
 )
 
 
@@ -29,75 +30,43 @@ def changed(problem: Problem, **given: Any) -> Problem:
         Naming the method, the parameter, its value and what would be right.
     """
     source = f"Problem.with_{next(iter(given))}"
-    document = dict(problem.document)
+    gone = {"order", "overlap"} & given.keys()
+    document = {key: value for key, value in problem.document.items() if key not in gone}
     with said_of(source):
         for key, value in given.items():
-            _CHANGES[key](problem, document, plain(value))
+            document |= _said(problem, key, plain(value))
     return parse_problem(document, source)
 
 
-def _memory(problem: Problem, document: Document, value: Any) -> None:
-    set_on_devices(document, "memory", capacities_of(problem, memory_of(value)))
+def _said(problem: Problem, key: str, value: Any) -> Document:
+    """What the document says from now on."""
+    match key:
+        case "memory" | "static":
+            memory = key == "memory"
+            each = capacities_of(problem, memory_of(value)) if memory else amounts(key, value)
+            return on_devices(problem.document, key, each)
+        case "microbatches":
+            return _microbatches(problem.document, value)
+        case "comm":
+            homes = [stage.device for stage in problem.stages]
+            routes = [route.stages for route in problem.routes]
+            return {key: comm_of(value, homes, routes, len(problem.devices))}
+        case "backward":
+            return {"stages": [{**stage, key: value} for stage in problem.document["stages"]]}
+        case "overlap":
+            return overlap_of(value)
+    return {} if key == "order" and value is None else {key: value}
 
 
-def _static(problem: Problem, document: Document, value: Any) -> None:
-    del problem
-    set_on_devices(document, "static", amounts("static", value))
-
-
-def _microbatches(problem: Problem, document: Document, value: Any) -> None:
-    """Set a number or a list, each route its own; an order is that of the list there was."""
-    del problem
-    document.pop("order", None)
+def _microbatches(document: Mapping[str, Any], value: Any) -> Document:
+    """A number or a list; where there are routes, each its own."""
     if "routes" not in document:
-        (document["microbatches"],) = microbatches_of(value, 1)
-        return
+        return {"microbatches": microbatches_of(value, 1)[0]}
     entries = document["routes"]
     if isinstance(value, list) or len(entries) == 1:
         own = microbatches_of(value, len(entries))
     else:
         share, over = divmod(at_least(len(entries), "microbatches", value), len(entries))
         own = [share + (route < over) for route in range(len(entries))]
-    document["routes"] = [
-        {**entry, "microbatches": one} for entry, one in zip(entries, own, strict=True)
-    ]
-
-
-def _comm(problem: Problem, document: Document, value: Any) -> None:
-    homes = [stage.device for stage in problem.stages]
-    routes = [route.stages for route in problem.routes]
-    document["comm"] = comm_of(value, homes, routes, len(problem.devices))
-
-
-def _backward(problem: Problem, document: Document, value: Any) -> None:
-    del problem
-    document["stages"] = [{**stage, "backward": value} for stage in document["stages"]]
-
-
-def _overlap(problem: Problem, document: Document, value: Any) -> None:
-    del problem
-    document.pop("overlap", None)
-    document.update(overlap_of(value))
-
-
-def _name(problem: Problem, document: Document, value: Any) -> None:
-    del problem
-    document["name"] = value
-
-
-def _order(problem: Problem, document: Document, value: Any) -> None:
-    del problem
-    if value is not None:
-        document["order"] = value
-
-
-_CHANGES: Final = {
-    "backward": _backward,
-    "comm": _comm,
-    "memory": _memory,
-    "microbatches": _microbatches,
-    "name": _name,
-    "order": _order,
-    "overlap": _overlap,
-    "static": _static,
-}
+    together = zip(entries, own, strict=True)
+    return {"routes": [{**entry, "microbatches": one} for entry, one in together]}

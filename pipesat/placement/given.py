@@ -131,10 +131,10 @@ def comm_of(given: Any, homes: Sequence[int], routes: Sequence[Sequence[int]], d
     return {"default": slowest, "edges": edges}
 
 
-def set_on_devices(document: Document, key: str, value: Any) -> None:
-    """Put a key of devices into the document: one value for all or one each; ``None``: none."""
+def on_devices(document: Mapping[str, Any], key: str, value: Any) -> Document:
+    """Return a document with a key of devices: one value for all or one each; ``None``: none."""
     each = per_device(value, len(document["devices"]), key)
-    document |= changed_document(document, devices=[{key: own} for own in each])
+    return changed_document(document, devices=[{key: own} for own in each])
 
 
 def overlap_of(given: Any) -> Document:
