@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -50,9 +51,10 @@ class Listed(NamedTuple):
         """Return a route without its classes: they may be more than there may be ops."""
         return Route(stages, self.total, None, self.definitions)
 
-    def classes(self) -> tuple[int, ...]:
-        """Class of every microbatch."""
-        return tuple(kind for kind, count in self.runs for _ in range(count))
+    def with_classes(self, route: Route) -> Route:
+        """Return a route with the class of every microbatch."""
+        classes = tuple(kind for kind, count in self.runs for _ in range(count))
+        return replace(route, classes=classes or None)
 
 
 def parse_microbatches(value: object, path: tuple[str | int, ...], where: str) -> Listed:

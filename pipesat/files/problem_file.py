@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,6 @@ from pydantic import Field
 from pipesat.core.arguments import public
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.frozen import frozen
 from pipesat.core.least import without_idle_keys
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
@@ -142,15 +142,15 @@ def _problem(model: ProblemModel, document: object) -> Problem:
     _check_stages(model)
     if problem.op_count > MOST_OPS:
         raise BadInput(f"{problem.op_count} ops, expected at most {MOST_OPS}")
-    object.__setattr__(problem, "links", frozen(_links(model, problem)))
-    homes = [stage.device for stage in problem.stages]
-    object.__setattr__(problem, "overlap", parse_overlap(model.overlap, homes))
-    for route, listed in zip(problem.routes, lists, strict=True):
-        if listed.runs:
-            object.__setattr__(route, "classes", listed.classes())
+    problem = replace(
+        problem,
+        routes=tuple(map(Listed.with_classes, lists, problem.routes)),
+        links=_links(model, problem),
+        overlap=parse_overlap(model.overlap, [stage.device for stage in problem.stages]),
+    )
     check_classes(problem, lists)
     has_pairs = model.overlap is not None and "pairs" in model.overlap.model_fields_set
-    if has_pairs and any(x.runs for x in lists):  # the key is refused, with entries or without
+    if has_pairs and problem.has_lists:  # the key is refused, with entries or without
         text = "pairs cannot stand beside a list of microbatches; FB can"
         raise BadInput(text, where="overlap.pairs")
     return without_idle_keys(problem)
