@@ -16,7 +16,7 @@ from typing import Final
 
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Kind
+from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.files.changed import changed_problem
 from pipesat.layers.layer import Layer, Layers
@@ -24,7 +24,6 @@ from pipesat.parts.parts import Chunk, Parts
 from pipesat.placement.documents import Costs
 
 _LIMIT: Final = 1.0  # deterministic seconds for the order of one op's or pair's parts
-_KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def with_times(layers: Layers, parts: LayerParts) -> Layers:
         raise BadInput(expected, source=parts.source, where="time_unit", value=parts.time_unit)
     if all(layer.role != "block" for layer in layers.layers):
         raise BadInput("no transformer layer that could have these parts", source=parts.source)
-    times = {kind: parts.alone(1, kind) for kind in _KINDS}
+    times = {kind: parts.alone(1, kind) for kind in KINDS}
     return replace(
         layers,
         time_unit=layers.time_unit or parts.time_unit,
@@ -130,7 +129,7 @@ def with_pairs(
         return parts.alone(blocks[stage], kind) + others(stage, kind)
 
     stages: list[dict[str, int]] = [
-        {kind: alone(stage, kind) for kind in _KINDS} for stage in range(len(blocks))
+        {kind: alone(stage, kind) for kind in KINDS} for stage in range(len(blocks))
     ]
     pairs = []
     for one, two in product(range(len(blocks)), repeat=2):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Kind, OpKind
+from pipesat.core.ops import KINDS, PHASE_OF, Kind, OpKind
 from pipesat.core.problem import Problem
 from pipesat.core.rules import pair_time_of_kinds
 
@@ -43,7 +43,7 @@ def _with_times(problem: Problem, may_pair: _MayPair) -> Problem:
         return problem
     stages = []
     for stage, data in enumerate(problem.stages):
-        f, b, w, bw = (_least(problem, (stage, kind), may_pair) for kind in ("F", "B", "W", "BW"))
+        f, b, w, bw = (_least(problem, (stage, kind), may_pair) for kind in KINDS)
         stages.append(replace(data, F=f, B=b, W=w, BW=bw))
     return replace(problem, stages=tuple(stages))
 

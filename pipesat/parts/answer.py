@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Kind, parse_kind
+from pipesat.core.ops import KINDS, Kind, parse_kind
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Displayed, Facts
 from pipesat.files.values import MOST
@@ -18,8 +18,6 @@ from pipesat.parts.shop import Plan, Shop
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-KINDS: Final[tuple[Kind, ...]] = ("F", "B", "W", "BW")
 
 
 class ChunkOp(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from pipesat.core.errors import BadInput, Deadlock
-from pipesat.core.ops import Copy, Item, Op, Pair, members
+from pipesat.core.ops import KINDS, Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, pair_time
 from pipesat.core.schedule import Order
@@ -204,7 +204,7 @@ def require_op(problem: Problem, op: Op, device: int, where: str) -> None:
 def _require_complete(problem: Problem, seen: set[tuple[int, str, int]]) -> None:
     for stage, count in enumerate(problem.microbatches):
         for microbatch in range(count):
-            f, b, w, bw = ((stage, kind, microbatch) in seen for kind in ("F", "B", "W", "BW"))
+            f, b, w, bw = ((stage, kind, microbatch) in seen for kind in KINDS)
             if not f or bw == b or b != w:
                 raise BadInput(
                     f"expected F and either BW or B and W of stage {stage}, microbatch "

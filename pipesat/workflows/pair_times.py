@@ -56,7 +56,8 @@ def pair_times(
         If a proof contradicts a checked plan.
     """
     from pipesat.core.machine import usable_cores
-    from pipesat.parts.answer import KINDS, ChunkOp, PairTimes, twos_to_time
+    from pipesat.core.ops import KINDS
+    from pipesat.parts.answer import ChunkOp, PairTimes, twos_to_time
     from pipesat.parts.file import read_parts
     from pipesat.parts.into_problem import into_problem, require_same_stages
     from pipesat.solver.parts.search import least_time

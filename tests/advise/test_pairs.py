@@ -20,10 +20,10 @@ from pipesat.advise.rows import Row
 from pipesat.advise.work import Work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import KINDS
 from pipesat.core.solving import Deadline
 from pipesat.files.folder import write_folder
 from pipesat.layers.layer import Layers
-from pipesat.parts.answer import KINDS
 from pipesat.parts.file import parse_parts
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
