@@ -157,7 +157,8 @@ def test_a_percentage_is_zero_only_if_it_is(share: float, digits: int, sign: boo
     number = text.lstrip("+-").removesuffix(" %")
     if not number.startswith("<"):
         assert share == 0 or float(number) > 0
-        assert float(number) == pytest.approx(abs(100 * share), abs=0.5 * 10.0**-digits + 1e-9)
+        apart = 1.0 if round(abs(100 * share), digits) == 100 else 0.5  # 100 % only if it is
+        assert float(number) == pytest.approx(abs(100 * share), abs=apart * 10.0**-digits + 1e-9)
 
 
 def test_percentages() -> None:
