@@ -65,7 +65,7 @@ def paired_schedules(
         if device.memory is not None and need.capacity > device.memory:
             return
     for policy, wait in _affordable(problem) if chosen is None else chosen:
-        order = PairingSimulation(problem, policy, wait).run(give_up)
+        order = PairingSimulation(problem, policy, wait).order(give_up)
         if order is None:
             return
         yield time_order(own, order, source=NAME)

@@ -17,11 +17,10 @@ in which one microbatch alone fits.
 from __future__ import annotations
 
 import contextlib
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count, islice
+from itertools import islice
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
@@ -36,6 +35,7 @@ from pipesat.bounds.feasibility import (
 )
 from pipesat.core.device_memory import DeviceMemory
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
+from pipesat.core.event_engine import EventEngine
 from pipesat.core.least import without_modes
 from pipesat.core.ops import Item, Kind, Op, members
 from pipesat.core.problem import Problem
@@ -85,7 +85,6 @@ _PACES = (1.0, 1.25, 1.5, 0.8, 2.0)
 
 _MOST_OPS = 600_000  # simulated by all policies together: a few seconds
 _FEWEST = 4
-_EVENTS_PER_LOOK = 1000  # between two questions whether to give up
 
 
 def policies(problem: Problem) -> Iterator[Policy]:
@@ -132,7 +131,7 @@ def list_schedules(
                 yield time_order(own, sure_order(problem), source=NAME)
             return
     for policy in policies(problem) if chosen is None else chosen:
-        order = Simulation(problem, policy).run(give_up)
+        order = Simulation(problem, policy).order(give_up)
         if order is None:
             return
         yield time_order(own, order, source=NAME)
@@ -148,13 +147,14 @@ def list_scheduling(problem: Problem) -> Schedule:
     return min(list_schedules(problem), key=lambda schedule: (schedule.makespan, schedule.span))
 
 
-class Simulation:
+class Simulation(EventEngine[Item]):
     """One run of one policy. Lists are indexed by stage or by device; queues are in FIFO order."""
 
     def __init__(self, problem: Problem, policy: Policy) -> None:
+        super().__init__(len(problem.devices))
         self.problem, self.policy = problem, policy
         stages = len(problem.stages)
-        self.started = {kind: [0] * stages for kind in ("F", "B", "W")}
+        self.started = {kind: [0] * stages for kind in ("F", "B")}
         self.arrivals: dict[str, list[list[int]]] = {
             "F": [[] for _ in range(stages)],  # when the input of the next forwards is there
             "B": [[] for _ in range(stages)],
@@ -163,8 +163,6 @@ class Simulation:
             self.arrivals["F"][route.stages[0]] = [0] * route.microbatches
         self.pending: list[deque[int]] = [deque() for _ in range(stages)]  # microbatches due for W
         self.limit = self._limits()
-        self.order: list[list[Item]] = [[] for _ in problem.devices]
-        self.busy_until = [0] * len(problem.devices)
         self.memory = [DeviceMemory(problem, device.room) for device in problem.devices]
         self.active = [0] * len(problem.devices)  # held by forwards whose backward is to come
         self.launched: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
@@ -174,35 +172,23 @@ class Simulation:
             need.capacity - device.static
             for need, device in zip(capacities_by_order(problem), problem.devices, strict=True)
         ]
-        self.events: list[tuple[int, int]] = []
 
-    def run(self, give_up: Callable[[], bool]) -> Order | None:
+    def order(self, give_up: Callable[[], bool]) -> Order | None:
         """Simulate until nothing is left to do, and return what each device did."""
-        self.events = [(0, device) for device in range(len(self.problem.devices))]
-        for turn in count():
-            if not self.events:
-                break
-            if turn % _EVENTS_PER_LOOK == 0 and give_up():
-                return None
-            now, device = heapq.heappop(self.events)
-            while self.events and self.events[0] == (now, device):
-                heapq.heappop(self.events)
-            while self.busy_until[device] <= now and self.step(device, now):
-                pass
-        stuck = any(self.started["B"][s] < m for s, m in enumerate(self.problem.microbatches))
-        if stuck:
+        if not self.run(give_up):
+            return None
+        if any(self.started["B"][s] < m for s, m in enumerate(self.problem.microbatches)):
             raise Fault(f"list scheduling ({self.policy}) stopped before the end")
-        return tuple(map(tuple, self.order))
+        return tuple(map(tuple, self.rows))
 
     def step(self, device: int, now: int) -> bool:
         """Start one item on an idle device; False if it has to, or chooses to, wait."""
-        choice = self._backward(device, now) or self._forward(device, now)
-        if choice is None:
-            choice = self._weight(device, now)
-        if choice is None:
-            return False
-        self.start(choice, device, now)
-        return True
+        choice = (
+            self._backward(device, now) or self._forward(device, now) or self._weight(device, now)
+        )
+        if choice is not None:
+            self.start(choice, device, now)
+        return choice is not None
 
     def _backward(self, device: int, now: int) -> Op | None:
         best: tuple[int, int, Op] | None = None
@@ -268,9 +254,7 @@ class Simulation:
     def start(self, item: Item, device: int, now: int) -> None:
         """Run an item, and note what comes of it."""
         end = now + duration(self.problem, item)
-        self.order[device].append(item)
-        self.busy_until[device] = end
-        heapq.heappush(self.events, (end, device))
+        self.occupy(device, item, end)
         self.memory[device].run(item)
         for op in sorted(members(item), key=attrgetter("microbatch")):
             self._note(op, device, end)
@@ -287,7 +271,6 @@ class Simulation:
             follower = Op(stage, "B", microbatch) if after is None else Op(after, "F", microbatch)
             self._announce(follower, end)
         elif kind == "W":
-            self.started["W"][stage] += 1
             self.pending[stage].popleft()
         else:
             self.started["B"][stage] += 1
@@ -315,7 +298,7 @@ class Simulation:
         need = awaited(self.problem, op)
         arrival = end if need is None else end + need.delay
         self.arrivals[op.kind][op.stage].append(arrival)
-        heapq.heappush(self.events, (arrival, self.problem.stages[op.stage].device))
+        self.wake(self.problem.stages[op.stage].device, arrival)
 
     def _launch(self, stage: int, microbatch: int) -> None:
         """Note on every device of its route that a microbatch is under way."""

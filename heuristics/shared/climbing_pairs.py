@@ -42,7 +42,7 @@ def climbed(
     start = PairingSimulation(problem, policy, wait)
     numbers = zip(start.limit, problem.microbatches, strict=True)
     limits = [most if limit is None else min(limit, most) for limit, most in numbers]
-    if start.run(give_up) is None:
+    if start.order(give_up) is None:
         return
     here = _Place(limits, wait, max(start.busy_until))
     for _ in range(min(_MOST_TRIES, _MOST_OPS // problem.op_count)):
@@ -54,7 +54,7 @@ def climbed(
             wait = chance.choice(_WAITS)
         simulation = PairingSimulation(problem, policy, wait)
         simulation.limit = list(limits)
-        found = simulation.run(give_up)
+        found = simulation.order(give_up)
         if found is None:
             return
         end = max(simulation.busy_until)

@@ -14,11 +14,11 @@ overtakes others only once its input is there. After V-schedules' own ways of fi
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pipesat.core.event_engine import EventEngine
 from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change, one_of_each
@@ -45,19 +45,20 @@ def refitted(problem: Problem, order: Order, room: Sequence[int], patience: floa
     where the F's and B's of a row need more than the room though every W follows its B.
     """
     run = _Run(problem, order, room, patience)
-    run.to_the_end()
-    return Refitted(tuple(map(tuple, run.rows)), max(run.clock), run.fits)
+    run.run()
+    return Refitted(tuple(map(tuple, run.rows)), max(run.busy_until), run.fits)
 
 
-class _Run:
-    """Event-driven; lists are indexed by device."""
+class _Run(EventEngine[Op]):
+    """Lists are indexed by device. One that has started an item is asked again after others."""
 
     def __init__(
         self, problem: Problem, order: Order, room: Sequence[int], patience: float
     ) -> None:
+        super().__init__(len(order))
         self.room, self.patience = room, patience
         ops = list(one_of_each(problem))
-        self.waits = {op[:2]: awaited(problem, op) for op in ops}
+        self.waits = {op[:2]: need for op in ops if (need := awaited(problem, op)) is not None}
         self.length = {op[:2]: duration(problem, op) for op in ops}
         changes = {op[:2]: memory_change(problem, op) for op in ops}
         self.taken = {key: change.at_start for key, change in changes.items()}
@@ -68,24 +69,15 @@ class _Run:
             [op for op in row if isinstance(op, Op) and op.kind != "W"] for row in order
         ]
         self.position = [0] * len(order)
-        self.clock = [0] * len(order)
         self.used = [0] * len(order)
         self.freeable = [0] * len(order)  # part of it that W's which are due would free
         self.due: list[deque[Op]] = [deque() for _ in order]
-        self.rows: list[list[Op]] = [[] for _ in order]
         self.ends: dict[Event, int] = {}
         self.asleep: dict[Event, list[int]] = {}
-        self.events = [(0, device) for device in range(len(order))]
         self.fits = True
 
-    def to_the_end(self) -> None:
-        """Execute everything."""
-        while self.events:
-            now, device = heapq.heappop(self.events)
-            if self.clock[device] <= now:
-                self._next(device, now)
-
-    def _next(self, device: int, now: int) -> None:
+    def step(self, device: int, now: int) -> bool:
+        """Start the next op, or what fills the gap before it, if anything can."""
         row, position = self.ahead[device], self.position[device]
         while position < len(row) and row[position] is None:
             position += 1
@@ -93,20 +85,22 @@ class _Run:
         op = row[position] if position < len(row) else None
         if op is None:
             self._weight(device, now)
-            return
+            return False
         arrival = self._arrival(op)
         if arrival is not None and arrival <= now:
             self._in_turn(device, op, now)
-            return
-        gap = self._soonest(op, now) - now if arrival is None else arrival - now
+            return False
+        gap = self._least_wait(op) if arrival is None else arrival - now
         if early := self._overtaker(device, now, gap):
             self._execute(device, early, now)
-        elif self.due[device] and gap >= self.patience * self._length(self.due[device][0]):
+        elif self.due[device] and gap >= self.patience * self.length[self.due[device][0][:2]]:
             self._weight(device, now)
         elif arrival is not None:
-            heapq.heappush(self.events, (arrival, device))
+            self.wake(device, arrival)
         else:
-            self.asleep.setdefault(self._input(op), []).append(device)
+            source = (*self.waits[op[:2]].event[:2], op.microbatch)
+            self.asleep.setdefault(source, []).append(device)
+        return False
 
     def _in_turn(self, device: int, op: Op, now: int) -> None:
         if self.used[device] + self.taken[op[:2]] > self.room[device]:
@@ -124,16 +118,16 @@ class _Run:
             self._execute(device, op, now)
 
     def _execute(self, device: int, op: Op, now: int) -> None:
-        end = self.clock[device] = now + self._length(op)
+        end = now + self.length[op[:2]]
         self.used[device] += self.kept[op[:2]]
-        self.rows[device].append(op)
         if op.kind == "B":
             self.due[device].append(op._replace(kind="W"))
             self.freeable[device] += self.pending[op.stage]
-        self.ends[op.event] = end
-        for sleeper in self.asleep.pop(op.event, ()):
-            heapq.heappush(self.events, (max(now, self.clock[sleeper]), sleeper))
-        heapq.heappush(self.events, (end, device))
+        event = op.event
+        self.ends[event] = end
+        for sleeper in self.asleep.pop(event, ()):
+            self.wake(sleeper, max(now, self.busy_until[sleeper]))
+        self.occupy(device, op, end)
 
     def _overtaker(self, device: int, now: int, gap: int) -> Op | None:
         """Take the first op out of the row that is ready, fills no more than the gap, and fits."""
@@ -163,22 +157,13 @@ class _Run:
 
     def _arrival(self, op: Op) -> int | None:
         """When the input is there; ``None`` while that is unknown."""
-        need = self.waits[op[:2]]
+        need = self.waits.get(op[:2])
         if need is None:
             return 0
         end = self.ends.get((*need.event[:2], op.microbatch))
         return None if end is None else end + need.delay
 
-    def _soonest(self, op: Op, now: int) -> int:
-        """Bound on the arrival of an input whose op has not begun."""
+    def _least_wait(self, op: Op) -> int:
+        """Bound on the time until an input arrives whose op has not begun."""
         need = self.waits[op[:2]]
-        if need is None:
-            return now
-        return now + self.length[need.event[:2]] + need.delay
-
-    def _input(self, op: Op) -> Event:
-        need = self.waits[op[:2]]
-        return op.event if need is None else (*need.event[:2], op.microbatch)
-
-    def _length(self, op: Op) -> int:
-        return self.length[op[:2]]
+        return self.length[need.event[:2]] + need.delay

@@ -13,17 +13,16 @@ turns.
 
 from __future__ import annotations
 
-import heapq
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pipesat.core.event_engine import EventEngine
 from pipesat.core.ops import PHASE_OF, Item, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import memory_change
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
-
-_EVENTS_PER_LOOK = 2000  # between two questions whether to give up
 
 
 @dataclass(frozen=True)
@@ -114,13 +113,15 @@ def pack(
         Per item, what to prefer (least first) instead of the place in the guide. Safety is judged
         by the guide in any case.
     """
-    return _Packing(jobs, patience, rank).run(give_up)
+    packing = _Packing(jobs, patience, rank)
+    return Packed(packing.rows, max(packing.busy_until)) if packing.run(give_up) else None
 
 
-class _Packing:
+class _Packing(EventEngine[int]):
     """One pass. Lists are indexed by item or by device; queues are stacks, next item last."""
 
     def __init__(self, jobs: Jobs, patience: float, rank: Sequence[float] | None) -> None:
+        super().__init__(len(jobs.rows))
         self.jobs, self.patience = jobs, patience
         count = len(jobs.duration)
         self.waits = [len(inputs) for inputs in jobs.inputs]
@@ -129,36 +130,20 @@ class _Packing:
         self.done = [False] * count
         self.first = [0] * len(jobs.rows)
         self.held = [0] * len(jobs.rows)
-        self.busy_until = [0] * len(jobs.rows)
-        self.rows: list[list[int]] = [[] for _ in jobs.rows]
+        self.queue_of: dict[int, list[int]] = {}
         self.queues: list[list[list[int]]] = []
         for row in jobs.rows:
-            chains: dict[int, list[int]] = {}
-            for place, item in enumerate(row):
+            chains: dict[int, list[int]] = defaultdict(list)
+            for place in reversed(range(len(row))):
+                item = row[place]
                 self.place[item] = place
-                chains.setdefault(jobs.chain[item], []).append(item)
-            self.queues.append([items[::-1] for items in chains.values()])
+                self.queue_of[item] = queue = chains[jobs.chain[item]]
+                queue.append(item)
+            self.queues.append(list(chains.values()))
         self.rank: Sequence[float] = self.place if rank is None else rank
 
-    def run(self, give_up: Callable[[], bool]) -> Packed | None:
-        events = [(0, device) for device, row in enumerate(self.jobs.rows) if row]
-        turn = 0
-        while events:
-            turn += 1
-            if turn % _EVENTS_PER_LOOK == 0 and give_up():
-                return None
-            now, device = heapq.heappop(events)
-            while events and events[0] == (now, device):
-                heapq.heappop(events)
-            while self.busy_until[device] <= now:
-                item = self._choose(device, now)
-                if item is None:
-                    break
-                self._start(item, device, now, events)
-        return Packed(self.rows, max(self.busy_until))
-
-    def _choose(self, device: int, now: int) -> int | None:
-        """The earliest item of the guide that is there and safe; ``None`` to wait."""
+    def step(self, device: int, now: int) -> bool:
+        """Start the earliest item of the guide that is there and safe; ``False`` to wait."""
         ready: list[tuple[float, int]] = []
         coming: list[tuple[float, int]] = []
         for queue in self.queues[device]:
@@ -171,9 +156,10 @@ class _Packing:
                 continue
             limit = now + self.patience * self.jobs.duration[item]
             if any(r < rank and self.arrival[other] < limit for r, other in coming):
-                return None
-            return item
-        return None
+                return False
+            self._start(item, device, now)
+            return True
+        return False
 
     def _is_safe(self, item: int, device: int) -> bool:
         """Whether the rest of the row, in guide order, fits after this item; its first one does."""
@@ -196,25 +182,20 @@ class _Packing:
                 held += jobs.net[other]
         return True
 
-    def _start(self, item: int, device: int, now: int, events: list[tuple[int, int]]) -> None:
+    def _start(self, item: int, device: int, now: int) -> None:
         jobs = self.jobs
         end = now + jobs.duration[item]
-        self.busy_until[device] = end
         self.held[device] += jobs.net[item]
         self.done[item] = True
-        self.rows[device].append(item)
         row = jobs.rows[device]
         first = self.first[device]
         while first < len(row) and self.done[row[first]]:
             first += 1
         self.first[device] = first
-        for queue in self.queues[device]:
-            if queue and queue[-1] == item:
-                queue.pop()
-                break
-        heapq.heappush(events, (end, device))
+        self.queue_of[item].pop()
+        self.occupy(device, item, end)
         for other, delay in jobs.outputs[item]:
             self.waits[other] -= 1
             self.arrival[other] = max(self.arrival[other], end + delay)
             if not self.waits[other]:
-                heapq.heappush(events, (self.arrival[other], jobs.device[other]))
+                self.wake(jobs.device[other], self.arrival[other])
