@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pipesat.core.errors import Deadlock
+from pipesat.core.graphs import circle
 from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.rules import awaited
 
@@ -21,11 +23,9 @@ def explain_deadlock(problem: Problem, order: Order, position: Sequence[int]) ->
     Each stopped head waits for an event; the device whose list has that event further back is
     stopped by its own head. Following heads closes a circle, unless some event is in no list.
     """
-    import networkx as nx  # slow to import, needed for the error alone
-
     where = _places(order, position)
     happened = _places(order, [0] * len(order)).keys() - where.keys()
-    waits: nx.DiGraph[int] = nx.DiGraph()
+    targets: dict[int, tuple[int, int]] = {}
     for device, row in enumerate(order):
         if position[device] == len(row):
             continue
@@ -39,11 +39,10 @@ def explain_deadlock(problem: Problem, order: Order, position: Sequence[int]) ->
                     f"{head} on {problem.device_name(device)} waits for "
                     f"{_event_text(problem, event)}, which the order does not have"
                 )
-            waits.add_edge(device, place[0], item=order[place[0]][place[1]])
-    circle = [(d, e) for d, e, *_ in nx.find_cycle(waits)]
+            targets[device] = place
     sentences, names = [], []
-    for device, other in circle:
-        head, target = order[device][position[device]], waits.edges[device, other]["item"]
+    for device, other in pairwise(circle({d: [e] for d, (e, _) in targets.items()})[::-1]):
+        head, target = order[device][position[device]], order[other][targets[device][1]]
         names.append(str(head))
         sentences.append(
             f"{head} on {problem.device_name(device)} waits for {target}"

@@ -8,8 +8,10 @@ rounded up (all times are integers); the least such x gives the earliest schedul
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pipesat.core.graphs import circle
 from pipesat.core.linear_order import last_ends
 
 if TYPE_CHECKING:
@@ -83,23 +85,7 @@ def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:
             return x, None
         x = np.where(improved, value, x)
         parent = np.where(improved, best, parent)
-        if cycle := _parent_cycle(parent):
-            total = sum(int(paths[d, e]) for d, e in zip(cycle, cycle[1:] + cycle[:1], strict=True))
-            return x, -(-total // len(cycle))
+        if cycle := circle({e: [d] for e, d in enumerate(parent.tolist()) if d >= 0}):
+            total = sum(int(paths[d, e]) for d, e in pairwise(cycle))
+            return x, -(-total // (len(cycle) - 1))
     raise AssertionError("Bellman-Ford neither settled nor closed a cycle")
-
-
-def _parent_cycle(parent: Matrix) -> list[int]:
-    """A cycle of the parent pointers, in forward direction; empty if there is none."""
-    seen = [0] * len(parent)
-    for root in range(len(parent)):
-        node, mark = root, root + 1
-        while node >= 0 and not seen[node]:
-            seen[node] = mark
-            node = int(parent[node])
-        if node >= 0 and seen[node] == mark:
-            cycle = [node]
-            while (step := int(parent[cycle[-1]])) != node:
-                cycle.append(step)
-            return cycle[::-1]
-    return []

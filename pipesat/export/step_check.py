@@ -8,8 +8,10 @@ whatever the timing, exactly if this graph has no cycle.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from pipesat.core.graphs import Spot as Place
+from pipesat.core.graphs import circle, stops
 from pipesat.core.ops import Event, Op, members
 from pipesat.core.rules import awaited
 
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Order
     from pipesat.export.steps import RankStep, Steps
-
-Place: TypeAlias = tuple[int, int]
-"""Rank and position in its list."""
 
 
 def step_faults(problem: Problem, order: Order, steps: Steps) -> list[str]:
@@ -105,27 +104,17 @@ def _circle(problem: Problem, steps: Steps, ends: dict[Event, dict[str, Place]])
     other: dict[Place, Place] = {}
     for sides in ends.values():
         other[sides["send"]], other[sides["receive"]] = sides["receive"], sides["send"]
-    position = [0] * len(steps)
-    ready = list(range(len(steps)))
-    while ready:
-        rank = ready.pop()
-        while position[rank] < len(steps[rank]):
-            here = rank, position[rank]
-            if here in other:
-                peer, place = other[here]
-                if position[peer] != place:
-                    break
-                position[peer] += 1
-                ready.append(peer)
-            position[rank] += 1
-    stopped = {r: other[r, p][0] for r, p in enumerate(position) if p < len(steps[r])}
-    if not stopped:
-        return
-    import networkx as nx  # slow to import, needed for the message alone
 
-    members_of = [edge[0] for edge in nx.find_cycle(nx.DiGraph(list(stopped.items())))]
-    texts = [_at(problem, rank, steps[rank][position[rank]]) for rank in members_of]
-    yield "deadlock: " + ", which waits for ".join([*texts, problem.device_name(members_of[0])])
+    def waits(rank: int, position: int) -> Iterator[Place]:
+        if (rank, position) in other:
+            peer, place = other[rank, position]
+            yield peer, place - 1
+
+    reached = stops([*map(len, steps)], waits)
+    stopped = {r: [other[r, p][0]] for r, p in enumerate(reached) if p < len(steps[r])}
+    if members := circle(stopped)[:0:-1]:
+        texts = [_at(problem, rank, steps[rank][reached[rank]]) for rank in members]
+        yield "deadlock: " + ", which waits for ".join([*texts, problem.device_name(members[0])])
 
 
 def _at(problem: Problem, rank: int, step: RankStep) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from pipesat.core.graphs import Spot, circle, stops
 from pipesat.export.torch.tokens import Action, Cell, Letter
 
 Rows = Sequence[Sequence[Cell]]
@@ -55,7 +56,7 @@ def lint(rows: Rows, stages: int, microbatches: int) -> list[Complaint]:
     complaints += _counts(places, microbatches)
     complaints += _local_order(rows, places)
     complaints += _last_stage(places, stages)
-    if not complaints and not _runs_to_the_end(rows, places, stages):
+    if not complaints:
         complaints += _cycle(rows, places, stages)
     return sorted(complaints)
 
@@ -138,51 +139,26 @@ def _last_stage(places: dict[Action, _Place], stages: int) -> Iterator[Complaint
             return
 
 
-def _runs_to_the_end(rows: Rows, places: dict[Action, _Place], stages: int) -> bool:
-    """Whether no rank waits forever, found by running them: that takes less than a graph of it."""
-    position = [0] * len(rows)
-    asleep: dict[Action, list[int]] = {}
-    ready = [*range(len(rows))]
-    while ready:
-        rank = ready.pop()
-        while position[rank] < len(rows[rank]):
-            cell = rows[rank][position[rank]]
-            for source in (source for action in cell for source in _awaited(action, stages)):
-                place = places.get(source)
-                if place and source not in cell and place.column > position[place.row - 1]:
-                    asleep.setdefault(source, []).append(rank)
-                    break
-            else:
-                position[rank] += 1
-                for action in cell:
-                    ready += asleep.pop(action, ())
-                continue
-            break
-    return all(at == len(row) for at, row in zip(position, rows, strict=True))
-
-
 def _cycle(rows: Rows, places: dict[Action, _Place], stages: int) -> Iterator[Complaint]:
     """Complain about a circle of waiting between cells, members named."""
-    import networkx as nx  # slow to import
 
-    graph: nx.DiGraph[_Place] = nx.DiGraph()
-    for r, row in enumerate(rows, 1):
-        for c in range(2, len(row) + 1):
-            graph.add_edge(_Place(r, c - 1), _Place(r, c))
-    for action, place in places.items():
-        for source in _awaited(action, stages):
-            if source in places and places[source] != place:
-                graph.add_edge(places[source], place)
-    try:
-        circle = nx.find_cycle(graph)
-    except nx.NetworkXNoCycle:
+    def waits(row: int, column: int) -> Iterator[Spot]:
+        cell = rows[row][column]
+        for source in (source for action in cell for source in _awaited(action, stages)):
+            if source in places and source not in cell:
+                yield places[source].row - 1, places[source].column - 1
+        if column:
+            yield row, column - 1
+
+    lengths = [*map(len, rows)]
+    if stops(lengths, waits) == lengths:
         return
-    members = [edge[0] for edge in circle]
+    members = circle({(r, c): waits(r, c) for r, row in enumerate(rows) for c in range(len(row))})
     names = " -> ".join(
-        ";".join(map(str, rows[p.row - 1][p.column - 1])) + f" (row {p.row}, cell {p.column})"
-        for p in [*members, members[0]]
+        ";".join(map(str, rows[r][c])) + f" (row {r + 1}, cell {c + 1})" for r, c in members
     )
-    yield Complaint(members[0].row, members[0].column, f"these wait for each other: {names}")
+    row, column = members[0]
+    yield Complaint(row + 1, column + 1, f"these wait for each other: {names}")
 
 
 def _awaited(action: Action, stages: int) -> Iterator[Action]:
