@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pipesat.core.graphs import sequenced
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Copy, Event, members
 from pipesat.core.rules import offload_of
@@ -73,27 +74,6 @@ class CopyGraph:
 
     def sequence(self) -> LinearOrder | None:
         """Everything after what it waits for; ``None`` if there is a cyclic wait."""
-        followers: dict[int, list[int]] = defaultdict(list)
-        missing = [0] * len(self.all.item)
-        for number, before in enumerate(self.all.before):
-            sources = {source for source, _ in self.inputs[number]} | ({before} - {-1})
-            missing[number] = len(sources)
-            for source in sources:
-                followers[source].append(number)
-        order = [number for number, count in enumerate(missing) if not count]
-        for number in order:
-            for follower in followers[number]:
-                missing[follower] -= 1
-                if not missing[follower]:
-                    order.append(follower)
-        if len(order) < len(missing):
-            return None
-        place = {number: at for at, number in enumerate(order)} | {-1: -1}
-        return LinearOrder(
-            device=[self.all.device[n] for n in order],
-            item=[self.all.item[n] for n in order],
-            duration=[self.all.duration[n] for n in order],
-            before=[place[self.all.before[n]] for n in order],
-            inputs=[tuple((place[s], delay) for s, delay in self.inputs[n]) for n in order],
-            copies={place[n]: copy for n, copy in self.all.copies.items()},
-        )
+        whole = replace(self.all, inputs=[tuple(own) for own in self.inputs])
+        order = sequenced([[source for source, _ in own] for own in whole.waits])
+        return None if order is None else whole.rearranged(order)

@@ -9,8 +9,7 @@ them together, and the earliest of these timings exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pipesat.core.rules import duration, memory_change, one_of_each
@@ -35,7 +34,7 @@ def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:
 
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(len(sequence.item)))
-    graph.add_edges_from(_waits(sequence))
+    graph.add_edges_from((s, n) for n, own in enumerate(sequence.waits) for s, _ in own)
     graph.add_edges_from((after, before) for before, after in joined)
     blocks = nx.condensation(graph)
     order: list[int] = []
@@ -45,7 +44,7 @@ def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:
         if len(members) > 1 and _can_end_together(sequence, set(members)):
             groups.append(range(len(order), len(order) + len(members)))
         order += members
-    return _rearranged(sequence, order, groups)
+    return sequence.rearranged(order, groups)
 
 
 def instants_matter(problem: Problem) -> bool:
@@ -55,14 +54,6 @@ def instants_matter(problem: Problem) -> bool:
         and not duration(problem, op)
         for op in one_of_each(problem)
     )
-
-
-def _waits(sequence: LinearOrder) -> Iterator[tuple[int, int]]:
-    for number, (before, inputs) in enumerate(zip(sequence.before, sequence.inputs, strict=True)):
-        if before >= 0:
-            yield before, number
-        for source, _ in inputs:
-            yield source, number
 
 
 def _without_time_between(problem: Problem, sequence: LinearOrder) -> Iterator[tuple[int, int]]:
@@ -78,27 +69,11 @@ def _without_time_between(problem: Problem, sequence: LinearOrder) -> Iterator[t
         held[device] += memory_change(problem, item).net
 
 
-def _can_end_together(sequence: LinearOrder, members: Iterable[int]) -> bool:
+def _can_end_together(sequence: LinearOrder, members: set[int]) -> bool:
     """Whether whatever waits within the group takes no time and waits without a delay."""
-    inside = set(members)
     return not any(
-        sequence.duration[number]
-        for number in inside
-        if sequence.before[number] in inside
-        or any(source in inside for source, _ in sequence.inputs[number])
-    ) and not any(
-        delay for number in inside for source, delay in sequence.inputs[number] if source in inside
-    )
-
-
-def _rearranged(sequence: LinearOrder, order: list[int], groups: list[range]) -> LinearOrder:
-    place = {number: at for at, number in enumerate(order)} | {-1: -1}
-    return replace(
-        sequence,
-        device=[sequence.device[n] for n in order],
-        item=[sequence.item[n] for n in order],
-        duration=[sequence.duration[n] for n in order],
-        before=[place[sequence.before[n]] for n in order],
-        inputs=[tuple((place[s], delay) for s, delay in sequence.inputs[n]) for n in order],
-        groups=tuple(groups),
+        delay or sequence.duration[number]
+        for number in members
+        for source, delay in sequence.waits[number]
+        if source in members
     )

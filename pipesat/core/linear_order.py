@@ -49,6 +49,19 @@ class LinearOrder:
             for before, inputs in zip(self.before, self.inputs, strict=True)
         ]
 
+    def rearranged(self, order: Sequence[int], groups: Sequence[range] = ()) -> LinearOrder:
+        """Return the same items in another order, some of them in groups."""
+        place = {number: at for at, number in enumerate(order)} | {-1: -1}
+        return LinearOrder(
+            device=[self.device[n] for n in order],
+            item=[self.item[n] for n in order],
+            duration=[self.duration[n] for n in order],
+            before=[place[self.before[n]] for n in order],
+            inputs=[tuple((place[s], delay) for s, delay in self.inputs[n]) for n in order],
+            groups=tuple(groups),
+            copies={place[n]: copy for n, copy in self.copies.items()},
+        )
+
 
 def last_ends(
     rows: Sequence[int],

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
+from pipesat.core.graphs import sequenced
 from pipesat.core.ops import Kind
 from pipesat.parts.parts import Chunk, PartKind
 
@@ -109,30 +110,19 @@ def _weights(first_of_B: int | None, member: int, chunk: Chunk) -> Iterator[Job]
 
 def timed(shop: Shop, rows: Rows) -> Plan | None:
     """Start every job as early as the rows allow; ``None`` if jobs would wait for each other."""
-    count = len(shop.jobs)
-    waits = [len(job.before) for job in shop.jobs]
-    then: list[list[int]] = [[] for _ in range(count)]
-    for number, job in enumerate(shop.jobs):
-        for other in job.before:
-            then[other].append(number)
+    waits = [list(job.before) for job in shop.jobs]
     for row in rows:
         for first, second in pairwise(row):
-            then[first].append(second)
-            waits[second] += 1
-    starts = [0] * count
-    ready = [number for number in range(count) if not waits[number]]
-    length = done = 0
-    while ready:
-        number = ready.pop()
-        done += 1
-        end = starts[number] + shop.jobs[number].time
-        length = max(length, end)
-        for other in then[number]:
-            starts[other] = max(starts[other], end)
-            waits[other] -= 1
-            if not waits[other]:
-                ready.append(other)
-    return Plan(rows, tuple(starts), length) if done == count else None
+            waits[second].append(first)
+    order = sequenced(waits)
+    if order is None:
+        return None
+    ends = [0] * len(waits)
+    for number in order:
+        start = max((ends[other] for other in waits[number]), default=0)
+        ends[number] = start + shop.jobs[number].time
+    starts = tuple(end - job.time for end, job in zip(ends, shop.jobs, strict=True))
+    return Plan(rows, starts, max(ends, default=0))
 
 
 def rows_by_start(shop: Shop, starts: Sequence[int]) -> Rows:
