@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from pipesat.bounds.feasibility import capacities_by_order, preflight
+from pipesat.bounds.feasibility import capacities_by_order, lacking, preflight
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.least import without_modes
 from pipesat.core.problem import Problem
@@ -61,9 +61,8 @@ def paired_schedules(
     made where one microbatch fits only if ops of length zero share instants.
     """
     own, problem = problem, without_modes(problem)
-    for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
-        if device.memory is not None and need.capacity > device.memory:
-            return
+    if lacking(problem, capacities_by_order(problem)):
+        return
     for policy, wait in _affordable(problem) if chosen is None else chosen:
         order = PairingSimulation(problem, policy, wait).order(give_up)
         if order is None:

@@ -30,6 +30,7 @@ from pipesat.bounds.feasibility import (
     further_need,
     holding_of,
     holdings,
+    lacking,
     preflight,
     sure_order,
 )
@@ -39,7 +40,7 @@ from pipesat.core.event_engine import EventEngine
 from pipesat.core.least import without_modes
 from pipesat.core.ops import Item, Kind, Op, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import awaited, duration, memory_change, round_trip
+from pipesat.core.rules import awaited, duration, round_trip
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import published
@@ -47,6 +48,9 @@ from pipesat.heuristics.registry import published
 NAME = "list-scheduling"
 
 Fuse: TypeAlias = Literal["split", "first", "fused"]
+
+_Known: TypeAlias = tuple[int, int, int]
+"""When the input of a stage's next forward or backward is there, its microbatch and stage."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +129,10 @@ def list_schedules(
     after the other, or none if the problem is infeasible.
     """
     own, problem = problem, without_modes(problem)
-    for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
-        if device.memory is not None and need.capacity > device.memory:
-            with contextlib.suppress(Infeasible):
-                yield time_order(own, sure_order(problem), source=NAME)
-            return
+    if lacking(problem, capacities_by_order(problem)):
+        with contextlib.suppress(Infeasible):
+            yield time_order(own, sure_order(problem), source=NAME)
+        return
     for policy in policies(problem) if chosen is None else chosen:
         order = Simulation(problem, policy).order(give_up)
         if order is None:
@@ -183,30 +186,36 @@ class Simulation(EventEngine[Item]):
 
     def step(self, device: int, now: int) -> bool:
         """Start one item on an idle device; False if it has to, or chooses to, wait."""
+        backwards = sorted(self._known("B", device))
         choice = (
-            self._backward(device, now) or self._forward(device, now) or self._weight(device, now)
+            self._backward(backwards, device, now)
+            or self._forward(device, now)
+            or self._weight(backwards, device, now)
         )
         if choice is not None:
             self.start(choice, device, now)
         return choice is not None
 
-    def _backward(self, device: int, now: int) -> Op | None:
-        best: tuple[int, int, Op] | None = None
-        for stage in self.problem.stages_on[device]:
-            number = self.started["B"][stage]
-            arrivals = self.arrivals["B"][stage]
-            if number >= len(arrivals) or arrivals[number] > now:
-                continue
+    def _known(self, phase: Literal["F", "B"], device: int) -> list[_Known]:
+        """The next forward or backward of each stage whose input's arrival is known."""
+        numbers, arrivals = self.started[phase], self.arrivals[phase]
+        return [
+            (arrivals[stage][numbers[stage]], numbers[stage], stage)
+            for stage in self.problem.stages_on[device]
+            if numbers[stage] < len(arrivals[stage])
+        ]
+
+    def _backward(self, known: list[_Known], device: int, now: int) -> Op | None:
+        for arrival, number, stage in known:
+            if arrival > now:
+                break
             op = Op(stage, self._backward_kind(stage), number)
-            if not self.memory[device].fits(op):
-                if not self.problem.stages[stage].may_fuse:
-                    continue
-                op = op._replace(kind="BW")
-                if not self.memory[device].fits(op):
-                    continue
-            candidate = (arrivals[number], number, op)
-            best = candidate if best is None or candidate < best else best
-        return None if best is None else best[2]
+            if self.memory[device].fits(op):
+                return op
+            op = op._replace(kind="BW")
+            if self.problem.stages[stage].may_fuse and self.memory[device].fits(op):
+                return op
+        return None
 
     def _backward_kind(self, stage: int) -> Kind:
         data = self.problem.stages[stage]
@@ -219,21 +228,17 @@ class Simulation(EventEngine[Item]):
         return "B"
 
     def _forward(self, device: int, now: int) -> Op | None:
-        stages = self.problem.stages_on[device]
-        for stage in reversed(stages) if self.policy.deep_first else stages:
-            number = self.started["F"][stage]
-            arrivals = self.arrivals["F"][stage]
-            if number >= len(arrivals) or arrivals[number] > now:
-                continue
+        known = self._known("F", device)
+        for arrival, number, stage in reversed(known) if self.policy.deep_first else known:
             limit = self.limit[stage]
-            if limit is not None and number - self.started["B"][stage] >= limit:
+            if arrival > now or (limit is not None and number - self.started["B"][stage] >= limit):
                 continue
             op = Op(stage, "F", number)
             if self.forward_is_safe(device, op):
                 return op
         return None
 
-    def _weight(self, device: int, now: int) -> Op | None:
+    def _weight(self, backwards: list[_Known], device: int, now: int) -> Op | None:
         ready = [
             (self.pending[stage][0], stage)
             for stage in self.problem.stages_on[device]
@@ -244,12 +249,8 @@ class Simulation(EventEngine[Item]):
         microbatch, stage = min(ready)
         op = Op(stage, "W", microbatch)
         patience = self.policy.patience * duration(self.problem, op)
-        for other in self.problem.stages_on[device]:
-            number = self.started["B"][other]
-            arrivals = self.arrivals["B"][other]
-            if number < len(arrivals) and now < arrivals[number] < now + patience:
-                return None
-        return op
+        soon = any(now < arrival < now + patience for arrival, _, _ in backwards)
+        return None if soon else op
 
     def start(self, item: Item, device: int, now: int) -> None:
         """Run an item, and note what comes of it."""
@@ -274,7 +275,7 @@ class Simulation(EventEngine[Item]):
             self.pending[stage].popleft()
         else:
             self.started["B"][stage] += 1
-            self.active[device] -= self.activation(op._replace(kind="F"))
+            self.active[device] -= self.activation(op)
             route = problem.route_of[stage]
             if stage == self.chunks[device][route][0]:
                 self.launched[device].remove((microbatch, route))
@@ -284,9 +285,9 @@ class Simulation(EventEngine[Item]):
             if before is not None:
                 self._announce(Op(before, "B", microbatch), end)
 
-    def activation(self, forward: Op) -> int:
-        """What a forward takes."""
-        return memory_change(self.problem, forward).at_start
+    def activation(self, op: Op) -> int:
+        """What the forward of an op's stage and microbatch takes."""
+        return self._holding(op.stage, op.microbatch).activation
 
     def _holding(self, stage: int, microbatch: int) -> Holding:
         if self.problem.plain:

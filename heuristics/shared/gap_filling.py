@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from pipesat.bounds.chain_warm_up import least_warm_ups
-from pipesat.bounds.feasibility import capacities_by_order
+from pipesat.bounds.feasibility import capacities_by_order, lacking
 from pipesat.core.errors import Fault, NotApplicable
 from pipesat.core.ops import Item, Kind, Op
 from pipesat.core.problem import Problem
@@ -101,9 +101,8 @@ def fill_gaps(problem: Problem, ranks: Ranks, switches: Switches) -> Filled:
     NotApplicable
         If one microbatch alone does not fit into a device.
     """
-    for need, device in zip(capacities_by_order(problem), problem.devices, strict=True):
-        if device.memory is not None and need.capacity > device.memory:
-            raise NotApplicable("needs room for one microbatch on every device")
+    if lacking(problem, capacities_by_order(problem)):
+        raise NotApplicable("needs room for one microbatch on every device")
     line = [_Rank(problem, ranks, d, switches) for d in range(len(ranks))]
     if switches.depth == "least idle":
         _set_warm_ups(problem, line)
@@ -129,21 +128,20 @@ def _set_warm_ups(problem: Problem, line: list[_Rank]) -> None:
 
 def _simulate(line: list[_Rank]) -> None:
     """Place F and backwards in the order of their starts, later ranks first among equals."""
-    versions = [0] * len(line)
-    events: list[tuple[int, int, int, _Step]] = []
+    steps: list[_Step | None] = [None] * len(line)
+    events: list[tuple[int, int, _Step]] = []
 
     def look(d: int) -> None:
-        versions[d] += 1
-        step = line[d].next_step()
+        step = steps[d] = line[d].next_step()
         if step is not None:
-            heapq.heappush(events, (step.start, -d, versions[d], step))
+            heapq.heappush(events, (step.start, -d, step))
 
     worst = max(rank.debt for rank in line)
     look(0)
     while events:
-        _, minus_d, version, step = heapq.heappop(events)
+        _, minus_d, step = heapq.heappop(events)
         d = -minus_d
-        if version != versions[d]:
+        if step is not steps[d]:
             continue
         rank = line[d]
         rank.fill(step, worst)

@@ -212,9 +212,9 @@ def preflight(problem: Problem) -> None:
     Infeasible
         Naming every device that is too small: its need, its capacity, the stages responsible.
     """
-    if not _lacking(problem, capacities_by_order(problem)):
+    if not lacking(problem, capacities_by_order(problem)):
         return
-    if short := _lacking(problem, smallest_capacities(problem)):
+    if short := lacking(problem, smallest_capacities(problem)):
         raise Infeasible("; ".join(_sentence(problem, need) for need in short))
     for one in of_each_class(problem):
         for route in range(len(problem.routes)):
@@ -246,7 +246,7 @@ def sure_order(problem: Problem) -> Order:
 
 
 def _sure_order_in_modes(problem: Problem) -> Order:
-    if _lacking(problem, capacities_by_order(problem)):  # then only ops that share instants fit
+    if lacking(problem, capacities_by_order(problem)):  # then only ops that share instants fit
         kept = replace(problem, stages=tuple(replace(s, modes=()) for s in problem.stages))
         with contextlib.suppress(Infeasible):
             return sure_order(kept)
@@ -295,7 +295,7 @@ def _passage(problem: Problem, route: int) -> Passage:
     )
 
 
-def _lacking(problem: Problem, needs: Sequence[Need]) -> list[Need]:
+def lacking(problem: Problem, needs: Sequence[Need]) -> list[Need]:
     """Those needs that exceed the capacities."""
     return [
         need

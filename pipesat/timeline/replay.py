@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
-from pipesat.core.linear_order import LinearOrder
+from pipesat.core.linear_order import LinearOrder, Waits, last_ends
 from pipesat.core.ops import Copy, Event, Item, Op, OpKind, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
@@ -165,21 +165,20 @@ class Replay:
         ``delays_as_seen``, a delay is what it was in this step instead of the problem's: from the
         end of the input's op to the start of one that waited for it, at most that for another.
         """
-        scale, ends = self.timeline.us_per_unit, list[float]()
-        linear = self.linear
-        for number, (before, inputs) in enumerate(zip(linear.before, linear.inputs, strict=True)):
-            start = 0.0
-            if before >= 0:
-                start = ends[before] + (gaps[number] if gaps else 0.0)
+        linear, scale = self.linear, self.timeline.us_per_unit
+        waits: list[Waits] = []
+        for number, inputs in enumerate(linear.inputs):
             seen = self._seen_delays(number) if delays_as_seen else {}
-            for source, delay in inputs:
-                if delay < 0:  # a copy waits for the start of an op, not for its end
-                    start = max(start, ends[source] - lengths[source])
-                else:
-                    start = max(start, ends[source] + seen.get(source, delay * scale))
-            ends.append(start + lengths[number])
-        compute = (end for n, end in enumerate(ends) if n not in linear.copies)
-        return max(compute, default=0.0)
+            own = [  # a copy that waits for the start of an op, not for its end: a delay below 0
+                (source, -lengths[source] if delay < 0 else seen.get(source, delay * scale))
+                for source, delay in inputs
+            ]
+            if (before := linear.before[number]) >= 0:
+                own.append((before, gaps[number] if gaps else 0.0))
+            waits.append(own)
+        last = last_ends(linear.device, waits, lengths, lambda _: 0.0)
+        devices = len(self.problem.devices)
+        return max((float(end) for row, end in last.items() if row < devices), default=0.0)
 
     def _seen_delays(self, number: int) -> dict[int, float]:
         """By item that sends to this one from another device: what its delay was in this step."""
