@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.ops import Item, Kind, Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.core.schedule import Order
@@ -59,10 +59,8 @@ class SlotReplay:
                     self._meet(device, stage, number, other[3], other[4])
                     last = (slot, device)
                     continue
-            if backward:
-                self._backward(device, stage, number)
-            else:
-                self._forward(device, stage, number)
+            kind = self.facts.backward[stage] if backward else "F"
+            self._one(device, stage, number, kind)
         for device, due in enumerate(self._due):
             while due:
                 self._weight(device)
@@ -81,26 +79,20 @@ class SlotReplay:
         if sooner is None:
             self._together(device, stage, number, other, later)
         elif sooner:
-            self._backward(device, other, later)
-            self._forward(device, stage, number)
+            self._one(device, other, later, self.facts.backward[other])
+            self._one(device, stage, number, "F")
         else:
-            self._forward(device, stage, number)
-            self._backward(device, other, later)
+            self._one(device, stage, number, "F")
+            self._one(device, other, later, self.facts.backward[other])
 
-    def _forward(self, device: int, stage: int, number: int) -> None:
-        facts = self.facts.ops[stage, "F"]
-        arrival = self._forward_arrival(stage, number)
-        end = self._start(device, arrival, facts.takes, facts.net, facts.time)
-        self._forward_ends[stage][number] = end
-        if self.note:
-            self.rows[device].append(Op(stage, "F", number))
-
-    def _backward(self, device: int, stage: int, number: int) -> None:
-        kind = self.facts.backward[stage]
+    def _one(self, device: int, stage: int, number: int, kind: Kind) -> None:
+        """Run a forward or a backward alone."""
         facts = self.facts.ops[stage, kind]
-        arrival = self._backward_arrival(stage, number)
-        end = self._start(device, arrival, facts.takes, facts.net, facts.time)
-        self._backward_ends[stage][number] = end
+        if kind == "F":
+            arrival, ends = self._forward_arrival(stage, number), self._forward_ends
+        else:
+            arrival, ends = self._backward_arrival(stage, number), self._backward_ends
+        ends[stage][number] = self._start(device, arrival, facts.takes, facts.net, facts.time)
         if self.note:
             self.rows[device].append(Op(stage, kind, number))
         if kind == "B":

@@ -141,7 +141,7 @@ def test_a_weight_gradient_runs_in_a_gap_of_enough_of_its_time() -> None:
     rows = []
     for wait in (1.0, 0.7, 0.0):
         replay = SlotReplay(SlotGrid(problem), Facts(problem), wait=wait, note=True)
-        replay._backward(0, 0, 0)
+        replay._one(0, 0, 0, "B")
         replay._start(0, replay.busy_until[0] + 3, 0, 0, 4)
         rows.append(" ".join(map(str, replay.rows[0])))
     assert rows == ["0B0", "0B0 0W0", "0B0 0W0"]
