@@ -13,6 +13,7 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
+from pipesat.export.torch.adapt import adapt
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.run import virtual_times
 from pipesat.timeline.assemble import assemble
@@ -58,6 +59,21 @@ def test_torch_numbers_them_as_they_run_and_a_list_has_their_own_numbers(
     # nothing but the numbers changes, so what torch takes is what was planned
     planned = f"makespan {short_first.makespan} (was {short_first.makespan})"
     assert any(planned in note for note in exported.notes)
+
+
+@pytest.mark.parametrize(("order", "first", "takes"), [("given", "0B0", 16), ("free", "0B1", 15)])
+def test_a_backward_written_whole_keeps_to_the_order(order: str, first: str, takes: int) -> None:
+    """At the place of its W's, stage 0's would end at 15, but out of the order of the numbers."""
+    stages = [{"device": d, "F": 1, "B": 1, "W": 4} for d in (0, 1)]
+    counted = {"microbatches": [{"name": "a", "count": 1}, {"name": "b", "count": 1}]}
+    document = {"format": "pipesat.problem/1", "devices": [{}, {}], "stages": stages, **counted}
+    problem = parse_problem(document | {"order": order})
+    texts = ("0F0 0B0 0F1 0B1 0W1 0W0", "1F0 1B0 1F1 1B1 1W0 1W1")
+    schedule = time_order(problem, tuple(tuple(map(parse_item, row.split())) for row in texts))
+    adapted = adapt(problem, schedule)
+    assert (adapted.schedule.devices[0][-1].end, adapted.entering) == (takes, (0, 1))
+    whole = [str(item) for item in adapted.schedule.order[0] if "B" in str(item)]
+    assert whole[0] == first.replace("B", "BW")
 
 
 def test_virtual_times_are_those_of_each_microbatch(problem: Problem) -> None:

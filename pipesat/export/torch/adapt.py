@@ -61,7 +61,10 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
     if exact and not problem.has_lists:  # else a file beside it has the microbatches' own numbers
         _require_in_order(entering)
     changes: list[str] = []
-    problem, written = permuted(problem, [entering]), _as_torch_writes(schedule, entering)
+    numbered, written = permuted(problem, [entering]), _as_torch_writes(schedule, entering)
+    if problem.order != "free":  # the one order of every stage is that of torch's numbers
+        numbered = replace(numbered, order="given")
+    problem = numbered
     now = written
     if entering != tuple(range(len(entering))):
         changes.append("microbatches relabelled so that the last stage's forwards run in order")
@@ -202,6 +205,8 @@ def _whole_first_backward(problem: Problem, order: Order) -> Schedule | None:
 
 
 def _fits(problem: Problem, schedule: Schedule) -> bool:
+    if problem.order != "free":
+        return not check(problem, schedule)
     peaks = zip(problem.devices, peak_memory(problem, schedule), strict=True)
     return all(device.memory is None or peak <= device.memory for device, peak in peaks)
 
