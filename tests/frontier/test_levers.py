@@ -60,7 +60,7 @@ def test_levers_are_the_modes_one_by_one_and_together() -> None:
 
 def test_curves_agree_with_the_oracle_and_more_modes_are_never_worse(tmp_path: Path) -> None:
     problem = parse_problem(two_devices())
-    found = frontier(problem, levers=True, caps=[4, 5, 8], time_limit=1.5, workers=1)
+    found = frontier(problem, levers=True, caps=[4, 5, 8], time_limit=4, workers=1)
     values = {}
     for lever, curve in found.curves.items():
         for row in curve.rows[:-1]:
