@@ -140,7 +140,7 @@ def with_capacities(draw: st.DrawFn, doc: dict[str, Any], p: int) -> Problem:
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(placed())
 def test_on_random_problems(problem: Problem) -> None:
     names = [n for n in HAND_WRITTEN if n != GREEDY_PAIRS or problem.op_count <= PAIRED_UP_TO]

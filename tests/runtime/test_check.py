@@ -51,7 +51,7 @@ BACK_TO_FRONT = (
 )
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 def test_the_built_in_model_in_every_type(run, dtype) -> None:
     outcome = run(BACK_TO_FRONT, "--dtype", dtype, "--width", 32)
     assert outcome.code == 0, outcome.err
@@ -114,7 +114,7 @@ def model(tmp_path: Path):
     return write
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16"])
 def test_a_microbatch_lost_is_seen_in_16_bits(run, model, dtype) -> None:
     """In the measured step, after M + 1 forwards of warm-up and shapes; the reference runs M."""
     passed = run(BACK_TO_FRONT, *model(dtype=dtype))

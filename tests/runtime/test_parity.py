@@ -221,7 +221,7 @@ def test_the_cases_split_and_fuse() -> None:
     assert late[-4:] == ("0W0", "0W1", "0W2", "0W3")  # of the first stage too, where W does it all
 
 
-@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(
     problems().filter(lambda problem: len(problem.routes) == 1 and all(problem.stages_on)),
     st.integers(0, 2**32),
