@@ -5,8 +5,8 @@
     python experiments/faults/run.py --find
 
 Each fault meets the tests that import its module, the fast ones first, until one fails; survivors
-alone meet the whole fast suite. What is done is kept under `work/`, by commit: started again, it
-goes on. Exits with 1 if a fault that was caught no longer is.
+alone meet the whole fast suite, some of them at a time. What is done is kept under `work/`, by
+commit: started again, it goes on. Exits with 1 if a fault that was caught no longer is.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from faults.near import near  # noqa: E402
 from faults.table import keep, no_longer_caught, read_results, write_results  # noqa: E402
 
 Row = dict[str, Any]
+TOGETHER = 8
+"""Faults that meet the whole suite at once, after each survived the tests near it."""
 PATIENCE = 5400.0
 """Seconds after which even a batch of tests that takes no processor time is ended."""
 
@@ -83,34 +85,48 @@ def _git(*words: str) -> str:
 
 def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> list[Row]:
     """Set every fault that has no row yet, and write its row when it is known."""
-    path = folder / "rows.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    rows = {row["number"]: row for row in map(json.loads, lines)}
-    left = [fault for fault in faults if fault.number not in rows]
-    if options.only:
-        left = [fault for fault in left if fault.number in options.only]
+    near_rows = _Rows(folder / "near.jsonl")
+    rows = _Rows(folder / "rows.jsonl")
+    wanted = [fault for fault in faults if not options.only or fault.number in options.only]
     with ThreadPoolExecutor(options.workers) as pool:
-        for row in pool.map(lambda fault: run_fault(folder, fault), left):
-            rows[row["number"]] = row
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            text = f"{len(rows)}: {row['number']} {row['verdict']}, {row['seconds']} s, {row['by']}"
-            print(text, flush=True)
-    return [rows[fault.number] for fault in faults if fault.number in rows]
+        left = [fault for fault in wanted if fault.number not in near_rows.known]
+        for row in pool.map(lambda fault: run_near(folder, fault), left):
+            near_rows.add(row)
+        for number, row in near_rows.known.items():
+            if row["verdict"] == "caught" and number not in rows.known:
+                rows.add(row)
+        left = [fault for fault in wanted if fault.number not in rows.known]
+        for group in pool.map(lambda group: run_group(folder, group), _groups(left)):
+            for number, told in group.items():
+                rows.add(near_rows.known[number] | told)
+    return [rows.known[fault.number] for fault in faults if fault.number in rows.known]
 
 
-def run_fault(folder: Path, fault: Fault) -> Row:
-    """Run batches of tests until one fails with the fault that passes without it."""
+class _Rows:
+    """Rows by the number of their fault, kept in a file of a line each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self.known: dict[int, Row] = {row["number"]: row for row in map(json.loads, lines)}
+
+    def add(self, row: Row) -> None:
+        self.known[row["number"]] = row
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        text = (
+            f"{len(self.known)}: {row['number']} {row['verdict']}, {row['seconds']} s, {row['by']}"
+        )
+        print(text, flush=True)
+
+
+def run_near(folder: Path, fault: Fault) -> Row:
+    """Run the tests near a fault until one fails with it that passes without it."""
     begin, skipped = time.monotonic(), list[str]()
     tests = near(ROOT, fault.now.file)
-    batches = {
-        "near": ["-m", "not slow", *tests],
-        "near, slow": ["-m", "slow", *tests],
-        "fast suite": ["-m", "not slow", "tests"],
-    }
     by = how = caught_in = None
-    for batch, words in batches.items():
-        by, how = _caught(folder / f"{fault.number}.log", fault, words, skipped)
+    for batch, marked in {"near": "not slow", "near, slow": "slow"}.items():
+        by, how = _caught(folder / f"{fault.number}.log", fault, ["-m", marked, *tests], skipped)
         if how is not None:
             caught_in = batch
             break
@@ -127,29 +143,69 @@ def run_fault(folder: Path, fault: Fault) -> Row:
     }
 
 
+def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
+    """Share faults out to groups of at most ``TOGETHER``, none with two of one file."""
+    groups: list[list[Fault]] = []
+    for fault in faults:
+        for group in groups:
+            if len(group) < TOGETHER and all(fault.now.file != one.now.file for one in group):
+                group.append(fault)
+                break
+        else:
+            groups.append([fault])
+    return groups
+
+
+def run_group(folder: Path, group: Sequence[Fault]) -> dict[int, Row]:
+    """Run the fast suite with all faults of a group, until nothing fails that one alone explains.
+
+    A fault that survives has met the whole suite beside others that no test saw either.
+    """
+    begin, told, skipped = time.monotonic(), dict[int, Row](), list[str]()
+    log = folder / ("group-" + "-".join(str(fault.number) for fault in group) + ".log")
+    left = list(group)
+    while left:
+        words = ["-m", "not slow", "tests", *(f"--deselect={test}" for test in skipped)]
+        code, by, how = _pytest(words, log, left)
+        if code in (0, 5):
+            break
+        guilty = [one for one in left if _pytest([by], log.with_suffix(".alone"), [one])[0]]
+        if not guilty or _pytest([by], log.with_suffix(".without"), [])[0]:
+            skipped.append(by)
+            continue
+        left = [fault for fault in left if fault not in guilty]
+        seconds = round(time.monotonic() - begin, 1)
+        found = {"verdict": "caught", "by": by, "how": how, "batch": "fast suite"}
+        told |= {fault.number: found | {"seconds": seconds} for fault in guilty}
+    seconds = round(time.monotonic() - begin, 1)
+    rest = {fault.number: {"verdict": "survived", "seconds": seconds} for fault in left}
+    return told | rest
+
+
 def _caught(
     log: Path, fault: Fault, words: Sequence[str], skipped: list[str]
 ) -> tuple[str | None, str | None]:
     """Return the test that fails with a fault alone, and how; ``None`` twice if none does."""
     while True:
-        code, by, how = _pytest([*words, *(f"--deselect={test}" for test in skipped)], log, fault)
+        left_out = (f"--deselect={test}" for test in skipped)
+        code, by, how = _pytest([*words, *left_out], log, [fault])
         if code in (0, 5):  # 5: there was no such test
             return None, None
         if how == "collected" or by in skipped or "::" not in by:
             return by, how
-        if _pytest([by], log.with_suffix(".without"), None)[0] == 0:
+        if _pytest([by], log.with_suffix(".without"), [])[0] == 0:
             return by, how
         skipped.append(by)
 
 
-def _pytest(words: Sequence[str], log: Path, fault: Fault | None) -> tuple[int, str, str]:
+def _pytest(words: Sequence[str], log: Path, faults: Sequence[Fault]) -> tuple[int, str, str]:
     """Run pytest in a session of its own; return its code, the last test noted, and what it did."""
     note = log.with_suffix(".note")
     note.write_text("before any test", encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(INSIDE), "FAULT_NOTE": str(note)}
-    if fault is not None:
-        told = {"path": str(ROOT / fault.now.file), "place": asdict(fault.now.place)}
-        environment["FAULT"] = json.dumps(told)
+    if faults:
+        told = {str(ROOT / fault.now.file): asdict(fault.now.place) for fault in faults}
+        environment["FAULTS"] = json.dumps(told)
     command = [sys.executable, "-m", "pytest", "-p", "fault_plugin", "-p", "no:cacheprovider"]
     with log.open("wb") as file:
         process = subprocess.Popen(

@@ -2,7 +2,7 @@
 
 import os
 
-if "FAULT" in os.environ:
+if "FAULTS" in os.environ:
     import fault_hook
 
     fault_hook.install()
