@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -90,14 +90,15 @@ def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> l
     wanted = [fault for fault in faults if not options.only or fault.number in options.only]
     with ThreadPoolExecutor(options.workers) as pool:
         left = [fault for fault in wanted if fault.number not in near_rows.known]
-        for row in pool.map(lambda fault: run_near(folder, fault), left):
-            near_rows.add(row)
+        for done in as_completed([pool.submit(run_near, folder, fault) for fault in left]):
+            near_rows.add(done.result())
         for number, row in near_rows.known.items():
             if row["verdict"] == "caught" and number not in rows.known:
                 rows.add(row)
         left = [fault for fault in wanted if fault.number not in rows.known]
-        for group in pool.map(lambda group: run_group(folder, group), _groups(left)):
-            for number, told in group.items():
+        groups = [pool.submit(run_group, folder, group) for group in _groups(left)]
+        for done in as_completed(groups):
+            for number, told in done.result().items():
                 rows.add(near_rows.known[number] | told)
     return [rows.known[fault.number] for fault in faults if fault.number in rows.known]
 
