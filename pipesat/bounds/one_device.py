@@ -59,7 +59,7 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """
     yield Bound(0, "closed form: nothing takes less than no time")
     overlap = problem.overlap
-    if not (problem.alike or memory_varies(problem) or (overlap and overlap.times)):
+    if not (problem.alike or memory_varies(problem) or (overlap and overlap.listed)):
         yield from bounds_of_classes(problem, objective)
         if overlap is None:
             return

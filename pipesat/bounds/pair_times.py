@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from pipesat.core.least import least_problem, of_each_class
 from pipesat.core.ops import KINDS, PHASE_OF, Kind, OpKind
 from pipesat.core.problem import Problem
-from pipesat.core.rules import pair_time_of_kinds
 
 _MayPair: TypeAlias = Callable[[Kind, Kind], bool]
 
@@ -19,7 +19,13 @@ def with_least_times(problem: Problem) -> Problem:
     A relaxation for arguments that add up times of single ops: in any valid schedule an op lasts at
     least this long.
     """
-    return _with_times(problem, lambda *_: True)
+    return _with_times(problem, problem, lambda *_: True)
+
+
+def least_times_of_each_class(problem: Problem) -> list[Problem]:
+    """As :func:`with_least_times`, by class; a partner may be of any class and in any mode."""
+    least = least_problem(problem)
+    return [_with_times(one, least, lambda *_: True) for one in of_each_class(problem)]
 
 
 def until_first_backward(problem: Problem) -> Problem:
@@ -27,7 +33,7 @@ def until_first_backward(problem: Problem) -> Problem:
 
     The forwards on this way run before any backward of the route, so none is in a pair with one.
     """
-    return _with_times(problem, lambda op, partner: op != "F" or partner == "F")
+    return _with_times(problem, problem, lambda op, partner: op != "F" or partner == "F")
 
 
 def after_last_forward(problem: Problem) -> Problem:
@@ -35,28 +41,31 @@ def after_last_forward(problem: Problem) -> Problem:
 
     When a stage's last backward starts, all forwards of the route have ended.
     """
-    return _with_times(problem, lambda op, partner: op == "F" or partner != "F")
+    return _with_times(problem, problem, lambda op, partner: op == "F" or partner != "F")
 
 
-def _with_times(problem: Problem, may_pair: _MayPair) -> Problem:
+def _with_times(problem: Problem, partners: Problem, may_pair: _MayPair) -> Problem:
+    """Least times of a problem's ops beside those of another, which is no harder."""
     if problem.overlap is None:
         return problem
     stages = []
     for stage, data in enumerate(problem.stages):
-        f, b, w, bw = (_least(problem, (stage, kind), may_pair) for kind in KINDS)
+        f, b, w, bw = (_least(problem, partners, (stage, kind), may_pair) for kind in KINDS)
         stages.append(replace(data, F=f, B=b, W=w, BW=bw))
     return replace(problem, stages=tuple(stages))
 
 
-def _least(problem: Problem, op: OpKind, may_pair: _MayPair) -> int:
+def _least(problem: Problem, partners: Problem, op: OpKind, may_pair: _MayPair) -> int:
     """Least time of an op; ``may_pair`` says which kinds of the same route count as partners."""
     stage, kind = op
-    data = problem.stages[stage]
-    times = [int(getattr(data, kind))]
+    data, overlap = problem.stages[stage], problem.overlap
+    alone = int(getattr(data, kind))
+    times = [alone]
     for other in problem.stages_on[data.device]:
         apart = problem.route_of[other] != problem.route_of[stage]
         for partner in PHASE_OF:
-            time = pair_time_of_kinds(problem, op, (other, partner))
+            with_it = int(getattr(partners.stages[other], partner))
+            time = overlap.time(op, (other, partner), alone, with_it) if overlap else None
             if time is not None and (apart or may_pair(kind, partner)):
                 times.append(time)
     return min(times)

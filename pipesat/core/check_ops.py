@@ -135,13 +135,13 @@ class Ops:
             kinds = f"{first.stage}{first.kind} and {second.stage}{second.kind}"
             text = f"{pair}: `overlap` does not allow a pair of {kinds}"
             yield Violation("kind", text, device, start)
-        elif self._listed(pair) is not None:
+        elif isinstance(self._listed(pair), int):
             for op in pair:
                 mode = mode_of(self.problem, op)
                 if mode is not None and mode.offload is None:
                     text = (
                         f"{pair}: {op} runs in mode {mode.name}; members of pairs that `overlap` "
-                        "lists run in keep or an offload mode"
+                        "lists by `time` run in keep or an offload mode"
                     )
                     yield Violation("mode", text, device, start)
 
@@ -154,8 +154,12 @@ class Ops:
         if overlap is None:
             return None
         listed = self._listed(item)
-        if listed is not None:
+        if isinstance(listed, int):
             return listed
+        if listed is not None:
+            num, den = listed
+            alone = [self._length(op) or 0 for op in item]
+            return max(1, (sum(alone) * num + den - 1) // den)
         for forward, backward in (item, item[::-1]):
             if overlap.factor and (forward.kind, backward.kind) == ("F", "BW"):
                 num, den = overlap.factor
@@ -164,11 +168,13 @@ class Ops:
                 return max(f, bw, ((f + bw) * num + den - 1) // den)
         return None
 
-    def _listed(self, pair: Pair) -> int | None:
-        """Time of a pair that `overlap` lists."""
+    def _listed(self, pair: Pair) -> int | tuple[int, int] | None:
+        """Time, or factor, of a pair that `overlap` lists."""
         overlap = self.problem.overlap
         for op, other in (pair, pair[::-1]):
             key = ((op.stage, op.kind), (other.stage, other.kind))
             if overlap is not None and key in overlap.times:
                 return overlap.times[key]
+            if overlap is not None and key in overlap.factors:
+                return overlap.factors[key]
         return None

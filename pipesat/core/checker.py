@@ -169,31 +169,55 @@ def _turns(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
     """Where microbatches are a list: the order in which stages run forwards, and backwards."""
     if problem.order == "free":
         return
-    turns: dict[tuple[int, bool], list[int]] = defaultdict(list)  # (stage, backward)
+    turns: dict[tuple[int, bool], list[list[int]]] = defaultdict(list)  # (stage, backward)
     for _, timed in schedule:
+        here: dict[tuple[int, bool], list[int]] = {}  # of a pair maybe two, in either order
         for op in members(timed.item) if not isinstance(timed.item, Unreadable) else ():
             if op.kind != "W":
-                turns[op.stage, op.kind != "F"].append(op.microbatch)
+                here.setdefault((op.stage, op.kind != "F"), []).append(op.microbatch)
+        for key, microbatches in here.items():
+            turns[key].append(microbatches)
     for route in problem.routes:
         if route.classes is None:
             continue
-        wanted = list(range(route.microbatches))
+        place = {microbatch: microbatch for microbatch in range(route.microbatches)}
+        against = "of the numbers"
         if problem.order == "same":
-            wanted = turns[route.stages[0], False]
-        place = {microbatch: at for at, microbatch in enumerate(wanted)}
+            place = _one_order(turns, [(s, back) for s in route.stages for back in (False, True)])
+            against = f"of stage {route.stages[0]}'s forwards"
         for stage, backward in product(route.stages, (False, True)):
-            known = [m for m in turns[stage, backward] if m in place]
-            for before, after in pairwise(known):
+            row = [[m for m in together if m in place] for together in turns[stage, backward]]
+            for earlier, later in pairwise(filter(None, row)):
+                before, after = (
+                    max(earlier, key=place.__getitem__),
+                    min(later, key=place.__getitem__),
+                )
                 if place[after] < place[before]:
                     what = "backward" if backward else "forward"
                     text = (
                         f"stage {stage} runs the {what} of microbatch {before} before that of "
-                        f"{after}, against the order "
-                        + (
-                            "of the numbers"
-                            if problem.order == "given"
-                            else f"of stage {route.stages[0]}'s forwards"
-                        )
+                        f"{after}, against the order {against}"
                     )
                     yield Violation("sequence", text, problem.stages[stage].device)
                     break
+
+
+def _one_order(
+    turns: Mapping[tuple[int, bool], list[list[int]]], rows: list[tuple[int, bool]]
+) -> dict[int, int]:
+    """Each microbatch's place in the order of the first row; rows after it order its pairs."""
+    place: dict[int, int] = {}
+    later: dict[int, set[int]] = defaultdict(set)  # of two in a pair: what others run after it
+    for row in rows[1:]:
+        seen: dict[int, int] = {m: at for at, two in enumerate(turns[row]) for m in two}
+        for first in turns[rows[0]]:
+            if len(first) == 2 and all(m in seen for m in first):
+                one, other = sorted(first, key=seen.__getitem__)
+                if seen[one] < seen[other]:
+                    later[one].add(other)
+    for first in turns[rows[0]]:
+        ordered = sorted(first)
+        if len(ordered) == 2 and ordered[0] in later[ordered[1]]:
+            ordered.reverse()
+        place |= {m: len(place) + at for at, m in enumerate(ordered)}
+    return place

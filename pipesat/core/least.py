@@ -98,7 +98,7 @@ def with_excess_as_static(problem: Problem) -> Problem:
     """
     overlap = problem.overlap
     two = overlap is not None and any(
-        {one[1], other[1]} <= {"B", "BW"} for one, other in overlap.times
+        {one[1], other[1]} <= {"B", "BW"} for one, other in overlap.listed
     )
     devices = (
         replace(

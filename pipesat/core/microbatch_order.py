@@ -8,23 +8,51 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TypeAlias
 
 from pipesat.core.ops import Item, Op, Pair, members
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Order, Schedule
 
 Permutation: TypeAlias = Sequence[Sequence[int]]
 
 
 def microbatch_order(problem: Problem, schedule: Schedule) -> list[list[int]]:
-    """Return each route's microbatches in the order of its first stage's forwards."""
+    """Return each route's microbatches in the order of its first stage's forwards.
+
+    Two of these that run as a pair are in the order of all stages where there is one, else by
+    number.
+    """
     orders = []
     for route in problem.routes:
         first = route.stages[0]
-        ops = _in_order(schedule, problem.stages[first].device)
-        orders.append([op.microbatch for op in ops if op.kind == "F" and op.stage == first])
+        order: list[int] = []
+        for timed in schedule.devices[problem.stages[first].device]:
+            together = [op for op in members(timed.item) if op[:2] == (first, "F")]  # type: ignore[arg-type]
+            found = sorted(op.microbatch for op in together)
+            if len(found) > 1 and problem.order == "same" and route.classes is not None:
+                found = _in_turn_elsewhere(problem, schedule, route, found)
+            order += found
+        orders.append(order)
     return orders
+
+
+def _in_turn_elsewhere(
+    problem: Problem, schedule: Schedule, route: Route, two: list[int]
+) -> list[int]:
+    """Return two microbatches as some stage has them that does not run them as a pair."""
+    for stage, forward in product(route.stages, (True, False)):
+        places = {
+            op.microbatch: place
+            for place, timed in enumerate(schedule.devices[problem.stages[stage].device])
+            for op in members(timed.item)  # type: ignore[arg-type]
+            if op.stage == stage and op.kind != "W" and (op.kind == "F") == forward
+            if op.microbatch in two
+        }
+        if len(set(places.values())) == len(two):
+            return sorted(two, key=places.__getitem__)
+    return two
 
 
 def permuted(problem: Problem, permutation: Permutation) -> Problem:

@@ -80,22 +80,47 @@ class Link:
 class Overlap:
     """Which two ops of a device may run as one, and how long they take then.
 
-    ``times`` has the listed pairs: two (stage, kind), in the order in which files write them, and
-    the time of the two together, whatever they take alone. ``factor`` is ``(num, den)``: any F and
-    BW of a device that are not listed may pair, in max(F, BW, ceil((F + BW) num / den)). ``None``:
-    what is not listed may not pair. :func:`pipesat.core.rules.pair_time` answers for two ops.
+    ``times`` and ``factors`` have the listed pairs: two (stage, kind), in the order in which files
+    write them, and the time of the two together, whatever they take alone; or ``(num, den)``, with
+    which they take max(1, ceil((a + b) num / den)) of what they take alone. ``factor`` is another
+    ``(num, den)``: any F and BW of a device that are not listed may pair, in max(F, BW,
+    ceil((F + BW) num / den)). ``None``: what is not listed may not pair.
+    :func:`pipesat.core.rules.pair_time` answers for two ops.
     """
 
     factor: tuple[int, int] | None
     times: Mapping[tuple[OpKind, OpKind], int] = field(default_factory=dict)
+    factors: Mapping[tuple[OpKind, OpKind], tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", frozen(self.times))
+        for part in ("times", "factors"):
+            object.__setattr__(self, part, frozen(getattr(self, part)))
 
-    def listed(self, a: OpKind, b: OpKind) -> int | None:
-        """Time of a listed pair, its members in any order; ``None`` if it is not listed."""
-        time = self.times.get((a, b))
-        return self.times.get((b, a)) if time is None else time
+    @property
+    def listed(self) -> tuple[tuple[OpKind, OpKind], ...]:
+        """All combinations that are listed, by time or by factor, as their entries have them."""
+        return (*self.times, *self.factors)
+
+    def entry(self, a: OpKind, b: OpKind) -> tuple[OpKind, OpKind] | None:
+        """Return the listed combination of two kinds, in any order; ``None`` if there is none."""
+        both = ((a, b), (b, a))
+        return next((two for two in both if two in self.times or two in self.factors), None)
+
+    def time(self, a: OpKind, b: OpKind, one: int, other: int) -> int | None:
+        """Time of a pair of these kinds that take ``one`` and ``other`` alone; ``None``: no pair.
+
+        It does not fall with either.
+        """
+        for two in ((a, b), (b, a)):
+            if two in self.times:
+                return self.times[two]
+            if two in self.factors:
+                num, den = self.factors[two]
+                return max(1, -(-(one + other) * num // den))
+        if self.factor is None or {a[1], b[1]} != {"F", "BW"}:
+            return None
+        num, den = self.factor
+        return max(one, other, -(-(one + other) * num // den))
 
 
 @dataclass(frozen=True, repr=False)

@@ -46,8 +46,7 @@ def pair_time(problem: Problem, a: Op, b: Op) -> int | None:
 def pair_time_of_kinds(problem: Problem, a: OpKind, b: OpKind) -> int | None:
     """Time of a pair of these kinds, in time units; ``None`` if they may not pair.
 
-    As listed; else, for an F and a BW of one device and with a factor num / den,
-    ``max(F, BW, ceil((F + BW) * num / den))``.
+    That of microbatches number 0, in the mode keep.
     """
     return _time_together(problem, Op(*a, 0), Op(*b, 0))
 
@@ -56,12 +55,12 @@ def _time_together(problem: Problem, a: Op, b: Op) -> int | None:
     overlap = problem.overlap
     if overlap is None or problem.stages[a.stage].device != problem.stages[b.stage].device:
         return None
-    time = overlap.listed(a[:2], b[:2])
-    if time is not None or overlap.factor is None or {a.kind, b.kind} != {"F", "BW"}:
-        return time
-    num, den = overlap.factor
+    if (a.mode or b.mode) and overlap.entry(a[:2], b[:2]) in overlap.times:
+        as_stated = (not op.mode or offload_of(problem, op) is not None for op in (a, b))
+        if not all(as_stated):  # a time is of the stages' own ops, beside which copies may run
+            return None
     alone, other = _answers(problem, a).duration, _answers(problem, b).duration
-    return max(alone, other, -(-(alone + other) * num // den))
+    return overlap.time(a[:2], b[:2], alone, other)
 
 
 def why_no_pair(problem: Problem, pair: Pair) -> str:
@@ -71,7 +70,10 @@ def why_no_pair(problem: Problem, pair: Pair) -> str:
     a, b = pair
     if problem.stages[a.stage].device != problem.stages[b.stage].device:
         return f"stages {a.stage} and {b.stage} lie on different devices"
-    return f"`overlap` has no pair of {a.stage}{a.kind} and {b.stage}{b.kind}"
+    kinds = f"{a.stage}{a.kind} and {b.stage}{b.kind}"
+    if problem.overlap.entry(a[:2], b[:2]) in problem.overlap.times:
+        return f"`overlap` has a pair of {kinds} by `time`, for keep and offload modes alone"
+    return f"`overlap` has no pair of {kinds}"
 
 
 def waits_for(problem: Problem, op: Op, other: Op) -> bool:
@@ -104,12 +106,10 @@ def in_order(problem: Problem, pair: Pair) -> Pair:
     first, second = pair
     if first[:2] == second[:2]:
         turned = second.microbatch < first.microbatch
-    elif problem.overlap is None or (first[:2], second[:2]) in problem.overlap.times:
-        turned = False
-    elif (second[:2], first[:2]) in problem.overlap.times:
-        turned = True
+    elif problem.overlap is not None and (entry := problem.overlap.entry(first[:2], second[:2])):
+        turned = entry[0] != first[:2]
     else:
-        turned = (first.kind, second.kind) == ("BW", "F")
+        turned = problem.overlap is not None and (first.kind, second.kind) == ("BW", "F")
     return Pair(second, first) if turned else pair
 
 

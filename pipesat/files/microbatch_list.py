@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -15,13 +15,10 @@ from pipesat.core.stage import AMOUNTS, ONE, Factor, scaled, stated_amounts
 from pipesat.files.complaint import validated_at
 from pipesat.files.modes import AmountsModel, stated_in
 from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import MOST, Count
+from pipesat.files.values import MOST, Count, FactorOf
 
 MOST_CLASSES = 4096
-MOST_FACTOR = 10**6
 
-_Part = Annotated[int, Field(ge=1, le=MOST_FACTOR)]
-_Factor = Annotated[list[_Part], Field(min_length=2, max_length=2)]
 _NUMBER = re.compile("0|[1-9][0-9]{0,8}", re.ASCII)
 
 
@@ -30,9 +27,9 @@ class EntryModel(StrictModel):
 
     name: str
     count: Count
-    time: _Factor = Field(default_factory=lambda: [*ONE])
-    held: _Factor = Field(default_factory=lambda: [*ONE])
-    comm: _Factor = Field(default_factory=lambda: [*ONE])
+    time: FactorOf = Field(default_factory=lambda: [*ONE])
+    held: FactorOf = Field(default_factory=lambda: [*ONE])
+    comm: FactorOf = Field(default_factory=lambda: [*ONE])
     stages: dict[str, AmountsModel] = Field(default_factory=dict)
 
 

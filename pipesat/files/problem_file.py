@@ -146,13 +146,11 @@ def _problem(model: ProblemModel, document: object) -> Problem:
         problem,
         routes=tuple(map(Listed.with_classes, lists, problem.routes)),
         links=_links(model, problem),
-        overlap=parse_overlap(model.overlap, [stage.device for stage in problem.stages]),
     )
+    homes = [stage.device for stage in problem.stages]
+    overlap = parse_overlap(model.overlap, homes, lists=problem.has_lists)
+    problem = replace(problem, overlap=overlap)
     check_classes(problem, lists)
-    has_pairs = model.overlap is not None and "pairs" in model.overlap.model_fields_set
-    if has_pairs and problem.has_lists:  # the key is refused, with entries or without
-        text = "pairs cannot stand beside a list of microbatches; FB can"
-        raise BadInput(text, where="overlap.pairs")
     return without_idle_keys(problem)
 
 
@@ -257,6 +255,8 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
     if kind.startswith(("int", "greater", "less")):
         if path[-1] == "copy_channels":
             return "1 or 2"
+        if "factor" in path:
+            return "an integer from 1 to 10^6"
         least = 1 if path[0] == "overlap" else 0
         null = " or null" if path[-1] == "memory" else ""
         return f"an integer from {least} to 10^12{null}"

@@ -78,8 +78,9 @@ def _add_turns(v: Variables, stage: int, phase: Phase) -> None:
     tasks = v.tasks[phase][stage]
     for one, other, literal in v.turns.of(v.problem.route_of[stage]) if tasks else ():
         x, y = tasks[one], tasks[other]
-        v.cp.add(y.start >= x.end).only_enforce_if(literal)
-        v.cp.add(x.start >= y.end).only_enforce_if(~literal)
+        apart = [~pair for pair in v.pairs.together(x, y)]
+        v.cp.add(y.start >= x.end).only_enforce_if(literal, *apart)
+        v.cp.add(x.start >= y.end).only_enforce_if(~literal, *apart)
 
 
 def _add_order(v: Variables, before: Task, after: Task, end: cp_model.LinearExprT) -> None:

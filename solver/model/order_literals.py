@@ -95,7 +95,8 @@ class _Before(Before[Task]):
         """What microbatch order and data flow say."""
         alike = x.phase != "W" and x.name[:2] == event.name[:2]
         if alike and (turn := self._turn(x, event)) is not None:
-            return None if self.share(x, event) else turn
+            shared = self.share(x, event) or self.choices.together(x, event)
+            return None if shared else turn
         if precedes(self.v.problem, x.name, event.name):
             sure = x.present is True and not self.choices.together(x, event)
             return True if sure else None
@@ -126,7 +127,7 @@ class _Before(Before[Task]):
         v = self.v
         if (turn := self._turn(x, event)) is not None:
             if x.present is True and follows(v.problem, x.name, event.name):
-                v.cp.add_bool_or([~turn, literal])
+                v.cp.add_bool_or([~turn, literal, *self.choices.together(x, event)])
             if follows(v.problem, event.name, x.name) and not self.share(x, event):
                 v.cp.add_bool_or([turn, ~literal])
         if id(x) in v.earlier and x.present is True:

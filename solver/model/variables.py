@@ -10,8 +10,7 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.pair_times import with_least_times
-from pipesat.core.least import of_each_class
+from pipesat.bounds.pair_times import least_times_of_each_class
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
@@ -72,7 +71,7 @@ class Variables:
     @cached_property
     def least(self) -> list[Problem]:
         """By class, the problem as what is left out counts: each op at its least, alone or not."""
-        return [with_least_times(one) for one in of_each_class(self.problem)]
+        return least_times_of_each_class(self.problem)
 
     def least_for(self, stage: int, microbatch: int) -> Problem:
         """The one of :attr:`least` that a microbatch is of."""
@@ -210,7 +209,7 @@ def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
         for x, y in product(_tasks_of(v, one), _tasks_of(v, other)):
             if one == other and x.microbatch >= y.microbatch:
                 continue
-            if not problem.plain and _ordered(problem, x.name, y.name):
+            if not problem.plain and _apart(v, x, y):
                 continue
             ops = Op(*one, x.microbatch), Op(*other, y.microbatch)
             time = time_that_gains(problem, known, *ops)
@@ -218,8 +217,11 @@ def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
                 yield Candidate((x, y), (one[1], other[1]), time // v.times.unit)
 
 
-def _ordered(problem: Problem, x: Name, y: Name) -> bool:
-    return precedes(problem, x, y) or precedes(problem, y, x)
+def _apart(v: Variables, x: Task, y: Task) -> bool:
+    """Whether one ends before the other starts; of a chain, all but neighbours do."""
+    if v.earlier.get(id(y)) is x or v.earlier.get(id(x)) is y:
+        return False
+    return precedes(v.problem, x.name, y.name) or precedes(v.problem, y.name, x.name)
 
 
 def _tasks_of(v: Variables, kind: OpKind) -> list[Task]:

@@ -85,7 +85,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 NO_LIST = "expected a list, or lengths beside it"
-NO_PAIRS = "pairs cannot stand beside a list of microbatches"
+NO_PAIRS = "microbatches that are a list take no pairs by time"
 NO_MODES = "cannot take memory modes into account yet"
 NO_LEVERS = "the problem has no memory modes"
 ONE_ROUTE = {

@@ -173,8 +173,8 @@ def test_members_of_listed_pairs_are_kept_or_offloaded(mode: int) -> None:
     copies = (TimedCopy(parse_copy("0O0"), 2, 4), TimedCopy(parse_copy("0L0"), 4, 6))
     found = check(problem, Schedule((rows,), "", (copies,) if mode == OFFLOAD else ()))
     assert [str(v) for v in found] == ([] if mode == OFFLOAD else [
-        "mode: (0F1+0BW0): 0BW0 runs in mode recompute; members of pairs that `overlap` lists run "
-        "in keep or an offload mode"
+        "mode: (0F1+0BW0): 0BW0 runs in mode recompute; members of pairs that `overlap` lists "
+        "by `time` run in keep or an offload mode"
     ])  # fmt: skip
 
 

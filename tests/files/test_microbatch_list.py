@@ -207,11 +207,16 @@ def test_a_problem_without_lists_has_no_trace_of_them() -> None:
     assert problem.amounts(1, 2) is problem.stages[1]
 
 
-def test_listed_pairs_cannot_stand_beside_a_list_the_factor_can() -> None:
-    pairs = {"pairs": [{"ops": ["0F", "0BW"], "time": 3}]}
+def test_pairs_by_time_cannot_stand_beside_a_list_those_by_factor_can() -> None:
+    pairs: dict[str, Any] = {"pairs": [{"ops": ["0F", "0BW"], "time": 3}]}
     lists = [{"name": "a", "count": 2}]
-    words = "p.json: overlap.pairs: pairs cannot stand beside a list of microbatches; FB can"
-    assert complaint(lists, overlap=pairs) == words
-    assert complaint(lists, overlap={"pairs": []}) == words  # the key, with entries or without
+    assert complaint(lists, overlap=pairs) == (
+        "p.json: overlap.pairs[0].time: got 3, microbatches that are a list take no pairs by time; "
+        "give `factor`, [num, den] of what the two take alone"
+    )
+    assert parsed(lists, overlap={"pairs": []}).overlap is None
     assert parsed(2, overlap=pairs).overlap is not None
     assert parsed(lists, overlap={"FB": [3, 4]}).overlap is not None
+    by_factor = parsed(lists, overlap={"pairs": [{"ops": ["0F", "0BW"], "factor": [3, 4]}]})
+    assert by_factor.overlap is not None
+    assert by_factor.overlap.factors == {((0, "F"), (0, "BW")): (3, 4)}

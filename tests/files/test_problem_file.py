@@ -30,6 +30,10 @@ def listed(ops: list[object], time: object = 1) -> dict[str, Any]:
     return {"pairs": [{"ops": ops, "time": time}]}
 
 
+def by_factor(factor: object) -> dict[str, object]:
+    return {"pairs": [{"ops": ["0F", "0B"], "factor": factor}]}
+
+
 def small(**changes: Any) -> dict[str, Any]:
     """One device, one stage, one microbatch; ``None`` removes a key."""
     document = {"format": FORMAT, "microbatches": 1, "devices": [{}], "stages": [dict(UNIT)]}
@@ -280,7 +284,19 @@ def test_only_memory_may_be_null(path: str) -> None:
         (small(overlap={"pairs": {}}), "overlap.pairs", "a list"),
         (small(overlap={"pairs": [["0F", "0BW", 3]]}), "overlap.pairs[0]", "an object"),
         (small(overlap={"pairs": [{"time": 3}]}), "overlap.pairs[0].ops", "required"),
-        (small(overlap={"pairs": [{"ops": ["0F", "0B"]}]}), "overlap.pairs[0].time", "required"),
+        (small(overlap={"pairs": [{"ops": ["0F", "0B"]}]}), "overlap.pairs[0]", "both are missing"),
+        (
+            small(overlap={"pairs": [entry("0F", "0B") | {"factor": [1, 2]}]}),
+            "overlap.pairs[0]",
+            "either time or factor, not both",
+        ),
+        (small(overlap=by_factor([3, 2])), "overlap.pairs[0].factor", "num <= den"),
+        (small(overlap=by_factor(None)), "overlap.pairs[0].factor", "num <= den"),
+        (small(overlap=by_factor([1])), "overlap.pairs[0].factor", "at least 2"),
+        (small(overlap=by_factor([0, 1])), "overlap.pairs[0].factor[0]", "1 to 10^6"),
+        (small(overlap=by_factor([1, 10**6 + 1])), "overlap.pairs[0].factor[1]", "1 to 10^6"),
+        (small(overlap=by_factor([1.0, 2])), "overlap.pairs[0].factor[0]", "1 to 10^6"),
+        (small(overlap=listed(["0F", "0B"], None)), "overlap.pairs[0].time", "1 to 10^12"),
         (small(overlap=listed(["0F"])), "overlap.pairs[0].ops", "at least 2"),
         (small(overlap=listed(["0F", "0B", "0W"])), "overlap.pairs[0].ops", "at most 2"),
         (small(overlap=listed(["0F", 7])), "overlap.pairs[0].ops[1]", "a string"),

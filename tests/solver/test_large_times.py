@@ -91,7 +91,7 @@ def test_the_unit() -> None:
     )
     overlap = rounded(paired, 400).overlap
     assert overlap is not None
-    assert overlap.listed((0, "F"), (0, "BW")) == 4
+    assert overlap.times[(0, "F"), (0, "BW")] == 4
 
 
 def test_what_rounded_numbers_say() -> None:
