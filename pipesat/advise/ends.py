@@ -113,7 +113,10 @@ def _all_compute(question: Question, row: Row, share: Fraction) -> Problem:
     ]
     overlap = document.get("overlap")
     if overlap is not None and "pairs" in overlap:
-        pairs = [entry | {"time": ceil(share * entry["time"])} for entry in overlap["pairs"]]
+        pairs = [
+            entry | {"time": ceil(share * entry["time"])} if "time" in entry else entry
+            for entry in overlap["pairs"]
+        ]
         overlap = overlap | {"pairs": pairs}
     return changed_problem(row.problem, stages=stages, overlap=overlap)
 

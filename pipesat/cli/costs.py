@@ -15,6 +15,7 @@ from pipesat.placement.documents import Costs
 from pipesat.placement.from_numbers import costs_of as from_numbers
 from pipesat.placement.from_numbers import share_of_1f1b
 from pipesat.placement.geometry import PLACEMENTS, Placement
+from pipesat.placement.pair_entries import TimeOrFactor
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
 _RATE = re.compile(r"[0-9]{1,13}(\.[0-9]{1,12})?|[0-9]{1,13}/[0-9]{1,13}")
-_PAIR_TIME = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})")
+_PAIR_TIME = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
 _RATIO = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
 
 
@@ -57,26 +58,30 @@ def ratio(option: str, text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def pair_times(option: str, texts: Sequence[str]) -> dict[tuple[Kind, Kind], int]:
+def pair_times(option: str, texts: Sequence[str]) -> dict[tuple[Kind, Kind], TimeOrFactor]:
     """Read ``F+BW=129``, or ``129`` for these two kinds, each two kinds at most once.
+
+    ``F+BW=3/4`` is a factor of what the two take alone.
 
     Raises
     ------
     BadInput
         If one is neither, or kinds are named twice.
     """
-    found: dict[tuple[Kind, Kind], int] = {}
+    found: dict[tuple[Kind, Kind], TimeOrFactor] = {}
     for text in texts:
         match = _PAIR_TIME.fullmatch(text)
         if match is None:
-            expected = "expected KIND+KIND=TIME, kinds of F, B, W and BW, as in F+BW=129"
+            expected = (
+                "expected KIND+KIND=TIME or =NUM/DEN, kinds of F, B, W and BW, as in F+BW=129"
+            )
             raise BadInput(expected, where=option, value=text)
         named = [kind for kind in KINDS if kind in (match[1] or "F", match[2] or "BW")]
         kinds = named[0], named[-1]
         if kinds in found:
             expected = f"expected each combination once; {kinds[0]}+{kinds[1]} is there already"
             raise BadInput(expected, where=option, value=text)
-        found[kinds] = int(match[3])
+        found[kinds] = int(match[3]) if match[4] is None else (int(match[3]), int(match[4]))
     return found
 
 

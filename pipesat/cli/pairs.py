@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +19,18 @@ from pipesat.cli.arguments import (
 )
 from pipesat.cli.exits import note, one_line
 
+
+class PairsByName(StrEnum):
+    """How pairs are written."""
+
+    time = "time"
+    factor = "factor"
+
+
 _OF_PARTS = (
     "parts",
     "into",
+    "written_as",
     "picture",
     "draw",
     "time_limit",
@@ -46,6 +56,14 @@ def pairs(
             help="Write this problem with the times of the parts, ready to solve.",
         ),
     ] = None,
+    written_as: Annotated[
+        PairsByName,
+        typer.Option(
+            "--as",
+            help="Write pairs by time, or by factor of what their two ops take alone, rounded up: "
+            "for microbatches that differ and stages that recompute.",
+        ),
+    ] = PairsByName.time,
     picture: Annotated[
         Path | None,
         typer.Option(
@@ -121,6 +139,7 @@ def pairs(
             found = pair_times(
                 data,
                 into=problem,
+                by=written_as.value,
                 time_limit=time_limit,
                 workers=workers,
                 seed=seed,

@@ -98,7 +98,8 @@ PairTime: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[KIND+KIND=]TIME",
-        help="Time of a pair of two kinds on one device, F+BW unless named; repeatable.",
+        help="Time of a pair of two kinds on one device, F+BW unless named, or NUM/DEN of what "
+        "they take alone; repeatable.",
         show_default="none",
     ),
 ]

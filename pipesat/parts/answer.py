@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing
@@ -12,7 +13,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind, parse_kind
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Displayed, Facts
-from pipesat.files.values import MOST
+from pipesat.files.values import MOST, MOST_FACTOR
 from pipesat.parts.parts import Parts
 from pipesat.parts.shop import Plan, Shop
 
@@ -27,6 +28,7 @@ class ChunkOp(NamedTuple):
     kind: Kind
 
 
+PairsBy: TypeAlias = Literal["time", "factor"]
 Two: TypeAlias = tuple[ChunkOp, ChunkOp]
 """Ops in the order of their kinds, then of their chunks."""
 
@@ -49,13 +51,15 @@ class LeastTime:
 class PairTimes(Displayed):
     """How long the ops of all chunks take alone, and together where stages share a device.
 
-    ``problem`` is the one that these times were asked for, with them in it.
+    ``problem`` is the one that these times were asked for, with them in it. ``by`` says how pairs
+    are written: by time, or by a factor of what the two take alone.
     """
 
     parts: Parts
     alone: Mapping[ChunkOp, LeastTime]
     together: Mapping[Two, LeastTime]
     problem: Problem | None = None
+    by: PairsBy = "time"
 
     def name(self, ops: Sequence[ChunkOp]) -> str:
         """Return ops as text: ``moe F + moe BW``."""
@@ -177,7 +181,18 @@ class PairTimes(Displayed):
                     two = in_order(ChunkOp(chunks[0], kind), ChunkOp(chunks[1], other))
                     if self.saves(two):
                         time = self._within_range(self.together[two].plan.length, *two)
-                        yield {"ops": [f"{stage}{kind}", f"{partner}{other}"], "time": time}
+                        said: int | list[int] = time
+                        if self.by == "factor":
+                            said = factor_of(time, self.in_turn(two))
+                        yield {"ops": [f"{stage}{kind}", f"{partner}{other}"], self.by: said}
+
+
+def factor_of(time: int, in_turn: int) -> list[int]:
+    """Return ``time / in_turn``, at most 1, as [num, den]; rounded up where den would be > 10^6."""
+    exact = Fraction(time, in_turn)
+    if exact.denominator > MOST_FACTOR:
+        exact = Fraction(-(-time * MOST_FACTOR // in_turn), MOST_FACTOR)
+    return [exact.numerator, exact.denominator]
 
 
 def ops_of_text(text: str, parts: Parts) -> tuple[ChunkOp, ...]:

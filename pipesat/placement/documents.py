@@ -18,7 +18,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
 from pipesat.files.problem_file import FORMAT
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement
-from pipesat.placement.pair_entries import pair_entries
+from pipesat.placement.pair_entries import TimeOrFactor, pair_entries
 from pipesat.placement.partition import balanced, even
 
 Document: TypeAlias = dict[str, Any]
@@ -54,7 +54,7 @@ class Setting:
 
     ``memory`` is a device's capacity (``None``: unlimited), ``static`` the part that is always
     taken, ``comm`` the delay of every link, ``overlap`` the factor of an overlapped pair's time,
-    ``pair_times`` the times of pairs by their kinds, of any two stages of a device.
+    ``pair_times`` the times, or factors, of pairs by their kinds, of any two stages of a device.
     """
 
     devices: int
@@ -64,7 +64,7 @@ class Setting:
     static: int | Sequence[int] = 0
     backward: Backward = "either"
     overlap: tuple[int, int] | None = None
-    pair_times: Mapping[tuple[Kind, Kind], int] = field(default_factory=dict)
+    pair_times: Mapping[tuple[Kind, Kind], TimeOrFactor] = field(default_factory=dict)
     name: str = ""
     time_unit: str = ""
     memory_unit: str = ""
@@ -117,7 +117,7 @@ def problem_document(
     comm: Document,
     texts: Mapping[str, str],
     overlap: tuple[int, int] | None = None,
-    pair_times: Mapping[tuple[Kind, Kind], int] = MappingProxyType({}),
+    pair_times: Mapping[tuple[Kind, Kind], TimeOrFactor] = MappingProxyType({}),
     ranks: Sequence[int] = (),
 ) -> Document:
     """Return a problem's document: the one place where it is put together.

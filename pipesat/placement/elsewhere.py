@@ -54,10 +54,10 @@ def same_layers_elsewhere(
     require_plain(problem, "placing the same layers elsewhere")
     if not problem.one_stage_per_device:
         raise NotApplicable("other placements are made from one stage per device on one route")
-    if problem.overlap is not None and problem.overlap.times:
+    if problem.overlap is not None and problem.overlap.listed:
         raise NotApplicable(
-            "`overlap.pairs` has times of this placement's stages; other placements would need "
-            "pair times of their own"
+            "`overlap.pairs` is of this placement's stages; other placements would need pairs of "
+            "their own"
         )
     p, m = len(problem.devices), problem.routes[0].microbatches
     found: dict[str, Problem] = {}

@@ -47,16 +47,17 @@ def _modelled(problem: Problem) -> Iterator[str]:
     yield "A rank runs one op at a time, and every op lasts exactly as long as its stage says."
     yield from _of_classes(problem)
     yield from _of_modes(problem)
-    if problem.overlap is not None and problem.overlap.times:
-        count = len(problem.overlap.times)
+    if problem.overlap is not None and problem.overlap.listed:
+        count = len(problem.overlap.listed)
+        said = ["in the time that the problem states"] if problem.overlap.times else []
+        said += ["in a share of what the two take alone"] if problem.overlap.factors else []
         yield (
-            f"{counted(count, 'combination')} of two kinds of ops of a rank may run "
-            "as one, in the time that the problem states for each; a pair sends both results at "
-            "its end."
+            f"{counted(count, 'combination')} of two kinds of ops of a rank may run as one, "
+            f"{' or '.join(said)}; a pair sends both results at its end."
         )
     if problem.overlap is not None and problem.overlap.factor is not None:
         num, den = problem.overlap.factor
-        other = " that are not listed" if problem.overlap.times else ""
+        other = " that are not listed" if problem.overlap.listed else ""
         yield (
             f"An F and a BW on one rank{other} may overlap; the pair lasts {num}/{den} of their "
             "sum, and at least as long as the longer of them."

@@ -41,7 +41,7 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
     device as well. A delay becomes the median of those that an op waited for, less that part; a
     link that no op waited for keeps its delay. Of a backward that did not run in both forms, the
     other form changes in proportion. A pair that ran gets its own time in ``overlap.pairs``; one
-    that did not changes in proportion to its two ops.
+    that did not changes in proportion to its two ops, and keeps its factor if it has one.
 
     Raises
     ------
@@ -127,6 +127,9 @@ def _overlap(
         where = f"overlap.pairs of {' and '.join(ops)}"
         if key in costs:
             time = costs[key] / scale
+        elif "factor" in listed[key]:
+            entries.append(listed[key])
+            continue
         else:
             before = sum(duration(problem, Op(*kind, 0)) for kind in key)
             after = sum(document["stages"][stage][kind] for stage, kind in key)

@@ -45,7 +45,7 @@ def document_of_lists(problem: Problem, timeline: Timeline, notes: list[str]) ->
                 outright[str(stage)] = outright.get(str(stage), {}) | times
     document["comm"] = _comm(problem, timeline, busy, notes)
     if problem.overlap is not None:
-        notes.append("pairs keep the factor FB: beside a list they cannot be listed")
+        notes.append("pairs keep their factors: beside a list they have no times of their own")
     return document
 
 

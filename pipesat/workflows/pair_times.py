@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from pipesat.core.arguments import public
 from pipesat.core.doing import doing
+from pipesat.core.errors import BadInput
 from pipesat.core.settings import require_settings
 from pipesat.parts.parts import Parts
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes
+    from pipesat.parts.answer import ChunkOp, LeastTime, PairsBy, PairTimes
     from pipesat.parts.shop import Plan
 
 
@@ -24,6 +25,7 @@ def pair_times(
     parts: Parts | str | Path,
     *,
     into: Problem | None = None,
+    by: PairsBy = "time",
     time_limit: float = 60.0,
     workers: int | None = None,
     seed: int = 0,
@@ -38,6 +40,9 @@ def pair_times(
         What :func:`pipesat.read_parts` returns, or the path of a parts file.
     into
         A problem with the same stages: the answer's ``problem`` is it with the times of the parts.
+    by
+        ``"factor"``: pairs are written by factor of what their two ops take alone, rounded up, so
+        that they go with microbatches that differ and with memory modes that compute again.
     time_limit
         Seconds for all of them. A time that is not proven by then has a bound below it, and is the
         length of a plan that exists.
@@ -64,6 +69,8 @@ def pair_times(
     from pipesat.solver.run.clock import Clock
 
     require_settings(time_limit, workers, seed)
+    if by not in ("time", "factor"):
+        raise BadInput("expected time or factor", where="by", value=by)
     parts = parts if isinstance(parts, Parts) else read_parts(parts)
     if into is not None:
         require_same_stages(parts, into)
@@ -92,7 +99,7 @@ def pair_times(
 
     alone = {op: search([op], []) for op in single}
     together = {two: search(two, [alone[op] for op in two]) for two in twos}
-    found = PairTimes(parts, alone, together)
+    found = PairTimes(parts, alone, together, by=by)
     return found if into is None else replace(found, problem=into_problem(found, into))
 
 

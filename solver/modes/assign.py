@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import copied_amount, memory_change
+from pipesat.core.rules import copied_amount, memory_change, pair_time
 from pipesat.core.schedule import Order
 
 Cell: TypeAlias = tuple[int, int]
@@ -26,7 +26,8 @@ def in_modes(problem: Problem, order: Order, modes: Modes) -> Order:
     """Return an order with its ops in these modes.
 
     A backward that the mode does not split becomes one op, at the place of its B; one that it does
-    not fuse becomes two in a row. Pairs are taken apart where a member's mode is not keep.
+    not fuse becomes two in a row. Pairs stay where both members do, and the two may pair in their
+    modes.
     """
     return tuple(tuple(_row_in_modes(problem, row, modes)) for row in order)
 
@@ -34,11 +35,10 @@ def in_modes(problem: Problem, order: Order, modes: Modes) -> Order:
 def _row_in_modes(problem: Problem, row: Sequence[Item], modes: Modes) -> Iterator[Item]:
     for item in row:
         if isinstance(item, Pair):
-            if any(modes.get(op[::2]) for op in item):
-                for op in item:
-                    yield from _op_in_mode(problem, op, modes)
-            else:
-                yield Pair(*(op._replace(mode=0) for op in item))
+            one, other = ([*_op_in_mode(problem, op, modes)] for op in item)
+            kinds = [op.kind for ops in (one, other) for op in ops]
+            together = kinds == [op.kind for op in item] and pair_time(problem, *one, *other)
+            yield from [Pair(*one, *other)] if together else [*one, *other]
         else:
             yield from _op_in_mode(problem, item, modes)
 

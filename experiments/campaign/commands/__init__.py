@@ -29,7 +29,15 @@ from campaign.commands import (
 from campaign.problems import PROBLEMS
 
 EVERY = tuple(PROBLEMS)
-DIFFERING = ("classes", "routes-classes", "modes", "classes-modes", "lengths", "tight-modes")
+DIFFERING = (
+    "classes",
+    "routes-classes",
+    "modes",
+    "classes-modes",
+    "mixture",
+    "lengths",
+    "tight-modes",
+)
 LISTS = ("classes", "routes-classes", "classes-modes", "lengths")
 PAIRED = ("overlap", "pairs")
 HELD = ("held-zero", "held-zero-modes")

@@ -29,6 +29,7 @@ FAST = (
     "routes-classes",
     "modes",
     "classes-modes",
+    "mixture",
 )
 
 

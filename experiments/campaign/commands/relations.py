@@ -120,8 +120,8 @@ def _of_differing(rng: Random, document: Document) -> list[tuple[str, Change]]:
     found = []
     pipe = pipe_of(document)
     lists = any(classes is not None for classes in pipe.classes)
-    listed_pairs = "pairs" in document.get("overlap", {})
-    if not lists and not listed_pairs:
+    pairs = document.get("overlap", {}).get("pairs", [])
+    if not lists and not any("time" in entry for entry in pairs):
         found.append(("one class", Change(as_list(rng, document))))
     if lists and pipe.order != "free":
         freed = {"given": rng.choice(["same", "free"]), "same": "free"}[pipe.order]

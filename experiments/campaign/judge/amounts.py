@@ -12,7 +12,7 @@ KEEP = "keep"
 class Stage:
     """``copies`` are the times out and in and what stays on the device between them.
 
-    ``listed``: whether the listed pairs of ``overlap`` hold in this mode.
+    ``listed``: whether the pairs of ``overlap`` by time hold in this mode.
     """
 
     device: int

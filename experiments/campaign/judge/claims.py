@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from campaign.judge import values
+from campaign.judge.differing import microbatch_order
 from campaign.judge.exact import Truth
 from campaign.judge.reading import Pipe, digest, pipe_of
 from campaign.judge.rules import broken_rules
@@ -129,7 +130,7 @@ def false_figures(pipe: Pipe, timed: Timed, shown: dict[str, Any]) -> Iterator[s
     counts = values.mode_counts(pipe, timed)
     if shown.get("modes", counts) != counts:
         yield f"modes {shown['modes']}, the schedule has {counts}"
-    order = values.microbatch_order(pipe, timed)
+    order = microbatch_order(pipe, timed)
     if shown.get("microbatch_order", order) != order:
         yield f"microbatch order {shown['microbatch_order']}, the schedule has {order}"
     if shown["peak_memory"] != values.peaks(pipe, timed):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise, product
 from typing import Any
 
 from campaign.judge.amounts import KEEP
@@ -13,21 +14,51 @@ from campaign.judge.values import amounts_of
 
 
 def order_rules(pipe: Pipe, timed: Timed) -> Iterator[str]:
-    """Every stage of a route that is a list runs F's and backwards as `order` says."""
+    """Every stage of a route that is a list runs F's and backwards as `order` says.
+
+    Two in one pair count as in either order. All stages have one order if what they say of it does
+    not go round in a circle.
+    """
     if pipe.order == "free":
         return
-    for number, (route, microbatches) in enumerate(pipe.routes):
+    for number, (_, microbatches) in enumerate(pipe.routes):
         if pipe.classes[number] is None:
             continue
-        wanted = list(range(microbatches)) if pipe.order == "given" else None
-        for s in route:
-            row = timed.rows[pipe.stages[s].device]
-            ops = [op for slot in row for op in slot.ops if op.stage == s]
-            for kinds in (("F",), ("B", "BW")):
-                found = [op.microbatch for op in ops if op.kind in kinds]
-                wanted = found if wanted is None else wanted
-                if found != wanted:
-                    yield f"order: stage {s} runs its {kinds[0]} as {found}, not {wanted}"
+        graph: TopologicalSorter[int] = TopologicalSorter()
+        for turns in turns_of(pipe, timed, number):
+            given = [m for together in turns for m in sorted(together)]
+            if pipe.order == "given" and given != [*range(microbatches)]:
+                yield f"order: {turns} on route {number} is not that of the numbers"
+            for before, after in pairwise(turns):
+                for one, other in product(before, after):
+                    graph.add(other, one)
+        try:
+            graph.prepare()
+        except CycleError as error:
+            yield f"order: the stages of route {number} say {error.args[1]}"
+
+
+def turns_of(pipe: Pipe, timed: Timed, number: int) -> Iterator[list[list[int]]]:
+    """Yield which microbatches each stage of a route runs in turn, forward and then backward."""
+    for s, kinds in product(pipe.routes[number][0], (("F",), ("B", "BW"))):
+        row = timed.rows[pipe.stages[s].device]
+        found = ([op for op in slot.ops if op.stage == s and op.kind in kinds] for slot in row)
+        yield [[op.microbatch for op in ops] for ops in found if ops]
+
+
+def microbatch_order(pipe: Pipe, timed: Timed) -> list[list[int]]:
+    """Per route, the microbatches by the first stage's F's; of a pair as other rows have them."""
+    order = []
+    for number in range(len(pipe.routes)):
+        first, *others = turns_of(pipe, timed, number)
+        place = [{m: at for at, ops in enumerate(turns) for m in ops} for turns in others]
+        same = pipe.order == "same" and pipe.classes[number] is not None
+        found: list[int] = []
+        for ops in first:
+            turned = same and len(ops) == 2 and any(p[min(ops)] > p[max(ops)] for p in place)
+            found += sorted(ops, reverse=turned)
+        order.append(found)
+    return order
 
 
 def mode_rules(pipe: Pipe, timed: Timed) -> Iterator[str]:

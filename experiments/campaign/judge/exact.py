@@ -145,13 +145,17 @@ class _Model:
             if self.pipe.order == "given":
                 self.cp.add(first == 1)
             for s, (a, b, when) in product(route, ((one, other, first), (other, one, ~first))):
-                ended = self.run[Op(s, "F", a)].end
-                self.cp.add(self.run[Op(s, "F", b)].start >= ended).only_enforce_if(when)
+                self.in_order(Op(s, "F", a), Op(s, "F", b), [when])
                 for kind in ("B", "BW"):
-                    after = self.run[Op(s, kind, b)].start
                     for earlier, fused in (("BW", self.fused[s, a]), ("B", ~self.fused[s, a])):
-                        ended = self.run[Op(s, earlier, a)].end
-                        self.cp.add(after >= ended).only_enforce_if(when, fused)
+                        self.in_order(Op(s, earlier, a), Op(s, kind, b), [when, fused])
+
+    def in_order(self, before: Op, after: Op, when: list[Any]) -> None:
+        """One op starts when the other has ended, unless the two are a pair."""
+        both = ((before, after), (after, before))
+        apart = [~self.pairs[two] for two in both if two in self.pairs]
+        ended = self.run[before].end
+        self.cp.add(self.run[after].start >= ended).only_enforce_if(*when, *apart)
 
     def add_pairs(self) -> None:
         """Every op lasts its own time, or its pair's."""

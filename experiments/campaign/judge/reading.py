@@ -25,8 +25,8 @@ class Pipe:
 
     ``ways[stage][class]`` has a stage's amounts by mode, ``stages`` those of mode keep and class 0;
     ``delay[link][class]`` has (activation, gradient); ``classes`` has each microbatch's class by
-    route, None where they are a number. ``pairs`` has the times of listed pairs by (stage, kind) of
-    both, in the order of the file; ``pair`` is FB's factor.
+    route, None where they are a number. ``pairs`` has the times, or the factors, of listed pairs by
+    (stage, kind) of both, in the order of the file; ``pair`` is FB's factor.
     """
 
     memory: tuple[int | None, ...]
@@ -35,7 +35,7 @@ class Pipe:
     routes: tuple[tuple[tuple[int, ...], int], ...]
     delay: dict[tuple[int, int], tuple[tuple[int, int], ...]]
     pair: tuple[int, int] | None
-    pairs: dict[Kinds, int]
+    pairs: dict[Kinds, int | tuple[int, int]]
     ways: tuple[tuple[dict[str, Stage], ...], ...]
     classes: tuple[tuple[int, ...] | None, ...]
     order: str
@@ -81,8 +81,12 @@ class Pipe:
     ) -> int | None:
         """Time of two kinds of ops of one device, of these amounts; None if they may not pair."""
         for kinds in ((one, other), (other, one)):
-            if kinds in self.pairs:  # recomputed microbatches have no listed pairs
-                return self.pairs[kinds] if a.listed and b.listed else None
+            said = self.pairs.get(kinds)
+            if isinstance(said, tuple):
+                both = getattr(a, one[1]) + getattr(b, other[1])
+                return max(1, scaled(both, [*said]))
+            if said is not None:  # recomputed microbatches have no pairs by time
+                return said if a.listed and b.listed else None
         if self.pair is None or {one[1], other[1]} != {"F", "BW"}:
             return None
         F, BW = (a.F, b.BW) if one[1] == "F" else (b.F, a.BW)
@@ -153,7 +157,11 @@ def pipe_of(document: dict[str, Any]) -> Pipe:
         routes=routes,
         delay=delay,
         pair=tuple(overlap["FB"]) if "FB" in overlap else None,
-        pairs={(_kind(a), _kind(b)): e["time"] for e in entries for a, b in [e["ops"]]},
+        pairs={
+            (_kind(a), _kind(b)): e["time"] if "time" in e else tuple(e["factor"])
+            for e in entries
+            for a, b in [e["ops"]]
+        },
         ways=ways,
         classes=tuple(classes for _, classes, _ in lists),
         order=document.get("order", "free"),

@@ -41,5 +41,8 @@ def divided(pipe: Pipe, by: int) -> Pipe:
         delay={
             link: tuple((a // by, b // by) for a, b in rows) for link, rows in pipe.delay.items()
         },
-        pairs={kinds: time // by for kinds, time in pipe.pairs.items()},
+        pairs={
+            kinds: said if isinstance(said, tuple) else said // by
+            for kinds, said in pipe.pairs.items()
+        },
     )

@@ -74,15 +74,6 @@ def mode_counts(pipe: Pipe, timed: Timed) -> dict[str, int]:
     return counts
 
 
-def microbatch_order(pipe: Pipe, timed: Timed) -> list[list[int]]:
-    """Per route, the microbatches by the first stage's F's."""
-    order = []
-    for route, _ in pipe.routes:
-        ops = [op for row in timed.rows for slot in row for op in slot.ops]
-        order.append([op.microbatch for op in ops if op[:2] == (route[0], "F")])
-    return order
-
-
 def levels(pipe: Pipe, timed: Timed, device: int) -> Iterator[tuple[int, int]]:
     """Yield (time, what is held from it on), static memory included.
 

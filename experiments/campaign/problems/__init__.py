@@ -30,6 +30,7 @@ PROBLEMS: dict[str, Callable[[Random], Document]] = {
     "routes-classes": differing.routes_with_classes,
     "modes": differing.modes,
     "classes-modes": differing.classes_and_modes,
+    "mixture": differing.mixture,
     "lengths": differing.lengths,
     "tight-modes": differing.tight_modes,
 }

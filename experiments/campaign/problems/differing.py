@@ -81,6 +81,27 @@ def classes_and_modes(rng: Random) -> Document:
     return document
 
 
+def mixture(rng: Random) -> Document:
+    """Tiny, anything that has two of pairs, a list of microbatches, and modes, at least."""
+    shapes = [tiny.chain, tiny.chunks, tiny.routes, tiny.zero, tiny.zero_chunks, tiny.held_zero]
+    document = rng.choice(shapes)(rng)
+    without = rng.choice(["pairs", "list", "modes", "", "", ""])
+    holders = document.get("routes", [document])
+    for holder in holders:
+        holder["microbatches"] = min(2, holder["microbatches"])
+    if without != "modes":
+        with_modes(rng, document)
+    if without != "list":
+        for holder in rng.sample(holders, rng.randint(1, len(holders))):
+            every = range(len(document["stages"]))
+            stages = holder["stages"] if "routes" in document else every
+            holder["microbatches"] = _list(rng, document, holder["microbatches"], stages)
+        document["order"] = rng.choice(["given", "same", "free"])
+    if without != "pairs":
+        tiny.with_pairs(rng, document, by_time=rng.choice([0, 0.5]) if without == "list" else 0)
+    return document
+
+
 def lengths(rng: Random) -> Document:
     """Middle-sized, microbatches of three lengths on stages that published schedules are for."""
     document = medium.uniform(rng)

@@ -144,8 +144,8 @@ def pairs(rng: Random) -> dict[str, Any]:
     return with_pairs(rng, rng.choice([chain, chunks, routes, zero, zero_chunks, tight])(rng))
 
 
-def with_pairs(rng: Random, document: dict[str, Any]) -> dict[str, Any]:
-    """Let ops of any kinds pair."""
+def with_pairs(rng: Random, document: dict[str, Any], *, by_time: float = 0.7) -> dict[str, Any]:
+    """Let ops of any kinds pair, this share of them by time and the others by factor."""
     homes = [entry["device"] for entry in document["stages"]]
     kinds = [
         (f"{a}{x}", f"{b}{y}")
@@ -156,7 +156,12 @@ def with_pairs(rng: Random, document: dict[str, Any]) -> dict[str, Any]:
     entries = []
     most = rng.choice([8, 8, len(kinds)])  # a few, or up to every combination
     for one, other in rng.sample(kinds, min(len(kinds), rng.randint(1, most))):
-        entries.append({"ops": rng.choice([[one, other], [other, one]]), "time": rng.randint(1, 8)})
+        entry: dict[str, Any] = {"ops": rng.choice([[one, other], [other, one]])}
+        if rng.random() < by_time:
+            entry["time"] = rng.randint(1, 8)
+        else:
+            entry["factor"] = rng.choice([[1, 4], [1, 2], [2, 3], [4, 5], [1, 1], [999, 10**6]])
+        entries.append(entry)
     document["overlap"] = {"pairs": entries}
     if rng.random() < 0.2:
         document["overlap"]["FB"] = rng.choice([[2, 3], [1, 1]])
