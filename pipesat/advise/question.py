@@ -45,6 +45,8 @@ class Question:
         What a device copies to the host, and back, per time unit; ``None``: nothing is offloaded.
     parts
         Of every transformer layer, on streams: F and BW may run together; ``None``: they may not.
+    untimed
+        The layers before they took the times of ``parts``: what offloading leaves on a device.
     """
 
     layers: Layers
@@ -58,11 +60,13 @@ class Question:
     tokens: int | None = None
     copy_rate: Fraction | None = None
     parts: LayerParts | None = None
+    untimed: Layers | None = None
 
     @property
     def may_offload(self) -> bool:
         """Whether offloading could help, and a rate is known."""
-        return self.may_recompute and self.copy_rate is not None
+        limited = self.memory is not None and self.copy_rate is not None
+        return limited and (self.untimed or self.layers).recomputable
 
     @property
     def may_recompute(self) -> bool:
@@ -118,10 +122,10 @@ class Question:
             layers = first_recomputed(layers, partition, first)
         problem = problem_of_split(layers, partition, pipeline, recompute=recompute)
         if self.parts is not None:
-            return with_pairs(problem, layers, partition, self.parts)
+            problem = with_pairs(problem, layers, partition, self.parts)
         if not offload or self.copy_rate is None:
             return problem
-        return with_offload(problem, layers, partition, self.copy_rate)
+        return with_offload(problem, self.untimed or layers, partition, self.copy_rate)
 
     @cached_property
     def work(self) -> int:

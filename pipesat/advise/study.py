@@ -125,13 +125,11 @@ def advise(
     )
     if parts is not None:
         own = layer_parts(parts)
-        question = replace(question, layers=with_times(question.layers, own), parts=own)
+        untimed = question.layers
+        question = replace(question, layers=with_times(untimed, own), parts=own, untimed=untimed)
         if memory is not None and not any(question.layers.amounts("held_after_F")):
             expected = "parts do not say what layers hold: give layers that do, and parts"
             raise BadInput(expected, where="memory", value=memory)
-        if copy_rate is not None:
-            expected = "pairs and offloading are not searched together"
-            raise BadInput(expected, where="copy_rate", value=copy_rate)
     if copy_rate is not None:
         if not copy_rate > 0:
             raise BadInput("expected more than 0", where="copy_rate", value=copy_rate)

@@ -222,7 +222,7 @@ class Work:
         unlike: dict[str, Row] = {}
         for row in sorted(self.rows, key=rank):
             unlike.setdefault(row.shape.placement, row)
-        kept = _SETTLING * self.deadline.limit
+        kept = (_SETTLING + _OFFLOADING * self.question.may_offload) * self.deadline.limit
         for number, row in enumerate(unlike.values()):
             left = max(0.0, self.deadline.left - kept)
             if number and left < LEAST_SECONDS:

@@ -30,7 +30,7 @@ class PairsByName(StrEnum):
 _OF_PARTS = (
     "parts",
     "into",
-    "written_as",
+    "by",
     "picture",
     "draw",
     "time_limit",
@@ -56,7 +56,7 @@ def pairs(
             help="Write this problem with the times of the parts, ready to solve.",
         ),
     ] = None,
-    written_as: Annotated[
+    by: Annotated[
         PairsByName,
         typer.Option(
             "--as",
@@ -139,7 +139,7 @@ def pairs(
             found = pair_times(
                 data,
                 into=problem,
-                by=written_as.value,
+                by=by.value,
                 time_limit=time_limit,
                 workers=workers,
                 seed=seed,

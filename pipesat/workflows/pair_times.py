@@ -74,6 +74,9 @@ def pair_times(
     parts = parts if isinstance(parts, Parts) else read_parts(parts)
     if into is not None:
         require_same_stages(parts, into)
+        if into.has_lists and by == "time":
+            wanted = "expected factor: microbatches that are a list take no pairs by time"
+            raise BadInput(wanted, where="by", value=by)
     ended = stop or threading.Event()
     clock = Clock(time_limit, deterministic, ended.is_set)
     threads = 1 if deterministic else workers or usable_cores()

@@ -189,8 +189,21 @@ def test_what_does_not_go_with_parts() -> None:
     layers = replace(layers_of([entry(1, 1, 1)] * 2), time_unit="us")
     with pytest.raises(BadInput, match="time_unit: got 'ms', the layers have"):
         with_times(layers, layer_parts(PARTS))
-    with pytest.raises(BadInput, match="copy_rate: got 1, pairs and offloading"):
-        asked("torch", copy_rate=1)
+
+
+def test_offloading_goes_with_pairs() -> None:
+    """Capacity 10: a microbatch of two layers holds 8, copied out 2; F and BW pair in 8."""
+    again = {"recompute": {"F": 2, "B": 3, "W": 1, "held_after_F": 1}}
+    layers = replace(layers_of([entry(2, 2, 1, 4, role="block", **again)] * 4), time_unit="ms")
+    advice = asked("torch", layers, memory=10, reserve=0, copy_rate=6, time_limit=6.0)
+    (row, *_) = [row for row in advice.rows if row.offload]
+    assert check(row.problem, row.schedule) == []
+    assert max(row.peaks) <= 10
+    overlap = row.problem.overlap
+    assert overlap is not None
+    assert overlap.times[(0, "F"), (0, "BW")] < 2 * 8
+    assert advice.chosen is not None
+    assert not advice.chosen.offload
 
 
 def test_the_command_line_takes_parts_alone_or_beside_layers(cli: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import pipesat
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
-from pipesat.parts.answer import ChunkOp
+from pipesat.parts.answer import ChunkOp, factor_of
 from pipesat.parts.bounds import one_stream_bound, quick_plans
 from pipesat.parts.file import parse_parts
 from pipesat.parts.into_problem import into_problem, require_same_stages
@@ -98,6 +98,23 @@ def test_the_document_lists_what_saves_time_on_one_device() -> None:
     alone = BY_HAND | {"stages": ["moe", "moe"], "devices": [0, 1]}
     ops = [entry["ops"] for entry in found_of(alone).document()["overlap"]["pairs"]]
     assert {a[0] + b[0] for a, b in ops} == {"00", "11"}
+
+
+def test_a_factor_is_never_shorter_than_the_time() -> None:
+    found = found_of(BY_HAND)
+    times = {tuple(e["ops"]): e["time"] for e in found.document()["overlap"]["pairs"]}
+    listed = replace(found, by="factor").document()["overlap"]["pairs"]
+    alone = {"F": 8, "B": 11, "W": 2, "BW": 12}
+    for entry in listed:
+        both = sum(alone[text[1:]] for text in entry["ops"])
+        num, den = entry["factor"]  # sums this small have exact factors
+        assert num * both == times[tuple(entry["ops"])] * den
+    assert len(listed) == len(times)
+    assert factor_of(2, 4) == [1, 2]
+    for time, both in ((10**9 + 7, 2 * 10**9 + 1), (1, 10**12), (10**12 - 2, 10**12 - 1)):
+        num, den = factor_of(time, both)
+        assert 1 <= num <= den <= 10**6
+        assert time <= both * num / den <= time + both / 10**6
 
 
 def test_two_chunks_of_one_device() -> None:

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from pipesat.core.ops import Op
+from pipesat.core.rules import pair_time
 from pipesat.files.problem_file import read_problem
 from tests.support.parts import BY_HAND
 
@@ -45,6 +47,21 @@ def test_a_problem_comes_out_ready_to_solve(cli, save, tmp_path) -> None:
     assert outcome.code == 0
     assert f"the overlap that {problem} had is replaced" in outcome.out
     assert read_problem(new).stages[0].BW == 12
+    assert cli("baseline", "list-scheduling", new, "-o", tmp_path / "schedule.json").code == 0
+
+
+def test_factors_take_parts_to_microbatches_that_differ(cli, save, tmp_path) -> None:
+    """0F and 1BW take 12 together, 8 and 12 alone: 3/5; of twice the length, ceil(40 * 3/5)."""
+    several = [{"name": "long", "count": 1, "time": [2, 1]}, {"name": "short", "count": 1}]
+    problem = save(PROBLEM | {"microbatches": several})
+    parts, new = save(BY_HAND, "parts.json"), tmp_path / "new.json"
+    refused = cli("pairs", parts, "--into", problem, "-o", new)
+    assert refused.code == 2
+    assert "--as: got 'time', expected factor: microbatches that are a list" in refused.err
+    assert cli("pairs", parts, "--into", problem, "--as", "factor", "-o", new).code == 0
+    entries = json.loads(new.read_text())["overlap"]["pairs"]
+    assert {"ops": ["0F", "1BW"], "factor": [3, 5]} in entries
+    assert pair_time(read_problem(new), Op(0, "F", 0), Op(1, "BW", 1)) == 17  # (16 + 12) 3/5, up
     assert cli("baseline", "list-scheduling", new, "-o", tmp_path / "schedule.json").code == 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
+
+from ortools.sat.python import cp_model
 
 import pipesat
 from pipesat.bounds.one_device import closed_form_bounds
@@ -13,7 +16,12 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import in_mode
+from pipesat.solver.model.model import build_model
+from pipesat.solver.run.runner import FOUND, new_solver
+from tests.support.mixtures import mixture
 from tests.support.oracle_with_modes import Found, Undecided, solve
+
+_SECONDS, _EFFORT = 0.05, 3.0  # deterministic: of a solve, of a question
 
 
 def held_against_oracle(
@@ -54,6 +62,46 @@ def held_against_oracle(
         wrong = check(problem, schedule_of(problem, found))
         names += [f"the oracle's schedule: {one}!" for one in wrong]
     return names, result
+
+
+def wrong_of_mixture_s_model(seed: int, objective: Objective) -> list[str]:
+    """What the whole model, and those of single devices, say that the oracle refutes.
+
+    Of a mixture without modes, as far as a few deterministic seconds for each question tell.
+    """
+    document = mixture(Random(seed), with_modes=False).document
+    routes = document.get("routes", [document])
+    lists = (r["microbatches"] for r in routes if isinstance(r["microbatches"], list))
+    classes = [entry for entries in lists for entry in entries]
+    outright = (own for entry in classes for own in entry.get("stages", {}).values())
+    for amounts in (*document["stages"], *outright):
+        amounts.pop("held_in_backward", None)  # the model does not know it
+    problem = parse_problem(document)
+    known = pipesat.solve(problem, objective=objective, deterministic=True, time_limit=_SECONDS)
+    if known.value is None:
+        return []
+    try:
+        found = solve(document, objective, known.value, _EFFORT)
+    except Undecided:
+        return []
+    if found is None:
+        return [f"{known.value} is better than the optimum"]
+    value, wrong = found.value, []
+    if value and _status(problem, objective, value - 1) in FOUND:
+        wrong.append(f"the model has a schedule below {value}")
+    return wrong + [
+        f"the model of {devices or 'all devices'} has no schedule of {value}"
+        for devices in (None, *([device] for device in range(len(problem.devices))))
+        if _status(problem, objective, value, devices) == cp_model.INFEASIBLE
+    ]
+
+
+def _status(
+    problem: Problem, objective: Objective, most: int, devices: list[int] | None = None
+) -> cp_model.CpSolverStatus:
+    solver = new_solver(0)
+    solver.parameters.max_deterministic_time = _EFFORT
+    return solver.solve(build_model(problem, objective, 0, most, devices).cp)
 
 
 def schedule_of(problem: Problem, found: Found) -> Schedule:

@@ -37,7 +37,7 @@ class Mixture(NamedTuple):
         return " + ".join(part for part in said if part)
 
 
-def mixture(chance: Random) -> Mixture:
+def mixture(chance: Random, *, with_modes: bool = True) -> Mixture:
     """Draw a problem of few (stage, microbatch)s that has two of pairs, lists and modes at least.
 
     Of four with modes, else of six, at most.
@@ -46,7 +46,8 @@ def mixture(chance: Random) -> Mixture:
         lists = chance.choice(["", "given", "same", "free"])
         by = ["", "factor", "factor", "FB", "factor and FB"]
         pairs = chance.choice(by if lists else [*by, "time", "time", "time and FB"])
-        modes = chance.choice(["", "recompute", "offload", "both", "both"])
+        some = ["", "recompute", "offload", "both", "both"]
+        modes = chance.choice(some) if with_modes else ""
         if sum(map(bool, (pairs, lists, modes))) > 1:
             break
     choice = chance.choice(["microbatch", "stage"]) if modes else ""

@@ -1,0 +1,30 @@
+"""Problems that mix pairs, lists and memory modes, held against the oracle.
+
+experiments/2026-11-23-mixtures-oracle has many more.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pipesat.core.schedule import Objective
+from tests.support.mixture_claims import held_against_oracle, wrong_of_mixture_s_model
+from tests.support.mixtures import mixture
+from tests.support.seeds import seeds
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", seeds(16, quick=3))
+def test_no_claim_about_a_mixture_is_false(seed: int, objective: Objective) -> None:
+    names, _ = held_against_oracle(mixture(Random(seed)).document, objective, 0.05, 20.0)
+    assert [name for name in names if name.endswith("!")] == []
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", seeds(20, quick=4))
+def test_the_model_of_pairs_and_lists_is_exact(seed: int, objective: Objective) -> None:
+    assert wrong_of_mixture_s_model(seed, objective) == []
