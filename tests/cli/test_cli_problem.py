@@ -189,8 +189,11 @@ def test_one_time_for_all_pairs_of_two_kinds(cli: Run) -> None:
     sizes = {"devices": 2, "microbatches": 2, "placement": "vee", "F": 4, "B": 4, "W": 4}
     options = [word for key, value in sizes.items() for word in (f"--{key}", value)]
     times = ["--pair-time", 11, "--pair-time", "W+B=6", "--pair-time", "F+F=7"]
+    times += ["--pair-time", "BW+BW=3/4"]  # a factor
     made = cli("problem", "new", *options, *times)
     overlap = json.loads(made.out)["overlap"]
+    factors = {tuple(e["ops"]): e.pop("factor") for e in overlap["pairs"] if "factor" in e}
+    overlap["pairs"] = [entry for entry in overlap["pairs"] if "time" in entry]
     entries = {tuple(entry["ops"]): entry["time"] for entry in overlap["pairs"]}
     # device 0 holds stages 0 and 3, device 1 stages 1 and 2
     both = [(0, 0), (0, 3), (3, 0), (3, 3), (1, 1), (1, 2), (2, 1), (2, 2)]
@@ -200,4 +203,5 @@ def test_one_time_for_all_pairs_of_two_kinds(cli: Run) -> None:
         | {(f"{a}F", f"{b}F"): 7 for a, b in both if a <= b}
     )
     assert len(entries) == len(overlap["pairs"])
+    assert factors == {(f"{a}BW", f"{b}BW"): [3, 4] for a, b in both if a <= b}
     assert "FB" not in overlap
