@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from pipesat.bounds.ways import time_from_backward, time_until_forward
+from pipesat.bounds.device_terms import DeviceTerms
+from pipesat.bounds.devices import groups_on, room_in_use, terms_of
 from pipesat.core.problem import Problem
-from pipesat.core.rules import round_trip
 
 
 class Way(NamedTuple):
@@ -51,35 +50,39 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Counts:
-    """The programme of one device; times from the origin (``absolute``) or from its first op."""
+    """What a programme of one device counts; times from the origin (``absolute``) or its first op.
+
+    ``alone`` has the problem of each class, with the least of each amount over the modes.
+    """
 
     problem: Problem
-    least: Problem
+    alone: Sequence[Problem]
     device: int
     absolute: bool
 
     @cached_property
+    def terms(self) -> DeviceTerms:
+        """What the device must do whatever the modes."""
+        return terms_of(self.problem, self.alone, self.device)
+
+    @cached_property
     def groups(self) -> list[tuple[int, int, int]]:
         """(stage, class, how many microbatches) of the device."""
-        found: list[tuple[int, int, int]] = []
-        for stage in self.problem.stages_on[self.device]:
-            route = self.problem.routes[self.problem.route_of[stage]]
-            counted = Counter(route.classes) if route.classes else Counter({0: route.microbatches})
-            found += [(stage, kind, count) for kind, count in sorted(counted.items())]
-        return found
+        return groups_on(self.problem, self.device)
 
     @cached_property
     def ways(self) -> list[Way]:
         """All ways of the device's microbatches."""
-        found: list[Way] = []
-        for group, (stage, kind, _) in enumerate(self.groups):
-            for mode in self.problem.modes_of(stage):
-                found += self._ways_in(group, stage, mode, kind)
-        return found
+        return [
+            way
+            for group, (stage, kind, _) in enumerate(self.groups)
+            for mode in self.problem.modes_of(stage)
+            for way in self._ways_in(group, stage, mode, kind)
+        ]
 
     def _ways_in(self, group: int, stage: int, mode: int, kind: int) -> Iterator[Way]:
-        s = self.problem.resulting(stage, mode, kind)
-        a, w, x, stay = s.held_after_F, s.held_after_B, s.held_in_backward, self._stay(stage)
+        s, stay = self.problem.resulting(stage, mode, kind), self.terms.work[group].stay
+        a, w, x = s.held_after_F, s.held_after_B, s.held_in_backward
         rest, out, back = a, 0, 0
         area = a * (s.F + stay)
         if s.offload is not None:
@@ -94,58 +97,32 @@ class Counts:
             most = max(a, x)
             yield Way(*both, s.BW, 0, a, rest, 0, most, area + most * s.BW, out, back)
 
-    def _stay(self, stage: int) -> int:
-        """Least time from the end of F to the start of the backward."""
-        return round_trip(self.least, stage)
-
-    @cached_property
+    @property
     def start(self) -> int:
         """Earliest start of anything on the device."""
-        lows = (chunks[0] for chunks in self.problem.chunks_on[self.device].values())
-        return min(map(self._begin, lows))
-
-    def _begin(self, stage: int) -> int:
-        return time_until_forward(self.least, stage) if self.absolute else 0
-
-    @cached_property
-    def first_backward(self) -> int:
-        """Earliest start of a backward on the device."""
-        options = []
-        for chunks in self.problem.chunks_on[self.device].values():
-            low, top = chunks[0], chunks[-1]
-            way = time_until_forward(self.least, top) - time_until_forward(self.least, low)
-            way += self.least.stages[top].F + self._stay(top)
-            options.append(self._begin(low) + way)
-        return min(options)
-
-    @cached_property
-    def tail(self) -> int:
-        """Least time from the end of the last F to the end of the device's last op."""
-        options = []
-        for chunks in self.problem.chunks_on[self.device].values():
-            low, top = chunks[0], chunks[-1]
-            home = time_from_backward(self.least, top, None if self.absolute else low)
-            options.append(self._stay(top) + max(home, time_from_backward(self.least, top, low)))
-        return min(options)
-
-    @cached_property
-    def end(self) -> int:
-        """Least time from the end of the last backward to that of the route's first stage."""
-        if not self.absolute:
-            return 0
-        options = []
-        for chunks in self.problem.chunks_on[self.device].values():
-            low = chunks[0]
-            if self.problem.previous[low] is None:
-                return 0
-            home = time_from_backward(self.least, low, None)
-            options.append(home - self.least.stages[low].shortest_backward)
-        return min(options)
+        return int(self.terms.start * self.absolute)
 
     @property
+    def first_backward(self) -> int:
+        """Earliest start of a backward on the device."""
+        return int(self.terms.first_backward(absolute=self.absolute))
+
+    @property
+    def tail(self) -> int:
+        """Least time from the end of the last F to the end of the device's last op."""
+        last = (way for way in self.terms.ways if way.last)
+        return min(int(way.trip + max(way.back, way.home * self.absolute)) for way in last)
+
+    @property
+    def end(self) -> int:
+        """Least time from the end of the last backward to that of the route's first stage."""
+        return int(self.terms.way_home * self.absolute)
+
+    @cached_property
     def room(self) -> int | None:
-        """Memory for activations."""
-        return self.problem.devices[self.device].room
+        """Memory for activations, as far as whatever is held can fill it."""
+        held = ((way.held, way.rest, way.after, way.most) for way in self.ways)
+        return room_in_use(self.problem, self.device, held)
 
     @cached_property
     def takes_time(self) -> bool:

@@ -16,7 +16,7 @@ from math import prod
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.bounds.mode_counts import Counts
 from pipesat.core.claims import Bound
-from pipesat.core.least import least_problem, memory_varies
+from pipesat.core.least import memory_varies, of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 
@@ -28,11 +28,11 @@ def counted_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """Yield a bound per device of a problem with memory modes, in time units; none without."""
     if not memory_varies(problem) or problem.overlap is not None:
         return
-    least = least_problem(problem)
+    alone = of_each_class(problem)
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             continue
-        counts = Counts(problem, least, device, absolute=objective == "makespan")
+        counts = Counts(problem, alone, device, absolute=objective == "makespan")
         if len(counts.ways) <= _MOST_WAYS:
             value = least_of(_programmes(counts))
             name = problem.device_name(device)

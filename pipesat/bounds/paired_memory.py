@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pipesat.bounds.area import area_over_room
 from pipesat.bounds.counting import Programme
+from pipesat.bounds.devices import area_over_room
 from pipesat.bounds.paired_area import (
     AreaRow,
     Around,

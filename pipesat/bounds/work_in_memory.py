@@ -1,34 +1,123 @@
-"""How much work memory admits at most."""
+"""How much work memory admits at most: knapsacks of microbatches, in numbers or in tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from math import gcd
+from typing import TypeAlias
+
+import numpy as np
+
+from pipesat.bounds.numbers import Number, is_table, least, most, where
+
+Option: TypeAlias = tuple[Number, Number]
+"""Memory that one microbatch takes, and the work that this keeps for later."""
+
+_MOST_STEPS = 20_000_000  # of cells times microbatches
+_ROUNDED = 1 + 1e-12  # so that rounding errors cannot make an upper bound too low
 
 
 def most_work(items: Iterable[tuple[int, int, int]], room: int | None) -> int:
-    """Upper bound on the work that memory admits: a knapsack's fractional relaxation.
+    """Upper bound on the work that memory admits, of items ``(size, work, count)``."""
+    listed = list(items)
+    kinds = Knapsack([[(size, work)] for size, work, _ in listed])
+    found: int = kinds.most([count for *_, count in listed], room)
+    return found
 
-    ``items`` are ``(size, work, count)``. Where all sizes are equal, whole items are counted, which
-    is exact.
+
+@dataclass(frozen=True)
+class Knapsack:
+    """Kinds of microbatches, each with the options of which any of them takes at most one.
+
+    Of a kind with two, the second may be the better use of memory.
     """
-    kinds = [kind for kind in items if kind[2] > 0]
-    free = sum(work * count for size, work, count in kinds if size == 0)
-    sized = sorted((k for k in kinds if k[0] > 0), key=_density, reverse=True)
-    if room is None:
-        return free + sum(work * count for _, work, count in sized)
-    room = max(room, 0)
-    if len({size for size, _, _ in sized}) == 1:
-        room -= room % sized[0][0]
-    total = 0
-    for size, work, count in sized:
-        take = min(room, size * count)
-        total += -(-work * take // size)
-        room -= take
-    return free + total
+
+    kinds: Sequence[Sequence[Option]]
+
+    def most(self, counts: Sequence[Number], room: Number | None) -> Number:
+        """Upper bound on the work of so many microbatches of each kind, in so much memory.
+
+        Exact for a single kind. Of several, the linear relaxation, with whole multiples of what all
+        sizes have in common. By its dual it is the least, over prices of memory, of ``price x room
+        + sum of count x the largest of (work - price x size) and 0``; every price bounds.
+        """
+        if room is None:
+            free = (n * most(w for _, w in of) for n, of in zip(counts, self.kinds, strict=True))
+            return sum(free)
+        room = most((room, 0))
+        if len(self.kinds) == 1:
+            found = _of_one_kind(self.kinds[0], counts[0], room)
+            if found is not None:
+                return found
+        if is_table(room):
+            relaxed = least(self._at(price, counts, room) for price in self._table_prices)
+            return np.floor(relaxed * _ROUNDED).astype(np.int64)
+        there = zip(counts, self.kinds, strict=True)
+        unit = gcd(*(size for n, of in there if n for size, work in of if work)) or 1
+        room -= room % unit
+        prices = self._prices
+
+        def value(number: int) -> Fraction:
+            price = prices[number]
+            num, den = price.as_integer_ratio()
+            rest = zip(counts, self.kinds, strict=True)
+            more = (n * max(0, *(w * den - num * s for s, w in of)) for n, of in rest if n)
+            return Fraction(num * room + sum(more), den)
+
+        # it is convex in the price, and bends at these
+        steps = range(len(prices) - 1)
+        return int(value(bisect_left(steps, True, key=lambda k: value(k) <= value(k + 1))))
+
+    def _at(self, price: Number, counts: Sequence[Number], room: Number) -> Number:
+        rest = zip(counts, self.kinds, strict=True)
+        return price * room + sum(
+            n * most((0.0, *(work - price * size for size, work in of))) for n, of in rest
+        )
+
+    @cached_property
+    def _prices(self) -> list[Fraction]:
+        """Work per memory, of every option and of one instead of another."""
+        found = {Fraction(0)}
+        for of in self.kinds:
+            steps = [*of, *((s - t, w - v) for s, w in of for t, v in of)]
+            found |= {Fraction(w, s) for s, w in steps if s > 0 and w > 0}
+        return sorted(found)
+
+    @cached_property
+    def _table_prices(self) -> list[Number]:
+        """Of every kind, that of its better option; where that needs no memory, none."""
+        better = (most(where(s > 0, w / most((s, 1)), 0.0) for s, w in of) for of in self.kinds)
+        return [0.0, *better]
 
 
-def _density(kind: tuple[int, int, int]) -> Fraction:
-    """Work per memory, exactly: a wrong order would make the upper bound too low."""
-    size, work, _ = kind
-    return Fraction(work, size)
+def _of_one_kind(options: Sequence[Option], count: Number, room: Number) -> Number | None:
+    """Return the most work, of whole microbatches; ``None`` if there are too many to try."""
+    (size, work), *others = options
+    fit = _fit(room, size, count)
+    if not others:
+        return work * fit
+    ((other_size, other_work),) = others
+
+    def of(x: Number) -> Number:
+        y = least((_fit(room - size * x, other_size, count), count - x))
+        return x * work + y * other_work
+
+    if not is_table(fit):
+        whole = object if count * (work + other_work) >= 1 << 62 else np.int64
+        return int(of(np.arange(fit + 1, dtype=whole)).max())
+    steps = int(fit.max(initial=0)) + 1
+    if steps * fit.size > _MOST_STEPS:
+        return None
+    best = np.zeros_like(fit)
+    for x in range(steps):
+        best = np.maximum(best, np.where(x <= fit, of(x), 0))
+    return best
+
+
+def _fit(room: Number, size: Number, count: Number) -> Number:
+    """How many of a size fit into memory, of so many."""
+    return where(size > 0, least((room // most((size, 1)), count)), count)

@@ -10,7 +10,7 @@ import math
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.mode_counts import Counts
+from pipesat.bounds.devices import terms_of
 from pipesat.core.claims import Bound
 from pipesat.core.least import least_problem
 from pipesat.core.problem import Problem
@@ -118,9 +118,9 @@ class DeviceAlone:
         self.problem, self.device, self.most = problem, device, most
         (self.stage,) = problem.stages_on[device]
         least = least_problem(problem)
-        counts = Counts(problem, least, device, absolute=absolute)
+        terms = terms_of(problem, [least], device)
         self.cp = cp_model.CpModel()
-        self.begin = counts.start
+        self.begin = terms.start * absolute
         self.end = self.cp.new_int_var(0, most, "")
         self.cells = [
             new_cell(self.cp, problem, self.stage, m, self.begin, most)
@@ -130,7 +130,7 @@ class DeviceAlone:
         for cell in self.cells:
             self.cp.add(cell.start["B"] >= cell.end("F") + away)
             self.cp.add(self.end >= cell.end("W"))
-            self.cp.add(self.end >= cell.end("B") + counts.end)
+            self.cp.add(self.end >= cell.end("B") + terms.way_home * absolute)
         add_order(self.cp, self.cells, "F")
         add_order_of_a_way(self.cp, self.cells, PARTS[1:])
         add_device(self.cp, problem, device, self.cells, most)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import round_trip
+from pipesat.bounds.device_terms import DeviceTerms
+from pipesat.bounds.devices import work_of
+from pipesat.core.problem import Problem
 
 MOST_OPS = 1200  # ops of one period; beyond, the cyclic model is no longer quick
 
@@ -54,25 +55,9 @@ def period_bound(problem: Problem, counts: tuple[int, ...]) -> int:
 
 def _bounds(problem: Problem, counts: tuple[int, ...]) -> Iterator[int]:
     for device, stages in zip(problem.devices, problem.stages_on, strict=True):
-        load = area = 0
-        for number in stages:
-            stage, k = problem.stages[number], counts[problem.route_of[number]]
-            stay = stage.F + round_trip(problem, number)
-            load += k * (stage.F + stage.least_backward_work)
-            area += k * _least_area(stage, stay)
-            if device.room is not None and 0 < stage.held_after_F <= device.room:
-                slots = device.room // stage.held_after_F
-                yield -(-k * (stay + stage.shortest_backward) // slots)
-        yield load
-        if device.room:
-            yield -(-area // device.room)
-
-
-def _least_area(stage: Stage, stay: int) -> int:
-    """Least memory x time of one microbatch, whose backward starts ``stay`` after its F."""
-    a, w = stage.held_after_F, stage.held_after_B
-    split = a * stay + max(a, w) * stage.B + w * stage.W
-    fused = a * (stay + stage.BW)
-    if not stage.may_fuse:
-        return split
-    return min(split, fused) if stage.may_split else fused
+        work = [work_of(problem, stage, counts[problem.route_of[stage]]) for stage in stages]
+        for x in work:
+            if device.room is not None and 0 < x.held <= device.room:
+                yield -(-x.number * (x.F + x.stay + x.shortest) // (device.room // x.held))
+        terms = DeviceTerms(work, (), device.room)
+        yield from (terms.load, terms.area)

@@ -1,0 +1,109 @@
+"""What the devices of a problem must do, for :mod:`pipesat.bounds.device_terms`.
+
+Where microbatches differ, each class is a problem by itself, with the least of each amount over its
+memory modes. The load, and whatever memory admits, is summed over the microbatches as they are. The
+microbatch that comes first on a device, or last, may be of any class that the order admits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from math import gcd
+
+from pipesat.bounds.device_terms import DeviceTerms, Way, Work
+from pipesat.bounds.feasibility import certain_activations
+from pipesat.bounds.ways import time_from_backward, time_until_forward
+from pipesat.core.least import least_problem, of_each_class
+from pipesat.core.problem import Problem
+from pipesat.core.rules import round_trip
+
+
+def classes_of(problem: Problem) -> tuple[Problem, list[Problem]]:
+    """Return the problem without what makes no difference, and one of each class."""
+    if problem.alike:
+        problem = least_problem(problem)
+    return problem, of_each_class(problem)
+
+
+def groups_on(problem: Problem, device: int) -> list[tuple[int, int, int]]:
+    """(stage, class, how many microbatches) of a device."""
+    found = []
+    for stage in problem.stages_on[device]:
+        route = problem.routes[problem.route_of[stage]]
+        classes = route.classes or (0,) * route.microbatches
+        found += [(stage, kind, classes.count(kind)) for kind in sorted(set(classes))]
+    return found
+
+
+def terms_of(problem: Problem, alone: Sequence[Problem], device: int) -> DeviceTerms:
+    """Return what a device of a problem must do; ``alone`` has the problem of each class."""
+    groups = groups_on(problem, device)
+    work = [work_of(alone[kind], stage, number) for stage, kind, number in groups]
+    ways = []
+    for route, chunks in problem.chunks_on[device].items():
+        classes = problem.routes[route].classes or (0,)
+        ends = [{classes[at]} if problem.order == "given" else {*classes} for at in (0, -1)]
+        for kind in sorted(set(classes)):
+            one = alone[kind]
+            own = [n for n, (stage, of, _) in enumerate(groups) if of == kind and stage in chunks]
+            held = sum(work[n].held for n in own if _is_held(one, chunks[-1], groups[n][0]))
+            first, last = (kind in admitted for admitted in ends)
+            way = way_of(one, one, chunks)
+            ways.append(way._replace(own=own, held=held, first=first, last=last))
+    return DeviceTerms(
+        work,
+        ways,
+        room_in_use(problem, device, ((x.held, x.held_after_B) for x in work)),
+        None if problem.overlap is None else problem.overlap.factor,
+        problem.order != "free" and problem.one_stage_per_device,
+    )
+
+
+def work_of(problem: Problem, stage: int, number: int) -> Work:
+    """Return what so many microbatches are on one stage; all are equal in the problem."""
+    s, held = problem.stages[stage], certain_activations(problem)[stage]
+    amounts = (s.F, s.B, s.W, s.BW, held, s.held_after_B, s.may_split, s.may_fuse)
+    return Work(*amounts, round_trip(problem, stage), number)
+
+
+def area_over_room(problem: Problem, device: int) -> int:
+    """Return memory times time of all that a device holds, over its room; all are equal."""
+    work = [work_of(problem, s, problem.microbatches[s]) for s in problem.stages_on[device]]
+    return int(DeviceTerms(work, (), problem.devices[device].room).area)
+
+
+def way_of(first: Problem, last: Problem, chunks: Sequence[int]) -> Way:
+    """Return how a microbatch passes a device's stages of a route.
+
+    Until its first backward in the times of one problem, from its last F on in those of another.
+    """
+    low, top = chunks[0], chunks[-1]
+    begin, backward = time_until_forward(first, low), last.stages[low].shortest_backward
+    turn = time_until_forward(first, top) - begin + first.stages[top].F + round_trip(first, top)
+    home = time_from_backward(last, low, None) - backward
+    return Way(
+        begin,
+        turn,
+        round_trip(last, top),
+        time_from_backward(last, top, low),
+        time_from_backward(last, top, None),
+        0 if last.previous[low] is None else home,
+    )
+
+
+def _is_held(problem: Problem, top: int, stage: int) -> bool:
+    """Whether a microbatch surely holds a stage of a device around the end of its F on the last.
+
+    While that F runs, it does. If it takes no time, the backwards must take some.
+    """
+    data = problem.stages[stage]
+    way = round_trip(problem, top) + time_from_backward(problem, top, stage)
+    until_freed = way - data.least_backward_work + data.shortest_backward
+    return problem.stages[top].F > 0 or until_freed > 0
+
+
+def room_in_use(problem: Problem, device: int, held: Iterable[Iterable[int]]) -> int | None:
+    """Return a device's memory as far as sums of what is ``held`` can fill it."""
+    room, unit = problem.devices[device].room, gcd(*chain.from_iterable(held))
+    return room - room % unit if room is not None and unit and room > unit else room
