@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipesat.bounds.numbers import Number, is_table, least, most, where
-from pipesat.bounds.work_in_memory import Knapsack, Option
+from pipesat.bounds.work_in_memory import Knapsack, Option, in_use
 
 _LARGEST = float(1 << 60)
 _ROUNDED = 1 - 1e-12  # so that rounding errors cannot lift a bound
@@ -78,8 +78,7 @@ class Work:
     @property
     def left(self) -> list[Option]:
         """What may be left of one after the last forward: its backward, or W alone."""
-        some = is_table(self.W) or self.pending[1]
-        return [(self.held, self.least), *([self.pending] if some else [])]
+        return [(self.held, self.least), *([self.pending] if np.any(self.pending[1]) else [])]
 
     @property
     def area(self) -> Number:
@@ -120,7 +119,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceTerms:
-    """The closed forms of one device; ``room`` is ``None`` where memory is unlimited.
+    """The closed forms of one device; ``memory`` for activations is ``None`` if that is unlimited.
 
     ``factor``: an F and a BW may be a pair of at least num / den of both, and no less than either;
     ``in_turn``: its one stage runs microbatches in an order that all stages keep to.
@@ -128,7 +127,7 @@ class DeviceTerms:
 
     work: Sequence[Work]
     ways: Sequence[Way]
-    room: Number
+    memory: Number
     factor: tuple[int, int] | None = None
     in_turn: bool = False
 
@@ -209,6 +208,11 @@ class DeviceTerms:
         return max(forwards, backwards, -(-(num * forwards + sum(shared)) // den))
 
     @cached_property
+    def room(self) -> Number:
+        """The memory as far as sums of what is held can fill it."""
+        return in_use(self.memory, (held for x in self.work for held in (x.held, x.held_after_B)))
+
+    @cached_property
     def _numbers(self) -> list[Number]:
         return [x.number for x in self.work]
 
@@ -276,7 +280,7 @@ class DeviceTerms:
         Only backwards of those before it and forwards of those after it run meanwhile, as far as
         memory beside it admits.
         """
-        return max(0, *map(self._idle_while_away, self.ways))
+        return max(0, *map(self._idle_while_away, self.ways)) if self.in_turn else 0
 
     def _idle_while_away(self, way: Way) -> Number:
         own = self.work[way.own[0]]

@@ -7,9 +7,7 @@ microbatch that comes first on a device, or last, may be of any class that the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
-from math import gcd
+from collections.abc import Sequence
 
 from pipesat.bounds.device_terms import DeviceTerms, Way, Work
 from pipesat.bounds.feasibility import certain_activations
@@ -54,7 +52,7 @@ def terms_of(problem: Problem, alone: Sequence[Problem], device: int) -> DeviceT
     return DeviceTerms(
         work,
         ways,
-        room_in_use(problem, device, ((x.held, x.held_after_B) for x in work)),
+        problem.devices[device].room,
         None if problem.overlap is None else problem.overlap.factor,
         problem.order != "free" and problem.one_stage_per_device,
     )
@@ -101,9 +99,3 @@ def _is_held(problem: Problem, top: int, stage: int) -> bool:
     way = round_trip(problem, top) + time_from_backward(problem, top, stage)
     until_freed = way - data.least_backward_work + data.shortest_backward
     return problem.stages[top].F > 0 or until_freed > 0
-
-
-def room_in_use(problem: Problem, device: int, held: Iterable[Iterable[int]]) -> int | None:
-    """Return a device's memory as far as sums of what is ``held`` can fill it."""
-    room, unit = problem.devices[device].room, gcd(*chain.from_iterable(held))
-    return room - room % unit if room is not None and unit and room > unit else room

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pipesat.bounds.device_terms import DeviceTerms
-from pipesat.bounds.devices import groups_on, room_in_use, terms_of
+from pipesat.bounds.devices import groups_on, terms_of
+from pipesat.bounds.work_in_memory import in_use
 from pipesat.core.problem import Problem
 
 
@@ -121,8 +122,9 @@ class Counts:
     @cached_property
     def room(self) -> int | None:
         """Memory for activations, as far as whatever is held can fill it."""
-        held = ((way.held, way.rest, way.after, way.most) for way in self.ways)
-        return room_in_use(self.problem, self.device, held)
+        held = (held for way in self.ways for held in (way.held, way.rest, way.after, way.most))
+        found: int | None = in_use(self.terms.memory, held)
+        return found
 
     @cached_property
     def takes_time(self) -> bool:

@@ -29,6 +29,15 @@ def most_work(items: Iterable[tuple[int, int, int]], room: int | None) -> int:
     return found
 
 
+def in_use(room: Number, held: Iterable[Number]) -> Number:
+    """Return some memory as far as sums of what is held can fill it."""
+    if is_table(room):
+        unit = np.maximum(np.gcd.reduce([*held]), 1)
+        return np.where(room > unit, room - room % unit, room)
+    unit = gcd(*held)
+    return room - room % unit if room is not None and unit and room > unit else room
+
+
 @dataclass(frozen=True)
 class Knapsack:
     """Kinds of microbatches, each with the options of which any of them takes at most one.

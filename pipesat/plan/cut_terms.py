@@ -1,0 +1,131 @@
+"""What a device must do for many ways to cut layers at once: tables for the closed forms.
+
+The arguments are those of :mod:`pipesat.bounds.device_terms`. They depend on the device's own
+layers, on sums over the layers before, between and after them, and on how many hops there are;
+where another partition could make a term smaller, the smaller one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pipesat.bounds.device_terms import DeviceTerms, Way, Work
+from pipesat.core.arrays import Ints
+from pipesat.core.stage import COSTS
+from pipesat.layers.layer import Layers
+from pipesat.layers.linear_costs import rooms, shortest_backward
+from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.split import LARGEST_COST
+from pipesat.plan.cheapest_layers import cheapest
+
+
+class Part(NamedTuple):
+    """A stage, numbered, of layers ``begin`` to ``end`` - 1 in many ways to cut."""
+
+    amounts: Amounts
+    stage: int
+    begin: Ints
+    end: Ints
+
+
+class Amounts:
+    """Sums over the first k layers, k from 0 to L; the layers must leave no choice."""
+
+    def __init__(self, layers: Layers, shape: Pipeline) -> None:
+        self.backward = shape.backward
+        self.sums = {kind: summed(layers.amounts(kind)) for kind in COSTS}
+        self.sums["fused"] = summed([layer.fused for layer in layers.layers])
+
+    @property
+    def largest(self) -> int:
+        """The largest of all sums."""
+        return max(int(line[-1]) for line in self.sums.values())
+
+    def work(self, begin: Ints, end: Ints, stay: Ints, number: int) -> Work:
+        """Of layers ``begin`` to ``end`` - 1; what takes no time at all may hold nothing."""
+        kinds = {kind: line[end] - line[begin] for kind, line in self.sums.items()}
+        whole = kinds.pop("fused") > 0
+        split = ~whole if self.backward != "fused" else np.zeros_like(whole)
+        fused = whole if self.backward == "split" else np.ones_like(whole)
+        F, B, W, BW, held, after = (kinds[kind] for kind in COSTS)
+        work = Work(F, B, W, BW, held, after, split, fused, stay, number)
+        return replace(work, held=np.where((F == 0) & (work.shortest == 0), 0, held))
+
+
+class CutTerms:
+    """The devices of a shape, whose layers count with the cheaper of every amount elsewhere."""
+
+    def __init__(self, layers: Layers, shape: Pipeline) -> None:
+        self.shape, self.layers = shape, cheapest(layers)
+        self.forward = summed(self.layers.amounts("F"))
+        self.back = summed([shortest_backward(self.layers, x, shape) for x in self.layers.layers])
+        each = [*layers.static]
+        for tie in layers.ties:  # on one device it is there once
+            each[tie.other] -= tie.memory
+        self.static, self.rooms = summed(each), rooms(layers, shape)
+
+    @cached_property
+    def passed(self) -> list[int]:
+        """Least time that a microbatch spends on links before each stage."""
+        layers, times = self.layers.layers[:-1], [0]
+        hop = min((self.shape.delay(layer.output) for layer in layers), default=0)
+        for one, other in pairwise(self.shape.homes):
+            times.append(times[-1] + hop * (one != other))
+        return times
+
+    def bound(self, parts: Sequence[Part], *, absolute: bool) -> tuple[Ints, Ints]:
+        """Return the largest closed form of a device with these stages, and whether one fits."""
+        terms = self.terms(parts)
+        values = {**terms.own_window(absolute=absolute), **terms.route_window()}
+        largest: Ints = np.maximum.reduce(np.broadcast_arrays(*values.values()))
+        return largest, terms.ways[0].held <= terms.memory
+
+    def terms(self, parts: Sequence[Part]) -> DeviceTerms:
+        """Return what a device with these stages must do, the first of them first."""
+        low, top = parts[0], parts[-1]
+        trips = [self._trip(part) for part in parts]
+        work = [
+            part.amounts.work(part.begin, part.end, trip, self.shape.microbatches)
+            for part, trip in zip(parts, trips, strict=True)
+        ]
+        begin, home = (line[low.begin] + self.passed[low.stage] for line in self._lines)
+        links = self.passed[top.stage] - self.passed[low.stage]
+        there, back = (
+            links + sum(line[later.begin] - line[one.end] for one, later in pairwise(parts))
+            for line in self._lines
+        )
+        turn = there + sum(x.F for x in work) + trips[-1]
+        to_low = back + sum(x.shortest for x in work)  # until the backward of the first has ended
+        through = to_low - work[0].shortest + work[0].least
+        held = sum(x.held for x in work)
+        own = tuple(range(len(work)))
+        way = Way(begin, turn, trips[-1], through, to_low + home, home, own, held)
+        return DeviceTerms(work, [way], self._room(parts))
+
+    @property
+    def _lines(self) -> tuple[Ints, Ints]:
+        return self.forward, self.back
+
+    def _trip(self, part: Part) -> Ints:
+        """Least time from the end of F on a stage to the start of its backward."""
+        both = self.forward + self.back
+        links: int = 2 * (self.passed[-1] - self.passed[part.stage])
+        trip: Ints = both[-1] - both[part.end] + links
+        return trip
+
+    def _room(self, parts: Sequence[Part]) -> Ints:
+        room = np.full_like(parts[0].end, self.rooms[self.shape.homes[parts[0].stage]])
+        for part in parts if room.max(initial=0) < LARGEST_COST else ():
+            room -= self.static[part.end] - self.static[part.begin]
+        return room
+
+
+def summed(values: object) -> Ints:
+    """Return 0, v0, v0 + v1, ..."""
+    return np.concatenate([[0], np.cumsum(np.array(values, dtype=np.int64))]).astype(np.int64)
