@@ -1,7 +1,7 @@
 """Least cost of a small programme in whole numbers, bounded from below beyond doubt.
 
-The linear relaxation is solved in floats, by the simplex method on its dual. Whatever multipliers
-come out, the bound that they prove is worked out exactly: for y >= 0,
+The linear relaxation is solved in floats (GLOP). Whatever multipliers come out, the bound that they
+prove is worked out exactly: for y >= 0,
 
     c x >= y b + sum over j of min over 0 <= x_j <= most_j of (c - y A)_j x_j.
 
@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from heapq import heappop, heappush
-from math import ceil, inf
+from math import inf
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-_PIVOTS = 400
+_PARAMETERS = "use_dual_simplex: true use_preprocessing: false change_status_to_imprecise: false"
 _NODES = 24
-_TINY = 1e-9
+_TRIED = 4  # variables to split, for the best of them
+_WHOLE = 1e-6
+_PRICE = 1e6  # of breaking a row, as a multiple of the largest cost
 _TANGENTS = (1.0, 0.8, 0.6, 0.4, 0.2)
-_MANY_PIVOTS, _SCALINGS, _RAISED = 3000, 4, 1e-6  # of large programmes
 
 
 class _Row(NamedTuple):
@@ -33,13 +30,6 @@ class _Row(NamedTuple):
 
     coefficients: Mapping[int, int]
     least: int
-
-
-class _Relaxed(NamedTuple):
-    """A proven lower bound, and the relaxation's solution as far as it was found."""
-
-    bound: Fraction
-    values: NDArray[np.float64]
 
 
 @dataclass
@@ -71,79 +61,110 @@ class Programme:
         self.at_least(coefficients, value)
         self.at_most(coefficients, value)
 
-    def relaxed_cost(self) -> int:
-        """Return a lower bound on the cost from the linear relaxation alone.
+    def total(self, variables: Sequence[int]) -> None:
+        """Let a variable be the sum of others, which alone may be of little matter."""
+        if len(variables) > 1:
+            total = self.variable(0, sum(self.most[j] for j in variables))
+            self.equals(dict.fromkeys(variables, 1) | {total: -1}, 0)
 
-        For programmes of hundreds of variables with coefficients of very different sizes: rows and
-        columns are scaled, and costs raised a little and all differently, against ties.
-        """
-        matrix, least = self._arrays(self.rows)
-        rows, columns = np.ones(len(matrix)), np.ones(len(self.costs))
-        for _ in range(_SCALINGS):
-            rows *= _sizes(matrix * rows[:, None] * columns, 1)
-            columns *= _sizes(matrix * rows[:, None] * columns, 0)
-        costs = np.array(self.costs, dtype=float) * columns
-        unit = costs.max(initial=0) or 1.0
-        chance = np.random.default_rng(0).random(len(costs))
-        scaled = matrix * rows[:, None] * columns
-        duals, _ = _dual_simplex(
-            scaled, least * rows, costs / unit, raised=_RAISED * (1 + chance), pivots=_MANY_PIVOTS
-        )
-        return ceil(self._proven(self.rows, duals * unit * rows))
+    def relaxed_cost(self) -> int:
+        """Return a lower bound on the cost from the linear relaxation alone."""
+        relaxation = _Relaxation(self)
+        return relaxation.proven(relaxation.least([0] * len(self.most), self.most))
 
     def least_cost(self) -> int:
         """Return a lower bound on the cost: the least one, or a little less."""
         return least_of([self])
 
-    def _branch(self, first: _Relaxed, enough: float) -> int:
-        """Return a lower bound on the cost; end early once it is ``enough``."""
-        open_nodes = [(ceil(first.bound), 0, first, list[_Row]())]
+
+class _Node(NamedTuple):
+    """The relaxation within some limits, as it was solved."""
+
+    cost: float
+    duals: Sequence[float]
+    values: Sequence[float]
+    lows: Sequence[int]
+    highs: Sequence[int]
+
+
+class _Relaxation:
+    """The linear relaxation of a programme; a row may be broken, at a price."""
+
+    def __init__(self, programme: Programme) -> None:
+        from ortools.linear_solver import pywraplp  # costs time that other commands need not spend
+
+        self.programme, self.solver = programme, pywraplp.Solver.CreateSolver("GLOP")
+        self.solver.SetSolverSpecificParametersAsString(_PARAMETERS)
+        self.objective, far = self.solver.Objective(), self.solver.infinity()
+        self.objective.SetMinimization()
+        self.variables = [self.solver.NumVar(0, most, "") for most in programme.most]
+        unit = max(programme.costs, default=1) or 1
+        for variable, cost in zip(self.variables, programme.costs, strict=True):
+            self.objective.SetCoefficient(variable, cost / unit)
+        self.rows, self.scales = [], []
+        for row in programme.rows:
+            scale = max(map(abs, row.coefficients.values()))
+            made = self.solver.Constraint(row.least / scale, far)
+            for number, value in row.coefficients.items():
+                made.SetCoefficient(self.variables[number], value / scale)
+            broken = self.solver.NumVar(0, far, "")
+            made.SetCoefficient(broken, 1)
+            self.objective.SetCoefficient(broken, _PRICE)
+            self.rows.append(made)
+            self.scales.append(unit / scale)
+
+    def least(self, lows: Sequence[int], highs: Sequence[int]) -> _Node:
+        """Solve it with each variable between two limits."""
+        for variable, low, high in zip(self.variables, lows, highs, strict=True):
+            variable.SetBounds(low, high)
+        if self.solver.Solve() != self.solver.OPTIMAL:  # of odd coefficients: nothing is known
+            return _Node(0.0, [0.0] * len(self.rows), lows, lows, highs)
+        duals = [row.dual_value() * by for row, by in zip(self.rows, self.scales, strict=True)]
+        values = [variable.solution_value() for variable in self.variables]
+        return _Node(self.objective.Value(), duals, values, lows, highs)
+
+    def proven(self, node: _Node) -> int:
+        """Return the bound that multipliers prove, exactly, and rounded up."""
+        ratios = [max(0.0, dual).as_integer_ratio() for dual in node.duals]
+        unit = max((denominator for _, denominator in ratios), default=1)  # powers of two
+        reduced = [cost * unit for cost in self.programme.costs]
+        total = 0
+        for row, (numerator, denominator) in zip(self.programme.rows, ratios, strict=True):
+            if numerator:
+                multiplier = numerator * (unit // denominator)
+                total += multiplier * row.least
+                for j, value in row.coefficients.items():
+                    reduced[j] -= multiplier * value
+        limits = zip(reduced, node.lows, node.highs, strict=True)
+        total += sum(min(cost * low, cost * high) for cost, low, high in limits)
+        return -(-total // unit)
+
+    def branch(self, first: _Node, known: int, enough: float) -> int:
+        """Return a lower bound on the cost; end early once it is ``enough``.
+
+        Of a few variables that are least whole, the one whose halves cost most is split.
+        """
+        open_nodes = [(known, 0, first)]
         for count in range(1, _NODES):
-            bound, _, relaxed, extra = open_nodes[0]
-            whole = np.abs(relaxed.values - np.round(relaxed.values))
-            if bound >= enough or whole.max(initial=0) < 1e-6:
+            bound, _, node = open_nodes[0]
+            apart = [abs(value - round(value)) for value in node.values]
+            split = sorted(
+                (j for j, of in enumerate(apart) if of > _WHOLE), key=lambda j: -apart[j]
+            )
+            if bound >= enough or not split:
                 break
             heappop(open_nodes)
-            chosen = int(whole.argmax())
-            below = int(np.floor(relaxed.values[chosen]))
-            for side, row in enumerate((_Row({chosen: -1}, -below), _Row({chosen: 1}, below + 1))):
-                child = self._relaxed([*extra, row])
-                value = max(bound, ceil(child.bound))
-                heappush(open_nodes, (value, 2 * count + side, child, [*extra, row]))
+            halves = (self._halves(node, j) for j in split[:_TRIED])
+            chosen = max(halves, key=lambda two: sorted(child.cost for child in two))
+            for side, child in enumerate(chosen):
+                heappush(open_nodes, (max(bound, self.proven(child)), 2 * count + side, child))
         return open_nodes[0][0]
 
-    def _relaxed(self, extra: Sequence[_Row]) -> _Relaxed:
-        rows = [*self.rows, *extra]
-        matrix, least = self._arrays(rows)
-        scale = np.abs(matrix).max(axis=1, initial=1)
-        unit = max(self.costs, default=1) or 1
-        duals, values = _dual_simplex(
-            matrix / scale[:, None], least / scale, np.array(self.costs, dtype=float) / unit
-        )
-        return _Relaxed(self._proven(rows, duals * unit / scale), values)
-
-    def _arrays(self, rows: Sequence[_Row]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        matrix = np.zeros((len(rows), len(self.costs)))
-        for number, row in enumerate(rows):
-            for j, value in row.coefficients.items():
-                matrix[number, j] = value
-        return matrix, np.array([row.least for row in rows], dtype=float)
-
-    def _proven(self, rows: Sequence[_Row], duals: NDArray[np.float64]) -> Fraction:
-        """Return the bound that multipliers prove, exactly."""
-        ratios = [max(0.0, dual).as_integer_ratio() for dual in duals.tolist()]
-        unit = max((denominator for _, denominator in ratios), default=1)  # powers of two
-        reduced = [cost * unit for cost in self.costs]
-        total = 0
-        for row, (numerator, denominator) in zip(rows, ratios, strict=True):
-            if not numerator:
-                continue
-            multiplier = numerator * (unit // denominator)
-            total += multiplier * row.least
-            for j, value in row.coefficients.items():
-                reduced[j] -= multiplier * value
-        gaps = zip(reduced, self.most, strict=True)
-        return Fraction(total + sum(cost * most for cost, most in gaps if cost < 0), unit)
+    def _halves(self, node: _Node, j: int) -> tuple[_Node, _Node]:
+        lows, highs = [*node.lows], [*node.highs]
+        below = min(max(int(node.values[j]), lows[j]), highs[j] - 1)
+        lows[j], highs[j] = below + 1, below
+        return self.least(node.lows, highs), self.least(lows, node.highs)
 
 
 def least_of(programmes: Iterable[Programme]) -> int:
@@ -151,71 +172,15 @@ def least_of(programmes: Iterable[Programme]) -> int:
 
     The one of least relaxation comes first, and the others end where they cannot be less.
     """
-    relaxed = [(programme._relaxed([]), programme) for programme in programmes]
+    relaxed = list[tuple[int, int, _Node, _Relaxation]]()
+    for programme in programmes:
+        one = _Relaxation(programme)
+        first = one.least([0] * len(programme.most), programme.most)
+        relaxed.append((one.proven(first), len(relaxed), first, one))
     least: float = inf
-    for first, programme in sorted(relaxed, key=lambda pair: pair[0].bound):
-        least = min(least, programme._branch(first, least))
+    for known, _, first, one in sorted(relaxed):
+        least = min(least, one.branch(first, known, least))
     return int(least)
-
-
-def _sizes(matrix: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """What to multiply rows (axis 1) or columns by: one over the mean size of their entries."""
-    present = matrix != 0
-    logs = np.log(np.where(present, np.abs(matrix), 1.0)).sum(axis=axis)
-    scale: NDArray[np.float64] = np.exp(-logs / np.maximum(present.sum(axis=axis), 1))
-    return scale
-
-
-def _dual_simplex(
-    matrix: NDArray[np.float64],
-    least: NDArray[np.float64],
-    costs: NDArray[np.float64],
-    *,
-    raised: NDArray[np.float64] | float = 0.0,
-    pivots: int = _PIVOTS,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Solve ``max least y, y matrix <= costs, y >= 0``; return y and the primal solution.
-
-    Costs are at least 0, so y = 0 is where it starts. If no x satisfies the rows, y is far out on
-    a ray on which the bound grows. ``raised`` is added to the costs on the way, and y is that of
-    the costs themselves on the same basis.
-    """
-    rows, columns = matrix.shape
-    table = np.zeros((columns + 1, rows + columns + 1))
-    table[:columns, :rows] = matrix.T
-    table[:columns, rows:-1] = np.eye(columns)
-    table[:columns, -1] = costs + raised
-    table[columns, :rows] = -least
-    basis = np.arange(rows, rows + columns)
-    ray = np.zeros(rows + columns)
-    for count in range(pivots):
-        goal = table[columns, :-1]
-        # the steepest first; after a while the first, which never goes round in circles
-        better = np.flatnonzero(goal < -_TINY)
-        if not better.size:
-            break
-        entering = int(better[0]) if count > pivots // 2 else int(goal.argmin())
-        column = table[:columns, entering]
-        rising = np.flatnonzero(column > _TINY)
-        if not rising.size:
-            ray[entering] = 1
-            ray[basis] = -column
-            break
-        ratios = table[rising, -1] / column[rising]
-        ties = rising[ratios <= ratios.min() + 1e-12]
-        leaving = int(ties[basis[ties].argmin()])
-        table[leaving] /= table[leaving, entering]
-        factors = table[:, entering].copy()
-        factors[leaving] = 0
-        table -= np.outer(factors, table[leaving])
-        basis[leaving] = entering
-    duals = np.zeros(rows + columns)
-    duals[basis] = table[:columns, -1]
-    if np.any(raised):
-        chosen = np.hstack([matrix.T, np.eye(columns)])[:, basis]
-        duals[basis] = np.linalg.lstsq(chosen, costs, rcond=None)[0]
-    duals += 1e6 * ray
-    return np.maximum(duals[:rows], 0), table[columns, rows:-1].copy()
 
 
 def add_to(row: dict[int, int], other: Mapping[int, int], factor: int) -> None:

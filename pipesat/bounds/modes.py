@@ -83,6 +83,8 @@ class _Rows:
         self.number = {
             kind: [rows.variable(0, sizes[way.group]) for way in counts.ways] for kind in kinds
         }
+        for variables in self.number.values():
+            rows.total(variables)
         self._add_choice(sizes)
         self._add_time()
         if counts.room is not None:

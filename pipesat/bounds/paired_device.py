@@ -78,7 +78,14 @@ class PairedDevice:
     def _least(self, ways: Ways, apart: bool) -> int:
         # all forwards before all backwards: idling in both phases may be the same
         known = ways if apart else ways._replace(after_forward=0, own=ways.after_backward)
-        return sum(known[:3]) + Count(self, known, apart=apart).programme.least_cost()
+        count = Count(self, known, apart=apart)
+        for phase in count.phases:
+            sums = dict[tuple[Kind, ...], list[int]]()
+            for item, variable in phase.items():
+                sums.setdefault(tuple(kind for _, kind in item), []).append(variable)
+            for variables in sums.values():
+                count.programme.total(variables)
+        return sum(known[:3]) + count.programme.least_cost()
 
     @cached_property
     def one_after_the_other(self) -> int:

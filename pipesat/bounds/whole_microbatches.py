@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import gcd
 
+from pipesat.bounds.work_in_memory import in_use
 from pipesat.core.problem import Device, Problem, Stage
 
 
@@ -19,13 +19,11 @@ def with_rooms_in_use(problem: Problem) -> Problem:
 
     What is held is a sum of the stages' amounts, hence a multiple of their greatest common divisor.
     """
-    devices = list(problem.devices)
-    for number, device in enumerate(devices):
-        room = device.room
-        stages = [problem.stages[s] for s in problem.stages_on[number]]
-        unit = gcd(*(amount for stage in stages for amount in _amounts(stage)))
-        if room is not None and room > 0 and unit > 1:
-            devices[number] = replace(device, memory=device.static + room // unit * unit)
+    devices = []
+    for device, numbers in zip(problem.devices, problem.stages_on, strict=True):
+        stages = [problem.stages[s] for s in numbers]
+        room = in_use(device.room, (amount for stage in stages for amount in _amounts(stage)))
+        devices.append(device if room is None else replace(device, memory=device.static + room))
     return replace(problem, devices=tuple(devices))
 
 

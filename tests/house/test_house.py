@@ -159,8 +159,8 @@ def test_an_upward_import_would_be_seen() -> None:
 def test_who_uses_which_library(module: str) -> None:
     names = imports(MODULES[module])
     early = imports(MODULES[module], at_import_time=True)
-    if not within({module}, "pipesat.solver"):
-        assert not within(names, "ortools")
+    if not within({module}, "pipesat.solver"):  # one module of bounds does, where it needs an LP
+        assert not within(early if module == "pipesat.bounds.counting" else names, "ortools")
     if not within({module}, "pipesat.runtime"):
         assert not within(early, "torch")
     if not within({module}, "pipesat.picture"):
