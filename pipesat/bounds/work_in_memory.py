@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from math import gcd
+from operator import mul
 from typing import TypeAlias
 
 import numpy as np
@@ -70,16 +71,25 @@ class Knapsack:
         room -= room % unit
         prices = self._prices
 
+        @cache
         def value(number: int) -> Fraction:
-            price = prices[number]
-            num, den = price.as_integer_ratio()
-            rest = zip(counts, self.kinds, strict=True)
-            more = (n * max(0, *(w * den - num * s for s, w in of)) for n, of in rest if n)
-            return Fraction(num * room + sum(more), den)
+            num, den = prices[number].as_integer_ratio()
+            return Fraction(num * room + sum(map(mul, counts, self._worth(number))), den)
 
         # it is convex in the price, and bends at these
         steps = range(len(prices) - 1)
         return int(value(bisect_left(steps, True, key=lambda k: value(k) <= value(k + 1))))
+
+    @cached_property
+    def _worth(self) -> Callable[[int], list[int]]:
+        """What a microbatch of each kind is worth at a price, times the price's denominator."""
+
+        @cache
+        def found(number: int) -> list[int]:
+            num, den = self._prices[number].as_integer_ratio()
+            return [max(0, *(work * den - num * size for size, work in of)) for of in self.kinds]
+
+        return found
 
     def _at(self, price: Number, counts: Sequence[Number], room: Number) -> Number:
         rest = zip(counts, self.kinds, strict=True)
