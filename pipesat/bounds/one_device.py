@@ -49,7 +49,7 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
 
 
 def _of_devices(problem: Problem, objective: Objective) -> Iterator[Bound]:
-    """Yield those of every device alone; and, of equal microbatches on a chain, their warm-ups.
+    """Yield those of every device alone; and, on a chain, their warm-ups.
 
     A single route's window lies within that of the device with its first stage, so it bounds the
     span, too.
@@ -68,9 +68,12 @@ def _of_devices(problem: Problem, objective: Objective) -> Iterator[Bound]:
         name = problem.device_name(device)
         for argument, value in values.items():
             yield Bound(value, f"closed form: {argument} of {name}")
-    if problem.overlap is None and problem.one_stage_per_device and len(alone) == 1:
+    if problem.overlap is None and problem.one_stage_per_device:
         line = [problem.stages[s].device for s in problem.routes[0].stages]
+        least = least_problem(problem)  # they count forwards of one length
+        if len(alone) > 1:
+            terms = {device: terms_of(least, [least], device) for device in terms}
         without_head = [terms[device].without_head(absolute=absolute) for device in line]
-        warm_ups = least_warm_ups(alone[0], without_head)
+        warm_ups = least_warm_ups(least, without_head)
         tight = problem.device_name(line[warm_ups.tight])
         yield Bound(warm_ups.length, f"closed form: warm-ups + load of {tight}")
