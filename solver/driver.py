@@ -6,19 +6,16 @@ import importlib.metadata
 import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from operator import add
 
 from pipesat.bounds.feasibility import preflight
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
-from pipesat.core.least import memory_varies
 from pipesat.core.machine import usable_cores
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
-from pipesat.solver.kin import search_plainer
 from pipesat.solver.modes.search import search_with_modes
 from pipesat.solver.portfolio import SearchReport, Told
 from pipesat.solver.run.clock import Clock
@@ -101,8 +98,7 @@ def solve(
             incumbent.raise_bound(known_bound)
         longest = min(_STARTS * time_limit, max(_STARTS_SECONDS, _STARTS_OF_LONG * time_limit))
         guides: list[Schedule] = []
-        modes = memory_varies(problem)
-        if modes:
+        if problem.has_modes:
             warm_starts = _noted(warm_starts, guides)
         failed = _take_starts(whole, schedules, 0, written=False)
         failed += _take_starts(whole, warm_starts, time_limit - longest, written=True)
@@ -111,15 +107,9 @@ def solve(
         def search(mine: Incumbent, starts: list[Schedule]) -> SearchReport:
             """Improve an incumbent until its clock is over."""
             told = Told(threads=workers, seed=seed, parts=parts)
-            if not modes:
-                return portfolio.search(mine.problem, mine, starts, **told)
-            report = SearchReport([], [])
-            if not problem.has_modes:
-                report = search_plainer(written_for, mine, starts, **told)
-            if not (mine.proven or mine.clock.over):
-                found = search_with_modes(written_for, mine.problem, mine, guides, **told)
-                report = SearchReport(*map(add, report, found))
-            return report
+            if problem.has_modes:
+                return search_with_modes(written_for, mine.problem, mine, guides, **told)
+            return portfolio.search(mine.problem, mine, starts, **told)
 
         found = whole.improve(search)
         notes += found.notes

@@ -25,7 +25,7 @@ def least_problem(problem: Problem) -> Problem:
     ``problem``. It is ``problem`` itself where that is plain; where it is alike and no backward
     holds more than usual, they have the same schedules but for the rule about the order.
     """
-    if problem.plain:
+    if problem.plain and not memory_varies(problem):
         return problem
     return _plain(
         problem,
@@ -85,32 +85,6 @@ def without_idle_keys(problem: Problem) -> Problem:
     return _without_key(problem, idle) if idle else problem
 
 
-def without_held_in_backward(problem: Problem) -> Problem:
-    """Return the problem whose backwards hold no more than usual; it is no harder."""
-    return _without_key(problem, range(len(problem.stages)))
-
-
-def with_excess_as_static(problem: Problem) -> Problem:
-    """Return a problem in which what backwards hold more is kept free all the time.
-
-    Its schedules are all valid in ``problem``: a device runs one backward at a time, or two that
-    are a pair. No stage may have memory modes.
-    """
-    overlap = problem.overlap
-    two = overlap is not None and any(
-        {one[1], other[1]} <= {"B", "BW"} for one, other in overlap.listed
-    )
-    devices = (
-        replace(
-            device,
-            static=device.static
-            + (1 + two) * max((backward_excess(problem, stage) for stage in stages), default=0),
-        )
-        for device, stages in zip(problem.devices, problem.stages_on, strict=True)
-    )
-    return replace(without_held_in_backward(problem), devices=tuple(devices))
-
-
 def backward_excess(problem: Problem, stage: int) -> int:
     """Most that held_in_backward adds to what a backward of a stage holds, in any class and mode.
 
@@ -168,8 +142,8 @@ def require_plain(problem: Problem, what: str) -> None:
     NotApplicable
         With what the problem has that this part cannot take into account yet.
     """
-    if not problem.plain:
-        raise NotApplicable(f"{what} cannot take {what_differs(problem)} into account yet")
+    if differs := what_differs(problem):
+        raise NotApplicable(f"{what} cannot take {differs} into account yet")
 
 
 def require_no_modes(problem: Problem, what: str) -> None:
@@ -198,7 +172,7 @@ def typical_problem(problem: Problem) -> Problem:
     of any, so that an order that keeps to memory there keeps to it in ``problem``. Modes are left
     out.
     """
-    if problem.plain:
+    if problem.plain and not memory_varies(problem):
         return problem
     return _plain(
         problem,

@@ -231,8 +231,7 @@ class Problem(Building):
     @cached_property
     def plain(self) -> bool:
         """Whether ``stages`` and ``links`` say it all, for every microbatch."""
-        more = any(stage.more for stage in self.stages)
-        return not (self.has_lists or self.has_modes or more)
+        return not (self.has_lists or self.has_modes)
 
     @cached_property
     def alike(self) -> bool:

@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Phase
 from pipesat.solver.model.lags import lag_before
-from pipesat.solver.model.order_literals import add_memory_by_order
+from pipesat.solver.model.order_literals import add_memory_by_order, add_memory_of_backwards
 from pipesat.solver.model.staircase import add_memory_by_staircase, staircase_applies
 from pipesat.solver.model.variables import Task, Variables
 
@@ -99,5 +99,6 @@ def add_memory(v: Variables, *, staircase: bool = True) -> None:
             continue
         if staircase and staircase_applies(v.problem, device):
             add_memory_by_staircase(v, device)
+            add_memory_of_backwards(v, device)
         else:
             add_memory_by_order(v, device)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from ortools.sat.python import cp_model
+
+from pipesat.core.ops import Kind
 
 Literal: TypeAlias = cp_model.IntVar | bool
 """A Boolean variable (or its negation), or a known truth value."""
@@ -36,6 +38,11 @@ class Sum:
         constraint = cp.add_linear_constraint(terms, _LEAST, bound - self.constant)
         if not isinstance(condition, bool):
             constraint.only_enforce_if(condition)
+
+
+def either(split: Literal) -> list[tuple[Kind, Literal]]:
+    """What a backward may run as, and on which condition, if ``split`` says whether it is split."""
+    return [("B", split), ("BW", not split if isinstance(split, bool) else cast(Literal, ~split))]
 
 
 def conjunction(cp: cp_model.CpModel, x: Literal, y: Literal) -> Literal:

@@ -8,7 +8,6 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.least import memory_varies, what_differs
 from pipesat.core.ops import Event, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order
@@ -114,7 +113,7 @@ def model_is_exact(problem: Problem) -> bool:
 
 def why_not_exact(problem: Problem) -> str:
     """Say why the model's bound need not hold for a problem; ``""`` where it does."""
-    return what_differs(problem) if memory_varies(problem) else ""
+    return "memory modes" if problem.has_modes else ""
 
 
 def _turns(v: Variables, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:

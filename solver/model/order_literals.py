@@ -1,7 +1,7 @@
 """Memory of any device: exact counting with Booleans "this op is before that one".
 
 Memory can exceed the capacity only where an op takes some: at the start of an F, and at the start
-of a B whose held_after_B exceeds its held_after_F. For each such event, every other op of the
+of a backward that holds more than its F has left. For each such event, every other op of the
 device is before it or after it; one linear inequality adds up what those before it have taken and
 freed. Microbatch order and data flow decide most pairs beforehand; the rest get a literal each, in
 chains (if an op is before the event, so are its predecessors).
@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Op
+from pipesat.core.ops import Kind, Op
 from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import memory_change
+from pipesat.core.rules import duration, memory_change
 from pipesat.solver.model.before import Before
-from pipesat.solver.model.literals import Literal, Sum, conjunction
+from pipesat.solver.model.literals import Literal, Sum, conjunction, either
 from pipesat.solver.model.order_facts import follows, precedes
 from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Task, Variables
@@ -33,11 +33,32 @@ def add_memory_by_order(v: Variables, device: int) -> None:
         for task in v.tasks["F"][stage]:
             if taken := _amounts(v.problem, stage, task.microbatch).held_after_F:
                 _bound_at(v, device, literals, task, taken, True)
+    add_memory_of_backwards(v, device, literals)
+
+
+def add_memory_of_backwards(v: Variables, device: int, literals: _Before | None = None) -> None:
+    """Bound memory at every backward of the device that takes some."""
+    literals = literals or _Before(v)
+    for stage in v.problem.stages_on[device]:
         for task, split in zip(v.tasks["B"][stage], v.split[stage], strict=True):
-            data = _amounts(v.problem, stage, task.microbatch)
-            excess = data.held_after_B - data.held_after_F
-            if excess > 0 and data.may_split:
-                _bound_at(v, device, literals, task, excess, split)
+            for kind, condition in either(split):
+                if condition is not False:
+                    _bound_backward(v, device, literals, task, kind, condition)
+
+
+def _bound_backward(
+    v: Variables, device: int, literals: _Before, task: Task, kind: Kind, condition: Literal
+) -> None:
+    """Bound memory at a backward of a kind; one that takes no time holds what it leaves, alone."""
+    op = Op(task.stage, kind, task.microbatch)
+    change = memory_change(v.problem, op)
+    alone = change.at_start if duration(v.problem, op) else max(0, change.net)
+    if alone:
+        _bound_at(v, device, literals, task, alone, condition)
+    if change.at_start > alone:
+        for choice, _, _ in v.pairs.partners(task):
+            if choice.kinds[choice.both[0] is not task] == kind:
+                _bound_at(v, device, literals, task, change.at_start, choice.literal)
 
 
 def _amounts(problem: Problem, stage: int, microbatch: int) -> Stage:
@@ -51,7 +72,8 @@ def _always_fits(problem: Problem, device: int) -> bool:
         for stage in problem.stages_on[device]
         for microbatch in range(problem.microbatches[stage])
     )
-    return room is None or sum(max(x.held_after_F, x.held_after_B) for x in held) <= room
+    most = sum(max(x.held_after_F, x.held_after_B, x.held_in_backward) for x in held)
+    return room is None or most <= room
 
 
 def _bound_at(

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import certain_activations
-from pipesat.core.least import memory_varies, of_each_class
+from pipesat.core.least import of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay
 from pipesat.solver.model.literals import Literal
@@ -43,7 +43,7 @@ def places_apply(problem: Problem) -> bool:
         problem.order == "same"
         and problem.one_stage_per_device
         and problem.overlap is None
-        and not (problem.alike or memory_varies(problem))
+        and not (problem.alike or problem.has_modes)
         and len(problem.stages) * problem.routes[0].microbatches <= _MOST_PLACES
     )
 

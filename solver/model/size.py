@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, Stage
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.staircase import staircase_applies
 
@@ -30,16 +30,19 @@ def _size_of(problem: Problem, device: int) -> int:
     if staircase_applies(problem, device):
         stage, m = problem.stages[stages[0]], microbatches[stages[0]]
         steps = room // stage.held_after_F if stage.held_after_F else 0
-        return size + 2 * m * min(steps, m)
+        size += 2 * m * min(steps, m)
+        return size + 4 * m * m * _takes_more(stage)
     forwards = sum(microbatches.values())
-    events = forwards + sum(
-        microbatches[s]
-        for s in stages
-        if problem.stages[s].held_after_B > problem.stages[s].held_after_F
-    )
+    backwards = sum(microbatches[s] for s in stages if _takes_more(problem.stages[s]))
+    events = forwards + backwards
     if not problem.plain:  # order and data flow decide little between two classes
         return size + 8 * max(events, forwards) * forwards
     return size + 4 * events * forwards  # about half of all pairs need a literal, 4 constraints
+
+
+def _takes_more(stage: Stage) -> bool:
+    """Whether a backward may take memory at its start."""
+    return max(stage.held_after_B, stage.held_in_backward) > stage.held_after_F
 
 
 def _size_of_pairs(problem: Problem, device: int) -> int:

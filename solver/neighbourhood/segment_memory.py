@@ -6,16 +6,16 @@ starts" add up the rest, as in :mod:`pipesat.solver.model.order_literals`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Kind, Phase
 from pipesat.core.problem import Problem
-from pipesat.core.rules import MemoryChange, memory_change
+from pipesat.core.rules import MemoryChange, duration, memory_change
 from pipesat.solver.model.before import Before
-from pipesat.solver.model.literals import Literal, Sum, conjunction
+from pipesat.solver.model.literals import Literal, Sum, conjunction, either
 from pipesat.solver.model.pair_choices import PairChoices
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.slots import Slot, chains_of
@@ -42,7 +42,7 @@ def add_memory(
         return
     before = _Before(problem, cp, slots, pairs)
     for event in slots:
-        for taken, condition in _events(problem, event):
+        for taken, condition in _events(problem, event, pairs):
             total = Sum(held + taken)
             for choice, partner, kind in pairs.partners(event):
                 total.add(_memory(problem, partner, kind).at_start, choice.literal)
@@ -57,14 +57,34 @@ def _memory(problem: Problem, slot: Slot, kind: Kind | None = None) -> MemoryCha
     return memory_change(problem, slot.op if kind is None else slot.op._replace(kind=kind))
 
 
+def _kinds(slot: Slot) -> list[tuple[Kind, Literal]]:
+    """What a slot may run as, and on which condition."""
+    if not slot.is_choice:
+        return [(slot.op.kind, True)]
+    return either(slot.split)
+
+
 def _most_taken(problem: Problem, slot: Slot) -> int:
-    return _memory(problem, slot, "B" if slot.is_choice else None).at_start
+    return max(_memory(problem, slot, kind).at_start for kind, _ in _kinds(slot))
 
 
-def _events(problem: Problem, slot: Slot) -> list[tuple[int, Literal]]:
-    """(memory taken at the start, on which condition) of an item, if it takes any."""
-    taken = _most_taken(problem, slot)
-    return [(taken, slot.split if slot.is_choice else True)] if taken > 0 else []
+def _events(
+    problem: Problem, slot: Slot, pairs: PairChoices[Slot]
+) -> Iterator[tuple[int, Literal]]:
+    """(memory taken at the start, on which condition) of an item, if it takes any.
+
+    A backward that takes no time holds what it leaves, unless it is one of a pair.
+    """
+    for kind, condition in _kinds(slot):
+        change = _memory(problem, slot, kind)
+        timed = duration(problem, slot.op._replace(kind=kind))
+        alone = change.at_start if timed else max(0, change.net)
+        if alone:
+            yield alone, condition
+        if change.at_start > alone:
+            for choice, _, _ in pairs.partners(slot):
+                if choice.kinds[choice.both[0] is not slot] == kind:
+                    yield change.at_start, choice.literal
 
 
 def _changes(

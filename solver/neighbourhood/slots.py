@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Kind, Op, Phase, members
+from pipesat.core.ops import PHASE_OF, Op, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.literals import Literal, either
 from pipesat.solver.model.pair_choices import Form
 from pipesat.solver.model.pairing import Gains, fusing_may_pay
 from pipesat.solver.neighbourhood.graph import Graph
@@ -49,9 +48,8 @@ class Slot:
         """What it may run as, alone."""
         if not self.is_choice:
             return [Form(self.op.kind, duration(problem, self.op), self.present)]
-        literal = cast(cp_model.IntVar, self.split)
-        split: tuple[tuple[Kind, Literal], ...] = (("B", literal), ("BW", cast(Literal, ~literal)))
-        return [Form(k, duration(problem, self.op._replace(kind=k)), x) for k, x in split]
+        kinds = either(self.split)
+        return [Form(k, duration(problem, self.op._replace(kind=k)), x) for k, x in kinds]
 
 
 def slots_of(

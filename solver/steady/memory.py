@@ -17,7 +17,9 @@ from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.solver.model.literals import Literal
+from pipesat.core.ops import Op
+from pipesat.core.rules import memory_change
+from pipesat.solver.model.literals import Literal, either
 from pipesat.solver.steady.variables import PHASES, Cycle, Linear, PeriodOp
 
 
@@ -35,13 +37,14 @@ def add_memory(v: Cycle, device: int) -> None:
             if data.held_after_F:
                 held = _held(v, device, before, PeriodOp(stage, "F", j))
                 v.cp.add(held + data.held_after_F <= room)
-            excess = data.held_after_B - data.held_after_F
             split = v.split[stage, j]
-            if excess > 0 and split is not False:
-                held = _held(v, device, before, PeriodOp(stage, "B", j))
-                constraint = v.cp.add(held + excess <= room)
-                if not isinstance(split, bool):
-                    constraint.only_enforce_if(split)
+            for kind, condition in either(split):
+                taken = memory_change(v.problem, Op(stage, kind, 0)).at_start
+                if taken and condition is not False:
+                    held = _held(v, device, before, PeriodOp(stage, "B", j))
+                    constraint = v.cp.add(held + taken <= room)
+                    if not isinstance(condition, bool):
+                        constraint.only_enforce_if(condition)
 
 
 def _held(v: Cycle, device: int, before: _Before, event: PeriodOp) -> Linear:

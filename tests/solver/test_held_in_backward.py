@@ -1,25 +1,16 @@
-"""Backwards that hold more than usual: a key that says nothing, and the two plainer problems."""
+"""Backwards that hold more than usual: a key that says nothing, and the search where it matters."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
 
 import pipesat
-from pipesat.bounds.feasibility import sure_order
-from pipesat.core.checker import check
-from pipesat.core.errors import Infeasible
-from pipesat.core.least import backward_excess, with_excess_as_static, without_held_in_backward
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.least import backward_excess
 from pipesat.files.problem_file import parse_problem
-from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.driver import solve
 from tests.support.oracle_by_instants import optimum
 from tests.support.zero_lengths import random_document
 
@@ -67,28 +58,23 @@ def test_a_class_may_state_what_says_nothing() -> None:
     assert [problem.amounts(0, m).held_in_backward for m in (0, 1)] == [6, 4]  # 3 x 2, stated
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_what_is_left_out_changes_no_optimum_and_kin_are_easier_and_harder(seed: int) -> None:
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_search_agrees_with_the_oracle(seed: int, objective: Any) -> None:
+    """Also with ops that take no time, several chunks per device, and pairs."""
     rng = Random(seed)
-    document = random_document(rng)
+    document = random_document(rng, zeros=rng.random() < 0.6)
     for stage in document["stages"]:
-        stage["held_in_backward"] = rng.choice([0, 1, 2, 4, 7])
-    problem = parse_problem(document)
-    easier, harder = without_held_in_backward(problem), with_excess_as_static(problem)
-    assert easier.plain
-    for stage, data in enumerate(problem.stages):  # as if the key had not been there
-        if not data.held_in_backward:
-            document["stages"][stage]["held_in_backward"] = 0
-    if not document.get("microbatches", 2) > 2:
-        assert optimum(problem.document) == optimum(document)
-    for kin, theirs in ((harder, problem), (problem, easier)):
-        try:
-            order = sure_order(kin)
-        except Infeasible:
-            continue
-        assert check(theirs, time_order(theirs, order)) == []
-    for schedule in list_schedules(harder):
-        assert check(harder, schedule) == check(problem, schedule) == []
+        stage["held_in_backward"] = rng.choice([0, 1, 2, 4, 6, 8])
+    if document["devices"][0].get("memory", 0) % 2:
+        document["overlap"] = {"pairs": [{"ops": ["0F", "0B"], "time": 1}]}
+    best = optimum(document, objective)
+    result = pipesat.solve(parse_problem(document), objective=objective, deterministic=True)
+    assert (result.status, result.value, result.warnings) == (
+        "infeasible" if best is None else "optimal",
+        best,
+        (),
+    )
 
 
 # Three pairs of 0BW and 1BW, 3 each: 9, all forwards take no time. Any op alone takes no less than
@@ -106,19 +92,9 @@ PAIRED: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
 def test_pairs_are_searched_where_the_key_matters() -> None:
     result = pipesat.solve(parse_problem(PAIRED), time_limit=60, deterministic=True)
     assert (result.status, result.value) == ("optimal", 9)
-
-
-def test_hand_written_schedules_that_fail_lose_nothing() -> None:
-    def fails(_: Problem) -> Iterator[Schedule]:
-        raise RuntimeError("no such schedule")
-
-    result = solve(parse_problem(PAIRED), time_limit=1, deterministic=True, written_for=fails)
-    assert result.value is not None
-    assert any("no such schedule" in warning for warning in result.warnings)
 
 
 @pytest.mark.slow
