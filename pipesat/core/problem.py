@@ -229,6 +229,11 @@ class Problem(Building):
         return any(route.classes is not None for route in self.routes)
 
     @cached_property
+    def has_copies(self) -> bool:
+        """Whether some stage has a mode that offloads."""
+        return any(mode.offload for stage in self.stages for mode in stage.modes)
+
+    @cached_property
     def plain(self) -> bool:
         """Whether ``stages`` and ``links`` say it all, for every microbatch."""
         return not (self.has_lists or self.has_modes)

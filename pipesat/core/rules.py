@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase
+from pipesat.core.ops import PHASE_OF, Event, Item, Op, OpKind, Pair, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.stage import Offload
 
@@ -173,6 +173,23 @@ def copied_amount(problem: Problem, op: Op) -> int:
     """Memory that an op's copy out sets free at its end and the copy back takes at its start."""
     amounts = problem.amounts(op.stage, op.microbatch, op.mode)
     return 0 if amounts.offload is None else amounts.held_after_F - amounts.offload.held
+
+
+def memory_in_order(problem: Problem, item: Item) -> MemoryChange:
+    """Memory change of an item where copies count as done at once: they cost time, not memory.
+
+    What an offloaded F sets free it frees at its end, and its backward takes it again at its start.
+    No schedule holds less, so this says which orders may fit; :mod:`pipesat.core.copies` when.
+    """
+    change = memory_change(problem, item)
+    if not problem.has_modes:
+        return change
+    start, end = change
+    for op in members(item):
+        if op.mode and op.kind != "W":
+            copied = copied_amount(problem, op)
+            start, end = (start, end - copied) if op.kind == "F" else (start + copied, end)
+    return MemoryChange(start, end)
 
 
 def kept(item: Item) -> Item:

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, cast
 
 from ortools.sat.python import cp_model
 
 from pipesat.solver.model.literals import Literal
-from pipesat.solver.model.pair_choices import PairChoices, Running
+from pipesat.solver.model.pair_choices import PairChoices
+from pipesat.solver.model.variants import R
 
 
-class Counted(Running, Protocol):
-    """What runs, if it is ``present``."""
-
-    present: Literal
-
-
-C = TypeVar("C", bound=Counted)
-
-
-class Before(ABC, Generic[C]):
+class Before(ABC, Generic[R]):
     """``before(x, event)``: x ends by the start of the event, or else x ends after it.
 
     What runs on one device does not overlap, so in the second case x starts by the end of the event
     or later, unless both take no time, or run as a pair: then neither is before the other.
     """
 
-    def __init__(self, cp: cp_model.CpModel, choices: PairChoices[C]) -> None:
+    def __init__(self, cp: cp_model.CpModel, choices: PairChoices[R]) -> None:
         self.cp, self.choices = cp, choices
         self.known: dict[tuple[int, int], Literal] = {}
 
-    def __call__(self, x: C, event: C) -> Literal:
+    def __call__(self, x: R, event: R) -> Literal:
         """Return the literal, or what it is known to be."""
         if x is event:
             return True
@@ -45,18 +37,18 @@ class Before(ABC, Generic[C]):
         return self.known[key]
 
     @abstractmethod
-    def fixed(self, x: C, event: C) -> Literal | None:
+    def fixed(self, x: R, event: R) -> Literal | None:
         """What is known beforehand."""
 
     @abstractmethod
-    def link(self, x: C, event: C, literal: cp_model.IntVar) -> None:
+    def link(self, x: R, event: R, literal: cp_model.IntVar) -> None:
         """Say what follows from other literals of the same chains."""
 
-    def share(self, x: C, event: C) -> bool:  # noqa: ARG002
+    def share(self, x: R, event: R) -> bool:  # noqa: ARG002
         """Whether both may take no time, and so run in one instant."""
         return False
 
-    def _create(self, x: C, event: C) -> None:
+    def _create(self, x: R, event: R) -> None:
         cp, together = self.cp, self.choices.together(x, event)
         literal = cp.new_bool_var("")
         self.known[id(x), id(event)] = literal
@@ -76,7 +68,7 @@ class Before(ABC, Generic[C]):
         self.link(x, event, literal)
 
     def _one_of_three(
-        self, x: C, event: C, literal: cp_model.IntVar, together: list[cp_model.IntVar]
+        self, x: R, event: R, literal: cp_model.IntVar, together: list[cp_model.IntVar]
     ) -> None:
         """Either is before the other, or they run as a pair."""
         turned = self.known.get((id(event), id(x)), self.fixed(event, x))

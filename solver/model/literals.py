@@ -30,6 +30,12 @@ class Sum:
             self.literals.append(literal)
             self.coefficients.append(coefficient)
 
+    def add_all(self, other: Sum) -> None:
+        """Add another sum."""
+        self.constant += other.constant
+        self.literals += other.literals
+        self.coefficients += other.coefficients
+
     def at_most(self, cp: cp_model.CpModel, bound: int, condition: Literal) -> None:
         """Require ``sum <= bound`` wherever ``condition`` holds."""
         if sum(c for c in self.coefficients if c > 0) + self.constant <= bound:

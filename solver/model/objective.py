@@ -57,10 +57,8 @@ def _add_load(
             fused = v.length("BW", stage, m)
             work.append(v.length("F", stage, m) + fused + (split_time - fused) * split)
     for choice in v.pairs.all:
-        (one, other), (kind, partner) = choice.both, choice.kinds
-        if one.stage in stages:
-            alone = v.length(kind, one.stage, one.microbatch)
-            alone += v.length(partner, other.stage, other.microbatch)
+        if choice.both[0].stage in stages:
+            alone = sum(v.length(op.kind, op.stage, op.microbatch) for op in choice.ops)
             work.append((choice.time - alone) * choice.literal)
     v.cp.add(begin + sum(work) <= value)
 

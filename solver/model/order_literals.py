@@ -12,16 +12,20 @@ then counts as before, whichever waits for the other: the inequality is that of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Kind, Op
+from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import duration, memory_change
 from pipesat.solver.model.before import Before
-from pipesat.solver.model.literals import Literal, Sum, conjunction, either
+from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.order_facts import follows, precedes
-from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Task, Variables
+from pipesat.solver.model.variants import changed_by, taken_at
+
+_LASTING: Final[tuple[Phase, Phase]] = ("F", "B")
 
 
 def add_memory_by_order(v: Variables, device: int) -> None:
@@ -31,8 +35,7 @@ def add_memory_by_order(v: Variables, device: int) -> None:
     literals = _Before(v)
     for stage in v.problem.stages_on[device]:
         for task in v.tasks["F"][stage]:
-            if taken := _amounts(v.problem, stage, task.microbatch).held_after_F:
-                _bound_at(v, device, literals, task, taken, True)
+            _bound_at(v, device, literals, task)
     add_memory_of_backwards(v, device, literals)
 
 
@@ -40,25 +43,8 @@ def add_memory_of_backwards(v: Variables, device: int, literals: _Before | None 
     """Bound memory at every backward of the device that takes some."""
     literals = literals or _Before(v)
     for stage in v.problem.stages_on[device]:
-        for task, split in zip(v.tasks["B"][stage], v.split[stage], strict=True):
-            for kind, condition in either(split):
-                if condition is not False:
-                    _bound_backward(v, device, literals, task, kind, condition)
-
-
-def _bound_backward(
-    v: Variables, device: int, literals: _Before, task: Task, kind: Kind, condition: Literal
-) -> None:
-    """Bound memory at a backward of a kind; one that takes no time holds what it leaves, alone."""
-    op = Op(task.stage, kind, task.microbatch)
-    change = memory_change(v.problem, op)
-    alone = change.at_start if duration(v.problem, op) else max(0, change.net)
-    if alone:
-        _bound_at(v, device, literals, task, alone, condition)
-    if change.at_start > alone:
-        for choice, _, _ in v.pairs.partners(task):
-            if choice.kinds[choice.both[0] is not task] == kind:
-                _bound_at(v, device, literals, task, change.at_start, choice.literal)
+        for task in v.tasks["B"][stage]:
+            _bound_at(v, device, literals, task)
 
 
 def _amounts(problem: Problem, stage: int, microbatch: int) -> Stage:
@@ -76,34 +62,33 @@ def _always_fits(problem: Problem, device: int) -> bool:
     return room is None or most <= room
 
 
-def _bound_at(
-    v: Variables, device: int, before: _Before, event: Task, taken: int, condition: Literal
-) -> None:
-    """``held before the event + what it takes <= room``, if ``condition`` holds."""
+def _bound_at(v: Variables, device: int, before: _Before, event: Task) -> None:
+    """``held before the event + what it takes <= room``, wherever it takes some."""
     room = v.problem.devices[device].room
     if room is None:
         return
-    held = Sum(taken)
-    for choice, partner, kind in v.pairs.partners(event):
-        op = Op(partner.stage, kind, partner.microbatch)
-        held.add(memory_change(v.problem, op).at_start, choice.literal)
-    for stage in v.problem.stages_on[device]:
-        for m, split in enumerate(v.split[stage]):
-            changes = {kind: memory_change(v.problem, Op(stage, kind, m)).net for kind in KINDS}
-            f, b = v.tasks["F"][stage][m], v.tasks["B"][stage][m]
-            if f is not event:
-                held.add(changes["F"], before(f, event))
-            if b is event:
-                if split is not False:
-                    held.add(changes["W"], before(v.tasks["W"][stage][m], event))
-                continue
-            b_before = before(b, event)
-            held.add(changes["BW"], b_before)
-            if b_before is not False and split is not False:
-                # a finished B leaves behind what a finished BW would have freed
-                held.add(changes["B"] - changes["BW"], conjunction(v.cp, split, b_before))
-                held.add(changes["W"], before(v.tasks["W"][stage][m], event))
-    held.at_most(v.cp, room, condition)
+    for held, condition in taken_at(event, v.pairs):
+        for stage in v.problem.stages_on[device]:
+            for m in range(v.problem.microbatches[stage]):
+                for change, literal in _changes(v, before, event, stage, m):
+                    held.add(change, literal)
+        held.at_most(v.cp, room, condition)
+
+
+def _changes(
+    v: Variables, before: _Before, event: Task, stage: int, microbatch: int
+) -> Iterator[tuple[int, Literal]]:
+    """Yield what a microbatch has taken and freed on a stage before the event."""
+    f, b = (v.tasks[phase][stage][microbatch] for phase in _LASTING)
+    if f is not event:
+        yield from changed_by(v.cp, f, before(f, event))
+    ended: Literal = True
+    if b is not event:
+        ended = before(b, event)
+        yield from changed_by(v.cp, b, ended)
+    if ended is not False and v.split[stage][microbatch] is not False:
+        weight = v.tasks["W"][stage][microbatch]
+        yield from changed_by(v.cp, weight, before(weight, event))
 
 
 class _Before(Before[Task]):

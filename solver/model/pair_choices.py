@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Generic, cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Event, Item, Kind, Op, Pair
+from pipesat.core.ops import Event, Item, Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
-from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.variants import R
 
 
 def joined(problem: Problem, row: Iterable[Op], partner: Mapping[Event, Event]) -> tuple[Item, ...]:
@@ -26,31 +26,12 @@ def joined(problem: Problem, row: Iterable[Op], partner: Mapping[Event, Event]) 
     return tuple(items.values())
 
 
-class Running(Protocol):
-    """What runs: its start and end, and the intervals that it may occupy."""
-
-    start: cp_model.IntVar
-    end: cp_model.LinearExpr
-    intervals: list[cp_model.IntervalVar]
-
-
-R = TypeVar("R", bound=Running)
-
-
-class Form(NamedTuple):
-    """A kind that something may run as, alone: how long then, and whether it is of this kind."""
-
-    kind: Kind
-    length: int
-    chosen: Literal
-
-
 @dataclass
 class Candidate(Generic[R]):
-    """Two that may run as one: as which kinds, and how long."""
+    """Two that may run as one: as which ops, and how long."""
 
     both: tuple[R, R]
-    kinds: tuple[Kind, Kind]
+    ops: tuple[Op, Op]
     time: int
 
 
@@ -59,9 +40,13 @@ class PairChoice(Generic[R]):
     """A candidate with its literal."""
 
     both: tuple[R, R]
-    kinds: tuple[Kind, Kind]
+    ops: tuple[Op, Op]
     time: int
     literal: cp_model.IntVar
+
+    def runs(self, x: R) -> Op:
+        """The op as which a member runs."""
+        return self.ops[self.both[0] is not x]
 
 
 @dataclass
@@ -70,47 +55,47 @@ class PairChoices(Generic[R]):
 
     all: list[PairChoice[R]] = field(default_factory=list)
     _of_two: dict[tuple[int, int], list[PairChoice[R]]] = field(default_factory=dict)
-    _of_one: dict[int, list[tuple[PairChoice[R], R, Kind]]] = field(default_factory=dict)
+    _of_one: dict[int, list[tuple[PairChoice[R], R, Op]]] = field(default_factory=dict)
 
     def add(self, choice: PairChoice[R]) -> None:
         """Take in a choice."""
         self.all.append(choice)
-        (a, b), (kind, other) = choice.both, choice.kinds
+        (a, b), (op, other) = choice.both, choice.ops
         for x, y in ((a, b), (b, a)):
             self._of_two.setdefault((id(x), id(y)), []).append(choice)
         self._of_one.setdefault(id(a), []).append((choice, b, other))
-        self._of_one.setdefault(id(b), []).append((choice, a, kind))
+        self._of_one.setdefault(id(b), []).append((choice, a, op))
 
     def together(self, x: R, y: R) -> list[cp_model.IntVar]:
         """Literals of which one holds if and only if the two run as one."""
         return [choice.literal for choice in self._of_two.get((id(x), id(y)), ())]
 
-    def partners(self, x: R) -> list[tuple[PairChoice[R], R, Kind]]:
-        """Every choice of x, with its partner and the partner's kind in it."""
+    def partners(self, x: R) -> list[tuple[PairChoice[R], R, Op]]:
+        """Every choice of x, with its partner and the op that the partner is in it."""
         return self._of_one.get(id(x), [])
 
 
 def add_pair_choices(
     cp: cp_model.CpModel,
     candidates: Iterable[Candidate[R]],
-    forms: Iterable[tuple[R, Sequence[Form]]],
+    running: Iterable[R],
     latest: int,
 ) -> PairChoices[R]:
     """Create the literals; give those that may pair an end variable and their intervals anew.
 
-    ``forms`` has what each may run as, alone: exactly one of these, or of its choices of the same
-    kind, if that kind is chosen; with no kind chosen it takes no time.
+    Each runs as exactly one of its variants, alone or in one of its choices of the same op; with no
+    variant chosen it takes no time.
     """
     choices: PairChoices[R] = PairChoices()
     for candidate in candidates:
         literal = cp.new_bool_var("")
-        choices.add(PairChoice(candidate.both, candidate.kinds, candidate.time, literal))
-    for x, kinds in forms:
+        choices.add(PairChoice(candidate.both, candidate.ops, candidate.time, literal))
+    for x in running:
         if partners := choices.partners(x):
-            of_kind: dict[Kind, list[PairChoice[R]]] = {form.kind: [] for form in kinds}
-            for choice, other, _ in partners:
-                of_kind[choice.kinds[choice.both[0] is other]].append(choice)
-            _give_forms(cp, x, kinds, of_kind, latest)
+            of_op: dict[Op, list[PairChoice[R]]] = {variant.op: [] for variant in x.variants}
+            for choice, _, _ in partners:
+                of_op[choice.runs(x)].append(choice)
+            _give_choices(cp, x, of_op, latest)
     for choice in choices.all:
         one, other = choice.both
         cp.add(one.start == other.start).only_enforce_if(choice.literal)
@@ -119,29 +104,25 @@ def add_pair_choices(
     return choices
 
 
-def _give_forms(
-    cp: cp_model.CpModel,
-    x: Running,
-    forms: Sequence[Form],
-    paired: dict[Kind, list[PairChoice[R]]],
-    latest: int,
+def _give_choices(
+    cp: cp_model.CpModel, x: R, paired: dict[Op, list[PairChoice[R]]], latest: int
 ) -> None:
     end = cp.new_int_var(0, latest, "")
     x.intervals = []
     x.end = end
-    lengths = [form.length for form in forms]
-    for form in forms:
+    lengths = [variant.length for variant in x.variants]
+    for op, length, _, chosen in x.variants:
         alone = cp.new_bool_var("")
-        literals: list[cp_model.LiteralT] = [alone, *(c.literal for c in paired[form.kind])]
-        if form.chosen is not True:
-            literals.append(~form.chosen)
+        literals: list[cp_model.LiteralT] = [alone, *(c.literal for c in paired[op])]
+        if chosen is not True:
+            literals.append(~chosen)
         cp.add_exactly_one(literals)
-        x.intervals.append(cp.new_optional_interval_var(x.start, form.length, end, alone, ""))
-        for choice in paired[form.kind]:
+        x.intervals.append(cp.new_optional_interval_var(x.start, length, end, alone, ""))
+        for choice in paired[op]:
             lengths.append(choice.time)
             cp.add(end == x.start + choice.time).only_enforce_if(choice.literal)
-    if len(forms) == 1 and forms[0].chosen is not True:
-        cp.add(end == x.start).only_enforce_if(~forms[0].chosen)
+    if x.present is not True:
+        cp.add(end == x.start).only_enforce_if(~x.present)
         lengths.append(0)
     cp.add(end >= x.start + min(lengths))
     cp.add(end <= x.start + max(lengths))

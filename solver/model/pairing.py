@@ -58,13 +58,15 @@ def time_that_gains(problem: Problem, known: Gains, a: Op, b: Op) -> int | None:
     return time if time is not None and may_coincide(problem, *names) else None
 
 
-def fusing_may_pay(problem: Problem, known: Gains, stage: int, kind: int = 0) -> bool:
+def fusing_may_pay(
+    problem: Problem, known: Gains, stage: int, kind: int = 0, mode: int = 0
+) -> bool:
     """Whether BW can ever be the better choice of a stage: by itself, or in a pair that gains.
 
-    ``kind`` is the microbatch's class. Elsewhere B and then W in its place take no longer and hold
-    no more.
+    ``kind`` is the microbatch's class, ``mode`` its memory mode. Elsewhere B and then W in its
+    place take no longer and hold no more.
     """
-    data = problem.resulting(stage, 0, kind)
+    data = problem.resulting(stage, mode, kind)
     return data.fusing_may_pay or (data.may_fuse and any(one == (stage, "BW") for one, _ in known))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
-from typing import cast
 
 from ortools.sat.python import cp_model
 
@@ -14,12 +13,13 @@ from pipesat.bounds.pair_times import least_times_of_each_class
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.literals import Literal, either
 from pipesat.solver.model.order_facts import Name, precedes
-from pipesat.solver.model.pair_choices import Candidate, Form, PairChoices, add_pair_choices
+from pipesat.solver.model.pair_choices import Candidate, PairChoices, add_pair_choices
 from pipesat.solver.model.pairing import Gains, fusing_may_pay, gains, time_that_gains
-from pipesat.solver.model.times import KINDS, Times
+from pipesat.solver.model.times import Times
 from pipesat.solver.model.turns import Turns, add_turns, chains
+from pipesat.solver.model.variants import Variant, place, variant
 
 
 @dataclass
@@ -35,6 +35,7 @@ class Task:
     start: cp_model.IntVar
     end: cp_model.LinearExpr
     intervals: list[cp_model.IntervalVar]
+    variants: list[Variant]
     present: Literal = True
 
     @property
@@ -147,48 +148,34 @@ def add_variables(
                 for m, choice in zip(microbatches, choices, strict=True)
             ]
         )
-        v.tasks["F"].append([_fixed(v, number, "F", m) for m in microbatches])
-        v.tasks["B"].append([_backward(v, number, m) for m in microbatches])
+        v.tasks["F"].append([_task(v, number, "F", m) for m in microbatches])
+        v.tasks["B"].append([_task(v, number, "B", m) for m in microbatches])
         v.tasks["W"].append(
-            [] if choices[0] is False else [_fixed(v, number, "W", m) for m in microbatches]
+            [] if choices[0] is False else [_task(v, number, "W", m) for m in microbatches]
         )
     v.turns = add_turns(cp, problem)
     add_pairs(v, known)
     return v
 
 
-def _fixed(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
-    length = v.length(phase, stage, microbatch)
-    present: Literal = True
-    if phase == "W":
-        present = v.split[stage][microbatch]
+def _task(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
+    split = v.split[stage][microbatch]
+    kinds: list[tuple[Kind, Literal]] = [(phase, split if phase == "W" else True)]
+    if phase == "B":
+        kinds = [(kind, chosen) for kind, chosen in either(split) if chosen is not False]
+    present: Literal = split if phase == "W" else True
+    variants = [
+        variant(v.problem, Op(stage, kind, microbatch), chosen, v.times.unit)
+        for kind, chosen in kinds
+    ]
     # one that is absent may have to stand where the last one that is present ends, and a pair may
     # be shorter than its members
-    alone = present is True and v.problem.overlap is None
-    latest = v.horizon - length if alone else v.horizon
+    alone = len(variants) == 1 and present is True and v.problem.overlap is None
+    latest = v.horizon - variants[0].length if alone and phase != "B" else v.horizon
     start = v.cp.new_int_var(0, latest, str(Op(stage, phase, microbatch)))
-    if present is True:
-        interval = v.cp.new_fixed_size_interval_var(start, length, "")
-    else:
-        interval = v.cp.new_optional_fixed_size_interval_var(start, length, present, "")
-    return Task(stage, phase, microbatch, start, start + length, [interval], present)
-
-
-def _backward(v: Variables, stage: int, microbatch: int) -> Task:
-    kinds: tuple[Kind, ...] = ("B", "BW")
-    lengths = {kind: v.length(kind, stage, microbatch) for kind in kinds}
-    split = v.split[stage][microbatch]
-    start = v.cp.new_int_var(0, v.horizon, str(Op(stage, "B", microbatch)))
-    if isinstance(split, bool):
-        length = lengths["B" if split else "BW"]
-        interval = v.cp.new_fixed_size_interval_var(start, length, "")
-        return Task(stage, "B", microbatch, start, start + length, [interval])
-    intervals = [
-        v.cp.new_optional_fixed_size_interval_var(start, lengths["B"], split, ""),
-        v.cp.new_optional_fixed_size_interval_var(start, lengths["BW"], ~split, ""),
-    ]
-    end = start + lengths["BW"] + (lengths["B"] - lengths["BW"]) * split
-    return Task(stage, "B", microbatch, start, end, intervals)
+    return Task(
+        stage, phase, microbatch, start, *place(v.cp, start, variants, present), variants, present
+    )
 
 
 def add_pairs(v: Variables, known: Gains) -> None:
@@ -196,9 +183,7 @@ def add_pairs(v: Variables, known: Gains) -> None:
     if not known:
         return
     tasks = [task for stages in v.tasks.values() for row in stages for task in row]
-    v.pairs = add_pair_choices(
-        v.cp, _candidates(v, known), [(task, _forms(v, task)) for task in tasks], v.horizon
-    )
+    v.pairs = add_pair_choices(v.cp, _candidates(v, known), tasks, v.horizon)
 
 
 def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
@@ -214,7 +199,7 @@ def _candidates(v: Variables, known: Gains) -> Iterator[Candidate[Task]]:
             ops = Op(*one, x.microbatch), Op(*other, y.microbatch)
             time = time_that_gains(problem, known, *ops)
             if time is not None:
-                yield Candidate((x, y), (one[1], other[1]), time // v.times.unit)
+                yield Candidate((x, y), ops, time // v.times.unit)
 
 
 def _apart(v: Variables, x: Task, y: Task) -> bool:
@@ -230,14 +215,3 @@ def _tasks_of(v: Variables, kind: OpKind) -> list[Task]:
     never = name == "BW"
     tasks = v.tasks[PHASE_OF[name]][stage]
     return [x for x in tasks if name == "F" or v.split[stage][x.microbatch] is not never]
-
-
-def _forms(v: Variables, task: Task) -> list[Form]:
-    length = {kind: v.length(kind, task.stage, task.microbatch) for kind in KINDS}
-    if task.phase != "B":
-        return [Form(task.phase, length[task.phase], task.present)]
-    split = v.split[task.stage][task.microbatch]
-    if isinstance(split, bool):
-        kind: Kind = "B" if split else "BW"
-        return [Form(kind, length[kind], True)]
-    return [Form("B", length["B"], split), Form("BW", length["BW"], cast(Literal, ~split))]

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import copied_amount, memory_change, pair_time
+from pipesat.core.rules import memory_in_order, pair_time
 from pipesat.core.schedule import Order
 
 Cell: TypeAlias = tuple[int, int]
@@ -167,14 +167,8 @@ class _Row:
         """What an item takes, and what is held more after it, with copies done at once."""
         taken = net = 0
         for own in _row_in_modes(self.problem, (item,), self.chosen):
-            change = memory_change(self.problem, own)
+            change = memory_in_order(self.problem, own)
             taken, net = taken + change.at_start, net + change.net
-            for op in _ops((own,)):
-                copied = copied_amount(self.problem, op)
-                if op.kind == "F":
-                    net -= copied
-                elif op.kind != "W":
-                    taken, net = taken + copied, net + copied
         return taken, net
 
 

@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from pipesat.core.ops import Item, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import copied_amount
 from pipesat.core.schedule import Order
 from pipesat.solver.modes.starts import largest_held
 from pipesat.solver.packing.justify import disturbed
@@ -36,7 +34,7 @@ class Packer:
         self, problem: Problem, order: Order, spare: Sequence[int], rng: random.Random
     ) -> None:
         jobs, self.items = jobs_of(problem, order)
-        self.jobs = _with_copies_done(problem, jobs, self.items, spare)
+        self.jobs = _with_spare(jobs, spare)
         self.forward, self.rng, self.passes = True, rng, 0
 
     def shortest(
@@ -89,25 +87,14 @@ def pack_by_turns(
         passes *= 2
 
 
-def _with_copies_done(
-    problem: Problem, jobs: Jobs, items: Sequence[Item], spare: Sequence[int]
-) -> Jobs:
-    """Count copies as done at once, and as much less room, where the order allows that."""
-    taken, net = list(jobs.taken), list(jobs.net)
-    for number, item in enumerate(items):
-        for op in members(item):
-            copied = copied_amount(problem, op)
-            if op.kind == "F":
-                net[number] -= copied
-            elif op.kind != "W":
-                taken[number] += copied
-                net[number] += copied
+def _with_spare(jobs: Jobs, spare: Sequence[int]) -> Jobs:
+    """Leave room for copies under way, where the order allows that."""
     rooms: list[int | None] = []
     for device, row in enumerate(jobs.rows):
         room = jobs.room[device]
         held = most = 0
         for number in row:
-            most = max(most, held + taken[number])
-            held += net[number]
+            most = max(most, held + jobs.taken[number])
+            held += jobs.net[number]
         rooms.append(None if room is None else min(room, max(most, room - spare[device])))
-    return replace(jobs, taken=taken, net=net, room=rooms)
+    return replace(jobs, room=rooms)

@@ -11,12 +11,14 @@ from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, time_order
+from pipesat.solver.model.times import latest_end, unit_for
 from pipesat.solver.modes.alone import DevicesAlone, proofs_apply
 from pipesat.solver.modes.choices import Choices, choices_apply
 from pipesat.solver.modes.packing import pack_by_turns
 from pipesat.solver.modes.starts import Start, orders_from
 from pipesat.solver.modes.whole import Whole, whole_applies
-from pipesat.solver.modes.windows import ModeWindows, windows_apply
+from pipesat.solver.modes.windows import ModeWindows, windows_over_time_apply
+from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.lanes import Lanes
@@ -24,9 +26,11 @@ from pipesat.solver.search_parts import SearchParts
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides
 _PACKED, _PACKING = 12, 0.12  # starts that are packed, and the share of the time left for that
+_LEAST_STEP = 0.01  # seconds that a step counts, at least
 PACKED = "packed with modes"
 
-_Search: TypeAlias = ModeWindows | Choices | DevicesAlone | Whole
+
+_Search: TypeAlias = WindowSearch | ModeWindows | Choices | DevicesAlone | Whole
 
 
 def search_with_modes(
@@ -46,7 +50,8 @@ def search_with_modes(
     """
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
     lanes = Lanes(clock)
-    use_windows = parts.windows and windows_apply(problem, incumbent)
+    over_time = problem.has_copies and windows_over_time_apply(problem, incumbent)
+    use_windows = parts.windows and (over_time or _windows_by_order_apply(problem, incumbent))
     searches: list[_Search] = []
 
     def lane(number: int) -> Callable[[], None]:
@@ -54,8 +59,10 @@ def search_with_modes(
         runner = lanes.runner()
         if not number and choices_apply(problem):
             own.append(Choices(problem, incumbent, written_for, seed=seed, parts=parts))
-        if use_windows:
+        if use_windows and over_time:
             own.append(ModeWindows(problem, incumbent, runner=runner, seed=seed + number))
+        elif use_windows:
+            own.append(WindowSearch(problem, incumbent, runner=runner, seed=seed + number))
         if not number and use_windows and whole_applies(problem, incumbent):
             own.append(Whole(problem, incumbent, runner=runner, seed=seed))
         if number == min(1, threads - 1) and use_windows and proofs_apply(problem, incumbent):
@@ -67,8 +74,14 @@ def search_with_modes(
     failed = lanes.run([lane(number) for number in range(threads if use_windows else 1)])
     notes = [search.report for search in searches]
     if parts.windows and not use_windows:
-        notes.append("windows stepped aside: they cannot take modes with pairs, or such long times")
+        notes.append("windows stepped aside: they cannot take such long times, or have no time")
     return SearchReport(notes, failed)
+
+
+def _windows_by_order_apply(problem: Problem, incumbent: Incumbent) -> bool:
+    """Whether there is time for a few, and times need not be rounded, which modes' times are not."""
+    latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+    return unit_for(latest) == 1 and windows_apply(problem, incumbent)
 
 
 def _run(
@@ -100,9 +113,14 @@ def _run(
         return _offer(problem, incumbent, Start(packed, PACKED))
 
     pack_by_turns(problem, [order for _, order in best], rng, offer, lambda: clock.over)
-    going = list(searches)
+    spent = [0.0 for _ in searches]
+    going = list(range(len(searches)))
     while going and not (incumbent.clock.over or incumbent.proven):
-        going = [search for search in going if search.step()]
+        number = min(going, key=spent.__getitem__)  # each gets as much time
+        before = incumbent.clock.elapsed
+        if not searches[number].step():
+            going.remove(number)
+        spent[number] += max(_LEAST_STEP, incumbent.clock.elapsed - before)
 
 
 def _offer(problem: Problem, incumbent: Incumbent, start: Start) -> int | None:

@@ -25,7 +25,7 @@ _QUICK = 0.33  # of the limit: then the next one may be larger
 _GROUPS = (1, 2, 4)  # of neighbouring devices, beside all
 
 
-def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
+def windows_over_time_apply(problem: Problem, incumbent: Incumbent) -> bool:
     """Whether CP-SAT can be relied on for such times, and the model knows all that there is."""
     schedule = incumbent.schedule
     return problem.overlap is None and schedule is not None and schedule.makespan <= LARGEST

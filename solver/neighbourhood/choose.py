@@ -10,7 +10,7 @@ from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.window import Segments
 
 _FIRST_SIZE = 80.0  # free items; CP-SAT settles such a window in a fraction of a second
-_FIRST_SIZE_WITH_PAIRS = 40.0  # whose choices make windows harder
+_FIRST_SIZE_OF_HARDER = 40.0  # of pairs and modes
 _LEAST_SIZE = 8.0
 _GROW, _GROW_FAST, _SHRINK = 1.1, 1.3, 0.85
 _QUICK, _VERY_QUICK = 0.4, 0.1  # of a window's limit
@@ -71,13 +71,16 @@ class Chooser:
         return busy[first : first + kind.devices]
 
 
-def kinds_for(devices: int, *, pairs: bool = False) -> list[WindowKind]:
+def kinds_for(devices: int, *, pairs: bool = False, modes: bool = False) -> list[WindowKind]:
     """All devices most of the time, groups of neighbours now and then.
 
     Where ops may pair, windows are smaller at first, and as often on groups as on all devices:
-    of as many ops, those of few devices see more of the pairs that a device may form.
+    of as many ops, those of few devices see more of the pairs that a device may form. With memory
+    modes also on single devices, where more microbatches have all of their backward in the window.
     """
-    size, share = (_FIRST_SIZE_WITH_PAIRS, 1.0) if pairs else (_FIRST_SIZE, 0.15)
+    harder = pairs or modes
+    size, share = (_FIRST_SIZE_OF_HARDER, 1.0) if harder else (_FIRST_SIZE, 0.15)
     kinds = [WindowKind(0, 1.0, size)]
-    kinds += [WindowKind(count, share, size) for count in (2, 4) if count < devices]
+    groups = (1, 2, 4) if modes else (2, 4)
+    kinds += [WindowKind(count, share, size) for count in groups if count < devices]
     return kinds

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipesat.core.linear_order import LinearOrder
+from pipesat.core.ops import Op, members
 from pipesat.core.problem import Problem
+from pipesat.core.rules import offload_of
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, releases, schedule_of
 
@@ -26,6 +28,8 @@ class Graph:
         end of a device's last item, for the span less the start of that device's first item.
     release
         Start of each device's first item (0 for the makespan).
+    forwards
+        Item of every (stage, microbatch)'s F, where there are memory modes.
     """
 
     order: Order
@@ -36,6 +40,7 @@ class Graph:
     tail: list[int]
     release: list[int]
     value: int
+    forwards: Mapping[tuple[int, int], int]
 
     def end(self, item: int) -> int:
         """End of an item."""
@@ -51,6 +56,11 @@ class Graph:
 def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
     """Time an order for the objective and build its graph. O(items), with the span O(items p)."""
     sequence = linearize(problem, order)
+    forwards: dict[tuple[int, int], int] = {}
+    if problem.has_modes:
+        for number, own in enumerate(sequence.item):
+            forwards |= {op[::2]: number for op in members(own) if op.kind == "F"}
+        _add_trips(problem, sequence, forwards)
     release = releases(sequence, len(problem.devices), objective)
     ends = earliest_ends(sequence, release)
     start = [end - length for end, length in zip(ends, sequence.duration, strict=True)]
@@ -62,7 +72,23 @@ def graph_of(problem: Problem, order: Order, objective: Objective) -> Graph:
     begin = release if objective == "makespan" else [start[r[0]] if r else 0 for r in rows]
     tail = _tails(sequence, rows, begin)
     value = max((ends[row[-1]] - begin[d] for d, row in enumerate(rows) if row), default=0)
-    return Graph(order, sequence, rows, place, start, tail, begin, value)
+    return Graph(order, sequence, rows, place, start, tail, begin, value, forwards)
+
+
+def _add_trips(
+    problem: Problem, sequence: LinearOrder, forwards: Mapping[tuple[int, int], int]
+) -> None:
+    """Let backwards of offloaded microbatches wait as long as their copies take at least."""
+    for number, item in enumerate(sequence.item):
+        for op in members(item):
+            if op.kind in ("B", "BW") and (trip := least_trip(problem, op)):
+                sequence.inputs[number] = (*sequence.inputs[number], (forwards[op[::2]], trip))
+
+
+def least_trip(problem: Problem, op: Op) -> int:
+    """Least time from the end of a F to its backward for its copies; 0 if it is not offloaded."""
+    offload = offload_of(problem, op)
+    return 0 if offload is None else offload.time_out + offload.time_in
 
 
 def _tails(sequence: LinearOrder, rows: Sequence[Sequence[int]], begin: Sequence[int]) -> list[int]:

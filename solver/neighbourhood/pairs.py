@@ -22,28 +22,27 @@ def pairs_of(
     choices = add_pair_choices(
         cp,
         _candidates(problem, known, slots),
-        ((slot, slot.forms(problem)) for slot in slots),
+        slots,
         latest,
     )
     for choice in choices.all:
         one, other = choice.both
-        stands = _stand_as_pair(one, other) and choice.kinds == (one.op.kind, other.op.kind)
+        stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
         cp.add_hint(choice.literal, stands)
     return choices
 
 
 def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterator[Candidate[Slot]]:
-    forms = {id(slot): slot.forms(problem) for slot in slots}
     for one, other in combinations(slots, 2):
         stand = _stand_as_pair(one, other)
-        for form, partner in product(forms[id(one)], forms[id(other)]):
-            ops = one.op._replace(kind=form.kind), other.op._replace(kind=partner.kind)
+        for variant, partner in product(one.variants, other.variants):
+            ops = variant.op, partner.op
             if stand and ops == (one.op, other.op):
                 time: int | None = duration(problem, Pair(*ops))
             else:
                 time = time_that_gains(problem, known, *ops)
             if time is not None:
-                yield Candidate((one, other), (form.kind, partner.kind), time)
+                yield Candidate((one, other), ops, time)
 
 
 def _stand_as_pair(one: Slot, other: Slot) -> bool:

@@ -13,6 +13,7 @@ from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
 from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
+from pipesat.solver.neighbourhood.slots import Freedom
 from pipesat.solver.neighbourhood.window import Window, replaced
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, Runner
@@ -21,8 +22,9 @@ SOURCE = "window search"
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
 # of the windows may change what is split and what fused, all where ops may pair: these are harder
 _FREE_SPLITS = 0.5
+_FREE_MODES = 0.6
 _APART = 0.2  # of the time: most that windows spend on another schedule at once
-_LIMIT, _LIMIT_WITH_PAIRS = 2.0, 0.7  # seconds per window
+_LIMIT, _LIMIT_OF_HARDER = 2.0, 0.7  # seconds per window
 _WEIGHTS = (0, 0, 1, 2, 3)  # of the longest path through a device, where they are drawn
 
 
@@ -54,8 +56,11 @@ class WindowSearch:
         self.rounded = rounded(problem, unit_for(longest))
         self.gains = gains(self.rounded)
         self.rng, self.wanders = random.Random(seed), wanders  # noqa: S311
-        self.limit = _LIMIT_WITH_PAIRS if self.gains else _LIMIT
-        self.chooser = Chooser(self.rng, kinds_for(len(problem.devices), pairs=bool(self.gains)))
+        self.copies = problem.has_copies
+        self.harder = bool(self.gains) or problem.has_modes
+        self.limit = _LIMIT_OF_HARDER if self.harder else _LIMIT
+        kinds = kinds_for(len(problem.devices), pairs=bool(self.gains), modes=problem.has_modes)
+        self.chooser = Chooser(self.rng, kinds)
         self.graph: Graph | None = None
         self.value = 0  # of the graph's order
         self.apart = False  # whether on a schedule of its own that is not as good as the incumbent
@@ -94,21 +99,23 @@ class WindowSearch:
             self.graph, self.apart = None, False
             self.refresh()
 
-    def step(self) -> None:
-        """Solve one window."""
+    def step(self) -> bool:
+        """Solve one window; there is always another."""
         graph = self._current()
         kind, segments = self.chooser.draw(graph)
         if segments:
             self.windows += 1
-            pairs = bool(self.gains)
-            free_splits = self.rng.random() < _FREE_SPLITS or pairs
+            splits = self.rng.random() < _FREE_SPLITS or bool(self.gains)
+            modes = self.problem.has_modes and self.rng.random() < _FREE_MODES
             weights = {d: self.rng.choice(_WEIGHTS) for d in segments} if self.wanders else {}
-            window = Window(self.rounded, graph, segments, free_splits, self.gains, weights)
+            window = Window(
+                self.rounded, graph, segments, Freedom(splits, modes), self.gains, weights
+            )
             seed, spent = self.rng.randrange(1 << 30), self.runner.spent
             limit = min(self.limit, self.incumbent.clock.left)
-            # pairs are optional intervals, of which the linear relaxation says little
+            # pairs and modes are optional intervals: their linear relaxation says little
             solver, status = self.runner.solve(
-                window.cp, limit=limit, seed=seed, strong=pairs, linear=not pairs
+                window.cp, limit=limit, seed=seed, strong=self.harder, linear=not self.harder
             )
             kind.learn(
                 settled=status == cp_model.OPTIMAL,
@@ -117,6 +124,7 @@ class WindowSearch:
             )
             if status in FOUND:
                 self._take(replaced(graph.order, segments, window.order(solver)))
+        return True
 
     def _current(self) -> Graph:
         """The graph to work on: our own, or the incumbent's if that has become better."""
@@ -134,11 +142,13 @@ class WindowSearch:
         graph = graph_of(self.rounded, order, incumbent.objective)
         if self.graph is None or graph.value > self.graph.value:
             return
-        if self.rounded is self.problem:
+        if self.rounded is self.problem and not self.copies:
             timed, value = None, graph.value
         else:
             timed = time_order(self.problem, order, incumbent.objective, SOURCE)
             value = timed.value(incumbent.objective)
+            if self.copies and value > self.value:
+                return
         if self.apart and value < self.value:
             self.refresh()
         self.graph, self.value = graph, value

@@ -6,19 +6,20 @@ starts" add up the rest, as in :mod:`pipesat.solver.model.order_literals`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Kind, Phase
+from pipesat.core.ops import Phase, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import MemoryChange, duration, memory_change
+from pipesat.core.rules import memory_in_order
 from pipesat.solver.model.before import Before
-from pipesat.solver.model.literals import Literal, Sum, conjunction, either
+from pipesat.solver.model.literals import Literal, Sum
 from pipesat.solver.model.pair_choices import PairChoices
+from pipesat.solver.model.variants import changed_by, taken_at
 from pipesat.solver.neighbourhood.graph import Graph
-from pipesat.solver.neighbourhood.slots import Slot, chains_of
+from pipesat.solver.neighbourhood.slots import Cell, Choice, Slot, chains_of
 
 _NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
 """Phases of a microbatch, on whatever chunk, that come before the next chunk's."""
@@ -32,71 +33,74 @@ def add_memory(
     slots: Sequence[Slot],
     device: int,
     pairs: PairChoices[Slot],
+    choices: Mapping[Cell, Choice],
 ) -> None:
     """Keep a device's memory within its room at every event of its segment."""
     room = problem.devices[device].room
     if room is None:
         return
-    held = sum(memory_change(problem, graph.sequence.item[item]).net for item in earlier)
-    if held + sum(_most_taken(problem, slot) for slot in slots) <= room:
+    held = Sum(sum(memory_in_order(problem, graph.sequence.item[item]).net for item in earlier))
+    longer = _held_otherwise(problem, graph, earlier, choices)
+    for _, more, literal in longer:
+        held.add(more, literal)
+    most = held.constant + sum(max(0, more) for _, more, _ in longer)
+    _add_earlier(problem, graph, cp, room, earlier, longer)
+    if most + sum(max(x.memory.at_start for x in slot.variants) for slot in slots) <= room:
         return
     before = _Before(problem, cp, slots, pairs)
     for event in slots:
-        for taken, condition in _events(problem, event, pairs):
-            total = Sum(held + taken)
-            for choice, partner, kind in pairs.partners(event):
-                total.add(_memory(problem, partner, kind).at_start, choice.literal)
+        for total, condition in taken_at(event, pairs):
+            total.add_all(held)
             for slot in slots:
-                if slot is not event:
-                    for change, literal in _changes(problem, before, slot, event):
+                if slot is not event and any(x.memory.net for x in slot.variants):
+                    for change, literal in changed_by(cp, slot, before(slot, event)):
                         total.add(change, literal)
             total.at_most(cp, room, condition)
 
 
-def _memory(problem: Problem, slot: Slot, kind: Kind | None = None) -> MemoryChange:
-    return memory_change(problem, slot.op if kind is None else slot.op._replace(kind=kind))
+Otherwise = tuple[int, int, Literal]
+"""Place in the row of an F before the segment, how much more it holds in a way, and whether so."""
 
 
-def _kinds(slot: Slot) -> list[tuple[Kind, Literal]]:
-    """What a slot may run as, and on which condition."""
-    if not slot.is_choice:
-        return [(slot.op.kind, True)]
-    return either(slot.split)
+def _held_otherwise(
+    problem: Problem, graph: Graph, earlier: Sequence[int], choices: Mapping[Cell, Choice]
+) -> list[Otherwise]:
+    found = []
+    for choice in choices.values():
+        if choice.outside is None:
+            continue
+        (now,) = members(graph.sequence.item[earlier[choice.outside]])
+        held = memory_in_order(problem, now).net
+        for (mode, _), literal in choice.ways.items():
+            more = memory_in_order(problem, now._replace(mode=mode)).net - held
+            if more:
+                found.append((choice.outside, more, literal))
+    return sorted(found, key=lambda one: one[0])
 
 
-def _most_taken(problem: Problem, slot: Slot) -> int:
-    return max(_memory(problem, slot, kind).at_start for kind, _ in _kinds(slot))
-
-
-def _events(
-    problem: Problem, slot: Slot, pairs: PairChoices[Slot]
-) -> Iterator[tuple[int, Literal]]:
-    """(memory taken at the start, on which condition) of an item, if it takes any.
-
-    A backward that takes no time holds what it leaves, unless it is one of a pair.
-    """
-    for kind, condition in _kinds(slot):
-        change = _memory(problem, slot, kind)
-        timed = duration(problem, slot.op._replace(kind=kind))
-        alone = change.at_start if timed else max(0, change.net)
-        if alone:
-            yield alone, condition
-        if change.at_start > alone:
-            for choice, _, _ in pairs.partners(slot):
-                if choice.kinds[choice.both[0] is not slot] == kind:
-                    yield change.at_start, choice.literal
-
-
-def _changes(
-    problem: Problem, before: _Before, slot: Slot, event: Slot
-) -> list[tuple[int, Literal]]:
-    """What a slot changes in sum if it is before the event."""
-    if not slot.is_choice:
-        change = _memory(problem, slot).net
-        return [(change, before(slot, event))] if change else []
-    fused, split = _memory(problem, slot, "BW").net, _memory(problem, slot, "B").net
-    literal = before(slot, event)
-    return [(fused, literal), (split - fused, conjunction(before.cp, literal, slot.split))]
+def _add_earlier(
+    problem: Problem,
+    graph: Graph,
+    cp: cp_model.CpModel,
+    room: int,
+    earlier: Sequence[int],
+    longer: Sequence[Otherwise],
+) -> None:
+    """What F's before the segment hold otherwise must have fitted from their starts on."""
+    if not any(more > 0 for _, more, _ in longer):
+        return
+    slack, held = [], 0
+    for item in earlier:
+        change = memory_in_order(problem, graph.sequence.item[item])
+        slack.append(room - held - max(change.at_start, change.net))
+        held += change.net
+    places = sorted({place for place, _, _ in longer})
+    for begin, end in pairwise([*places, len(earlier)]):
+        total = Sum(0)
+        for place, more, literal in longer:
+            if place <= begin:
+                total.add(more, literal)
+        total.at_most(cp, min(slack[begin:end]), True)
 
 
 class _Before(Before[Slot]):

@@ -1,28 +1,37 @@
-"""The free items of a segment as CP-SAT variables."""
+"""The free ops of a segment, each with what it may run as: its kind and its memory mode."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
+from typing import cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import PHASE_OF, Op, Phase, members
+from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
-from pipesat.solver.model.literals import Literal, either
-from pipesat.solver.model.pair_choices import Form
+from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.pairing import Gains, fusing_may_pay
+from pipesat.solver.model.variants import Variant, place, variant
 from pipesat.solver.neighbourhood.graph import Graph
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """What may change beside the order: whether backwards are split, and memory modes."""
+
+    splits: bool = True
+    modes: bool = True
 
 
 @dataclass
 class Slot:
     """One free op, or a W that comes into being if a fused backward is split.
 
-    ``item`` is the number in the graph of the op, or of the pair that it is in (``None``: not there
-    at present), ``backward`` the slot of its B if it is the W of a backward whose split is free.
-    ``split`` says of a backward whether it is one; ``present`` of a W whether it exists.
+    ``op`` is what it is at present, ``item`` the number in the graph of the op, or of the pair that
+    it is in (``None``: not there at present), ``backward`` the slot of its B if it is a W that
+    need not exist.
     """
 
     op: Op
@@ -30,8 +39,8 @@ class Slot:
     start: cp_model.IntVar
     end: cp_model.LinearExpr
     intervals: list[cp_model.IntervalVar]
+    variants: list[Variant]
     present: Literal = True
-    split: Literal = False
     backward: Slot | None = None
 
     @property
@@ -39,17 +48,51 @@ class Slot:
         """Its phase."""
         return PHASE_OF[self.op.kind]
 
-    @property
-    def is_choice(self) -> bool:
-        """Whether it is a backward whose split is free."""
-        return self.phase == "B" and not isinstance(self.split, bool)
 
-    def forms(self, problem: Problem) -> list[Form]:
-        """What it may run as, alone."""
-        if not self.is_choice:
-            return [Form(self.op.kind, duration(problem, self.op), self.present)]
-        kinds = either(self.split)
-        return [Form(k, duration(problem, self.op._replace(kind=k)), x) for k, x in kinds]
+Cell = tuple[int, int]
+"""A stage and a microbatch."""
+
+Way = tuple[int, bool]
+"""A mode, and whether the backward is split."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """In which ways a (stage, microbatch) may run, and whether it does, by way.
+
+    ``split`` says whether its backward is split, ``outside`` is the place in its row of an F that
+    lies before the segment.
+    """
+
+    ways: Mapping[Way, Literal]
+    split: Literal
+    outside: int | None = None
+
+    def variants(self, problem: Problem, cp: cp_model.CpModel, op: Op) -> list[Variant]:
+        """Return what an op of a phase may be, each once, and what says that it is."""
+        chosen: dict[Op, list[Literal]] = {}
+        for (mode, split), literal in self.ways.items():
+            kind: Kind = op.kind
+            if PHASE_OF[op.kind] == "B":
+                kind = "B" if split else "BW"
+            if op.kind != "W" or split:
+                chosen.setdefault(op._replace(kind=kind, mode=mode), []).append(literal)
+        everywhere = len(chosen) == 1 and op.kind != "W"
+        return [
+            variant(problem, own, True if everywhere else any_of(cp, literals))
+            for own, literals in chosen.items()
+        ]
+
+
+def any_of(cp: cp_model.CpModel, literals: Sequence[Literal]) -> Literal:
+    """Literal for "one of these", of which at most one can hold."""
+    if len(literals) == 1:
+        return literals[0]
+    if not literals:
+        return False
+    found = cp.new_bool_var("")
+    cp.add(sum(literals) == found)
+    return found
 
 
 def slots_of(
@@ -58,33 +101,121 @@ def slots_of(
     cp: cp_model.CpModel,
     row: Sequence[int],
     latest: int,
-    *,
-    known: Gains,
-    free_splits: bool,
+    choices: Mapping[Cell, Choice],
 ) -> list[Slot]:
     """Return the slots of a segment in its present order; starts range over ``[0, latest]``."""
     items = {op: number for number in row for op in members(graph.sequence.item[number])}
-    backwards: dict[tuple[int, int], Slot] = {}
+    backwards: dict[Cell, Slot] = {}
     slots: list[Slot] = []
-    for op, number in items.items():
-        start = cp.new_int_var(graph.release[graph.sequence.device[number]], latest, "")
-        cp.add_hint(start, graph.start[number])
-        if not (free_splits and _is_free(problem, known, op, items)):
-            length = duration(problem, op)
-            interval = cp.new_fixed_size_interval_var(start, length, "")
-            slots.append(Slot(op, number, start, start + length, [interval], split=op.kind == "B"))
-        elif op.kind != "W":
-            slot = _free_backward(problem, cp, op, number, start)
-            backwards[op.stage, op.microbatch] = slot
-            slots.append(slot)
-        else:
-            slots.append(_free_weight(problem, cp, op, number, start, backwards))
-    for stage, microbatch in backwards:
-        weight = Op(stage, "W", microbatch)
-        if weight not in items:
-            start = cp.new_int_var(0, latest, "")
-            slots.append(_free_weight(problem, cp, weight, None, start, backwards))
+    absent = [
+        Op(stage, "W", microbatch)
+        for (stage, microbatch), choice in choices.items()
+        if choice.split is not False and not any(op[:3] == (stage, "W", microbatch) for op in items)
+    ]
+    for op, number in chain(items.items(), ((op, None) for op in absent)):
+        release = 0 if number is None else graph.release[graph.sequence.device[number]]
+        start = cp.new_int_var(release, latest, "")
+        if number is not None:
+            cp.add_hint(start, graph.start[number])
+        choice = choices.get(op[::2], _as_it_is(op))
+        variants = choice.variants(problem, cp, op)
+        present: Literal = True
+        if op.kind == "W" and len(choice.ways) > 1:
+            present = choice.split
+        slot = Slot(op, number, start, *place(cp, start, variants, present), variants, present)
+        if slot.phase == "B":
+            backwards[op[::2]] = slot
+        elif present is not True:
+            slot.backward = backwards[op[::2]]
+        slots.append(slot)
     return slots
+
+
+def _as_it_is(op: Op) -> Choice:
+    return Choice({(op.mode, op.kind != "BW"): True}, op.kind != "BW")
+
+
+def choices_of(
+    problem: Problem,
+    graph: Graph,
+    cp: cp_model.CpModel,
+    device: int,
+    segment: tuple[int, int],
+    known: Gains,
+    freedom: Freedom,
+) -> dict[Cell, Choice]:
+    """Return every (stage, microbatch) of a segment that may run in several ways.
+
+    Its backward, with its W, must lie in the segment. An F before it has started and been paid for:
+    it keeps its length, and what it holds from then on is counted
+    (:mod:`pipesat.solver.neighbourhood.segment_memory`).
+    """
+    low, high = segment
+    row = [graph.sequence.item[number] for number in graph.rows[device][:high]]
+    inside = dict.fromkeys(op for item in row[low:] for op in members(item))
+    places = _forwards(row[:low]) if freedom.modes and problem.has_modes else {}
+    found: dict[Cell, Choice] = {}
+    for op in inside:
+        if PHASE_OF[op.kind] != "B" or (op.kind == "B" and op._replace(kind="W") not in inside):
+            continue
+        ways = list(_ways(problem, known, op, freedom))
+        outside = None
+        if op._replace(kind="F") not in inside:
+            outside, paired = places.get(op[::2], (None, True))
+            if paired or _differs(problem, op, ways):
+                ways, outside = [way for way in ways if way[0] == op.mode], None
+        if len(ways) > 1:
+            literals = _literals(cp, ways, (op.mode, op.kind == "B"))
+            splits = [literals[way] for way in ways if way[1]]
+            split = len(splits) == len(ways) or any_of(cp, splits)
+            found[op[::2]] = Choice(literals, split, outside)
+    return found
+
+
+def _forwards(row: Sequence[Item]) -> dict[Cell, tuple[int, bool]]:
+    """Where the F's of a row stand, and whether they are members of pairs."""
+    return {
+        op[::2]: (number, isinstance(item, Pair))
+        for number, item in enumerate(row)
+        for op in members(item)
+        if op.kind == "F"
+    }
+
+
+def _differs(problem: Problem, op: Op, ways: Sequence[Way]) -> bool:
+    """Whether the F of a (stage, microbatch) takes another time in some way."""
+    times = {problem.amounts(*op[::2], mode).F for mode, _ in ways}
+    return len(times) > 1
+
+
+def _ways(problem: Problem, known: Gains, op: Op, freedom: Freedom) -> Iterator[Way]:
+    """Yield the ways in which a backward may run, the present one first."""
+    present = op.mode, op.kind == "B"
+    yield present
+    kind = problem.class_of(op.stage, op.microbatch)
+    modes = [op.mode]
+    if freedom.modes and problem.mode_choice == "microbatch":
+        modes = [*problem.modes_of(op.stage)]
+    for mode, split in product(modes, (True, False)):
+        amounts = problem.amounts(*op[::2], mode)
+        pays = fusing_may_pay(problem, known, op.stage, kind, mode)
+        free = mode != op.mode or (freedom.splits and pays and amounts.may_split)
+        allowed = amounts.may_split if split else pays
+        if free and allowed and (mode, split) != present:
+            yield mode, split
+
+
+def _literals(cp: cp_model.CpModel, ways: Sequence[Way], present: Way) -> dict[Way, Literal]:
+    """A literal for each way; for two, one and its negation."""
+    first = cp.new_bool_var("")
+    cp.add_hint(first, ways[0] == present)
+    if len(ways) == 2:
+        return {ways[0]: first, ways[1]: cast(Literal, ~first)}
+    literals = [first, *(cp.new_bool_var("") for _ in ways[1:])]
+    for way, literal in zip(ways[1:], literals[1:], strict=True):
+        cp.add_hint(literal, way == present)
+    cp.add_exactly_one(literals)
+    return dict(zip(ways, literals, strict=True))
 
 
 def chains_of(problem: Problem, slots: Sequence[Slot]) -> list[list[Slot]]:
@@ -99,40 +230,3 @@ def chains_of(problem: Problem, slots: Sequence[Slot]) -> list[list[Slot]]:
         kind = problem.class_of(op.stage, op.microbatch) if free else 0
         chains.setdefault((op.stage, slot.phase, kind), []).append(slot)
     return list(chains.values())
-
-
-def _is_free(problem: Problem, known: Gains, op: Op, items: dict[Op, int]) -> bool:
-    """Whether an op belongs to a backward whose split is free, with all of it in the segment."""
-    kind = problem.class_of(op.stage, op.microbatch)
-    either = problem.stages[op.stage].backward == "either"
-    if op.kind == "F" or not (either and fusing_may_pay(problem, known, op.stage, kind)):
-        return False
-    other = Op(op.stage, "W" if op.kind == "B" else "B", op.microbatch)
-    return op.kind == "BW" or other in items
-
-
-def _free_backward(
-    problem: Problem, cp: cp_model.CpModel, op: Op, number: int, start: cp_model.IntVar
-) -> Slot:
-    split = cp.new_bool_var("")
-    cp.add_hint(split, op.kind == "B")
-    whole, part = (duration(problem, op._replace(kind=kind)) for kind in ("BW", "B"))
-    intervals = [
-        cp.new_optional_fixed_size_interval_var(start, part, split, ""),
-        cp.new_optional_fixed_size_interval_var(start, whole, ~split, ""),
-    ]
-    return Slot(op, number, start, start + whole + (part - whole) * split, intervals, split=split)
-
-
-def _free_weight(
-    problem: Problem,
-    cp: cp_model.CpModel,
-    op: Op,
-    number: int | None,
-    start: cp_model.IntVar,
-    backwards: dict[tuple[int, int], Slot],
-) -> Slot:
-    backward = backwards[op.stage, op.microbatch]
-    length, present = duration(problem, op), backward.split
-    interval = cp.new_optional_fixed_size_interval_var(start, length, present, "")
-    return Slot(op, number, start, start + length, [interval], present, backward=backward)

@@ -1,10 +1,10 @@
 """Re-optimise the segments of some devices by CP-SAT, all else keeping its order.
 
-Free items may change places within their device's segment; with ``free_splits``, a backward may be
-split or fused where its stage has the choice and all of it is free. An item outside keeps its
-place; it is modelled only if it lies on a path between two free items. What comes before has fixed
-times, what comes after counts through the longest path that follows (``Graph.tail``), so the model
-is as small as the window, whatever the size of the schedule.
+Free items may change places within their device's segment; with ``freedom``, a backward may be
+split or fused where its stage has the choice, and run in another memory mode. An item outside keeps
+its place; it is modelled only if it lies on a path between two free items. What comes before has
+fixed times, what comes after counts through the longest path that follows (``Graph.tail``), so the
+model is as small as the window, whatever the size of the schedule.
 """
 
 from __future__ import annotations
@@ -24,10 +24,18 @@ from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.pair_choices import PairChoices, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains
 from pipesat.solver.neighbourhood.between import between, following
-from pipesat.solver.neighbourhood.graph import Graph
+from pipesat.solver.neighbourhood.graph import Graph, least_trip
 from pipesat.solver.neighbourhood.pairs import pairs_of
 from pipesat.solver.neighbourhood.segment_memory import add_memory
-from pipesat.solver.neighbourhood.slots import Slot, chains_of, slots_of
+from pipesat.solver.neighbourhood.slots import (
+    Cell,
+    Choice,
+    Freedom,
+    Slot,
+    chains_of,
+    choices_of,
+    slots_of,
+)
 
 _WEIGHT = 4  # of the objective, against the mean of the paths through the devices
 
@@ -47,11 +55,12 @@ class Window:
     problem: Problem
     graph: Graph
     segments: Segments
-    free_splits: bool = True
+    freedom: Freedom = field(default_factory=Freedom)
     known: Gains = field(default_factory=lambda: NO_GAINS)
     weights: Mapping[int, int] = field(default_factory=dict)
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
     slots: dict[int, list[Slot]] = field(default_factory=dict)
+    choices: dict[int, dict[Cell, Choice]] = field(default_factory=dict)
     pairs: dict[int, PairChoices[Slot]] = field(default_factory=dict)
     fixed: dict[int, cp_model.IntVar] = field(default_factory=dict)
     ends: dict[Event, cp_model.LinearExprT] = field(default_factory=dict)
@@ -61,15 +70,11 @@ class Window:
         latest = graph.value + max(graph.release)
         for device, (low, high) in self.segments.items():
             row = graph.rows[device][low:high]
-            slots = slots_of(
-                self.problem,
-                graph,
-                self.cp,
-                row,
-                latest,
-                known=self.known,
-                free_splits=self.free_splits,
+            choices = choices_of(
+                self.problem, graph, self.cp, device, (low, high), self.known, self.freedom
             )
+            slots = slots_of(self.problem, graph, self.cp, row, latest, choices)
+            self.choices[device] = choices
             self.slots[device] = slots
             self.pairs[device] = pairs_of(self.problem, self.known, self.cp, slots, latest)
             self.ends |= {slot.op.event: slot.end for slot in slots if slot.item is not None}
@@ -103,6 +108,9 @@ class Window:
             if low:
                 self.cp.add(slot.start >= self._end(row[low - 1]))
             self._add_inputs(slot.start, slot.op, slot.item)
+            if slot.phase == "B" and self.problem.has_modes:
+                for variant in slot.variants:
+                    self._add_trip(slot.start, variant.op, variant.chosen)
             if slot.backward is not None:
                 self.cp.add(slot.start >= slot.backward.end).only_enforce_if(slot.present)
         for chain in chains_of(self.problem, slots):
@@ -112,7 +120,9 @@ class Window:
                     if together := pairs.together(before, after):
                         order.only_enforce_if([~pair for pair in together])
                         self.cp.add(after.start >= before.start)
-        add_memory(self.problem, self.graph, self.cp, row[:low], slots, device, pairs)
+        add_memory(
+            self.problem, self.graph, self.cp, row[:low], slots, device, pairs, self.choices[device]
+        )
 
     def _add_place(self, item: int) -> None:
         """An item outside starts after the one before it on its device and after its inputs."""
@@ -121,6 +131,8 @@ class Window:
         device = sequence.device[item]
         for op in members(sequence.item[item]):
             self._add_inputs(self.fixed[item], op, item)
+            if op.kind in ("B", "BW"):
+                self._add_trip(self.fixed[item], op, True)
         low, high = self.segments.get(device, (0, 0))
         if before >= 0 and low <= self.graph.place[before] < high:
             for slot in self.slots[device]:
@@ -139,6 +151,19 @@ class Window:
             ):
                 self.cp.add(start >= self.ends.get(need.event, self.graph.end(source)) + delay)
                 return
+
+    def _add_trip(self, start: cp_model.IntVar, op: Op, condition: Literal) -> None:
+        """The backward of an offloaded microbatch waits for its copies."""
+        trip = least_trip(self.problem, op)
+        if not trip:
+            return
+        event: Event = (op.stage, "F", op.microbatch)
+        end = self.ends.get(event)
+        if end is None:
+            end = self.graph.end(self.graph.forwards[op[::2]])
+        waits = self.cp.add(start >= end + trip)
+        if not isinstance(condition, bool):
+            waits.only_enforce_if(condition)
 
     def _end(self, item: int) -> cp_model.LinearExprT:
         """End of an item that keeps its place."""
@@ -193,18 +218,27 @@ class Window:
 
 
 def replaced(order: Order, segments: Segments, new: dict[int, list[Item]]) -> Order:
-    """Put new segments into an order."""
+    """Put new segments into an order; F's before them run in the modes of their backwards."""
     rows: list[Sequence[Item]] = list(order)
     for device, (low, high) in segments.items():
-        rows[device] = (*rows[device][:low], *new[device], *rows[device][high:])
+        ops = [op for item in new[device] for op in members(item)]
+        modes = {op[::2]: op.mode for op in ops if op.kind in ("B", "BW")}
+        before = rows[device][:low]
+        if any(modes.values()) or any(op.mode for item in before for op in members(item)):
+            before = [_in_mode(item, modes) for item in before]
+        rows[device] = (*before, *new[device], *rows[device][high:])
     return tuple(map(tuple, rows))
+
+
+def _in_mode(item: Item, modes: Mapping[Cell, int]) -> Item:
+    if isinstance(item, Op) and item.kind == "F":
+        return item._replace(mode=modes.get(item[::2], item.mode))
+    return item
 
 
 def _op(solver: cp_model.CpSolver, slot: Slot) -> Op:
     """The op that a slot has become."""
-    if not slot.is_choice:
-        return slot.op
-    return slot.op._replace(kind="B" if _holds(solver, slot.split) else "BW")
+    return next(variant.op for variant in slot.variants if _holds(solver, variant.chosen))
 
 
 def _holds(solver: cp_model.CpSolver, literal: Literal) -> bool:

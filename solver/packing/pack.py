@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pipesat.core.event_engine import EventEngine
 from pipesat.core.ops import PHASE_OF, Item, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import memory_change
+from pipesat.core.rules import memory_in_order
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
 
@@ -69,7 +69,7 @@ def jobs_of(problem: Problem, order: Order) -> tuple[Jobs, list[Item]]:
         for source, delay in sequence.inputs[number]:
             outputs[source].append((number, delay))
         rows[sequence.device[number]].append(number)
-        change = memory_change(problem, item)
+        change = memory_in_order(problem, item)
         taken.append(change.at_start)
         net.append(change.net)
         op = members(item)[-1]

@@ -87,7 +87,7 @@ def test_a_window_over_everything_makes_pairs(
 ) -> None:
     problem = one_stage(pairs, m, **device)
     graph = graph_of(problem, _split(sure_order(problem)), "makespan")
-    window = Window(problem, graph, {0: (0, 3 * m)}, True, gains(problem))
+    window = Window(problem, graph, {0: (0, 3 * m)}, known=gains(problem))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     assert solver.solve(window.cp) == cp_model.OPTIMAL
@@ -102,7 +102,7 @@ def test_a_window_opens_a_pair_that_costs_time() -> None:
     order = ((Op(0, "F", 0), pair, Op(0, "BW", 1)),)
     graph = graph_of(problem, order, "makespan")
     assert graph.value == 3 + 9 + 4
-    window = Window(problem, graph, {0: (0, 3)}, True, gains(problem))
+    window = Window(problem, graph, {0: (0, 3)}, known=gains(problem))
     solver = cp_model.CpSolver()
     assert solver.solve(window.cp) == cp_model.OPTIMAL
     new = replaced(graph.order, window.segments, window.order(solver))

@@ -1,0 +1,62 @@
+"""Windows that choose memory modes by order: valid, exact in what they count, never worse."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.feasibility import sure_order
+from pipesat.core.checker import check
+from pipesat.core.errors import Infeasible
+from pipesat.core.problem import Problem
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
+from pipesat.solver.model.pairing import gains
+from pipesat.solver.neighbourhood.choose import Chooser, WindowKind
+from pipesat.solver.neighbourhood.graph import graph_of
+from pipesat.solver.neighbourhood.window import Window, replaced
+from tests.support.oracle_with_modes import optimum
+from tests.support.tiny_modes import tiny
+
+
+def drawn(seed: int, *, paired: bool) -> Problem:
+    """A tiny problem whose modes recompute; with ``paired`` any F and BW may run as one."""
+    chance = random.Random(seed)
+    document = tiny(chance, zero=chance.random() < 0.3)
+    for stage in document["stages"]:
+        for mode in stage.get("modes", []):
+            if mode.pop("offload", None):
+                mode |= {"BW": stage["B"] + stage["W"] + 1, "held_after_F": 0}
+    if paired:
+        document["overlap"] = {"FB": [2, 3]}
+    return parse_problem(document)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_windows_count_what_the_rules_count(seed: int, paired: bool) -> None:
+    problem, chance = drawn(seed, paired=paired), random.Random(seed)
+    try:
+        order = sure_order(problem)
+    except Infeasible:
+        return
+    kinds = [WindowKind(0, 1.0, 1000), WindowKind(1, 1.0, 6), WindowKind(0, 1.0, 6)]
+    for number in range(4):
+        graph = graph_of(problem, order, "makespan")
+        _, segments = Chooser(chance, kinds[: 1 if not number else 3]).draw(graph)
+        window = Window(problem, graph, segments, known=gains(problem))
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        assert solver.solve(window.cp) == cp_model.OPTIMAL
+        order = replaced(order, segments, window.order(solver))
+        timed = time_order(problem, order)
+        assert check(problem, timed) == []
+        assert timed.makespan <= graph.value
+        if not number:  # a window over everything sees every path
+            assert timed.makespan == solver.value(window.value)
+    if not paired:
+        best = optimum(problem.document)
+        assert best is not None
+        assert timed.makespan >= best
