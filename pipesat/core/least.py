@@ -11,7 +11,7 @@ from typing import Any, Final
 from pipesat.core.building import Backward
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Link, MicrobatchClass, Problem, Stage
-from pipesat.core.stage import AMOUNTS, MORE
+from pipesat.core.stage import AMOUNTS, MORE, stated_amounts
 
 _NO_MORE: Final[dict[str, Any]] = dict.fromkeys(MORE, 0)
 
@@ -163,6 +163,36 @@ def without_modes(problem: Problem) -> Problem:
     if not problem.has_modes:
         return problem
     return replace(problem, stages=tuple(replace(stage, modes=()) for stage in problem.stages))
+
+
+def in_modes_of_stages(problem: Problem, modes: Sequence[int]) -> Problem | None:
+    """Return the problem in which every stage has the amounts of one of its modes, and no other.
+
+    ``None`` if one of these offloads. A schedule of it is one of ``problem`` in these modes.
+    """
+    chosen = [
+        stage.modes[mode - 1] if mode else None
+        for stage, mode in zip(problem.stages, modes, strict=True)
+    ]
+    if any(mode is not None and mode.offload for mode in chosen):
+        return None
+    stages = tuple(
+        Stage(
+            device=stage.device,
+            backward=stage.backward if mode is None else mode.backward or stage.backward,
+            **stated_amounts(stage, mode),
+        )
+        for stage, mode in zip(problem.stages, chosen, strict=True)
+    )
+    overlap = problem.overlap
+    if overlap is not None:
+        kept = {
+            kinds: time
+            for kinds, time in overlap.times.items()
+            if not any(modes[stage] for stage, _ in kinds)
+        }
+        overlap = replace(overlap, times=kept)
+    return replace(problem, stages=stages, overlap=overlap, mode_choice="microbatch")
 
 
 def typical_problem(problem: Problem) -> Problem:

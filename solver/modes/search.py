@@ -79,7 +79,7 @@ def search_with_modes(
 
 
 def _windows_by_order_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether there is time for a few, and times need not be rounded, which modes' times are not."""
+    """Whether there is time for a few, and no time need be rounded: modes' times never are."""
     latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
     return unit_for(latest) == 1 and windows_apply(problem, incumbent)
 

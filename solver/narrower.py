@@ -1,0 +1,138 @@
+"""Narrower problems, searched first: every schedule of theirs is one of the problem itself.
+
+Where a problem mixes memory modes with pairs, or has several modes, what is best of one of them
+alone is a start that no guide gives: all of the search is for it. Bounds of a narrower problem say
+nothing of the wider one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.core.errors import Deadlock, Infeasible
+from pipesat.core.least import in_modes_of_stages
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.solver.modes.assign import Cell, in_modes
+from pipesat.solver.portfolio import SearchReport
+from pipesat.solver.run.incumbent import Incumbent, failure_note
+from pipesat.solver.stricter import ONE_BY_ONE
+
+_SHARE = 0.4  # of the time left, for all narrower problems together
+_STARTS = 0.25  # of the time of one, at most, goes into hand-written schedules
+
+Search = Callable[[Incumbent, list[Schedule]], SearchReport]
+
+
+class Narrower(NamedTuple):
+    """A narrower problem, and the mode of each stage if it is that of one per stage."""
+
+    name: str
+    problem: Problem
+    modes: tuple[int, ...] | None
+
+    def widened(self, problem: Problem, order: Order) -> Order:
+        """Return an order of it as one of the problem."""
+        if not self.modes:
+            return order
+        cells: dict[Cell, int] = {
+            (stage, m): self.modes[stage]
+            for stage, count in enumerate(problem.microbatches)
+            for m in range(count)
+        }
+        return in_modes(problem, order, cells)
+
+
+def narrower(problem: Problem) -> Iterator[Narrower]:
+    """Yield the problems that are left if pairs, or all modes but one, are not used.
+
+    Where a stage has a mode for all of its microbatches, the search branches over the modes itself.
+    """
+    if not problem.has_modes:
+        return
+    if problem.mode_choice == "microbatch":
+        names = dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes)
+        for name in ("keep", *names):
+            modes = tuple(
+                next((n for n, mode in enumerate(stage.modes, 1) if mode.name == name), 0)
+                for stage in problem.stages
+            )
+            alone = in_modes_of_stages(problem, modes)
+            if alone is not None and _fits(alone):
+                yield Narrower(name, alone, modes)
+    if problem.overlap is not None:
+        yield Narrower("no pairs", replace(problem, overlap=None), None)
+
+
+def _fits(problem: Problem) -> bool:
+    with suppress(Infeasible):
+        preflight(problem)
+        return True
+    return False
+
+
+def search_narrower(
+    search: Search,
+    written_for: Callable[[Problem], Iterable[Schedule]],
+    mine: Incumbent,
+    starts: Sequence[Schedule],
+) -> SearchReport:
+    """Search the narrower problems for a share of the time; offer what is found to ``mine``."""
+    report = SearchReport([], [])
+    problems = list(narrower(mine.problem))
+    whole = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
+    for number, narrow in enumerate(problems):
+        if whole.over:
+            break
+        own = Incumbent(
+            narrow.problem, mine.objective, whole.part(whole.left / (len(problems) - number))
+        )
+        own.listener = _pass_on(mine, own, narrow)
+        with suppress(Infeasible):
+            own.offer(sure_order(narrow.problem), ONE_BY_ONE)
+        if own.schedule is None:
+            continue
+        known: list[Schedule] = []
+        try:
+            made = chain(starts if narrow.modes is None else (), written_for(narrow.problem))
+            known.extend(_valid(own, made))
+        except Exception as error:
+            report.failed.append(failure_note("a hand-written schedule", error))
+        known.sort(key=lambda start: start.value(mine.objective))
+        if not (own.clock.over or own.proven):
+            found = search(own, known)
+            report.notes.extend(f"{narrow.name}: {note}" for note in found.notes)
+            report.failed.extend(found.failed)
+        report.failed.extend(own.faults)
+    return report
+
+
+def _valid(own: Incumbent, starts: Iterable[Schedule]) -> Iterator[Schedule]:
+    """Offer schedules for a share of the time; yield the valid ones as they were timed."""
+    clock = own.clock.part(_STARTS * own.clock.left)
+    for start in starts:
+        if clock.over or own.proven:
+            return
+        if (timed := own.offer_earliest(start)) is not None:
+            yield timed
+
+
+def _pass_on(mine: Incumbent, own: Incumbent, narrow: Narrower) -> Callable[[object], None]:
+    known: list[int] = []
+
+    def heard(_: object) -> None:
+        value = own.value
+        if own.schedule is None or value is None or known[-1:] == [value]:
+            return
+        known.append(value)
+        if mine.value is None or value < mine.value:
+            order = narrow.widened(mine.problem, own.schedule.order)
+            with suppress(Deadlock):
+                mine.offer(order, own.schedule.source)
+
+    return heard
