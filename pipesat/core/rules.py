@@ -26,7 +26,7 @@ def duration(problem: Problem, item: Item) -> int:
     """
     if not isinstance(item, Pair):
         return _answers(problem, item).duration
-    time = _time_together(problem, *item)
+    time = time_together(problem, *item)
     if time is None:
         raise ValueError(f"{item}: {why_no_pair(problem, item)}")
     return time
@@ -40,7 +40,7 @@ def pair_time(problem: Problem, a: Op, b: Op) -> int | None:
     """
     if a[::2] == b[::2] or waits_for(problem, a, b) or waits_for(problem, b, a):
         return None
-    return _time_together(problem, a, b)
+    return time_together(problem, a, b)
 
 
 def pair_time_of_kinds(problem: Problem, a: OpKind, b: OpKind) -> int | None:
@@ -48,10 +48,11 @@ def pair_time_of_kinds(problem: Problem, a: OpKind, b: OpKind) -> int | None:
 
     That of microbatches number 0, in the mode keep.
     """
-    return _time_together(problem, Op(*a, 0), Op(*b, 0))
+    return time_together(problem, Op(*a, 0), Op(*b, 0))
 
 
-def _time_together(problem: Problem, a: Op, b: Op) -> int | None:
+def time_together(problem: Problem, a: Op, b: Op) -> int | None:
+    """Time of two ops that run as one, whichever microbatches they are of; ``None`` if none may."""
     overlap = problem.overlap
     if overlap is None or problem.stages[a.stage].device != problem.stages[b.stage].device:
         return None

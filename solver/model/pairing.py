@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Pair
+from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, one_of_each, pair_time, pair_time_of_kinds
+from pipesat.core.rules import duration, one_of_each, pair_time, time_together
 from pipesat.solver.model.order_facts import Name, may_coincide
 
 Gains: TypeAlias = Mapping[tuple[OpKind, OpKind], int]
@@ -34,12 +34,10 @@ def gains(problem: Problem) -> Gains:
     for stages in problem.stages_on:
         kinds = [(stage, kind) for stage in stages for kind in _kinds(problem, stage)]
         for one, other in combinations_with_replacement(kinds, 2):
-            if pair_time_of_kinds(problem, one, other) is None:
-                continue
-            both = longest[one], longest[other]
-            time, alone = duration(problem, Pair(*both)), sum(duration(problem, x) for x in both)
-            if time < alone:
-                found[one, other] = found[other, one] = time
+            for a, b in product(longest[one], longest[other]):
+                time = time_together(problem, a, b)
+                if time is not None and time < duration(problem, a) + duration(problem, b):
+                    found[one, other] = found[other, one] = time
     return found
 
 
@@ -70,17 +68,22 @@ def fusing_may_pay(
     return data.fusing_may_pay or (data.may_fuse and any(one == (stage, "BW") for one, _ in known))
 
 
-def _longest(problem: Problem) -> dict[OpKind, Op]:
-    """By stage and kind, the op that takes longest; where microbatches are alike, number 0's."""
-    found: dict[OpKind, Op] = {}
+def _longest(problem: Problem) -> dict[OpKind, list[Op]]:
+    """By stage and kind, the op that takes longest in keep, and in any mode."""
+    found: dict[OpKind, dict[bool, Op]] = {}
     for op in one_of_each(problem):
-        known = found.get(op[:2])
-        if not op.mode and (known is None or duration(problem, op) > duration(problem, known)):
-            found[op[:2]] = op
-    return found
+        known = found.setdefault(op[:2], {})
+        for in_any in (False, True) if not op.mode else (True,):
+            if in_any not in known or duration(problem, op) > duration(problem, known[in_any]):
+                known[in_any] = op
+    return {kind: [*dict.fromkeys(known.values())] for kind, known in found.items()}
 
 
 def _kinds(problem: Problem, stage: int) -> list[Kind]:
-    data = problem.stages[stage]
-    unused = {"B", "W"} if not data.may_split else {"BW"} if not data.may_fuse else set()
+    modes = [problem.resulting(stage, mode) for mode in problem.modes_of(stage)]
+    unused = set[Kind]()
+    if not any(data.may_split for data in modes):
+        unused |= {"B", "W"}
+    if not any(data.may_fuse for data in modes):
+        unused.add("BW")
     return [kind for kind in PHASE_OF if kind not in unused]
