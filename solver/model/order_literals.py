@@ -20,10 +20,10 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem, Stage
 from pipesat.solver.model.before import Before
+from pipesat.solver.model.counted_memory import changed_by, taken_at
 from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.order_facts import follows, precedes
 from pipesat.solver.model.variables import Task, Variables
-from pipesat.solver.model.variants import changed_by, taken_at
 
 _LASTING: Final[tuple[Phase, Phase]] = ("F", "B")
 

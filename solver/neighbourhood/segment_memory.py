@@ -15,9 +15,9 @@ from pipesat.core.ops import Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import memory_in_order
 from pipesat.solver.model.before import Before
+from pipesat.solver.model.counted_memory import changed_by, taken_at
 from pipesat.solver.model.literals import Literal, Sum
 from pipesat.solver.model.pair_choices import PairChoices
-from pipesat.solver.model.variants import changed_by, taken_at
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.slots import Cell, Choice, Slot, chains_of
 
