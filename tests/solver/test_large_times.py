@@ -187,8 +187,9 @@ def test_upper_bounds_on_work_are_exact_where_floats_are_not() -> None:
     """Two densities that are one double: the knapsack takes the denser kind first."""
     thin, dense = (10**12 - 1, 10**12 - 2, 1), (10**12, 10**12 - 1, 1)
     assert thin[1] / thin[0] == dense[1] / dense[0]
-    # all of the denser kind and one unit of the other: its work is below 1, rounded up
-    assert most_work([thin, dense], 10**12 + 1) == most_work([dense, thin], 10**12 + 1) == 10**12
+    # all of the denser kind and one unit of the other: its work is below 1, and work is whole
+    both = [most_work(items, 10**12 + 1) for items in ([thin, dense], [dense, thin])]
+    assert both == [10**12 - 1, 10**12 - 1]
 
 
 # Schedules
