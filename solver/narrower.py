@@ -24,6 +24,7 @@ from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.stricter import ONE_BY_ONE
 
 _SHARE = 0.4  # of the time left, for all narrower problems together
+_WORTH = 2.0  # seconds: in less, guides with modes put into them are worth more
 _STARTS = 0.25  # of the time of one, at most, goes into hand-written schedules
 
 Search = Callable[[Incumbent, list[Schedule]], SearchReport]
@@ -84,7 +85,7 @@ def search_narrower(
 ) -> SearchReport:
     """Search the narrower problems for a share of the time; offer what is found to ``mine``."""
     report = SearchReport([], [])
-    problems = list(narrower(mine.problem))
+    problems = list(narrower(mine.problem)) if mine.clock.left >= _WORTH else []
     whole = mine.clock.part(_SHARE * mine.clock.left, stop=lambda: mine.proven)
     for number, narrow in enumerate(problems):
         if whole.over:

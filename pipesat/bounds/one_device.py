@@ -44,7 +44,7 @@ def closed_forms(problem: Problem, objective: Objective) -> Iterator[Bound]:
     if overlap is None and objective == "makespan":
         yield from bounds_of_given_order(problem)
     if overlap is not None:
-        yield from paired_bounds(least_problem(problem), objective)
+        yield from paired_bounds(problem, objective)
     yield from counted_bounds(problem, objective)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pipesat.bounds.device_terms import DeviceTerms, Way
-from pipesat.bounds.devices import way_of, work_of
+from pipesat.bounds.devices import groups_on, way_of, work_of
 from pipesat.bounds.pair_times import after_last_forward, until_first_backward, with_least_times
 from pipesat.bounds.paired_area import Around
 from pipesat.bounds.paired_device import PairedDevice, Ways
@@ -19,20 +19,27 @@ from pipesat.bounds.paired_ranks import Ranks
 from pipesat.bounds.paired_waiting import Course
 from pipesat.bounds.whole_microbatches import with_rooms_in_use
 from pipesat.core.claims import Bound
+from pipesat.core.least import least_problem, of_each_class
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 
+_MOST_CLASSES = 12  # (stage, class)s of a device: beyond, programmes take seconds
 _WORTH_RANKS = 0.96  # of the longest device's length; shorter ones are not looked at by rank
 
 
 def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
     """Yield the bounds of every device: a microbatch's pass, and the least length by counts.
 
+    Where microbatches differ or have modes, those of the least problem, and the least length with
+    every class's own ops.
+
     As for plain problems (:mod:`pipesat.bounds.device_terms`), a single route's window bounds the
     span, too: that of the device with the first stage. Another device's own may end as much later
     as it starts, so its last weight gradients may.
     """
-    problem = with_rooms_in_use(problem)
+    alone = [] if problem.plain else of_each_class(problem)
+    whole_problem, least_of_all = problem, least_problem(problem)
+    problem = with_rooms_in_use(least_of_all)
     first, last = until_first_backward(problem), after_last_forward(problem)
     least, around, lengths = with_least_times(problem), list[Around](), list[int]()
     absolute = objective == "makespan"
@@ -54,9 +61,15 @@ def paired_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
             _after_forward(last, way, chunks[0]) for way, chunks in zip(found, routes, strict=True)
         ]
         home, beyond = [way.end * whole for way in found], before - own
-        length = min(
-            counts.least_length(Ways(until, to_backward, min(home), way, beyond))
-            for to_backward, way in zip(after, home, strict=True)
+        each = [counts]
+        if alone and len(listed := groups_on(whole_problem, device)) <= _MOST_CLASSES:
+            each.append(PairedDevice(least_of_all, device, classes=listed, alone=alone))
+        length = max(
+            min(
+                count.least_length(Ways(until, to_backward, min(home), way, beyond))
+                for to_backward, way in zip(after, home, strict=True)
+            )
+            for count in each
         )
         yield Bound(before + length, f"closed form: load with pairs of {name}")
         lengths.append(before + length)

@@ -11,7 +11,7 @@ numbers (:mod:`pipesat.bounds.counting`). docs/bounds.md has the argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,6 @@ from typing import NamedTuple, TypeAlias
 from pipesat.bounds.counting import Programme
 from pipesat.core.ops import PHASE_OF, Kind
 from pipesat.core.problem import Problem, Stage
-from pipesat.core.rules import pair_time_of_kinds
 
 
 class Ways(NamedTuple):
@@ -42,12 +41,18 @@ class Ways(NamedTuple):
 
 @dataclass(frozen=True)
 class _Group:
-    """Stages of one route and device that are alike, pairs included; ``stage`` is one of them."""
+    """Stages of one route and device that are alike, pairs included; ``stage`` is one of them.
+
+    Of one class of microbatches, of which there are ``ops`` on all of them together; ``data`` has
+    its amounts.
+    """
 
     stage: int
     size: int
     route: int
     ops: int
+    kind: int
+    data: Stage
 
 
 _Member: TypeAlias = tuple[_Group, Kind]
@@ -57,14 +62,18 @@ Phase: TypeAlias = Mapping[Item, int]
 
 @dataclass(frozen=True)
 class PairedDevice:
-    """The kinds of items of one device of a problem with pairs.
+    """The kinds of items of one device of a problem with pairs, in which microbatches are alike.
 
-    ``alike``: whether stages that are alike are counted together.
+    ``alike``: whether stages that are alike are counted together. ``classes`` has what counts
+    instead where microbatches differ: (stage, class, how many), and ``alone`` each class as a
+    problem by itself.
     """
 
     problem: Problem
     device: int
     alike: bool = True
+    classes: Sequence[tuple[int, int, int]] = ()
+    alone: Sequence[Problem] = ()
 
     def least_length(self, ways: Ways) -> int:
         """Least time until the end that counts; 0 if there is no schedule at all.
@@ -90,32 +99,57 @@ class PairedDevice:
     @cached_property
     def one_after_the_other(self) -> int:
         """Time of all ops, each alone, be backwards split or fused."""
-        stages = [(group.ops, self.problem.stages[group.stage]) for group in self.groups]
-        return sum(ops * (data.F + data.B + data.W + data.BW) for ops, data in stages)
+        data = [(group.ops, group.data) for group in self.groups]
+        return sum(ops * (each.F + each.B + each.W + each.BW) for ops, each in data)
 
     @cached_property
     def groups(self) -> list[_Group]:
-        """The device's stages, those together that are alike."""
+        """The device's stages by class, those together that are alike in every class."""
         problem = self.problem
-        alike: dict[tuple[int, Stage], list[int]] = {}
-        for stage in problem.stages_on[self.device]:
-            alike.setdefault((problem.route_of[stage], problem.stages[stage]), []).append(stage)
+        alone = [(s, 0, problem.microbatches[s]) for s in problem.stages_on[self.device]]
+        of: dict[int, list[tuple[int, int, Stage]]] = {}
+        for stage, kind, number in self.classes or alone:
+            of.setdefault(stage, []).append((kind, number, self._data(stage, kind)))
+        alike: dict[object, list[int]] = {}
+        for stage, classes in of.items():
+            alike.setdefault((problem.route_of[stage], *classes), []).append(stage)
         sets = list(alike.values())
         if not self.alike or not all(
-            self._pair_alike(one, other) for one, other in product(sets, sets)
+            self._pair_alike(one, other, {kind for kind, *_ in of[one[0]] + of[other[0]]})
+            for one, other in product(sets, sets)
         ):
             sets = [[stage] for stages in sets for stage in stages]
         return [
-            _Group(s[0], len(s), problem.route_of[s[0]], len(s) * problem.microbatches[s[0]])
+            _Group(s[0], len(s), problem.route_of[s[0]], len(s) * number, kind, data)
             for s in sets
+            for kind, number, data in of[s[0]]
         ]
 
-    def _pair_alike(self, one: Iterable[int], other: Iterable[int]) -> bool:
+    @property
+    def together(self) -> list[list[_Group]]:
+        """The groups of each set of stages, of whatever class."""
+        found: dict[int, list[_Group]] = {}
+        for group in self.groups:
+            found.setdefault(group.stage, []).append(group)
+        return list(found.values())
+
+    def _data(self, stage: int, kind: int) -> Stage:
+        return (self.alone[kind] if self.alone else self.problem).stages[stage]
+
+    def _pair_alike(self, one: Iterable[int], other: Iterable[int], classes: set[int]) -> bool:
+        members = [*product(PHASE_OF, classes)]
         return all(
-            len({pair_time_of_kinds(self.problem, (s, k), (t, x)) for s, t in product(one, other)})
-            == 1
-            for k, x in product(PHASE_OF, PHASE_OF)
+            len({self._time(s, k, c, t, x, d) for s, t in product(one, other)}) == 1
+            for (k, c), (x, d) in product(members, members)
         )
+
+    def _time(self, s: int, k: Kind, kind: int, t: int, x: Kind, other: int) -> int | None:
+        """Time of a pair of two stages' ops, of a class each, by its kinds."""
+        overlap = self.problem.overlap
+        if overlap is None:
+            return None
+        lengths = getattr(self._data(s, kind), k), getattr(self._data(t, other), x)
+        return overlap.time((s, k), (t, x), *lengths)
 
     @cached_property
     def items(self) -> dict[Item, int]:
@@ -123,11 +157,10 @@ class PairedDevice:
         members = [(group, kind) for group in self.groups for kind in self._kinds(group)]
         times: dict[Item, int] = {}
         for group, kind in members:
-            data = self.problem.stages[group.stage]
-            times[((group, kind),)] = getattr(data, kind)
+            times[((group, kind),)] = getattr(group.data, kind)
         for one, other in combinations_with_replacement(members, 2):
-            kinds = [(group.stage, kind) for group, kind in (one, other)]
-            time = pair_time_of_kinds(self.problem, *kinds)
+            (a, k), (b, x) = one, other
+            time = self._time(a.stage, k, a.kind, b.stage, x, b.kind)
             alone = one == other and one[0].ops == 1
             if time is not None and not alone and self._fits(one, other):
                 times[one, other] = time
@@ -137,14 +170,14 @@ class PairedDevice:
         """Whether there is room for what two ops hold while they run."""
         held = 0
         for group, kind in pair:
-            data = self.problem.stages[group.stage]
+            data = group.data
             a, w = data.held_after_F, data.held_after_B
             held += {"F": a, "B": max(a, w), "W": w, "BW": a}[kind]
         room = self.problem.devices[self.device].room
         return room is None or held <= room
 
     def _kinds(self, group: _Group) -> Iterator[Kind]:
-        data = self.problem.stages[group.stage]
+        data = group.data
         yield "F"
         if data.may_split:
             yield "B"
@@ -163,6 +196,7 @@ class Count:
         self, home: PairedDevice, ways: Ways, *, apart: bool, programme: Programme | None = None
     ) -> None:
         self.home, self.problem = home, home.problem
+        self.data = {group: group.data for group in home.groups}
         self.programme = programme or Programme()
         items = home.items
         forward = [i for i in items if all(kind == "F" for _, kind in i)]
@@ -189,6 +223,7 @@ class Count:
         """Return the same counts, with what is held as another problem has it."""
         other = copy(self)
         other.problem = problem
+        other.data = {group: problem.stages[group.stage] for group in self.home.groups}
         return other
 
     def _phase(self, items: Iterable[Item], *, busy: bool = False) -> dict[Item, int]:
@@ -241,7 +276,7 @@ class Count:
         """What is held when the last forward has ended, as a row: until a backward, or until W."""
         activations = self._count(self.after, B=1, BW=1)
         weights = self._count(self.after, self.pending, W=1, B=-1)
-        data = {group: self.problem.stages[group.stage] for group in self.home.groups}
+        data = self.data
         rows = [(data[g].held_after_F, activations[g]) for g in data]
         return _sum(rows + [(data[g].held_after_B, weights[g]) for g in data])
 
@@ -255,7 +290,7 @@ class Count:
         split, weights = self._count(phase, B=1), self._count(phase, W=1)
         rows = []
         for group in self.home.groups:
-            data = self.problem.stages[group.stage]
+            data = self.data[group]
             rows += [(data.held_after_F, own[group]), (data.held_after_B, weights[group])]
             rows.append((data.held_after_F - data.held_after_B, split[group]))
         return _sum(rows)
@@ -263,7 +298,7 @@ class Count:
     def taken(self, phase: Phase) -> dict[int, int]:
         """What the forwards of a phase take, as a row."""
         held = self._count(phase, F=1)
-        return _sum((self.problem.stages[g.stage].held_after_F, held[g]) for g in held)
+        return _sum((self.data[g].held_after_F, held[g]) for g in held)
 
     def _run_every_op(self) -> None:
         forwards = self._count(*self.phases, F=1)
@@ -281,7 +316,7 @@ class Count:
         room = self.problem.devices[self.home.device].room
         if room is None:
             return
-        data = {group: self.problem.stages[group.stage] for group in self.home.groups}
+        data = self.data
         timed = {i: x for i, x in self.before.items() if self.home.items[i]}
         held = self._count(timed, F=1)
         self._hold([(data[g].held_after_F, held[g]) for g in data], room)
@@ -302,31 +337,41 @@ class Count:
         """
         place = self.problem.place_of
         first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
-        single = [group for group in self.home.groups if group.size == 1]
-        for low, high in product(single, single):
-            if low.route == high.route and place[low.stage] < place[high.stage]:
-                for count in (first, last):
-                    self.programme.at_least(_sum([(1, count[low]), (-1, count[high])]), 0)
-                for kinds in ("F",), ("B", "BW"):
-                    self.programme.at_most(self._pairs_of(low, high, kinds), low.ops - 1)
+        sets = [groups for groups in self.home.together if groups[0].size == 1]
+        for lows, highs in product(sets, sets):
+            low, high = lows[0], highs[0]
+            if low.route != high.route or place[low.stage] >= place[high.stage]:
+                continue
+            for one, other in product(lows, highs):
+                if one.kind == other.kind:
+                    for count in (first, last):
+                        self.programme.at_least(_sum([(1, count[one]), (-1, count[other])]), 0)
+            for kinds in ("F",), ("B", "BW"):
+                row = self._pairs_of({*lows}, {*highs}, kinds)
+                self.programme.at_most(row, sum(group.ops for group in lows) - 1)
 
-    def _pairs_of(self, low: _Group, high: _Group, kinds: Iterable[str]) -> dict[int, int]:
-        """The number of pairs of two groups' ops of these kinds, as a row."""
+    def _pairs_of(
+        self, lows: set[_Group], highs: set[_Group], kinds: Iterable[str]
+    ) -> dict[int, int]:
+        """The number of pairs of two stages' ops of these kinds, as a row."""
         return {
             variable: 1
             for phase in self.phases
             for item, variable in phase.items()
-            if {group for group, _ in item} == {low, high}
-            if all(kind in kinds for _, kind in item)
+            if len(item) == 2 and all(kind in kinds for _, kind in item)
+            for (one, _), (other, _) in [item]
+            if (one in lows and other in highs) or (one in highs and other in lows)
         }
 
     def _pair_only_so_many(self) -> None:
         """The first forwards and the last backwards of a route do not pair with each other's."""
+        together = self.home.together
         if len({group.route for group in self.home.groups}) == 1:
             first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
-            for group in self.home.groups:
-                self.programme.at_least(first[group], group.size)
-                self.programme.at_least(last[group], group.size)
+            for groups in together:
+                for count in (first, last):
+                    row = _sum((1, count[group]) for group in groups)
+                    self.programme.at_least(row, groups[0].size)
             return
         pairs = [
             (one, other, variable)
@@ -334,15 +379,15 @@ class Count:
             if len(item) == 2
             for one, other in (item, item[::-1])
         ]
-        for group, kinds in product(self.home.groups, (("F",), ("B", "BW"), ("W",))):
+        for groups, kinds in product(together, (("F",), ("B", "BW"), ("W",))):
             others = ("B", "W", "BW") if kinds == ("F",) else ("F",)
             row = {
                 variable: 1
                 for one, other, variable in pairs
-                if one[0] == group and one[1] in kinds
-                if other[0].route == group.route and other[1] in others
+                if one[0] in groups and one[1] in kinds
+                if other[0].route == groups[0].route and other[1] in others
             }
-            self.programme.at_most(row, group.ops - group.size)
+            self.programme.at_most(row, sum(group.ops for group in groups) - groups[0].size)
 
 
 def _sum(rows: Iterable[tuple[int, Mapping[int, int]]]) -> dict[int, int]:
