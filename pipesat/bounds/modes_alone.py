@@ -109,8 +109,10 @@ def _ways(problem: Problem, stage: int, kinds: Sequence[int]) -> list[_Way]:
 
 
 def _peak(stage: Stage) -> int:
-    most = max(stage.held_after_F, stage.held_in_backward)
-    return most if stage.may_fuse else max(most, stage.held_after_B)
+    """What is held while F and the backward run, and after; a backward of length 0 holds nothing."""
+    most = stage.held_after_F if stage.may_fuse else max(stage.held_after_F, stage.held_after_B)
+    backward = stage.BW if stage.may_fuse else stage.B
+    return max(most, stage.held_in_backward) if backward else most
 
 
 def _least_room(ways: Sequence[Sequence[_Way]]) -> int:

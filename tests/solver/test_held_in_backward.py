@@ -114,3 +114,22 @@ def test_a_key_that_says_nothing_changes_no_answer() -> None:
     )
     assert one == other
     assert answers[0].problem.sha256 != answers[1].problem.sha256
+
+
+# Keep needs 6 while BW runs, more than 5; the mode's BW takes no time, so it holds nothing but the
+# 1 that its F left. F's of 3, each followed by its BW: 6 for two microbatches.
+INSTANT: dict[str, Any] = {
+    "format": "pipesat.problem/1",
+    "microbatches": 2,
+    "devices": [{"memory": 5}],
+    "mode_choice": "stage",
+    "stages": [
+        {"device": 0, "F": 3, "B": 0, "W": 0, "BW": 2, "backward": "fused", "held_in_backward": 6}
+        | {"modes": [{"name": "recompute", "held_after_F": 1, "BW": 0}]}
+    ],
+}
+
+
+def test_a_mode_whose_backward_takes_no_time_may_be_all_that_fits() -> None:
+    result = pipesat.solve(parse_problem(INSTANT), time_limit=5, deterministic=True)
+    assert (result.status, result.value) == ("optimal", 6)
