@@ -50,8 +50,9 @@ def search_with_modes(
     """
     clock = incumbent.clock.part(incumbent.clock.left, stop=lambda: incumbent.proven)
     lanes = Lanes(clock)
-    over_time = problem.has_copies and windows_over_time_apply(problem, incumbent)
-    use_windows = parts.windows and (over_time or _windows_by_order_apply(problem, incumbent))
+    over_time = parts.windows and windows_over_time_apply(problem, incumbent)
+    by_order = parts.windows and _windows_by_order_apply(problem, incumbent)
+    use_windows = over_time or by_order
     searches: list[_Search] = []
 
     def lane(number: int) -> Callable[[], None]:
@@ -59,9 +60,10 @@ def search_with_modes(
         runner = lanes.runner()
         if not number and choices_apply(problem):
             own.append(Choices(problem, incumbent, written_for, seed=seed, parts=parts))
-        if use_windows and over_time:
+        both = threads == 1 and not problem.has_copies
+        if over_time and (both or problem.has_copies or not number % 2):
             own.append(ModeWindows(problem, incumbent, runner=runner, seed=seed + number))
-        elif use_windows:
+        if by_order and (both or not over_time or (number % 2 and not problem.has_copies)):
             own.append(WindowSearch(problem, incumbent, runner=runner, seed=seed + number))
         if not number and use_windows and whole_applies(problem, incumbent):
             own.append(Whole(problem, incumbent, runner=runner, seed=seed))
