@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 import pipesat  # noqa: E402
 from pipesat.solver.modes.alone import least_end  # noqa: E402
-from pipesat.solver.modes.whole import least_makespan  # noqa: E402
+from pipesat.solver.modes.whole import least_schedule  # noqa: E402
 
 PROBLEMS = ROOT / "experiments" / "bench-next" / "problems"
 NAME = "mode-recompute-chain-p4-m12-cap0.5"
@@ -33,16 +33,17 @@ def main(most: int) -> None:
     for count in range(3, most + 1):
         routes = tuple(replace(route, microbatches=count) for route in whole.routes)
         problem = replace(whole, routes=routes)
-        order = least_makespan(problem, FIRST + count * EACH, one_order=True)
+        order, _ = least_schedule(problem, FIRST + count * EACH, one_order=True) or (None, None)
         assert order is not None
-        free = least_makespan(problem, order)
+        free, _ = least_schedule(problem, order) or (None, None)
         assert free is not None
         devices = range(len(problem.devices))
         ends = [least_end(problem, device, order, absolute=True) or 0 for device in devices]
         alone = " ".join(f"{end:,}" for end in ends)
         gap = 1 - max(ends) / free
         print(f"| {count} | {alone} | {order:,} | {free:,} | {gap:.1%} |", flush=True)
-    print(f"12 in one order: {least_makespan(whole, KNOWN, one_order=True):,}")
+    best, _ = least_schedule(whole, KNOWN, one_order=True) or (None, None)
+    print(f"12 in one order: {best:,}")
 
 
 if __name__ == "__main__":

@@ -99,7 +99,9 @@ def add_pair_choices(
     for choice in choices.all:
         one, other = choice.both
         cp.add(one.start == other.start).only_enforce_if(choice.literal)
-        interval = cp.new_optional_interval_var(one.start, choice.time, one.end, choice.literal, "")
+        interval = cp.new_optional_fixed_size_interval_var(
+            one.start, choice.time, choice.literal, ""
+        )
         one.intervals.append(interval)
     return choices
 
@@ -117,7 +119,8 @@ def _give_choices(
         if chosen is not True:
             literals.append(~chosen)
         cp.add_exactly_one(literals)
-        x.intervals.append(cp.new_optional_interval_var(x.start, length, end, alone, ""))
+        cp.add(end == x.start + length).only_enforce_if(alone)
+        x.intervals.append(cp.new_optional_fixed_size_interval_var(x.start, length, alone, ""))
         for choice in paired[op]:
             lengths.append(choice.time)
             cp.add(end == x.start + choice.time).only_enforce_if(choice.literal)

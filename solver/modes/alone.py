@@ -10,40 +10,24 @@ import math
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.devices import terms_of
+from pipesat.bounds.pair_times import least_times_of_each_class
 from pipesat.core.claims import Bound
-from pipesat.core.least import least_problem
 from pipesat.core.problem import Problem
-from pipesat.core.rules import round_trip
+from pipesat.solver.model.lags import lag_before, tail_after
 from pipesat.solver.model.times import LARGEST
-from pipesat.solver.modes.cell_rules import (
-    PARTS,
-    add_device,
-    add_order,
-    add_order_of_a_way,
-    new_cell,
-)
+from pipesat.solver.modes.over_time import PARTS, OverTime
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
+from pipesat.solver.run.share import Share
 
 SOURCE = "proofs with modes"
-_LIMIT, _LONGER, _LONGEST = 4.0, 2.0, 60.0  # seconds per question
-_SHARE, _MORE, _LESS, _LEAST_SHARE = 0.25, 1.5, 0.5, 0.02  # of the gap that is asked for at once
 
 
 def proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether the model says something: a chain of alike microbatches that choose their modes."""
+    """Whether the model says something, and CP-SAT can be relied on for such times."""
     schedule = incumbent.schedule
-    return (
-        problem.one_stage_per_device
-        and problem.has_modes
-        and not problem.has_lists
-        and problem.mode_choice == "microbatch"
-        and problem.overlap is None
-        and schedule is not None
-        and schedule.makespan <= LARGEST
-    )
+    return problem.has_modes and schedule is not None and schedule.makespan <= LARGEST
 
 
 class _Question:
@@ -52,7 +36,7 @@ class _Question:
     def __init__(self, problem: Problem, device: int) -> None:
         self.device = device
         self.name = problem.device_name(device)
-        self.share, self.limit = _SHARE, _LIMIT
+        self.share = Share()
         self.possible: int | None = None  # a length that this device alone can keep to
 
 
@@ -85,55 +69,74 @@ class DevicesAlone:
             return False
         question = self.open.pop(0)
         self.open.append(question)
-        most = min(value, question.possible or value) - 1
-        target = min(most, bound + int(question.share * (value - bound)))
+        target = min(question.possible or value, question.share.target(bound, value) + 1) - 1
         objective = self.incumbent.objective
         model = DeviceAlone(self.problem, question.device, target, absolute=objective == "makespan")
         self.asked += 1
         solver, status = self.runner.solve(
-            model.cp, limit=question.limit, seed=self.seed + self.asked, strong=True, linear=False
+            model.cp,
+            limit=question.share.limit,
+            seed=self.seed + self.asked,
+            strong=True,
+            linear=False,
         )
         if status == cp_model.INFEASIBLE:
             self.refuted += 1
             source = f"CP-SAT on {question.name} alone, with modes"
             self.incumbent.raise_bound(Bound(target + 1, source), PROOFS)
-            question.share = min(1.0, question.share * _MORE)
+            question.share.refuted()
         elif status in FOUND:
             question.possible = solver.value(model.end)
-            question.share *= _LESS
+            question.share.less()
         else:
-            question.share = max(_LEAST_SHARE, question.share * _LESS)
-            question.limit = min(_LONGEST, question.limit * _LONGER)
+            question.share.less()
+            question.share.longer()
         return True
 
 
-class DeviceAlone:
-    """Whether a device with one stage can be done by ``most``; ``end`` is when, in a solution.
+class DeviceAlone(OverTime):
+    """Whether a device can be done by ``most``; ``end`` is when, in a solution.
 
     Times are from the origin (``absolute``), or from the device's first op at the earliest.
-    Microbatches are numbered as their F's come, and those of a way come in one order in all parts.
     """
 
     def __init__(self, problem: Problem, device: int, most: int, *, absolute: bool) -> None:
-        self.problem, self.device, self.most = problem, device, most
-        (self.stage,) = problem.stages_on[device]
-        least = least_problem(problem)
-        terms = terms_of(problem, [least], device)
-        self.cp = cp_model.CpModel()
-        self.begin = terms.start * absolute
+        stages = problem.stages_on[device]
+        super().__init__(problem, stages, most)
+        self.device = device
         self.end = self.cp.new_int_var(0, most, "")
-        self.cells = [
-            new_cell(self.cp, problem, self.stage, m, self.begin, most)
-            for m in range(problem.microbatches[self.stage])
-        ]
-        away = round_trip(least, self.stage)
-        for cell in self.cells:
-            self.cp.add(cell.start["B"] >= cell.end("F") + away)
-            self.cp.add(self.end >= cell.end("W"))
-            self.cp.add(self.end >= cell.end("B") + terms.way_home * absolute)
-        add_order(self.cp, self.cells, "F")
-        add_order_of_a_way(self.cp, self.cells, PARTS[1:])
-        add_device(self.cp, problem, device, self.cells, most)
+        self.heads: list[int] = []
+        self.least = least_times_of_each_class(problem)
+        for stage in stages:
+            self._add_lags(stage, frozenset(stages), absolute=absolute)
+        self._add_numbers()
+        self.add_device(device)
+        if self.choices.all:
+            self.add_load(device, min(self.heads) if absolute else 0, self.end)
+
+    def _add_numbers(self) -> None:
+        """Number alike microbatches by the first F; those in equal ways keep to it in all parts."""
+        for chunks in self.problem.chunks_on[self.device].values():
+            for alike in self.alike(chunks[0]):
+                self.add_order(self.row(chunks[0], alike), "F")
+            self.add_order_of_a_way(chunks, PARTS)
+
+    def _add_lags(self, stage: int, kept: frozenset[int], *, absolute: bool) -> None:
+        """Count what lies between the device's ops of a microbatch, and before and after them."""
+        for cell in self.row(stage):
+            least = self.least[self.problem.class_of(stage, cell.microbatch)]
+            for part in ("F", "B"):
+                source, phase, delay = lag_before(least, kept, stage, part)
+                if source is not None:
+                    before = self.cells[source, cell.microbatch].tasks[phase].end
+                    self.cp.add(cell.tasks[part].start >= before + delay)
+                elif absolute:
+                    self.heads.append(delay)
+                    self.cp.add(cell.tasks[part].start >= delay)
+            if absolute:
+                tail = tail_after(least, kept, stage)
+                self.cp.add(self.end >= cell.tasks["B"].end + tail)
+            self.add_end(cell, self.end)
 
 
 def least_end(problem: Problem, device: int, most: int, *, absolute: bool) -> int | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from pipesat.core.ops import PHASE_OF, Copy, CopyKind, Kind, Op
+from pipesat.core.ops import PHASE_OF, Copy, CopyKind, Kind, Op, Pair
 from pipesat.core.problem import Problem
+from pipesat.core.rules import in_order
 from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.solver.modes.assign import Cell as Key
 from pipesat.solver.modes.ways import Part, Way
@@ -60,12 +61,19 @@ class State:
 
 
 def schedule_from(
-    problem: Problem, starts: dict[Key, dict[Part, int]], ways: dict[Key, Way], source: str
+    problem: Problem,
+    starts: dict[Key, dict[Part, int]],
+    ways: dict[Key, Way],
+    source: str,
+    pairs: Iterable[tuple[tuple[Op, Op], int]] = (),
+    rank: Mapping[Key, int] | None = None,
 ) -> Schedule:
     """Put a schedule together from the starts of all parts; those of absent ones are passed over.
 
-    At one instant, what takes no time comes first, then what comes first in a microbatch.
+    At one instant, what takes no time comes first, then what comes first in a microbatch, then
+    what is first by ``rank`` (by number, without). ``pairs`` have ops and times.
     """
+    paired = {op: (ops, time) for ops, time in pairs for op in ops}
     rows: list[list[tuple[Op, int, int]]] = [[] for _ in problem.devices]
     copies: list[list[tuple[Copy, int, int]]] = [[] for _ in problem.devices]
     for (stage, m), found in starts.items():
@@ -78,16 +86,26 @@ def schedule_from(
                 copies[device].append((Copy(stage, _COPIES[part], m), start, start + length))
             else:
                 kind = "BW" if part == "B" and way.fused else _OPS[part]
-                rows[device].append((Op(stage, kind, m, way.mode), start, start + length))
+                op = Op(stage, kind, m, way.mode)
+                length = paired[op][1] if op in paired else length
+                rows[device].append((op, start, start + length))
 
     def key(timed: tuple[Op, int, int]) -> tuple[int, ...]:
         op, start, end = timed
         phase = "FBW".index(PHASE_OF[op.kind])
         place = problem.place_of[op.stage]
-        return start, end, phase, -place if phase else place, op.microbatch
+        number = op.microbatch if rank is None else rank[op.stage, op.microbatch]
+        return start, end, phase, -place if phase else place, number
+
+    def items(row: list[tuple[Op, int, int]]) -> Iterator[Timed]:
+        for op, start, end in sorted(row, key=key):
+            if op not in paired:
+                yield Timed(op, start, end)
+            elif op == paired[op][0][0]:
+                yield Timed(in_order(problem, Pair(*paired[op][0])), start, end)
 
     return Schedule(
-        tuple(tuple(Timed(*timed) for timed in sorted(row, key=key)) for row in rows),
+        tuple(tuple(items(row)) for row in rows),
         source,
         tuple(tuple(TimedCopy(*timed) for timed in sorted(row, key=_copy_key)) for row in copies)
         if any(copies)

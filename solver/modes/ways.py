@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from pipesat.core.problem import Problem, Stage
+from pipesat.solver.model.pairing import NO_GAINS, Gains, fusing_may_pay
 
 Part: TypeAlias = Literal["F", "B", "W", "O", "L"]
 """What starts: F, the backward (B or BW), W, and the copies."""
@@ -93,11 +94,17 @@ class Way:
         return self.amounts.F + self.backward + self.weight
 
 
-def ways_of(problem: Problem, stage: int, microbatch: int) -> Iterator[Way]:
-    """Yield the ways; fused ones only where splitting does not dominate them."""
+def ways_of(
+    problem: Problem, stage: int, microbatch: int, known: Gains = NO_GAINS
+) -> Iterator[Way]:
+    """Yield the ways; fused ones only where splitting does not dominate them.
+
+    ``known`` are the pairs that gain something: a BW may be fused for one.
+    """
+    kind = problem.class_of(stage, microbatch)
     for mode in problem.modes_of(stage):
         amounts = problem.amounts(stage, microbatch, mode)
         if amounts.may_split:
             yield Way(mode, fused=False, amounts=amounts)
-        if amounts.fusing_may_pay:
+        if fusing_may_pay(problem, known, stage, kind, mode):
             yield Way(mode, fused=True, amounts=amounts)

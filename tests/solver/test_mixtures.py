@@ -10,7 +10,11 @@ from random import Random
 import pytest
 
 from pipesat.core.schedule import Objective
-from tests.support.mixture_claims import held_against_oracle, wrong_of_mixture_s_model
+from tests.support.mixture_claims import (
+    held_against_oracle,
+    wrong_of_mixture_s_model,
+    wrong_of_models_over_time,
+)
 from tests.support.mixtures import mixture
 from tests.support.seeds import seeds
 
@@ -28,3 +32,12 @@ def test_no_claim_about_a_mixture_is_false(seed: int, objective: Objective) -> N
 @pytest.mark.parametrize("seed", seeds(20, quick=4))
 def test_the_model_of_pairs_and_lists_is_exact(seed: int, objective: Objective) -> None:
     assert wrong_of_mixture_s_model(seed, objective) == []
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", [*seeds(24, quick=3), 39])
+def test_models_with_memory_over_time_say_what_the_oracle_says(
+    seed: int, objective: Objective
+) -> None:
+    """In seed 39, OR-Tools 9.15 left out a pair with a W of no time, as its intervals were then."""
+    assert wrong_of_models_over_time(mixture(Random(seed)).document, objective) == []

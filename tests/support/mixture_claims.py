@@ -17,11 +17,15 @@ from pipesat.core.schedule import Objective, Schedule, Timed, TimedCopy
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import in_mode
 from pipesat.solver.model.model import build_model
+from pipesat.solver.modes.alone import least_end
+from pipesat.solver.modes.whole import least_schedule
 from pipesat.solver.run.runner import FOUND, new_solver
 from tests.support.mixtures import mixture
 from tests.support.oracle_with_modes import Found, Undecided, solve
 
 _SECONDS, _EFFORT = 0.05, 3.0  # deterministic: of a solve, of a question
+_EFFORT_OF_MODELS = 20.0
+_FAR = 120  # no optimum of a mixture is longer
 
 
 def held_against_oracle(
@@ -116,3 +120,32 @@ def schedule_of(problem: Problem, found: Found) -> Schedule:
     )
     copies = (tuple(TimedCopy(parse_copy(x), a, b) for x, a, b in row) for row in found.copies)
     return Schedule(tuple(rows), "", tuple(copies) if any(found.copies) else ())
+
+
+def wrong_of_models_over_time(document: dict[str, Any], objective: Objective) -> list[str]:
+    """What the models with memory over time say of a mixture that the oracle refutes.
+
+    The whole one in any order is the problem itself; in one order it has a part of its schedules;
+    one device alone has a part of its rules, so it is never longer.
+
+    Raises
+    ------
+    Undecided
+        If the oracle's effort was not enough.
+    """
+    problem = parse_problem(document)
+    value, schedule = least_schedule(problem, _FAR, objective) or (None, None)
+    found = solve(document, objective, value, _EFFORT_OF_MODELS)
+    if found is None or value is None:
+        return [] if found is None and value is None else [f"{value}, the oracle has {found}"]
+    wrong = [] if value == found.value else [f"{value}, the oracle has {found.value}"]
+    wrong += map(str, check(problem, schedule) if schedule else [])
+    in_order, _ = least_schedule(problem, _FAR, objective, one_order=True) or (None, None)
+    if in_order is not None and in_order < value:
+        wrong.append(f"in one order {in_order}, in any {value}")
+    absolute = objective == "makespan"
+    return wrong + [
+        f"device {device} alone takes longer than {value}"
+        for device, stages in enumerate(problem.stages_on)
+        if stages and least_end(problem, device, value, absolute=absolute) is None
+    ]
