@@ -1,7 +1,8 @@
 """Hold the models with memory over time against the oracle: the whole problem, each device alone.
 
 ``python models.py FIRST LAST``: a seed draws a problem (tests/support/mixtures.py) and adds two
-lines to models.jsonl, one per objective; prints the counts, and what is false.
+lines to models.jsonl, one per objective, unless they are there; prints the counts, and what is
+false.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -26,17 +28,20 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
 def main(first: int, last: int) -> None:
     """Run seeds, then count all lines; exit 1 if anything is false."""
+    done = {(case["seed"], case["objective"]) for case in _cases()}
     with CASES.open("a") as file:
         for seed in range(first, last):
             drawn = mixture(Random(seed))
             for objective in OBJECTIVES:
+                if (seed, objective) in done:
+                    continue
                 try:
                     wrong = wrong_of_models_over_time(drawn.document, objective)
                 except Undecided:
                     wrong = ["undecided"]
                 line = {"seed": seed, "objective": objective, "mixes": drawn.label, "wrong": wrong}
                 print(json.dumps(line), file=file, flush=True)
-    cases = [json.loads(line) for line in CASES.read_text().splitlines()]
+    cases = _cases()
     undecided = [case for case in cases if case["wrong"] == ["undecided"]]
     false = [case for case in cases if case["wrong"] and case not in undecided]
     print(len(cases), "cases", len(undecided), "undecided", len(false), "false")
@@ -45,6 +50,10 @@ def main(first: int, last: int) -> None:
         print(case)
     if false:
         raise SystemExit(1)
+
+
+def _cases() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in CASES.read_text().splitlines()] if CASES.exists() else []
 
 
 if __name__ == "__main__":

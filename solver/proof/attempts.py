@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pipesat.solver.run.share import Share
+
 _FIRST_LIMIT = 1.0  # seconds for one device
 _WHOLE = 4.0  # times as much for the whole model
 _WHOLE_OF_SMALL = 20.0  # the same where it alone proves much
 _MORE_TIME = 1.5  # from one round of attempts to the next
 _DRAWS = 3  # relaxations per round
 _MOST_SKIPPED = 100  # attempts in a row that could not help, or were too large
-_SHARE = 0.25  # of the gap that a relaxation is asked to close at a time, at first
-_SHARES = (0.03, 0.5)  # least and largest
+_LEAST_SHARE, _LARGEST_SHARE = 0.03, 0.5  # of the gap that is to be closed at a time
 _MORE, _LESS = 1.4, 0.7  # its change after a proof, and after an attempt without an outcome
 _OPS_PER_ROUND = 400  # rounds between two attempts at the whole model, per so many ops
 
@@ -63,7 +64,8 @@ class Attempts:
         self._rng = random.Random(seed)  # noqa: S311
         self._reach: dict[Devices, int] = {}  # value of a schedule of these devices
         self._strongest: Devices = frozenset()
-        self._size, self._limit, self._share, self._rounds = 1, _FIRST_LIMIT, _SHARE, 0
+        self._share = Share(more_by=_MORE, less_by=_LESS, least=_LEAST_SHARE, most=_LARGEST_SHARE)
+        self._size, self._limit, self._rounds = 1, _FIRST_LIMIT, 0
         self._skipped = self._tried = 0
         self._why_ended: str | None = None
 
@@ -101,7 +103,7 @@ class Attempts:
     def share_of(self, attempt: Attempt) -> float:
         """Share of the gap that an attempt is asked to close."""
         with self._lock:
-            return self._share if attempt.share is None else attempt.share
+            return self._share.share if attempt.share is None else attempt.share
 
     def learn(
         self, attempt: Attempt, *, reach: int | None, infeasible: bool, raised: bool, proven: bool
@@ -114,8 +116,10 @@ class Attempts:
         with self._lock:
             self._tried += 1
             if attempt.share is None and reach is None:
-                factor = _MORE if infeasible else _LESS
-                self._share = min(max(self._share * factor, _SHARES[0]), _SHARES[1])
+                if infeasible:
+                    self._share.refuted()
+                else:
+                    self._share.less()
             if reach is not None:
                 self._reach[attempt.devices] = reach
             if raised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from ortools.sat.python import cp_model
@@ -11,11 +12,11 @@ from pipesat.core.problem import Problem
 from pipesat.solver.model.places import places_apply, places_model
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner
+from pipesat.solver.run.share import Share
 
 SOURCE = "CP-SAT on places of microbatches"
 _LIMIT, _MORE_TIME = 15.0, 1.5  # seconds of the first attempts; from one round to the next
 _SHARE, _MORE, _LESS = 0.2, 1.4, 0.6  # of the gap that is asked for, and its change
-_LEAST_SHARE = 0.02
 _FEWEST_OPS = 200  # of fewer, the whole model says more
 
 
@@ -27,7 +28,9 @@ class PlacesProofs:
         last = len(problem.stages) - 1
         kept = dict.fromkeys(((0,), (0, last), (last,), tuple(range(last + 1))))
         self.queue: deque[tuple[int, ...]] = deque(kept)
-        self.limit, self.share = _LIMIT, _SHARE
+        self.share = Share(
+            _SHARE, _LIMIT, more_by=_MORE, less_by=_LESS, longer_by=_MORE_TIME, longest=math.inf
+        )
         self.spent, self.tried, self.vain = 0.0, 0, 0
 
     @staticmethod
@@ -47,23 +50,23 @@ class PlacesProofs:
         if value is None or bound >= value:
             return
         before = runner.spent
-        upper = min(value - 1, bound + round(self.share * (value - bound)))
+        upper = self.share.target(bound, value)
         kept = self.queue[0]
         model = places_model(self.problem, kept, upper)
-        _, status = runner.solve(model.cp, limit=self.limit, seed=self.seed)
+        _, status = runner.solve(model.cp, limit=self.share.limit, seed=self.seed)
         self.spent += runner.spent - before
         self.tried += 1
         if status == cp_model.INFEASIBLE:
             self.incumbent.raise_bound(Bound(model.beyond, SOURCE), PROOFS)
-            self.share = min(1.0, self.share * _MORE)
+            self.share.refuted()
             return
         self.queue.rotate(-1)
         if status in FOUND:
-            if self.share <= _LEAST_SHARE:
+            if self.share.share <= self.share.least:
                 self.queue.remove(kept)
-            self.share = max(_LEAST_SHARE, self.share * _LESS)
+            self.share.less()
             return
         self.vain += 1
         if self.vain % len(self.queue) == 0:
-            self.share = max(_LEAST_SHARE, self.share * _LESS)
-            self.limit *= _MORE_TIME
+            self.share.less()
+            self.share.longer()

@@ -24,7 +24,7 @@ from tests.support.mixtures import mixture
 from tests.support.oracle_with_modes import Found, Undecided, solve
 
 _SECONDS, _EFFORT = 0.05, 3.0  # deterministic: of a solve, of a question
-_EFFORT_OF_MODELS = 20.0
+_EFFORT_OF_MODELS = 8.0
 _FAR = 120  # no optimum of a mixture is longer
 
 
