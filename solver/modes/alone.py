@@ -14,6 +14,7 @@ from pipesat.bounds.pair_times import least_times_of_each_class
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.solver.model.lags import lag_before, tail_after
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST
 from pipesat.solver.modes.over_time import PARTS, OverTime
 from pipesat.solver.run.clock import Clock
@@ -22,6 +23,7 @@ from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 from pipesat.solver.run.share import Share
 
 SOURCE = "proofs with modes"
+_MOST_PAIRED = 12  # (stage, microbatch)s of a device whose ops may pair: beyond, hardly ever solved
 
 
 def proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
@@ -51,6 +53,7 @@ class DevicesAlone:
             _Question(problem, device)
             for device, stages in enumerate(problem.stages_on)
             if stages and problem.devices[device].room is not None
+            if sum(problem.microbatches[s] for s in stages) <= _MOST_PAIRED or not gains(problem)
         ]
         self.asked = self.refuted = 0
 
@@ -68,7 +71,6 @@ class DevicesAlone:
         if not self.open or bound >= value:
             return False
         question = self.open.pop(0)
-        self.open.append(question)
         target = min(question.possible or value, question.share.target(bound, value) + 1) - 1
         objective = self.incumbent.objective
         model = DeviceAlone(self.problem, question.device, target, absolute=objective == "makespan")
@@ -85,12 +87,14 @@ class DevicesAlone:
             source = f"CP-SAT on {question.name} alone, with modes"
             self.incumbent.raise_bound(Bound(target + 1, source), PROOFS)
             question.share.refuted()
-        elif status in FOUND:
+            self.open.insert(0, question)  # it may prove the next share as well
+            return True
+        if status in FOUND:
             question.possible = solver.value(model.end)
-            question.share.less()
         else:
-            question.share.less()
             question.share.longer()
+        question.share.less()
+        self.open.append(question)
         return True
 
 

@@ -19,6 +19,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import retime
+from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST, latest_end
 from pipesat.solver.modes.assign import Cell as Key
 from pipesat.solver.modes.cell import Start
@@ -33,12 +34,14 @@ from pipesat.solver.run.share import Share
 SOURCE = "whole model with modes"
 _AWAITING: tuple[Literal_["F", "B"], ...] = ("F", "B")
 _MOST_CELLS = 64  # (stage, microbatch)s: beyond, the model is hardly ever solved
+_MOST_PAIRED = 24  # the same where ops may pair
 
 
 def whole_applies(problem: Problem, incumbent: Incumbent) -> bool:
     """Whether the model is small, and CP-SAT can be relied on for such times."""
     latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
-    return problem.has_modes and sum(problem.microbatches) <= _MOST_CELLS and latest <= LARGEST
+    most = _MOST_PAIRED if gains(problem) else _MOST_CELLS
+    return problem.has_modes and sum(problem.microbatches) <= most and latest <= LARGEST
 
 
 class Whole:
