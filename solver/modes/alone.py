@@ -23,6 +23,7 @@ from pipesat.solver.run.runner import FOUND, PROOFS, Runner
 from pipesat.solver.run.share import Share
 
 SOURCE = "proofs with modes"
+_LIMIT = 2.0  # seconds per question at first: rather a smaller one of every device
 _MOST_PAIRED = 12  # (stage, microbatch)s of a device whose ops may pair: beyond, hardly ever solved
 
 
@@ -38,7 +39,6 @@ class _Question:
     def __init__(self, problem: Problem, device: int) -> None:
         self.device = device
         self.name = problem.device_name(device)
-        self.share = Share()
         self.possible: int | None = None  # a length that this device alone can keep to
 
 
@@ -55,6 +55,7 @@ class DevicesAlone:
             if stages and problem.devices[device].room is not None
             if sum(problem.microbatches[s] for s in stages) <= _MOST_PAIRED or not gains(problem)
         ]
+        self.share = Share(limit=_LIMIT)
         self.asked = self.refuted = 0
 
     @property
@@ -71,13 +72,13 @@ class DevicesAlone:
         if not self.open or bound >= value:
             return False
         question = self.open.pop(0)
-        target = min(question.possible or value, question.share.target(bound, value) + 1) - 1
+        target = self.share.target(bound, min(question.possible or value, value))
         objective = self.incumbent.objective
         model = DeviceAlone(self.problem, question.device, target, absolute=objective == "makespan")
         self.asked += 1
         solver, status = self.runner.solve(
             model.cp,
-            limit=question.share.limit,
+            limit=self.share.limit,
             seed=self.seed + self.asked,
             strong=True,
             linear=False,
@@ -86,14 +87,13 @@ class DevicesAlone:
             self.refuted += 1
             source = f"CP-SAT on {question.name} alone, with modes"
             self.incumbent.raise_bound(Bound(target + 1, source), PROOFS)
-            question.share.refuted()
+            self.share.refuted()
             self.open.insert(0, question)  # it may prove the next share as well
             return True
         if status in FOUND:
             question.possible = solver.value(model.end)
         else:
-            question.share.longer()
-        question.share.less()
+            self.share.unanswered()
         self.open.append(question)
         return True
 

@@ -33,6 +33,13 @@ class Share:
         """Ask for less: it was possible, or not answered in time."""
         self.share = max(self.least, self.share * self.less_by)
 
+    def unanswered(self) -> None:
+        """Ask for less, or give more time where that is least already."""
+        if self.share > self.least:
+            self.less()
+        else:
+            self.longer()
+
     def longer(self) -> None:
         """Give more time: it was not answered."""
         self.limit = min(self.longest, self.limit * self.longer_by)
