@@ -45,7 +45,7 @@ def main(first: int, last: int) -> None:
     undecided = [case for case in cases if case["wrong"] == ["undecided"]]
     false = [case for case in cases if case["wrong"] and case not in undecided]
     print(len(cases), "cases", len(undecided), "undecided", len(false), "false")
-    print(Counter(case["mixes"] for case in cases))
+    print(Counter(case["mixes"] for case in cases).most_common())
     for case in false:
         print(case)
     if false:
