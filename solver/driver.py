@@ -12,14 +12,13 @@ from pipesat.bounds.feasibility import preflight
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.errors import Infeasible
 from pipesat.core.machine import usable_cores
-from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
 from pipesat.solver.modes.search import search_with_modes
-from pipesat.solver.narrower import search_narrower
+from pipesat.solver.narrower import has_pairs, search_narrower
 from pipesat.solver.portfolio import SearchReport, Told
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
@@ -112,7 +111,7 @@ def solve(
             told = Told(threads=workers, seed=seed, parts=parts)
             if mine.problem.has_modes:
                 alone = mine.problem.overlap is None
-                mine_too = [g for g in guides if not (alone and _has_pairs(g))]
+                mine_too = [g for g in guides if not (alone and has_pairs(g))]
                 return search_with_modes(written_for, mine.problem, mine, mine_too, **told)
             return portfolio.search(mine.problem, mine, starts, **told)
 
@@ -142,10 +141,6 @@ def solve(
         explanation="; ".join([*notes, *warnings]),
         warnings=tuple(warnings),
     )
-
-
-def _has_pairs(schedule: Schedule) -> bool:
-    return any(isinstance(item, Pair) for row in schedule.order for item in row)
 
 
 def _noted(schedules: Iterable[Schedule], notes: list[Schedule]) -> Iterator[Schedule]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.errors import Deadlock, Infeasible
 from pipesat.core.least import in_modes_of_stages
+from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.solver.modes.assign import Cell, in_modes
@@ -100,7 +101,7 @@ def search_narrower(
             continue
         known: list[Schedule] = []
         try:
-            made = chain(starts if narrow.modes is None else (), written_for(narrow.problem))
+            made = chain(_without_pairs(narrow, starts), written_for(narrow.problem))
             known.extend(_valid(own, made))
         except Exception as error:
             report.failed.append(failure_note("a hand-written schedule", error))
@@ -111,6 +112,16 @@ def search_narrower(
             report.failed.extend(found.failed)
         report.failed.extend(own.faults)
     return report
+
+
+def _without_pairs(narrow: Narrower, starts: Iterable[Schedule]) -> Iterator[Schedule]:
+    """Starts of the problem itself that are schedules of the one without pairs."""
+    return (start for start in starts if narrow.modes is None and not has_pairs(start))
+
+
+def has_pairs(schedule: Schedule) -> bool:
+    """Whether two ops of a schedule run as one."""
+    return any(isinstance(item, Pair) for row in schedule.order for item in row)
 
 
 def _valid(own: Incumbent, starts: Iterable[Schedule]) -> Iterator[Schedule]:

@@ -109,7 +109,7 @@ def _ways(problem: Problem, stage: int, kinds: Sequence[int]) -> list[_Way]:
 
 
 def _peak(stage: Stage) -> int:
-    """What is held while F and the backward run, and after; a backward of length 0 holds nothing."""
+    """Most that is held from F on; a backward that takes no time holds nothing on top."""
     most = stage.held_after_F if stage.may_fuse else max(stage.held_after_F, stage.held_after_B)
     backward = stage.BW if stage.may_fuse else stage.B
     return max(most, stage.held_in_backward) if backward else most
