@@ -18,7 +18,7 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
 from pipesat.solver.modes.search import search_with_modes
-from pipesat.solver.narrower import has_pairs, search_narrower
+from pipesat.solver.narrower import allowed, search_narrower
 from pipesat.solver.portfolio import SearchReport, Told
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
@@ -110,9 +110,8 @@ def solve(
             """Improve an incumbent until its clock is over."""
             told = Told(threads=workers, seed=seed, parts=parts)
             if mine.problem.has_modes:
-                alone = mine.problem.overlap is None
-                mine_too = [g for g in guides if not (alone and has_pairs(g))]
-                return search_with_modes(written_for, mine.problem, mine, mine_too, **told)
+                along = [*allowed(mine.problem, guides)]
+                return search_with_modes(written_for, mine.problem, mine, along, **told)
             return portfolio.search(mine.problem, mine, starts, **told)
 
         def first(mine: Incumbent, starts: list[Schedule]) -> SearchReport:

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.errors import Deadlock, Infeasible
-from pipesat.core.least import in_modes_of_stages
+from pipesat.core.least import with_modes_of_stages
 from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
-from pipesat.solver.modes.assign import Cell, in_modes
+from pipesat.solver.modes.assign import in_modes_of_stages
+from pipesat.solver.modes.starts import mode_names, mode_number
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.stricter import ONE_BY_ONE
@@ -40,14 +41,7 @@ class Narrower(NamedTuple):
 
     def widened(self, problem: Problem, order: Order) -> Order:
         """Return an order of it as one of the problem."""
-        if not self.modes:
-            return order
-        cells: dict[Cell, int] = {
-            (stage, m): self.modes[stage]
-            for stage, count in enumerate(problem.microbatches)
-            for m in range(count)
-        }
-        return in_modes(problem, order, cells)
+        return in_modes_of_stages(problem, order, self.modes) if self.modes else order
 
 
 def narrower(problem: Problem) -> Iterator[Narrower]:
@@ -58,13 +52,9 @@ def narrower(problem: Problem) -> Iterator[Narrower]:
     if not problem.has_modes:
         return
     if problem.mode_choice == "microbatch":
-        names = dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes)
-        for name in ("keep", *names):
-            modes = tuple(
-                next((n for n, mode in enumerate(stage.modes, 1) if mode.name == name), 0)
-                for stage in problem.stages
-            )
-            alone = in_modes_of_stages(problem, modes)
+        for name in ("keep", *mode_names(problem)):
+            modes = tuple(mode_number(problem, s, name) for s in range(len(problem.stages)))
+            alone = with_modes_of_stages(problem, modes)
             if alone is not None and _fits(alone):
                 yield Narrower(name, alone, modes)
     if problem.overlap is not None:
@@ -101,7 +91,8 @@ def search_narrower(
             continue
         known: list[Schedule] = []
         try:
-            made = chain(_without_pairs(narrow, starts), written_for(narrow.problem))
+            mine_too = allowed(narrow.problem, starts if narrow.modes is None else ())
+            made = chain(mine_too, written_for(narrow.problem))
             known.extend(_valid(own, made))
         except Exception as error:
             report.failed.append(failure_note("a hand-written schedule", error))
@@ -114,13 +105,12 @@ def search_narrower(
     return report
 
 
-def _without_pairs(narrow: Narrower, starts: Iterable[Schedule]) -> Iterator[Schedule]:
-    """Starts of the problem itself that are schedules of the one without pairs."""
-    return (start for start in starts if narrow.modes is None and not has_pairs(start))
+def allowed(problem: Problem, schedules: Iterable[Schedule]) -> Iterator[Schedule]:
+    """Those schedules that have no pairs, where a problem allows none."""
+    return (each for each in schedules if problem.overlap is not None or not _has_pairs(each))
 
 
-def has_pairs(schedule: Schedule) -> bool:
-    """Whether two ops of a schedule run as one."""
+def _has_pairs(schedule: Schedule) -> bool:
     return any(isinstance(item, Pair) for row in schedule.order for item in row)
 
 

@@ -165,7 +165,7 @@ def without_modes(problem: Problem) -> Problem:
     return replace(problem, stages=tuple(replace(stage, modes=()) for stage in problem.stages))
 
 
-def in_modes_of_stages(problem: Problem, modes: Sequence[int]) -> Problem | None:
+def with_modes_of_stages(problem: Problem, modes: Sequence[int]) -> Problem | None:
     """Return the problem in which every stage has the amounts of one of its modes, and no other.
 
     ``None`` if one of these offloads. A schedule of it is one of ``problem`` in these modes.

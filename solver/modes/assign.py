@@ -32,6 +32,13 @@ def in_modes(problem: Problem, order: Order, modes: Modes) -> Order:
     return tuple(tuple(_row_in_modes(problem, row, modes)) for row in order)
 
 
+def in_modes_of_stages(problem: Problem, order: Order, modes: Sequence[int]) -> Order:
+    """Return an order in which all microbatches of a stage run in its mode."""
+    counts = enumerate(problem.microbatches)
+    cells = {(s, m): modes[s] for s, count in counts for m in range(count) if modes[s]}
+    return in_modes(problem, order, cells)
+
+
 def _row_in_modes(problem: Problem, row: Sequence[Item], modes: Modes) -> Iterator[Item]:
     for item in row:
         if isinstance(item, Pair):

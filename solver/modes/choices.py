@@ -8,7 +8,7 @@ proven by all that there is for plain ones; its schedules, in these modes, are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,10 +18,10 @@ from pipesat.core.claims import Bound
 from pipesat.core.errors import Deadlock, Infeasible
 from pipesat.core.least import with_choices
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver import portfolio
-from pipesat.solver.modes.assign import in_modes
+from pipesat.solver.modes.assign import in_modes_of_stages
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import PROOFS
 from pipesat.solver.search_parts import SearchParts
@@ -172,14 +172,8 @@ class Choices:
         if own is None or own.schedule is None or own.value is None:
             return
         if self.incumbent.value is None or own.value < self.incumbent.value:
-            order = _chosen(self.problem, own.schedule.order, choice.modes)
+            order = in_modes_of_stages(self.problem, own.schedule.order, choice.modes)
             try:
                 self.incumbent.offer(order, f"{SOURCE}, {own.schedule.source}")
             except Deadlock:
                 return
-
-
-def _chosen(problem: Problem, order: Order, modes: Sequence[int]) -> Order:
-    counts = enumerate(problem.microbatches)
-    cells = {(s, m): modes[s] for s, count in counts for m in range(count) if modes[s]}
-    return in_modes(problem, order, cells)

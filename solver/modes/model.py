@@ -21,10 +21,9 @@ from pipesat.solver.modes.cell import Cell, Start
 from pipesat.solver.modes.copying import add_channels, add_memory, add_what_copies_ask
 from pipesat.solver.modes.frame import Frame, is_fixed
 from pipesat.solver.modes.state import schedule_from
-from pipesat.solver.modes.ways import Part, Way, ways_of
+from pipesat.solver.modes.ways import TRIP, Part, Way, ways_of
 
 _PARTS: tuple[Part, ...] = ("F", "B", "W", "O", "L")
-_TRIP: tuple[Part, ...] = ("F", "O", "L", "B")
 _AWAITING: tuple[Literal_["F", "B"], ...] = ("F", "B")
 _WEIGHT = 4  # of the makespan, against the mean of the devices' ends
 
@@ -128,7 +127,7 @@ class Model(Frame):
         for way, literal in zip(cell.ways, cell.chosen, strict=True):
             if way.amounts.offload is None:
                 continue
-            for one, two in pairwise(_TRIP):
+            for one, two in pairwise(TRIP):
                 if not is_fixed(cell.start[two]):
                     there = cell.start[one] + (way.length(one) or 0)
                     constraint = self.cp.add(cell.start[two] >= there)

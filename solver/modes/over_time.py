@@ -13,10 +13,10 @@ from typing import Final, cast
 from ortools.sat.python import cp_model
 
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, pair_time
+from pipesat.core.rules import duration
 from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.pair_choices import Candidate, PairChoices, add_pair_choices
-from pipesat.solver.model.pairing import gains
+from pipesat.solver.model.pairing import gains, time_that_gains
 from pipesat.solver.model.turns import add_turns, classes_of
 from pipesat.solver.modes.cell import Expression, Start
 from pipesat.solver.modes.parts import OPS, Cell, Task, add_sequence, new_cell
@@ -192,6 +192,6 @@ def _candidates(problem: Problem, cells: Iterable[Cell]) -> Iterator[Candidate[T
     for x, y in combinations(tasks, 2):
         for one, other in product(x.variants, y.variants):
             if (one.op[:2], other.op[:2]) in known:
-                time = pair_time(problem, one.op, other.op)
-                if time is not None and time < one.length + other.length:
+                time = time_that_gains(problem, known, one.op, other.op)
+                if time is not None:
                     yield Candidate((x, y), (one.op, other.op), time)

@@ -15,10 +15,9 @@ from pipesat.core.rules import MemoryChange
 from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.pairing import Gains
 from pipesat.solver.model.variants import Variant, place, variant
-from pipesat.solver.modes.ways import Part, Way, ways_of
+from pipesat.solver.modes.ways import TRIP, Part, Way, ways_of
 
 OPS: Final[tuple[Phase, ...]] = ("F", "B", "W")
-_TRIP: Final[tuple[Part, ...]] = ("F", "O", "L", "B")
 _NOTHING = MemoryChange(0, 0)
 
 
@@ -90,7 +89,7 @@ def add_sequence(cp: cp_model.CpModel, cell: Cell) -> None:
     if "W" in tasks:
         cp.add(tasks["W"].start >= tasks["B"].end)
     if "O" in tasks:
-        for one, two in pairwise(_TRIP):
+        for one, two in pairwise(TRIP):
             cp.add(tasks[two].start >= tasks[one].end).only_enforce_if(tasks["O"].present)
 
 

@@ -11,7 +11,7 @@ from pipesat.core.ops import Item, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize
-from pipesat.solver.modes.assign import Cell, Lever, fewest, in_modes
+from pipesat.solver.modes.assign import Cell, Lever, fewest, in_modes, in_modes_of_stages
 
 
 class Start(NamedTuple):
@@ -24,6 +24,12 @@ class Start(NamedTuple):
 def mode_names(problem: Problem) -> list[str]:
     """Names of all modes but keep, in the order in which they are first stated."""
     return list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
+
+
+def mode_number(problem: Problem, stage: int, name: str) -> int:
+    """Number of a stage's mode of this name; 0 if it has none."""
+    names = [mode.name for mode in problem.stages[stage].modes]
+    return 1 + names.index(name) if name in names else 0
 
 
 _ALL = (1, 1)
@@ -82,8 +88,9 @@ def _ways(problem: Problem) -> Iterator[_Way]:
 
 
 def _all_in(problem: Problem, name: str, guide: Start) -> Start:
-    modes = {cell: mode for cell in _cells(problem) if (mode := _number(problem, cell, name))}
-    return Start(in_modes(problem, guide.order, modes), f"{guide.source}, all {name}")
+    modes = [mode_number(problem, stage, name) for stage in range(len(problem.stages))]
+    order = in_modes_of_stages(problem, guide.order, modes)
+    return Start(order, f"{guide.source}, all {name}")
 
 
 def _fewest_in(
@@ -124,25 +131,14 @@ def largest_held(problem: Problem) -> list[int]:
     ]
 
 
-def _cells(problem: Problem) -> Iterator[Cell]:
-    for stage, count in enumerate(problem.microbatches):
-        yield from product((stage,), range(count))
-
-
-def _number(problem: Problem, cell: Cell, name: str) -> int:
-    """Number of a stage's mode of this name; 0 if it has none."""
-    names = [mode.name for mode in problem.stages[cell[0]].modes]
-    return 1 + names.index(name) if name in names else 0
-
-
 def _levers(problem: Problem, names: Sequence[str]) -> Iterator[tuple[str, Lever]]:
     def always(name: str) -> Lever:
-        return lambda cell, _: _number(problem, cell, name)
+        return lambda cell, _: mode_number(problem, cell[0], name)
 
     def by_turns(one: str, other: str, share: int) -> Lever:
         def lever(cell: Cell, count: int) -> int:
             first, second = (one, other) if count % share == 0 else (other, one)
-            return _number(problem, cell, first) or _number(problem, cell, second)
+            return mode_number(problem, cell[0], first) or mode_number(problem, cell[0], second)
 
         return lever
 
@@ -158,7 +154,7 @@ def _in_part(problem: Problem, stage: int, name: str, part: tuple[int, int]) -> 
     """Put ``part`` of a stage's microbatches into a mode, evenly spread."""
     some, of = part
     return {
-        (stage, m): _number(problem, (stage, m), name)
+        (stage, m): mode_number(problem, stage, name)
         for m in range(problem.microbatches[stage])
         if m * some // of != (m + 1) * some // of
     }

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pipesat.core.problem import Problem, Stage
 from pipesat.solver.model.pairing import NO_GAINS, Gains, fusing_may_pay
 
 Part: TypeAlias = Literal["F", "B", "W", "O", "L"]
 """What starts: F, the backward (B or BW), W, and the copies."""
+
+
+TRIP: Final[tuple[Part, ...]] = ("F", "O", "L", "B")
+"""What an offloaded microbatch runs one after the other."""
 
 
 class Holding(NamedTuple):

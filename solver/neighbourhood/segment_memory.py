@@ -18,8 +18,9 @@ from pipesat.solver.model.before import Before
 from pipesat.solver.model.counted_memory import changed_by, taken_at
 from pipesat.solver.model.literals import Literal, Sum
 from pipesat.solver.model.pair_choices import PairChoices
+from pipesat.solver.modes.assign import Cell
 from pipesat.solver.neighbourhood.graph import Graph
-from pipesat.solver.neighbourhood.slots import Cell, Choice, Slot, chains_of
+from pipesat.solver.neighbourhood.slots import Choice, Slot, chains_of
 
 _NEEDS: dict[Phase, tuple[Phase, ...]] = {"F": ("F",), "B": ("F", "B"), "W": ()}
 """Phases of a microbatch, on whatever chunk, that come before the next chunk's."""

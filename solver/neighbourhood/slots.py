@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain
 from typing import cast
 
 from ortools.sat.python import cp_model
@@ -12,8 +12,10 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.solver.model.literals import Literal
-from pipesat.solver.model.pairing import Gains, fusing_may_pay
+from pipesat.solver.model.pairing import Gains
 from pipesat.solver.model.variants import Variant, place, variant
+from pipesat.solver.modes.assign import Cell
+from pipesat.solver.modes.ways import ways_of
 from pipesat.solver.neighbourhood.graph import Graph
 
 
@@ -48,9 +50,6 @@ class Slot:
         """Its phase."""
         return PHASE_OF[self.op.kind]
 
-
-Cell = tuple[int, int]
-"""A stage and a microbatch."""
 
 Way = tuple[int, bool]
 """A mode, and whether the backward is split."""
@@ -192,17 +191,13 @@ def _ways(problem: Problem, known: Gains, op: Op, freedom: Freedom) -> Iterator[
     """Yield the ways in which a backward may run, the present one first."""
     present = op.mode, op.kind == "B"
     yield present
-    kind = problem.class_of(op.stage, op.microbatch)
-    modes = [op.mode]
-    if freedom.modes and problem.mode_choice == "microbatch":
-        modes = [*problem.modes_of(op.stage)]
-    for mode, split in product(modes, (True, False)):
-        amounts = problem.amounts(*op[::2], mode)
-        pays = fusing_may_pay(problem, known, op.stage, kind, mode)
-        free = mode != op.mode or (freedom.splits and pays and amounts.may_split)
-        allowed = amounts.may_split if split else pays
-        if free and allowed and (mode, split) != present:
-            yield mode, split
+    any_mode = freedom.modes and problem.mode_choice == "microbatch"
+    options = [(way.mode, not way.fused) for way in ways_of(problem, *op[::2], known)]
+    own = [way for way in options if way[0] == op.mode]
+    for way in options:
+        free = any_mode if way[0] != op.mode else freedom.splits and len(own) > 1
+        if free and way != present:
+            yield way
 
 
 def _literals(cp: cp_model.CpModel, ways: Sequence[Way], present: Way) -> dict[Way, Literal]:

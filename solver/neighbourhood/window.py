@@ -9,7 +9,7 @@ model is as small as the window, whatever the size of the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
@@ -23,12 +23,12 @@ from pipesat.core.schedule import Order
 from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.pair_choices import PairChoices, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains
+from pipesat.solver.modes.assign import Cell
 from pipesat.solver.neighbourhood.between import between, following
 from pipesat.solver.neighbourhood.graph import Graph, least_trip
 from pipesat.solver.neighbourhood.pairs import pairs_of
 from pipesat.solver.neighbourhood.segment_memory import add_memory
 from pipesat.solver.neighbourhood.slots import (
-    Cell,
     Choice,
     Freedom,
     Slot,
@@ -221,13 +221,18 @@ def replaced(order: Order, segments: Segments, new: dict[int, list[Item]]) -> Or
     """Put new segments into an order; F's before them run in the modes of their backwards."""
     rows: list[Sequence[Item]] = list(order)
     for device, (low, high) in segments.items():
-        ops = [op for item in new[device] for op in members(item)]
-        modes = {op[::2]: op.mode for op in ops if op.kind in ("B", "BW")}
         before = rows[device][:low]
-        if any(modes.values()) or any(op.mode for item in before for op in members(item)):
-            before = [_in_mode(item, modes) for item in before]
+        known, modes = _modes(rows[device][low:high]), _modes(new[device])
+        if changed := {cell: mode for cell, mode in modes.items() if known.get(cell) != mode}:
+            before = [_in_mode(item, changed) for item in before]
         rows[device] = (*before, *new[device], *rows[device][high:])
     return tuple(map(tuple, rows))
+
+
+def _modes(row: Iterable[Item]) -> dict[Cell, int]:
+    """The mode of every backward of a row."""
+    ops = (op for item in row for op in members(item))
+    return {op[::2]: op.mode for op in ops if op.kind in ("B", "BW")}
 
 
 def _in_mode(item: Item, modes: Mapping[Cell, int]) -> Item:
