@@ -20,13 +20,12 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.exits import end_of_solve, keeping, note, one_line, prepared
+from pipesat.cli.exits import end_of_solve, keeping, note, prepared
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
-    from pipesat.workflows.compare import Comparisons
 
 
 def compare(
@@ -62,6 +61,7 @@ def compare(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.cli.progress import Progress
+    from pipesat.cli.table import print_answer
 
     with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
@@ -112,30 +112,20 @@ def compare(
     if as_json:
         print_json([asdict(row) for row in compared.rows])
     else:
-        _report(compared, stated, output, placements=placements)
+        with keeping(output):
+            print_answer(compared, [("Written to", str(output or ""))], verbose=True)
     end_of_solve([c.result for c in compared.comparisons], interrupts.exit_code, output)
 
 
 def _stated(layers: str | None, *, placements: bool, as_json: bool) -> list[int]:
     """What --layers states; rows of --json do not repeat it, so it is said here."""
-    from pipesat.cli.costs import layers_per_stage, statement_of
+    from pipesat.cli.costs import layers_per_stage
+    from pipesat.workflows.comparison import statement_of
 
     stated = layers_per_stage(layers, placements)
     if stated and as_json:
         note(f"pipesat: {statement_of(stated)}")
     return stated
-
-
-def _report(
-    compared: Comparisons, stated: Sequence[int], output: Path | None, *, placements: bool
-) -> None:
-    from pipesat.cli.comparison import print_comparison
-
-    with keeping(output):
-        print_comparison(compared.comparisons, compared.rows, stated)
-    if output is not None and any(c.result.schedule for c in compared.comparisons):
-        said = output / "*" / "gantt.png" if placements else output / "gantt.png"
-        typer.echo(f"\n{'pictures' if placements else 'picture'}: {one_line(str(said))}")
 
 
 def _home(placement: str | None) -> str:

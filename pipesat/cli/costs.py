@@ -102,14 +102,6 @@ def layers_per_stage(text: str | None, placements: object) -> list[int]:
     return [values] if isinstance(values, int) else values
 
 
-def statement_of(layers: Sequence[int]) -> str:
-    """What ``--layers`` states, to be repeated with every result that rests on it."""
-    if len(set(layers)) == 1:
-        return f"as --layers states, every stage is made of {layers[0]} equal layers"
-    counts = ", ".join(map(str, layers))
-    return f"as --layers states, the stages are made of {counts} layers, equal within a stage"
-
-
 def caps_of(option: str, text: str) -> list[int | Fraction]:
     """Read ``40000,1f1b*0.75``: numbers, and shares of 1F1B's memory.
 

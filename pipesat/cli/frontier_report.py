@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipesat.cli.costs import statement_of
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table, wrapped
 from pipesat.core.claims import as_given, at_most, excess, plural
 from pipesat.core.rounding import rounded_up
 from pipesat.core.stage import KEEP
+from pipesat.workflows.comparison import statement_of
 from pipesat.workflows.rows import units_of
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +19,6 @@ from pipesat.cli.arguments import (
     Workers,
 )
 from pipesat.cli.exits import end_of_solve, prepared
-
-if TYPE_CHECKING:
-    from pipesat.core.result import Result
 
 
 def solve(
@@ -50,6 +46,7 @@ def solve(
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
+    from pipesat.cli.table import print_answer
 
     written = None
     with Interrupts() as interrupts, prepared(output):
@@ -77,18 +74,6 @@ def solve(
     if as_json:
         print_json(result.document(None if written is None else written.schedule))
     else:
-        _print_summary(result, output, "" if written is None else written.told)
+        told = "" if written is None else written.told
+        print_answer(result, [("Note", told), ("Written to", str(output or ""))])
     end_of_solve([result], interrupts.exit_code, output)
-
-
-def _print_summary(result: Result, output: Path | None, told: str) -> None:
-    from pipesat.cli.table import Column, print_table
-
-    facts = [*result.facts()]
-    if result.status == "infeasible":  # the reason is said on stderr
-        facts = [fact for fact in facts if fact[0] != "note"]
-    if told:
-        facts.append(("note", told))
-    if output is not None:
-        facts.append(("written to", str(output)))
-    print_table([Column("", number=False)] * 2, facts, wrap_last=True)

@@ -8,29 +8,18 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 from pipesat.cli.exits import one_line
+from pipesat.core.showing import Column, Line
+
+if TYPE_CHECKING:
+    from pipesat.core.showing import Displayed, Facts
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column: its heading (lines parted by newlines), and whether numbers stand in it.
-
-    ``spare`` is 0 for a column that is always shown; of the others, the largest goes first where a
-    terminal is too narrow.
-    """
-
-    head: str
-    number: bool = True
-    spare: int = 0
-
+__all__ = ["Column", "Line", "print_answer", "print_facts", "print_table", "table_lines", "wrapped"]
 
 _NARROWEST = 20  # of a last column whose texts are wrapped
-
-Line: TypeAlias = Sequence[str] | str
-"""The cells of one line, or a text across all columns."""
 
 
 def table_lines(
@@ -61,10 +50,14 @@ def table_lines(
             yield line
             continue
         *texts, last = (line[i] for i in shown)
-        parts = textwrap.wrap(last, widths[-1], break_long_words=False) if wrap_last else [last]
+        parts = _wrap(last, widths[-1]) if wrap_last else [last]
         for part in parts or [""]:
             yield _line(columns, widths, shown, [*texts, part], gap)
             texts = ["" for _ in texts]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _choose(columns: Sequence[Column], widths: Sequence[int], width: int) -> tuple[list[int], int]:
@@ -116,3 +109,27 @@ def print_table(
     for line in table_lines(columns, lines, width, wrap_last=wrap_last):
         stream.write(f"{line}\n")
     stream.flush()
+
+
+def print_answer(answer: Displayed, more: Facts = (), *, verbose: bool = False) -> None:
+    """Print an answer: its tables, then its labelled lines; ``verbose`` adds all else."""
+    from pipesat.cli.console import stdout
+
+    width, echo = stdout().width, sys.stdout.write
+    for table in answer.tables():
+        if table.title:
+            echo(f"{wrapped(one_line(table.title), width)}\n\n")
+        print_table(table.columns, table.lines)
+        for note in table.notes:
+            echo(f"{wrapped(one_line(note), width)}\n")
+        echo("\n")
+    print_facts([*answer.facts(), *more])
+    if verbose:
+        echo("\n")
+        print_facts(answer.details())
+
+
+def print_facts(facts: Facts) -> None:
+    """Print labelled lines; those without a text are left out."""
+    lines = [line for line in facts if line[1]]
+    print_table([Column("", number=False)] * 2, lines, wrap_last=True)

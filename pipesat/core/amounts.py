@@ -7,11 +7,19 @@ from fractions import Fraction
 from typing import Final
 
 from pipesat.core.errors import BadInput
-from pipesat.core.rounding import Rounding, rounded, significant
+from pipesat.core.rounding import Rounding, rounded, rounded_up, significant
 
 _AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]i?B|B)", re.IGNORECASE)
 MOST_BYTES: Final = 10**15
 _POWERS: Final = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+SECONDS: Final = {
+    "s": Fraction(1),
+    "ms": Fraction(1, 10**3),
+    "us": Fraction(1, 10**6),
+    "ns": Fraction(1, 10**9),
+}
+"""Of the units of time that are shown as milliseconds."""
+_PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
 
 def amount(option: str, text: str) -> int:
@@ -53,3 +61,29 @@ def readable(size: int, towards: Rounding = rounded) -> str:
             break
         value /= 1024
     return f"{significant(value, 3, towards)} {unit}"
+
+
+def bytes_of(unit: str) -> int | None:
+    """Return the bytes of a unit of memory; ``None`` if it is not one of bytes."""
+    try:
+        return amount("memory_unit", f"1{unit}")
+    except BadInput:
+        return None
+
+
+def memory_text(value: int, unit: str, towards: Rounding = rounded_up) -> str:
+    """Show memory in GiB, MiB, ... where its unit is one of bytes: what is needed, rounded up."""
+    each = bytes_of(unit)
+    return f"{value:,} {unit}".rstrip() if each is None else readable(value * each, towards)
+
+
+def time_text(value: int, unit: str, towards: Rounding = rounded) -> str:
+    """Show a time in milliseconds where its unit is known; a lower limit with ``rounded_down``."""
+    second = SECONDS.get(unit)
+    if second is None:
+        return f"{value:,} {unit}".rstrip()
+    milliseconds = 1000 * value * second
+    if milliseconds < _PLAIN:
+        return f"{significant(milliseconds, 4, towards)} ms"
+    whole, _, tenth = towards(milliseconds, 1).partition(".")
+    return f"{int(whole):,}.{tenth} ms"

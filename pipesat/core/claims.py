@@ -9,7 +9,7 @@ rounded up, what is gained is rounded down (:mod:`pipesat.core.rounding`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias
@@ -109,6 +109,15 @@ class Standing:
             return "proven optimal"
         return "no bound known" if self.gap is None else f"gap {self.gap_text()}"
 
+    def proof(self, bound: str, source: str = "") -> str:
+        """Say what is proven in a sentence; ``bound`` is the bound as text, rounded down."""
+        by = f" ({source})" if source else ""
+        if self.value is None or self.gap is None:
+            return self.verdict
+        if self.proven:
+            return f"{self.verdict}{by}"
+        return f"at most {self.gap_text()} less is possible: none takes less than {bound}{by}"
+
     def require_status(self, status: Status) -> None:
         """Raise :class:`Contradiction` unless this is the status of value and bound."""
         if status != self.status:
@@ -116,6 +125,38 @@ class Standing:
                 f"{self.of}: said to be {status}, but with value {self.value} and bound "
                 f"{self.bound} it is {self.status}"
             )
+
+
+class Uneven(NamedTuple):
+    """A device whose share of all work costs more than the order does."""
+
+    device: int
+    share: Fraction
+    equal: Fraction
+
+    def __str__(self) -> str:
+        return f"{percent(self.share, 0)} of all work, an equal share is {percent(self.equal, 0)}"
+
+
+def uneven(loads: Sequence[int], value: int) -> Uneven | None:
+    """Return the device by which the split, not the order, costs time; ``None`` if none does.
+
+    No order of these ops takes less than the largest load, so an order can save at most ``value -
+    load``. An even split would save ``load - equal share`` of that device. The split is to blame if
+    that is more, and more than a tenth of the share.
+
+    Raises
+    ------
+    Contradiction
+        If a device has more work than the schedule takes.
+    """
+    load, total, devices = max(loads, default=0), sum(loads), len(loads)
+    if load > value:
+        raise Contradiction(f"a device works {load} in a schedule of {value}")
+    over = devices * load - total  # devices times what an even split saves of the load
+    if over <= devices * (value - load) or 10 * over <= total:
+        return None
+    return Uneven(loads.index(load), Fraction(load, total), Fraction(1, devices))
 
 
 def tenable(value: int | None, bound: Bound | None) -> tuple[Bound | None, tuple[str, ...]]:

@@ -54,10 +54,15 @@ def bubbles(problem: Problem, schedule: Schedule) -> tuple[float | None, float |
     item longer, as recomputing does, it counts with its time in the mode keep; a pair counts once,
     copies do not.
     """
-    loads = [sum(_useful(problem, timed) for timed in row) for row in schedule.devices]
+    loads = useful_loads(problem, schedule)
     makespan, span = schedule.makespan, schedule.span
     of_makespan = 1 - sum(loads) / (len(problem.devices) * makespan) if makespan else None
     return of_makespan, 1 - max(loads) / span if span else None
+
+
+def useful_loads(problem: Problem, schedule: Schedule) -> list[int]:
+    """Work of every device, an item at most as long as in the mode keep."""
+    return [sum(_useful(problem, timed) for timed in row) for row in schedule.devices]
 
 
 def pair_counts(schedule: Schedule) -> dict[str, int]:

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
 from pipesat.core.attached import attached
-from pipesat.core.claims import Bound, Standing, Status, change, percent, require_best
+from pipesat.core.claims import Bound, Standing, Status, against, percent, require_best
 from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import bubbles, mode_counts, pair_counts
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.problem import Problem
+from pipesat.core.rounding import Rounding, rounded, rounded_down
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.showing import Displayed, Facts
-from pipesat.core.summary import memory_text, modes_text, records_of
+from pipesat.core.summary import modes_text, peak_text, records_of, work_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pipesat.core.exported import Exported
+
+_NONE: Final = "nothing: no schedule was found in time"
 
 
 class Baseline(NamedTuple):
@@ -125,37 +129,76 @@ class Result(Displayed):
         return self.standing.gap
 
     def facts(self) -> Facts:
-        """Return what is to be known of it, a label and a text each."""
-        unit = f" {self.problem.time_unit}" if self.problem.time_unit else ""
-        facts: list[tuple[str, str]] = [("status", self.status)]
+        """Return what was found and proven, what it gains, and what costs the time."""
+        return [*self.answer(), *self._schedule_facts(), ("Searched", f"{self.wall_s:.1f} s")]
+
+    def answer(self) -> Facts:
+        """Return the lines that every answer about this problem has."""
+        facts = [("Take", self.taken()), ("Proof", self.proof()), ("Gain", self._gain())]
         if self.schedule is not None:
-            finder = self.schedule.source
-            if self.baseline is not None and self.baseline.name == finder:
-                finder = f"the baseline {finder}"  # some of them are greedy, not written by hand
-            facts += [(self.objective, f"{self.value}{unit}"), ("found by", finder)]
-        if self.lower_bound is not None:
-            bound = f"{self.lower_bound.value}{unit} (proven by {self.lower_bound.source})"
-            facts += [("lower bound", bound), ("gap", self.standing.gap_text(3))]
-        if self.schedule is not None:
-            of_makespan, of_span = bubbles(self.problem, self.schedule)
-            facts += [("bubble of makespan", percent(of_makespan))]
-            facts += [("bubble of span", percent(of_span))]
-            facts += [("peak memory", memory_text(self.problem, self.schedule))]
-            if self.problem.has_modes:
-                facts += [("modes", modes_text(self.problem, self.schedule))]
-        if self.baseline is not None and self.value is not None:
-            name, theirs = self.baseline
-            against = "equal"
-            if theirs != self.value:
-                against = f"this is {change(self.value, theirs)}"
-            label = "best baseline made in time" if self.baselines_left_out else "best baseline"
-            facts += [(label, f"{name}: {theirs}{unit} ({against})")]
-        facts += [("time", f"{self.wall_s:.1f} s")]
+            facts.append(("Limit", work_text(self.problem, self.schedule, self.objective)))
         if self.problem.estimate:
-            facts += [("estimate", f"of all times and memory: {self.problem.estimate}")]
-        if self.explanation and self.status != "optimal":
-            facts += [("note", self.explanation)]
-        return facts
+            facts.append(("Doubt", f"times and memory are an estimate: {self.problem.estimate}"))
+        note = self.explanation if self.schedule is None else "; ".join(self.warnings)
+        return [*facts, ("Note", note)]
+
+    def taken(self) -> str:
+        """Say what was found, and by whom."""
+        if self.schedule is None or self.value is None:
+            return "nothing: no schedule exists" if self.status == "infeasible" else _NONE
+        finder = self.schedule.source
+        if self.baseline is not None and self.baseline.name == finder:
+            finder = f"the hand-written schedule {finder}"
+        return f"{self._time(self.value)} a step ({self.objective}), found by {finder}"
+
+    def proof(self) -> str:
+        """Say what is proven of it."""
+        if self.lower_bound is None:
+            return self.standing.verdict
+        least = self._time(self.lower_bound.value, rounded_down)
+        return self.standing.proof(least, self.lower_bound.source)
+
+    def _time(self, value: int, towards: Rounding = rounded) -> str:
+        return time_text(value, self.problem.time_unit, towards)
+
+    def _gain(self) -> str:
+        if self.baseline is None or self.value is None:
+            return ""
+        name, theirs = self.baseline
+        best = "made in time" if self.baselines_left_out else "that fits"
+        what = f"{name}, the best hand-written schedule {best}"
+        if theirs == self.value:
+            return f"none: as long as {what}"
+        return f"{against(self.value, theirs, what)} ({self._time(theirs)})"
+
+    def _schedule_facts(self) -> Facts:
+        if self.schedule is None:
+            return []
+        problem, schedule = self.problem, self.schedule
+        of_makespan, of_span = bubbles(problem, schedule)
+        modes = modes_text(problem, schedule) if problem.has_modes else ""
+        return [
+            ("Memory", peak_text(problem, peak_memory(problem, schedule))),
+            ("Modes", modes),
+            ("Bubble", f"{percent(of_makespan)} of the makespan, {percent(of_span)} of the span"),
+        ]
+
+    def details(self) -> Facts:
+        """Return the exact numbers, and what a repetition needs."""
+        unit = f" {self.problem.time_unit}" if self.problem.time_unit else ""
+        bound = "unknown" if self.lower_bound is None else f"{self.lower_bound.value}{unit}"
+        value = "unknown" if self.value is None else f"{self.value}{unit}"
+        same = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return [
+            ("status", self.status),
+            (self.objective, value),
+            ("lower bound", bound),
+            ("gap", self.standing.gap_text(3)),
+            ("seed", str(self.seed)),
+            ("workers", str(self.workers)),
+            ("versions", same),
+            ("search", self.explanation if self.status == "feasible" else ""),
+        ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per op, in execution order device by device: those of ``to_frame()``."""

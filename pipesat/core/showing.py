@@ -1,8 +1,9 @@
-"""How answers show themselves: a few lines in a terminal, a table and a picture in a notebook."""
+"""Answers: labelled lines and tables, said once and shown by terminal, notebook, page and files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipesat.core.attached import attached
@@ -12,24 +13,57 @@ if TYPE_CHECKING:
 
 Facts: TypeAlias = Sequence[tuple[str, str]]
 """What a few lines say: a label and a text each."""
+Line: TypeAlias = Sequence[str] | str
+"""The cells of one line of a table, or a text across all columns."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading (lines separated by newlines), and whether it holds numbers.
+
+    ``spare`` is 0 for a column that is always shown; of the others, the largest goes first where a
+    terminal is too narrow.
+    """
+
+    head: str
+    number: bool = True
+    spare: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as every reader sees it; ``title`` is above it, ``notes`` are below."""
+
+    columns: Sequence[Column]
+    lines: Sequence[Line]
+    title: str = ""
+    notes: Sequence[str] = ()
 
 
 class Displayed:
-    """An answer: ``print`` or ``plot`` it, make a table of it, or end a notebook's cell with it."""
+    """An answer: ``print`` or ``plot`` it, make a table of it, or end a notebook's cell with it.
+
+    ``facts`` are its at most 12 labelled lines, ``details`` what ``-v`` adds, ``tables`` what is
+    shown above them.
+    """
 
     __slots__ = ()
 
     def facts(self) -> Facts:
-        """Return what is to be known of it, a label and a text each."""
+        """Return the answer: a label and a text each, the most important first."""
         raise NotImplementedError
+
+    def details(self) -> Facts:
+        """Return what else is known, in the same form."""
+        return ()
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the tables that are shown above the lines."""
+        yield from ()
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows of its table, each a dictionary with the same keys."""
         raise NotImplementedError
-
-    def told(self) -> list[dict[str, Any]]:
-        """Return the rows that a notebook shows: all, unless some say nothing."""
-        return self.records()
 
     def to_frame(self) -> Any:
         """Return its table as a pandas ``DataFrame``, if pandas is installed.

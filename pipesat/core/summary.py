@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import mode_counts
+from pipesat.core.amounts import bytes_of, memory_text
+from pipesat.core.claims import percent, ratio, uneven
+from pipesat.core.metrics import mode_counts, useful_loads
 from pipesat.core.ops import Unreadable, members
+from pipesat.core.rounding import rounded
 from pipesat.core.stage import COSTS
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.schedule import Schedule
+    from pipesat.core.schedule import Objective, Schedule
 
 
 def records_of(problem: Problem, schedule: Schedule) -> list[dict[str, Any]]:
@@ -55,11 +58,41 @@ def modes_text(problem: Problem, schedule: Schedule) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def memory_text(problem: Problem, schedule: Schedule) -> str:
-    """Say which device is fullest, and of what."""
-    unit = f" {problem.memory_unit}" if problem.memory_unit else ""
-    peaks = peak_memory(problem, schedule)
-    worst = max(range(len(peaks)), key=peaks.__getitem__)
-    capacity = problem.devices[worst].memory
-    limit = "unlimited" if capacity is None else f"capacity {capacity}"
-    return f"{peaks[worst]}{unit} on {problem.device_name(worst)} ({limit})"
+def fullest(problem: Problem, peaks: Sequence[int]) -> int:
+    """Return the device that is nearest to its capacity; without any, the one that holds most."""
+
+    def share(device: int) -> tuple[float, int]:
+        memory, peak = problem.devices[device].memory, peaks[device]
+        return (peak / memory if memory else float(memory == 0 < peak)), peak
+
+    return max(range(len(peaks)), key=share)
+
+
+def peak_text(problem: Problem, peaks: Sequence[int]) -> str:
+    """Say which device is fullest, and of what; empty if the problem says nothing of memory."""
+    worst = fullest(problem, peaks)
+    capacity, unit = problem.devices[worst].memory, problem.memory_unit
+    if capacity is None and not peaks[worst]:
+        return ""
+    held = memory_text(peaks[worst], unit)
+    if capacity is None:
+        return f"{held} on {problem.device_name(worst)}, the most of any device (no capacity given)"
+    if bytes_of(unit) is None:
+        held = f"{peaks[worst]:,}"
+    limit = memory_text(capacity, unit, rounded)
+    return f"{held} of {limit} on {problem.device_name(worst)}, the fullest device"
+
+
+def work_text(problem: Problem, schedule: Schedule, objective: Objective) -> str:
+    """Say where the time goes: the split's fault, if it costs more than the order, or who is busy.
+
+    Where ops may pair, another order may have less work: nothing is said of the split then.
+    """
+    loads, value = useful_loads(problem, schedule), schedule.value(objective)
+    found = None if problem.overlap is not None else uneven(loads, value)
+    if found is not None:
+        name = problem.device_name(found.device)
+        return f"{name} has {found}: the split costs more than the order, see pipesat plan"
+    busiest = max(range(len(loads)), key=loads.__getitem__)
+    busy = percent(ratio(loads[busiest], value), 1)
+    return f"{problem.device_name(busiest)} is busy {busy} of the time, the most of any device"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pipesat.core.problem import Problem
-    from pipesat.core.showing import Displayed
+    from pipesat.core.showing import Displayed, Line, Table
 
 _MOST_ROWS: Final = 60  # of a table without a picture
 _UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
@@ -56,7 +56,7 @@ def png_of_figure(figure: Figure) -> bytes:
 
 
 def html_of(shown: Displayed) -> str:
-    """Return an answer as HTML: what is known of it, and its picture, or else its table."""
+    """Return an answer as HTML: its lines, and its picture, or else its tables."""
     facts = "".join(
         f"<tr><th {_LEFT}>{html.escape(label)}</th><td {_LEFT}>{html.escape(text)}</td></tr>"
         for label, text in shown.facts()
@@ -64,10 +64,32 @@ def html_of(shown: Displayed) -> str:
     )
     png = png_of(shown)
     if png is None:
-        return f"<table>{facts}</table>{_table(shown.told())}"
+        tables = "".join(map(html_of_table, shown.tables())) or _table(shown.records())
+        return f"<table>{facts}</table>{tables}"
     data = base64.b64encode(png).decode()
     picture = f'<img src="data:image/png;base64,{data}" style="max-width:100%">'
     return f"<table>{facts}</table>{picture}"
+
+
+def html_of_table(table: Table) -> str:
+    """Return a table as HTML, with its title and notes."""
+    sides = ["" if column.number else _LEFT for column in table.columns]
+
+    def row(cells: Line, tag: str) -> str:
+        if isinstance(cells, str):
+            return f"<tr><td colspan={len(sides)} {_LEFT}>{html.escape(cells)}</td></tr>"
+        pairs = zip(cells, sides, strict=True)
+        texts = (f"<{tag} {side}>{html.escape(text)}</{tag}>" for text, side in pairs)
+        return f"<tr>{''.join(texts)}</tr>"
+
+    head = row([" ".join(column.head.split()) for column in table.columns], "th")
+    lines = "".join(row(line, "td") for line in table.lines[:_MOST_ROWS])
+    more = len(table.lines) - _MOST_ROWS
+    notes = [*table.notes, *([f"and {more} more rows: to_frame()"] if more > 0 else [])]
+    title = f"<caption {_LEFT}>{html.escape(table.title)}</caption>" if table.title else ""
+    return f"<table>{title}{head}{lines}</table>" + "".join(
+        f"<p>{html.escape(note)}</p>" for note in notes
+    )
 
 
 def html_of_problem(problem: Problem) -> str:

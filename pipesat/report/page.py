@@ -89,7 +89,7 @@ def _case(case: ReportedCase, number: int, folder: str, count: int) -> Markup:
         hidden=Markup("" if drawn else "hidden"),
         memory_hidden=Markup("" if memory else "hidden"),
         memory_checked=Markup("checked" if memory else ""),
-        summary=tables.summary(case),
+        summary=tables.summary(case.result),
         legend=_legend(problem, data, memory=memory),
         baselines=tables.baselines(case, str(number), drawn),
         assumptions=assumptions(problem),

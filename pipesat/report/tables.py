@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from pipesat.core import claims
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem, Stage
-from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
 from pipesat.core.schedule import Objective
-from pipesat.core.showing import ranges
+from pipesat.core.showing import Displayed, ranges
 from pipesat.core.stage import KEEP, MORE
+from pipesat.core.summary import fullest
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import ReportedCase, Shown
 from pipesat.workflows.rows import SOLVER_ROW, units_of
@@ -35,74 +35,17 @@ def counted(count: int, word: str, ending: str = "s") -> str:
 percent = partial(claims.percent, unknown="unknown")
 
 
-def summary(case: ReportedCase) -> Markup:
-    """Return the result's figures, one term and value each."""
-    return element("dl", _facts(case), class_="facts")
-
-
-def _facts(case: ReportedCase) -> Iterator[Markup]:
-    result, row = case.result, case.shown[0].row
-    time = plain(result.problem.time_unit, 20)
-    if result.schedule is not None:
-        yield _fact(result.objective, number(result.value, time), result.standing.verdict)
-    else:
-        yield _fact(
-            "status", result.standing.verdict, "" if row.why_not is None else plain(row.why_not)
-        )
-    bound = result.lower_bound
-    if bound is not None:
-        yield _fact("lower bound", number(bound.value, time), f"by {plain(bound.source)}")
-    if result.schedule is not None:
-        yield _fact("gap", result.standing.gap_text(), "(value − bound) / value")
-    if row.bubble is not None:
-        other = "span" if result.objective == "makespan" else "makespan"
-        note = f"of the {result.objective}; of the {other} {percent(row.bubble[other])}"
-        yield _fact("bubble", percent(row.bubble[result.objective]), note)
-    if row.peak_memory and knows_memory(case):
-        yield _fact("peak memory", *_peak(result.problem, row.peak_memory))
-    best = next((s for s in case.shown[1:] if s.row.valid), None)
-    if best is not None:
-        yield _fact(
-            "best baseline that fits",
-            number(best.row.value(result.objective), time),
-            _saved(best, result),
-        )
-    elif len(case.shown) > 1:
-        yield _fact("best baseline that fits", "none", "see the table below")
+def summary(answer: Displayed) -> Markup:
+    """Return the lines of an answer, one term and text each."""
+    lines = [(label, text) for label, text in answer.facts() if text]
+    parts = [part for label, text in lines for part in (element("dt", label), element("dd", text))]
+    return element("dl", parts, class_="facts")
 
 
 def knows_memory(case: ReportedCase) -> bool:
     """Whether the problem says anything of memory: a capacity, or what something holds."""
     limited = any(device.memory is not None for device in case.result.problem.devices)
     return limited or any(any(shown.row.peak_memory or ()) for shown in case.shown)
-
-
-def _saved(best: Shown, result: Result) -> str:
-    theirs, value = best.row.value(result.objective), result.value
-    if not theirs or value is None:
-        return best.name
-    said = claims.change(value, theirs)
-    return f"{best.name}: equal" if value == theirs else f"{best.name}: the solver's is {said}"
-
-
-def _peak(problem: Problem, peaks: Sequence[int]) -> tuple[str, str]:
-    """Peak of the device that is nearest to its capacity, and which one that is."""
-
-    def share(device: int) -> tuple[float, int]:
-        memory = problem.devices[device].memory
-        return (peaks[device] / memory if memory else 0.0), peaks[device]
-
-    worst = max(range(len(peaks)), key=share)
-    memory = problem.devices[worst].memory
-    unit = f" {plain(problem.memory_unit, 40)}" if problem.memory_unit else ""
-    cap = "unlimited" if memory is None else f"{percent(share(worst)[0], 1)} of the cap"
-    name = plain(problem.device_name(worst), 40)
-    return number(peaks[worst]), f"{name}: {cap}{';' if unit else ''}{unit}"
-
-
-def _fact(term: str, value: str, note: str) -> Markup:
-    parts = [element("dt", term), element("dd", value), element("dd", note, class_="note")]
-    return element("div", parts)
 
 
 def baselines(case: ReportedCase, identifier: str, drawn: Sequence[str]) -> Markup:
@@ -138,7 +81,8 @@ def _line(
     row = shown.row
     bubble = row.bubble or {}
     name = element("span", shown.name, title=shown.source) if shown.source else shown.name
-    peak = _peak(problem, row.peak_memory)[0] if row.peak_memory else "unknown"
+    peaks = row.peak_memory
+    peak = number(peaks[fullest(problem, peaks)]) if peaks else "unknown"
     over = [
         number
         for number, (device, peak) in enumerate(

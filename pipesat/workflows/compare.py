@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pipesat.core.arguments import public
-from pipesat.core.claims import require_best, times
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
-from pipesat.core.showing import Displayed, Facts
 from pipesat.core.timing import retime
 from pipesat.workflows.best_known import with_given, with_hand_written
+from pipesat.workflows.comparison import Comparison, Comparisons
 from pipesat.workflows.hand_written import hand_written
 from pipesat.workflows.rows import (
-    SOLVER_ROW,
-    ScheduleRow,
     against_best,
     row_of,
     solver_row,
@@ -120,7 +116,7 @@ def compare(
         stated = [layers] if isinstance(layers, int) else layers
         several = tuple(compare_placements(problem, solved, stated))
         rows = against_best((row for one in several for row in one.rows), objective)
-        return Comparisons(problem, objective, tuple(rows), several)
+        return Comparisons(problem, objective, tuple(rows), several, tuple(stated))
     if result is None and not search:
         made = [row for row, _ in hand_written(problem, objective)]
         made += [row_of(name, problem, schedule) for name, schedule in given.items()]
@@ -128,123 +124,6 @@ def compare(
         return Comparisons(problem, objective, tuple(rows))
     one = comparison_of(solved(None, problem) if result is None else result, given=given)
     return Comparisons(problem, one.result.objective, one.rows, (one,))
-
-
-@dataclass(frozen=True, repr=False, slots=True)
-class Comparisons(Displayed):
-    """A table of schedules: iterate over its rows, ``print`` it, or call ``to_frame()``.
-
-    ``comparisons`` has each placement's rows with the answer to its problem; without a search there
-    are none.
-    """
-
-    problem: Problem
-    objective: Objective
-    rows: tuple[ScheduleRow, ...]
-    comparisons: tuple[Comparison, ...] = ()
-
-    def __iter__(self) -> Iterator[ScheduleRow]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, name: str) -> ScheduleRow:
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise KeyError(f"{name!r}, expected one of {', '.join(row.name for row in self.rows)}")
-
-    @property
-    def best(self) -> ScheduleRow | None:
-        """The best valid row; the solver's where it is as good as a hand-written one."""
-        return next((row for row in self._sorted() if row.valid), None)
-
-    @property
-    def result(self) -> Result | None:
-        """The answer to the problem as it is, ``None`` without a search."""
-        return self.comparisons[0].result if self.comparisons else None
-
-    def _sorted(self) -> list[ScheduleRow]:
-        def rank(row: ScheduleRow) -> tuple[bool, float, bool]:
-            value = row.value(self.objective)
-            return not row.valid, math.inf if value is None else value, row.name != SOLVER_ROW
-
-        return sorted(self.rows, key=rank)
-
-    def facts(self) -> Facts:
-        """Return the best row, and how many there are."""
-        valid = sum(row.valid for row in self.rows)
-        best = self.best
-        if best is None:
-            return [("schedules", "none fits")]
-        value = f"{best.name}: {self.objective} {best.value(self.objective)}"
-        return [("best", value), ("schedules", f"{valid} fit, {len(self.rows) - valid} do not")]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row per schedule, the best valid one first."""
-        return [_record(row) for row in self._sorted()]
-
-    def told(self) -> list[dict[str, Any]]:
-        """Return the rows of schedules that apply."""
-        left_out = {"bubble_of_span", "to_bound", "valid"}
-        return [
-            {name: value for name, value in row.items() if name not in left_out}
-            for row in self.records()
-            if row["makespan"] is not None
-        ]
-
-    def __repr__(self) -> str:
-        lines = [
-            f"  {row.value(self.objective):>12}  {times(row.ratio_to_best):>7}  {row.name}"
-            + (f", {row.placement}" if row.placement else "")
-            for row in self._sorted()
-            if row.valid
-        ]
-        head = f"  {self.objective:>12}  {'to best':>7}  schedule"
-        left = len(self.rows) - len(lines)
-        return "\n".join(["Comparisons", head, *lines, f"  {left} do not fit or apply"])
-
-
-def _record(row: ScheduleRow) -> dict[str, Any]:
-    bubble = row.bubble or {"makespan": None, "span": None}
-    return {
-        "name": row.name,
-        "placement": row.placement,
-        "makespan": row.makespan,
-        "span": row.span,
-        "bubble_of_makespan": bubble["makespan"],
-        "bubble_of_span": bubble["span"],
-        "peak_memory": None if row.peak_memory is None else max(row.peak_memory),
-        "to_best": row.ratio_to_best,
-        "to_bound": row.ratio_to_bound,
-        "valid": row.valid,
-        "why_not": row.why_not,
-    }
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The rows of one problem, and the answer to it; ``placement`` if there are several.
-
-    ``given`` names the rows of a user's own schedules.
-
-    Raises
-    ------
-    Contradiction
-        If a valid row is better than the answer, or below its bound.
-    """
-
-    placement: str | None
-    problem: Problem
-    result: Result
-    rows: tuple[ScheduleRow, ...]
-    given: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        objective = self.result.objective
-        valid = [(row.name, row.value(objective)) for row in self.rows if row.valid]
-        require_best(SOLVER_ROW, self.result.value, valid)
 
 
 def comparison_of(

@@ -238,7 +238,7 @@ def test_memory_of_which_nothing_is_known_is_not_shown_as_0(cap: int | None, hel
     result = result_of(problem, BASELINES["1f1b"](problem))
     text = page([case_of("", result, [])], "out").decode()
     known = bool(cap or held)
-    assert ("<dt>peak memory</dt>" in text) == known
+    assert ("<dt>Memory</dt>" in text) == known
     assert ('data-role="memory" checked>' in text) == known
     assert ('<label class="check" hidden>' in text) != known
 

@@ -51,7 +51,7 @@ def solve(case: Case) -> None:
         return
     case.notes.add("exact")
     case.violations += false_gaps(text, result["value"], result["lower_bound"])
-    if result["baseline"] is not None and (said := re.search(r"this is [^)]*", text)):
+    if result["baseline"] is not None and (said := re.search(r"Gain [^,]*", text)):
         wrong = false_change(said[0], result["value"], result["baseline"]["value"])
         case.expect(wrong is None, f"solve: {wrong}")
 

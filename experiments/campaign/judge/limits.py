@@ -55,7 +55,7 @@ def false_change(text: str, value: int, reference: int) -> str | None:
 
 
 def false_gaps(text: str, value: int, bound: int) -> Iterator[str]:
-    """Hold every printed "gap" against its value and bound."""
-    for found in re.finditer(rf"\bgap +{NUMBER} %", text):
-        if not upper(found[1], share(value - bound, value)):
+    """Hold every printed limit on what is left to gain against its value and bound."""
+    for found in re.finditer(rf"\bgap +{NUMBER} %|at most {NUMBER} % less is possible", text):
+        if not upper(found[1] or found[2], share(value - bound, value)):
             yield f"{found[0]!r} with value {value} and bound {bound}"
