@@ -64,7 +64,7 @@ def orders(problem: Path, baselines: list[str], folder: Path) -> dict[str, Path]
     found = {"synthesized": folder / "solved/schedule.json"}
     for name in baselines:
         found[name] = folder / f"{name}.json"
-        pipesat("baseline", name, problem, "-o", found[name])
+        pipesat("export", problem, name, "--to", "schedule", "-o", found[name])
     return found
 
 

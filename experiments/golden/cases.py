@@ -126,7 +126,8 @@ def _reading(name: str) -> Iterator[Ask]:
     if solved:
         yield Ask(f"{solve} -o out{' --objective span' if _turn(name, 3) else ''}")
     else:
-        yield Ask("baseline list-scheduling p.json -o s.json")
+        words = "export p.json list-scheduling --to schedule -o s.json"
+        yield Ask(words, label="baseline")
     if _turn(name, 8):
         yield Ask(f"{solve} --for torch", label="solve for torch")
     both = f"p.json {there}"
@@ -147,7 +148,8 @@ def _reading(name: str) -> Iterator[Ask]:
     }
     for format_, out in exported.items():
         yield Ask(f"export {both} --to {format_} -o {out}", label=f"export {format_}", needs=there)
-    yield Ask("import torch-csv order.csv p.json -o back.json", needs="order.csv")
+    words = "export p.json order.csv --to schedule -o back.json"
+    yield Ask(words, label="import", needs="order.csv")
     yield Ask(f"show {both}", "code", needs=there)
     if _turn(name, 8):
         yield Ask(f"show {both} --critical-path", "code", "show critical", there)
@@ -253,7 +255,7 @@ def _torch() -> Case:
     document["devices"] = [{}, {}]
     size = "--style llama --layers 1 --width 16 --heads 2 --length 8 --vocabulary 16"
     asks = [
-        Ask("baseline 1f1b p.json -o s.json"),
+        Ask("export p.json 1f1b --to schedule -o s.json", label="baseline"),
         Ask("parity p.json s.json --json", "code"),
         Ask("run p.json s.json --virtual --steps 1 --warm-up 1 -o t.json", "code"),
         Ask(f"profile {size} --samples 1 --warmup 0 -o profile.json", "code"),

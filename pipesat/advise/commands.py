@@ -96,9 +96,9 @@ def stem(row: Row) -> str:
 
 
 def _baseline(row: Row) -> str:
-    group = "" if row.group is None else f" --group {row.group}"
-    name = f"rows/{problem_name(row)}"
-    return f"pipesat baseline {row.name} {name}{group} -o rows/{stem(row)}.json"
+    name = row.name if row.group is None else f"{row.name}, groups of {row.group}"
+    words = ["pipesat", "export", f"rows/{problem_name(row)}", name, "--to", "schedule"]
+    return shlex.join([*words, "-o", f"rows/{stem(row)}.json"])
 
 
 def megatron_flags(advice: Advice, row: Row) -> str:

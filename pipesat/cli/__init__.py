@@ -20,10 +20,19 @@ def main() -> None:
     import gc
     import warnings
 
-    from pipesat.cli.exits import BAD_INPUT, TRACEBACK, exit_code_of, print_bug, print_error
+    from pipesat.cli.exits import (
+        BAD_INPUT,
+        TRACEBACK,
+        exit_code_of,
+        print_bug,
+        print_error,
+        print_warning,
+    )
+    from pipesat.core.errors import Note
 
     gc.set_threshold(100_000, 50, 100)  # it looked at millions of tuples, a third of the time
-    warnings.showwarning = lambda message, *_: print_error("warning", str(message))
+    warnings.showwarning = lambda message, *_: print_warning(message)
+    warnings.simplefilter("always", Note)
     try:
         from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
 

@@ -8,14 +8,12 @@ from typing import Annotated
 import typer
 
 from pipesat.cli.advise import advise
-from pipesat.cli.baseline import baseline
 from pipesat.cli.check import check
 from pipesat.cli.compare import compare
 from pipesat.cli.doctor import doctor
 from pipesat.cli.export import export
 from pipesat.cli.from_profile import app as problem_app
 from pipesat.cli.frontier import frontier
-from pipesat.cli.import_ import import_
 from pipesat.cli.layers import app as layers_app
 from pipesat.cli.min_memory import min_memory
 from pipesat.cli.naming import Commands
@@ -63,7 +61,6 @@ def _root(
 _FUNCTIONS: dict[str, Callable[..., None]] = {
     "solve": solve,
     "compare": compare,
-    "baseline": baseline,
     "check": check,
     "export": export,
     "show": show,
@@ -81,7 +78,6 @@ _FUNCTIONS: dict[str, Callable[..., None]] = {
     "pairs": pairs,
     "doctor": doctor,
     "report": report,
-    "import": import_,
 }
 """In the order of ``pipesat --help``."""
 

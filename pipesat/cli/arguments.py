@@ -15,7 +15,13 @@ ProblemFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="PROBLEM", help="Problem file (JSON).", show_default=False)
 ]
 ScheduleFile: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="SCHEDULE", help="Schedule file (JSON).", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="SCHEDULE",
+        help="Schedule file, folder of a solve, torch's CSV, or a name as compare --list has them; "
+        "also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
+        show_default=False,
+    ),
 ]
 
 

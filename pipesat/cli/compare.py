@@ -28,12 +28,40 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Schedule
 
 
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _list(wanted: bool) -> None:
+    """Print every hand-written schedule and leave."""
+    if not wanted:
+        return
+    from pipesat.cli.table import Column, print_table
+    from pipesat.workflows.hand_written import baselines
+
+    columns = [
+        Column(head, number=False)
+        for head in ("name", "placement", "splits\nB, W", "runs\npairs", "source")
+    ]
+    lines = [
+        (b.name, b.placement, _yes(b.splits), _yes(b.pairs), b.source) for b in baselines().values()
+    ]
+    print_table(columns, lines, wrap_last=True)
+    typer.echo(
+        "\nchain: one stage per device; loop: several, in turns; vee: two, there and back;\n"
+        "bidirectional: two routes in opposite directions; any: no matter where."
+    )
+    raise typer.Exit
+
+
 def compare(
     problem: ProblemFile,
     schedules: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[SCHEDULE]...", help="Yours, to be compared too.", show_default=False
+            metavar="[SCHEDULE]...",
+            help="Yours, to be compared too: files, folders of a solve, torch's CSVs.",
+            show_default=False,
         ),
     ] = None,
     output: OutputFolder = None,
@@ -46,6 +74,12 @@ def compare(
         typer.Option("--placements", help="Compare with the same layers in a loop, a V, two ways."),
     ] = False,
     layers: LayersPerStage = None,
+    listed: Annotated[
+        bool,
+        typer.Option(
+            "--list", callback=_list, is_eager=True, help="List all hand-written schedules; exit."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show every applicable baseline beside the solver's answer, best first.
@@ -57,6 +91,7 @@ def compare(
     device, and --layers states that stages divide; each placement is solved within the time limit
     and has a folder of its own. With costs per layer, use `plan --placement any`.
     """
+    del listed
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming

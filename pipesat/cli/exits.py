@@ -19,6 +19,7 @@ from pipesat.core.errors import (
     Fault,
     Infeasible,
     NotApplicable,
+    Note,
     NotValid,
     PipesatError,
     RunFailed,
@@ -109,6 +110,14 @@ def print_error(kind: str, text: str) -> None:
     if len(text) > _LONGEST:  # names from files can be any length
         text = f"{text[: _LONGEST - 100]} … {text[-90:]}"
     print(f"pipesat: {kind}: {one_line(text)}", file=sys.stderr)  # noqa: T201
+
+
+def print_warning(message: Warning | str) -> None:
+    """Say a warning on stderr, on one line."""
+    if isinstance(message, Note):
+        note(f"pipesat: {message}")
+    else:
+        print_error("warning", str(message))
 
 
 @contextlib.contextmanager

@@ -28,7 +28,8 @@ def export(
             "--to",
             metavar="FORMAT",
             help="torch-csv, torchtitan, nemo-automodel, megatron-layout (the placement alone), "
-            "order (microbatches as they enter), png, or trace for Perfetto.",
+            "order (microbatches as they enter), schedule (a schedule file), png, or trace for "
+            "Perfetto.",
         ),
     ],
     path: Annotated[
@@ -71,10 +72,14 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write a checked schedule in another format."""
+    """Write a checked schedule in another format.
+
+    One by name as well: pipesat export PROBLEM 1f1b --to schedule -o 1f1b.json.
+    """
     from pipesat.cli.costs import numbers
     from pipesat.cli.naming import naming, with_options
     from pipesat.cli.reading import read_problem
+    from pipesat.core.errors import Note
     from pipesat.workflows.exports import export as run
     from pipesat.workflows.exports import file_of, files_beside
 
@@ -82,6 +87,7 @@ def export(
     data = read_problem(problem)
     counts = None if layers is None else numbers("--layers", layers)
     with naming(problem), warnings.catch_warnings(action="ignore"):  # the notes say it
+        warnings.simplefilter("always", Note)
         exported = run(
             data,
             schedule,

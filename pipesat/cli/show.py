@@ -22,10 +22,13 @@ def show(
 ) -> None:
     """Show a schedule as a text grid, and where each device's time goes."""
     from pipesat.cli.console import stdout
+    from pipesat.cli.naming import naming
     from pipesat.cli.reading import read_problem
     from pipesat.workflows.schedules import show as run
 
-    shown = run(read_problem(problem), schedule, width=stdout().width)
+    data = read_problem(problem)
+    with naming(problem):
+        shown = run(data, schedule, width=stdout().width)
     typer.echo(str(shown))
     typer.echo("")
     _print_times(shown)

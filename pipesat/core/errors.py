@@ -57,6 +57,10 @@ class NotApplicable(PipesatError):
     """A hand-written schedule cannot be built for this problem; the message is the reason."""
 
 
+class Note(UserWarning):
+    """What is to be known of an answer that stands: the command line prints it on stderr."""
+
+
 class NotValid(PipesatError):
     """A schedule breaks rules of its problem.
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from pipesat.core.errors import BadInput, Fault
 from pipesat.core.exported import Exported
 from pipesat.core.microbatch_order import microbatch_order
+from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.export.frameworks.automodel import automodel_notes, automodel_yaml
@@ -28,6 +29,7 @@ from pipesat.export.torch.notes import notes
 from pipesat.export.torch.splits import Split, split_in
 from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
+from pipesat.files.schedule_file import schedule_bytes
 
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""
@@ -38,6 +40,7 @@ FILE_NAMES: Final = {
     "nemo-automodel": "schedule.yaml",
     "order": "order.json",
     "png": "schedule.png",
+    "schedule": "schedule.json",
     TORCH_CSV: "schedule.csv",
     "torchtitan": "schedule.toml",
     "trace": "trace.json",
@@ -106,6 +109,13 @@ def export_torch_csv(
         )
     data = torch_csv(adapted.problem, adapted.schedule).encode()
     return Exported(data, beside, tuple(told), changed)
+
+
+def export_schedule(problem: Problem, schedule: Schedule) -> Exported:
+    """Return a schedule file."""
+    ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
+    told = f"{ops} ops, makespan {schedule.makespan}, span {schedule.span}"
+    return Exported(schedule_bytes(problem, schedule), notes=(told,))
 
 
 def export_order(problem: Problem, schedule: Schedule) -> Exported:
@@ -231,6 +241,7 @@ EXPORTERS: Final[dict[str, Exporter]] = {
     "nemo-automodel": export_nemo_automodel,
     "order": partial(_plain, "order", export_order),
     "png": partial(_plain, "png", export_png),
+    "schedule": partial(_plain, "schedule", export_schedule),
     TORCH_CSV: partial(_plain, TORCH_CSV, export_torch_csv),
     "torchtitan": export_torchtitan,
     "trace": partial(_plain, "trace", export_trace),

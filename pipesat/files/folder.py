@@ -150,6 +150,12 @@ def listed(folder: Path) -> list[str] | None:
     return [os.path.relpath(name, below) for name in _read(owner) if _is_below(name, below)]
 
 
+def has_file(folder: Path, name: str) -> bool:
+    """Whether a result has a file; one that lies there and is not listed is not its."""
+    names = listed(folder)
+    return (folder / name).exists() if names is None else name in names
+
+
 def _write(
     folder: Path,
     files: Mapping[str, bytes],

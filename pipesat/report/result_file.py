@@ -65,12 +65,6 @@ def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:
         yield name, folder / name
 
 
-def has_schedule(folder: Path) -> bool:
-    """Whether a result comes with a schedule; one that lies there and is not listed is not its."""
-    names = listed(folder)
-    return (folder / "schedule.json").exists() if names is None else "schedule.json" in names
-
-
 def _is_problem(name: str) -> bool:
     path = PurePath(name)
     return path.name == "problem.json" and len(path.parts) <= 2

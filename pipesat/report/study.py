@@ -10,8 +10,9 @@ from typing import Final
 
 from pipesat.core.arguments import public
 from pipesat.core.result import Result
+from pipesat.files.folder import has_file
 from pipesat.report.page import page
-from pipesat.report.result_file import has_schedule, read_result, result_folders
+from pipesat.report.result_file import read_result, result_folders
 from pipesat.report.shown import ReportedCase, baselines_of, case_of
 
 MANY_OPS: Final = 20_000  # from here on the hand-written schedules take more than a few seconds
@@ -95,7 +96,7 @@ def _read(folder: Path) -> Result:
 
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"
-    schedule = valid_schedule(problem, path) if has_schedule(folder) else None
+    schedule = valid_schedule(problem, path) if has_file(folder, "schedule.json") else None
     return read_result(folder / "result.json", problem, schedule)
 
 

@@ -119,8 +119,7 @@ def compare(
         return Comparisons(problem, objective, tuple(rows), several, tuple(stated))
     if result is None and not search:
         made = [row for row, _ in hand_written(problem, objective)]
-        made += [row_of(name, problem, schedule) for name, schedule in given.items()]
-        rows = against_best(made, objective)
+        rows = against_best([*made, *_own(made, given, problem)], objective)
         return Comparisons(problem, objective, tuple(rows))
     one = comparison_of(solved(None, problem) if result is None else result, given=given)
     return Comparisons(problem, one.result.objective, one.rows, (one,))
@@ -139,10 +138,18 @@ def comparison_of(
     result = with_hand_written(result, [s for row, s in made if s is not None and row.valid])
     given = given or {}
     result = with_given(result, [retime(problem, s, objective, name) for name, s in given.items()])
-    own = [row_of(name, problem, schedule) for name, schedule in given.items()]
-    rows = with_ratios([*(row for row, _ in made), *own, solver_row(result)], result)
+    rows = [row for row, _ in made]
+    rows = with_ratios([*rows, *_own(rows, given, problem), solver_row(result)], result)
     placed = tuple(replace(row, placement=placement) for row in rows)
     return Comparison(placement, problem, result, placed, tuple(given))
+
+
+def _own(
+    rows: Sequence[ScheduleRow], given: Mapping[str, Schedule], problem: Problem
+) -> list[ScheduleRow]:
+    """Rows of a user's schedules, but of one by name that has its row already."""
+    there = {row.name for row in rows}
+    return [row_of(name, problem, given[name]) for name in given if name not in there]
 
 
 def _given(

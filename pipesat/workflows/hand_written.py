@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -53,6 +54,26 @@ def baseline(
     permutation = permutation_by(problem, microbatches)
     entry = BASELINES[name] if group is None else _in_groups(name, group)
     return entered_by(entry, problem, microbatches, permutation)
+
+
+def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None]:
+    """Return what :func:`baseline` takes, from ``NAME[, groups of N][, RULE]``.
+
+    Raises
+    ------
+    BadInput
+        If it says something else.
+    """
+    from pipesat.heuristics import BASELINES
+    from pipesat.heuristics.microbatch_orders import RULES
+
+    said = re.fullmatch(r"([^,]*)(?:, ?groups of ([1-9][0-9]{0,6}))?(?:, ?([^,]*))?", text)
+    if said is None or said[1] not in BASELINES:
+        expected = f"no such file, and no schedule's name: expected one of {', '.join(BASELINES)}"
+        raise BadInput(expected, where="SCHEDULE", value=text)
+    if (rule := said[3] or "given") not in RULES:
+        raise BadInput(f"expected one of {', '.join(RULES)}", where="SCHEDULE", value=text)
+    return said[1], problem, rule, None if said[2] is None else int(said[2])
 
 
 def _in_groups(name: str, group: int) -> Published:

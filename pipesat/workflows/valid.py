@@ -1,17 +1,74 @@
-"""Nothing is made of a schedule before the checker has passed it."""
+"""Which schedule a user means; nothing is made of one before the checker has passed it."""
 
 from __future__ import annotations
 
+import os.path
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipesat.core.checker import check
-from pipesat.core.errors import BadInput, NotValid
+from pipesat.core.errors import BadInput, NotApplicable, Note, NotValid
 from pipesat.core.result import Result
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
+
+
+def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Schedule:
+    """Return the schedule that is meant, not yet checked.
+
+    Parameters
+    ----------
+    given
+        A schedule; the result that has it; the path of a schedule file, of torch's CSV
+        (``.csv``) with what lies beside it, or of the folder that a solve has written; or the name
+        of a hand-written schedule as the rows of :func:`pipesat.compare` have it: ``1f1b``,
+        ``1f1b, descending``, ``interleaved-1f1b, groups of 4``.
+
+    Warns
+    -----
+    Note
+        What a CSV has otherwise, and what was assumed.
+
+    Raises
+    ------
+    BadInput
+        If the result has no schedule, the file cannot be read, or nothing has this name.
+    NotApplicable
+        If the hand-written schedule does not exist for this problem.
+    """
+    if isinstance(given, Result):
+        if given.schedule is None:
+            raise BadInput(f"the result has no schedule: it is {given.status}")
+        return given.schedule
+    if not isinstance(given, str | Path):
+        return given
+    from pipesat.files.folder import has_file
+    from pipesat.files.schedule_file import read_schedule
+
+    path, file = str(given), Path(given)
+    if os.path.isdir(path):
+        if not has_file(file, "schedule.json"):
+            text = "no schedule.json here, expected the folder of a solve that found a schedule"
+            raise BadInput(text, source=path)
+        return read_schedule(file / "schedule.json", problem)
+    if file.suffix == ".csv":
+        from pipesat.export.torch.read import read_torch_csv
+
+        read = read_torch_csv(file, problem)
+        for text in read.notes:
+            warnings.warn(Note(text), stacklevel=3)
+        return read.schedule
+    if file.suffix or os.sep in path or os.path.exists(path):
+        return read_schedule(file, problem)
+    from pipesat.workflows.hand_written import baseline, in_words
+
+    try:
+        return baseline(*in_words(path, problem))
+    except NotApplicable as error:
+        raise NotApplicable(f"{path} does not apply: {error}") from None
 
 
 def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -> Schedule:
@@ -20,25 +77,17 @@ def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -
     Parameters
     ----------
     schedule
-        A schedule, the result that has it, or the path of a schedule file.
+        As :func:`schedule_of`.
 
     Raises
     ------
     NotValid
         With all violations, if the checker refuses it.
-    BadInput
-        If the result has no schedule, or the file cannot be read.
+    BadInput, NotApplicable
+        As :func:`schedule_of`.
     """
-    name = "the schedule"
-    if isinstance(schedule, Result):
-        if schedule.schedule is None:
-            raise BadInput(f"the result has no schedule: it is {schedule.status}")
-        schedule = schedule.schedule
-    elif isinstance(schedule, str | Path):
-        from pipesat.files.schedule_file import read_schedule
-
-        name = str(schedule)
-        schedule = read_schedule(schedule, problem)
-    if violations := check(problem, schedule):
+    timed = schedule_of(problem, schedule)
+    if violations := check(problem, timed):
+        name = schedule if isinstance(schedule, str | Path) else "the schedule"
         raise NotValid(f"{name} is not a valid schedule", violations)
-    return schedule
+    return timed

@@ -186,7 +186,7 @@ NAMES = {
 def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_name(
     runtime: str,
 ) -> None:
-    """What ``pipesat baseline`` makes of the problems that the folder has in ``rows/``."""
+    """What the hand-written schedules make of the problems that the folder has in ``rows/``."""
     advice = asked(UNEVEN, memory=20, reserve=0, runtime=runtime, time_limit=3.0)
     tried = 0
     for row in advice.shown:
@@ -555,13 +555,13 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
     made: dict[tuple[str, str, bool], int] = {}
     for row in document["rows"]:
         made.setdefault((row["schedule"], row["split"], bool(row["by_hand"])), row["makespan"])
-    lines = [line for line in document["commands"] if line.startswith("pipesat baseline")]
+    lines = [line for line in document["commands"] if " --to schedule " in line]
     assert lines
     for line in lines:
         words = [word.replace("rows/", f"{folder}/rows/") for word in shlex.split(line)[1:]]
         found = re.search(r"makespan (\d+)", cli(*words).out)
         assert found is not None
-        stem = Path(words[2]).name.removesuffix(".problem.json")
+        stem = Path(words[1]).name.removesuffix(".problem.json")
         name, split = stem.removesuffix("-by-hand").rsplit("-", 1)
         assert int(found[1]) == made[name, split, stem.endswith("-by-hand")]
 
@@ -607,7 +607,7 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
         takes = (best if path else row).makespan
         assert re.search(rf"makespan {takes}\b", cli("check", *files).out)
     lines = (tmp_path / "commands.sh").read_text().splitlines()
-    exports = [shlex.split(line) for line in lines if line.startswith("pipesat export")]
+    exports = [shlex.split(line) for line in lines if " --to torchtitan " in line]
     assert len(exports) == 2
     for words in exports:
         folder = tmp_path / Path(words[2]).parent

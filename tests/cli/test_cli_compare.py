@@ -107,7 +107,7 @@ def test_the_objective_orders_the_rows(cli: Run, save: Any) -> None:
 
 def test_ones_own_schedule_beside_the_optimum(cli: Run, save: Any, tmp_path: Path) -> None:
     path, mine = save(chain(4, 8)), tmp_path / "mine.json"
-    assert cli("baseline", "1f1b", path, "-o", mine).code == 0
+    assert cli("export", path, "1f1b", "--to", "schedule", "-o", mine).code == 0
     text = cli("compare", path, mine, "--workers", 1).out
     assert "mine.json: 22.23 % above the optimum" in " ".join(text.split())
     rows = {row["name"]: row for row in cli("compare", path, mine, "--workers", 1, "--json").json}
@@ -150,7 +150,7 @@ def vars_of(problem: Problem) -> dict[str, Any]:
 
 def test_what_is_no_schedule_of_the_problem_is_refused(cli: Run, save: Any, tmp_path: Path) -> None:
     path, mine = save(chain(2, 2)), tmp_path / "mine.json"
-    cli("baseline", "1f1b", path, "-o", mine)
+    cli("export", path, "1f1b", "--to", "schedule", "-o", mine)
     outcome = cli("compare", path, mine, "--placements", "--layers", 2)
     assert outcome.code == 2
     assert "schedules" in outcome.err
@@ -357,13 +357,13 @@ def test_no_stage_is_cut_that_may_not_divide(cli: Run, save: Any, tmp_path: Path
         assert not out.exists() or not [*out.iterdir()]
 
 
-# baseline --list, and why a baseline does not apply
+# compare --list, and why a name does not apply
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_list_of_baselines(cli: Run, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    outcome = cli("baseline", "--list")
+    outcome = cli("compare", "--list")
     assert (outcome.code, outcome.err) == (0, "")
     assert max(map(len, outcome.out.splitlines())) <= width
     flat = re.sub(r"\s+", " ", outcome.out)
@@ -380,6 +380,6 @@ def test_why_a_baseline_does_not_apply_names_it_and_the_file(
     cli: Run, save: Any, tmp_path: Path
 ) -> None:
     path = save(vee(2, 2))
-    outcome = cli("baseline", "1f1b", path, "-o", tmp_path / "s.json")
+    outcome = cli("export", path, "1f1b", "--to", "schedule", "-o", tmp_path / "s.json")
     reason = "needs exactly one stage per device"
-    assert outcome == (2, "", f"pipesat: error: 1f1b does not apply to {path}: {reason}\n")
+    assert outcome == (2, "", f"pipesat: error: {path}: 1f1b does not apply: {reason}\n")

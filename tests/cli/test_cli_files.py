@@ -140,9 +140,9 @@ def test_violations_show_names_literally(cli: Run, save: Save) -> None:
     devices = rows()
     devices[0][3][0] = "0\x1b[31m\n"
     problem = save(document)
-    digest = cli("baseline", "1f1b", problem, "-o", problem.parent / "b.json") and json.loads(
-        (problem.parent / "b.json").read_bytes()
-    )
+    digest = cli(
+        "export", problem, "1f1b", "--to", "schedule", "-o", problem.parent / "b.json"
+    ) and json.loads((problem.parent / "b.json").read_bytes())
     outcome = cli("check", problem, save(digest | {"devices": devices}, "s.json"))
     assert outcome.code == 1
     assert len(outcome.out.splitlines()) == 1 + 2  # text, missing, the total
@@ -172,19 +172,21 @@ def test_a_baseline_is_a_valid_schedule_file(
     other = PAIRED if name in ("greedy-pairs", "lockstep") else PROBLEM
     problem = HOMES.get(BASELINES[name].placement, other)
     saved, file = save(problem), tmp_path / "b.json"
-    outcome = cli("baseline", name, saved, "-o", file)
+    outcome = cli("export", saved, name, "--to", "schedule", "-o", file)
     assert (outcome.code, outcome.err) == (0, "")
     assert cli("check", saved, file).code == 0
     assert read_schedule(file, problem).source.startswith(name)
 
 
 def test_1f1b_by_hand(cli: Run, save: Save, tmp_path: Path) -> None:
-    cli("baseline", "1f1b", save(PROBLEM), "-o", tmp_path / "b.json")
+    cli("export", save(PROBLEM), "1f1b", "--to", "schedule", "-o", tmp_path / "b.json")
     assert json.loads((tmp_path / "b.json").read_bytes())["devices"] == rows()
 
 
 def test_a_baseline_that_needs_too_much_memory(cli: Run, save: Save, tmp_path: Path) -> None:
-    outcome = cli("baseline", "gpipe", save(chain(1, 3, cap=2)), "-o", tmp_path / "b.json")
+    outcome = cli(
+        "export", save(chain(1, 3, cap=2)), "gpipe", "--to", "schedule", "-o", tmp_path / "b.json"
+    )
     assert outcome.code == 1  # three forwards hold 3
     assert "memory: device 0 holds up to 3" in outcome.err
     assert not (tmp_path / "b.json").exists()
@@ -200,7 +202,7 @@ def test_a_baseline_that_needs_too_much_memory(cli: Run, save: Save, tmp_path: P
 def test_a_baseline_that_cannot_be_built(
     cli: Run, save: Save, tmp_path: Path, name: str, problem: Problem, expected: str
 ) -> None:
-    outcome = cli("baseline", name, save(problem), "-o", tmp_path / "b.json")
+    outcome = cli("export", save(problem), name, "--to", "schedule", "-o", tmp_path / "b.json")
     assert (outcome.code, outcome.out) == (2, "")
     assert re.fullmatch(rf"pipesat: error: .*{expected}.*\n", outcome.err)
     assert not (tmp_path / "b.json").exists()
@@ -273,7 +275,7 @@ def test_show_prints_grid_times_and_critical_path(cli: Run, save: Save) -> None:
 def test_show_shows_names_literally(cli: Run, save: Save, tmp_path: Path) -> None:
     names = [{"name": "[red]\x1b[31m"}, {"name": ":fire:\n"}]
     problem = save(dict(PROBLEM.document) | {"devices": names})
-    cli("baseline", "1f1b", problem, "-o", tmp_path / "s.json")
+    cli("export", problem, "1f1b", "--to", "schedule", "-o", tmp_path / "s.json")
     out = cli("show", problem, tmp_path / "s.json", "--critical-path").out
     assert out.replace("\n", "").isprintable()
     assert r"[red]\x1b[31m" in out
@@ -302,7 +304,6 @@ def test_show_shows_names_literally(cli: Run, save: Save, tmp_path: Path) -> Non
         ["compare"],
         ["check", "p.json"],
         ["check", "p.json", "s.json", "more.json"],
-        ["baseline", "1f1b", "p.json"],
         ["export", "p.json", "s.json", "--to", "trace"],
         ["export", "p.json", "s.json", "-o", "x"],
         ["show", "p.json"],
@@ -323,7 +324,7 @@ def test_wrong_usage_says_what_would_be_right(cli: Run) -> None:
 
 
 def test_help_and_version(cli: Run) -> None:
-    commands = ["solve", "compare", "baseline", "check", "export", "show"]
+    commands = ["solve", "compare", "check", "export", "show"]
     overview = cli("--help")
     assert overview.code == 0
     assert all(f" {command} " in overview.out for command in commands)

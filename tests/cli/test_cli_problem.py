@@ -111,7 +111,10 @@ def test_a_file_is_written_that_other_commands_read(cli: Run, tmp_path: Path) ->
     assert outcome.out == f"2 devices, 4 stages, 4 microbatches, written to {path}\n"
     assert len(read_problem(path).stages) == 4
     assert [file.name for file in tmp_path.iterdir()] == ["p.json"]
-    assert cli("baseline", "list-scheduling", path, "-o", tmp_path / "s.json").code == 0
+    assert (
+        cli("export", path, "list-scheduling", "--to", "schedule", "-o", tmp_path / "s.json").code
+        == 0
+    )
     assert path.read_text().count("\n") < 20  # a stage a line: to be read and edited
 
 

@@ -67,7 +67,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "solve span": ("solve", "p.json", "--objective", "span", *LIMIT, "--workers", "1"),
     "solve for torch": ("solve", "p.json", "--for", "torch", *LIMIT, "--workers", "1"),
     "compare": ("compare", "p.json", *LIMIT, "--workers", "1"),
-    "baseline": ("baseline", "1f1b", "p.json", "-o", "b.json"),
+    "1f1b": ("export", "p.json", "1f1b", "--to", "schedule", "-o", "b.json"),
     "check": ("check", "p.json", "s.json"),
     "show": ("show", "p.json", "s.json"),
     "steps": ("steps", "p.json", "s.json"),
@@ -89,7 +89,7 @@ NO_PAIRS = "microbatches that are a list take no pairs by time"
 NO_MODES = "cannot take memory modes into account yet"
 NO_LEVERS = "the problem has no memory modes"
 ONE_ROUTE = {
-    "baseline": "needs a single route",
+    "1f1b": "needs a single route",
     "solve for torch": "torch runs one route",
     "export torch-csv": "torch runs one route",
     "export torchtitan": "torch runs one route",
@@ -123,7 +123,7 @@ def test_it_works_or_says_why_not(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.json").write_text(json.dumps(PROBLEMS[name]))
     (tmp_path / "parts.json").write_text(json.dumps(PARTS))
-    assert cli("baseline", "list-scheduling", "p.json", "-o", "s.json").code == 0
+    assert cli("export", "p.json", "list-scheduling", "--to", "schedule", "-o", "s.json").code == 0
     for command, words in COMMANDS.items():
         ran = cli(*words)
         said = REFUSED[name].get(command)

@@ -44,7 +44,7 @@ def test_no_order_for_torch_has_this_name(
 ) -> None:
     problem = save(chain(2, 2))
     monkeypatch.chdir(tmp_path)
-    one_bad_line(cli("import", "torch-csv", name, problem, "-o", "back.json"), "cannot read")
+    one_bad_line(cli("export", problem, name, "--to", "schedule", "-o", "back.json"), "expected")
     assert not (tmp_path / "back.json").exists()
 
 
@@ -69,7 +69,7 @@ def test_commands_work_far_down(cli: Run, deep: Path) -> None:
         ("compare", problem, "-o", deep / "compared", *limit),
         ("report", deep / "compared"),
         ("export", problem, schedule, "--to", "torch-csv", "-o", deep / "x.csv"),
-        ("import", "torch-csv", deep / "schedule.csv", problem, "-o", deep / "back.json"),
+        ("export", problem, deep / "schedule.csv", "--to", "schedule", "-o", deep / "b.json"),
         ("frontier", problem, "--points", 2, "-o", deep / "frontier", *limit),
         ("min-memory", problem, "-o", deep / "least", *limit),
     ):

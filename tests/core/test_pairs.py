@@ -404,6 +404,6 @@ def test_the_commands_take_pairs(cli: Run, save: Any, tmp_path: Path) -> None:
         assert cli("export", file, path, "--to", form, "-o", tmp_path / f"x.{form}").code == 0
     csv = tmp_path / "x.torch-csv"
     again = tmp_path / "again.json"
-    assert cli("import", "torch-csv", csv, file, "-o", again).code == 0
+    assert cli("export", file, csv, "--to", "schedule", "-o", again).code == 0
     written = json.loads(again.read_bytes())["devices"]
     assert "(1F1+1BW0)" in [text for text, *_ in written[1]]

@@ -275,7 +275,7 @@ def test_megatron_s_guard_is_named(m: int, said: str | None) -> None:
     warnings = [note for note in exported.notes if note.startswith("WARNING")]
     assert len(warnings) == (said is not None)
     # Megatron's own order is named as a baseline only where it runs
-    assert any("baseline interleaved-1f1b" in note for note in exported.notes) is (said is None)
+    assert any("PROBLEM interleaved-1f1b" in note for note in exported.notes) is (said is None)
     if said is not None:
         assert re.search(said, warnings[0])
 

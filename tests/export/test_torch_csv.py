@@ -249,7 +249,7 @@ def test_an_exact_export_gives_back_the_imported_file(cli: Run, save: Save, tmp_
     """Split where it could be whole, in a folder of its own; without --exact it would be fused."""
     path, problem = tmp_path / "order.csv", save(chain(2, 2))
     path.write_text("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n")
-    cli("import", "torch-csv", path, problem, "-o", tmp_path / "s.json")
+    cli("export", problem, path, "--to", "schedule", "-o", tmp_path / "s.json")
     words = ["export", problem, tmp_path / "s.json", "--to", "torch-csv", "-o", f"{tmp_path}/out/"]
     assert cli(*words, "--exact").code == 0
     assert (tmp_path / "out" / "schedule.csv").read_text() == path.read_text()
@@ -302,7 +302,7 @@ def test_import_says_on_stderr_what_it_changes(cli: Run, save: Save, tmp_path: P
     path = tmp_path / "order.csv"
     path.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")
     problem, output = save(chain(1, 2)), tmp_path / "schedule.json"
-    outcome = cli("import", "torch-csv", path, problem, "-o", output)
+    outcome = cli("export", problem, path, "--to", "schedule", "-o", output)
     assert outcome.code == 0
     assert outcome.err.startswith("pipesat: 1 overlapped cell was put in turn, because the problem")
     assert "overlapped" not in outcome.out

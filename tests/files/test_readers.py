@@ -156,8 +156,10 @@ def test_a_bad_order(cli: Run, world: Path, tmp_path: Path, text: str, words: st
     path = tmp_path / "order.csv"
     path.write_bytes(text.encode())
     new = tmp_path / "new"
-    one_bad_line(cli("import", "torch-csv", path, world / "problem.json", "-o", new), str(path))
-    outcome = cli("import", "torch-csv", path, world / "problem.json", "-o", new)
+    one_bad_line(
+        cli("export", world / "problem.json", path, "--to", "schedule", "-o", new), str(path)
+    )
+    outcome = cli("export", world / "problem.json", path, "--to", "schedule", "-o", new)
     one_bad_line(outcome, str(path), words)
     assert not new.exists()
 

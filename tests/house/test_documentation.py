@@ -94,11 +94,10 @@ GIVEN = {
         "pipesat solve problem.json -o out/",
     ),
     ("docs/instances.md", "pipesat check PROBLEM SCHEDULE"): (
-        "pipesat baseline NAME PROBLEM -o SCHEDULE",
+        "pipesat export PROBLEM NAME --to schedule -o SCHEDULE",
     ),
-    ("docs/torch.md", "pipesat import torch-csv FILE PROBLEM"): (
-        "pipesat baseline NAME PROBLEM -o SCHEDULE",
-        "pipesat export PROBLEM SCHEDULE --to torch-csv -o FILE",
+    ("docs/torch.md", "pipesat show PROBLEM order.csv"): (
+        "pipesat export PROBLEM NAME --to torch-csv -o order.csv",
     ),
 }
 

@@ -47,7 +47,12 @@ def test_a_problem_comes_out_ready_to_solve(cli, save, tmp_path) -> None:
     assert outcome.code == 0
     assert f"the overlap that {problem} had is replaced" in outcome.out
     assert read_problem(new).stages[0].BW == 12
-    assert cli("baseline", "list-scheduling", new, "-o", tmp_path / "schedule.json").code == 0
+    assert (
+        cli(
+            "export", new, "list-scheduling", "--to", "schedule", "-o", tmp_path / "schedule.json"
+        ).code
+        == 0
+    )
 
 
 def test_factors_take_parts_to_microbatches_that_differ(cli, save, tmp_path) -> None:
@@ -62,7 +67,12 @@ def test_factors_take_parts_to_microbatches_that_differ(cli, save, tmp_path) -> 
     entries = json.loads(new.read_text())["overlap"]["pairs"]
     assert {"ops": ["0F", "1BW"], "factor": [3, 5]} in entries
     assert pair_time(read_problem(new), Op(0, "F", 0), Op(1, "BW", 1)) == 17  # (16 + 12) 3/5, up
-    assert cli("baseline", "list-scheduling", new, "-o", tmp_path / "schedule.json").code == 0
+    assert (
+        cli(
+            "export", new, "list-scheduling", "--to", "schedule", "-o", tmp_path / "schedule.json"
+        ).code
+        == 0
+    )
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])

@@ -62,8 +62,8 @@ _LINES = [
     "frontier {chain.json} --placements chain,loop --layers 4",
     "frontier {problem.json} --caps 9,1f1b*0.5",
     "min-memory {problem.json}",
-    "baseline 1f1b {problem.json} -o {new}",
-    "baseline v-half {vee.json} -o {new}",
+    "export {problem.json} 1f1b --to schedule -o {new}",
+    "export {vee.json} v-half --to schedule -o {new}",
     f"check {_PAIR}",
     f"check {_PAIR} --json",
     f"steps {_PAIR}",
@@ -80,7 +80,7 @@ _LINES = [
     f"run {_PAIR} -o {{new}}",
     f"run {_PAIR} -o {{new}} --virtual",
     "run {measured.json} {measured-schedule.json} -o {new} --model {profile.json}",
-    "import torch-csv {order.csv} {problem.json} -o {new}",
+    "export {problem.json} {order.csv} --to schedule -o {new}",
     "timeline compare {problem.json} {timeline.json}",
     "timeline compare {problem.json} {timeline.json} --json --shortest",
     "timeline refit {problem.json} {timeline.json} -o {new}",
@@ -221,14 +221,14 @@ def _problems() -> dict[str, dict[str, Any]]:
 def _make_files(folder: Path) -> None:
     """Let commands make the files that commands make."""
     made = [
-        f"baseline 1f1b {folder}/problem.json -o {folder}/schedule.json",
+        f"export {folder}/problem.json 1f1b --to schedule -o {folder}/schedule.json",
         f"export {folder}/problem.json {folder}/schedule.json --to torch-csv -o {folder}/order.csv",
         f"timeline import {folder}/problem.json {folder}/trace-0.json {folder}/trace-1.json "
         f"-o {folder}/timeline.json",
         f"solve {folder}/problem.json -o {folder}/result --deterministic",
         f"problem from-profile {folder}/profile.json --devices 2 --microbatches 2 "
         f"-o {folder}/measured.json",
-        f"baseline 1f1b {folder}/measured.json -o {folder}/measured-schedule.json",
+        f"export {folder}/measured.json 1f1b --to schedule -o {folder}/measured-schedule.json",
     ]
     for line in made:
         outcome = run_main(line.split())

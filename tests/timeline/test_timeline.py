@@ -548,7 +548,7 @@ def test_the_refit_can_be_solved_and_predicts_what_was_measured(cli, measured, t
     outcome = cli("timeline", "compare", new, measured[1], "--json")
     assert outcome.json["predicted"] == outcome.json["measured"] == 38_000
     assert "another problem of the same shape" in outcome.err
-    assert cli("baseline", "1f1b", new, "-o", tmp_path / "s.json").code == 0
+    assert cli("export", new, "1f1b", "--to", "schedule", "-o", tmp_path / "s.json").code == 0
 
 
 def test_the_import(cli, save, tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ def _built(
     file = f"{name}-{placement}".replace(" ", "-")
     path = case.write(f"{file}.json", problem)
     made = case.folder / f"{file}.schedule.json"
-    if case.run("baseline", name, path.name, "-o", made.name, codes=(0, 1, 2)).code:
+    if case.run(
+        "export", path.name, name, "--to", "schedule", "-o", made.name, codes=(0, 1, 2)
+    ).code:
         return None
     timed, broken = Judged(problem, "makespan", Truth(0)).judge(schedule_in(made))
     case.expect(not broken, f"{name}: called valid, breaks {broken[:3]}")

@@ -39,7 +39,16 @@ def case(case: Case) -> None:
     judged = truth_of(case, a_problem(case), an_objective(case))
     names = case.rng.sample(NAMES, 4 if case.quick else 8)
     for name in {*names, "list-scheduling"}:
-        ran = case.run("baseline", name, "problem.json", "-o", f"{name}.json", codes=(0, 1, 2))
+        ran = case.run(
+            "export",
+            "problem.json",
+            name,
+            "--to",
+            "schedule",
+            "-o",
+            f"{name}.json",
+            codes=(0, 1, 2),
+        )
         schedule = schedule_in(case.folder / f"{name}.json")
         case.expect((schedule is not None) == (ran.code == 0), f"{name}: file, code {ran.code}")
         if schedule is None:

@@ -20,7 +20,16 @@ def case(case: Case) -> None:
     judged = truth_of(case, a_problem(case), an_objective(case))
     valid = judged.truth.schedule
     if valid is None:
-        case.run("baseline", "list-scheduling", "problem.json", "-o", "l.json", codes=(0, 1, 2))
+        case.run(
+            "export",
+            "problem.json",
+            "list-scheduling",
+            "--to",
+            "schedule",
+            "-o",
+            "l.json",
+            codes=(0, 1, 2),
+        )
         valid = schedule_in(case.folder / "l.json")
     if valid is None:
         return

@@ -42,9 +42,7 @@ def baseline_row(case: Case, judged: Judged, row: dict[str, Any]) -> None:
     better = judged.best is None or row[judged.objective] < judged.best
     if not better and case.rng.random() < 0.8:
         return
-    baseline, _, rule = name.partition(", ")
-    words = ["--microbatches", rule] if rule else []
-    case.run("baseline", baseline, "problem.json", "-o", f"{name}.json", *words)
+    case.run("export", "problem.json", name, "--to", "schedule", "-o", f"{name}.json")
     schedule = schedule_in(case.folder / f"{name}.json")
     timed, broken = judged.judge(schedule)
     if not case.expect(timed is not None, f"row {name} is not valid: {broken[:3]}"):

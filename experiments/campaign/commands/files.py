@@ -39,7 +39,7 @@ def round_trip(case: Case) -> None:
     case.expect(not torch or to.code == 0, "what is solved for torch cannot be exported to torch")
     if to.code:
         return
-    back = case.run("import", "torch-csv", "order.csv", "problem.json", "-o", "back.json")
+    back = case.run("export", "problem.json", "order.csv", "--to", "schedule", "-o", "back.json")
     if back.code:
         return
     timed, broken = judged.judge(schedule_in(case.folder / "back.json"))

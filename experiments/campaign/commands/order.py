@@ -55,7 +55,8 @@ def one_row(case: Case, judged: Judged, row: Document) -> None:
     best = min(fitting, key=lambda rule: times[rule], default=None)  # the first of equal ones
     for rule in dict.fromkeys([best or "given", case.rng.choice(RULES)]):
         file = f"{name}-{rule}.json"
-        case.run("baseline", name, "free.json", "--microbatches", rule, "-o", file, codes=(0, 1))
+        words = ("free.json", f"{name}, {rule}", "--to", "schedule", "-o", file)
+        case.run("export", *words, codes=(0, 1))
         made, said = schedule_in(case.folder / file), times[rule]
         case.expect((made is None) == (said is None), f"{name} {rule}: {said}, file: {made}")
         if made is None:

@@ -32,7 +32,7 @@ def case(case: Case) -> None:
     dtype = rng.choice(dtypes)
     faults = {s: rng.choice(kinds) for s in range(stages) if rng.random() < 0.4}
     case.write("mine.py", model(rng, dtype, faults, m))
-    case.run("import", "torch-csv", "order.csv", "problem.json", "-o", "s.json")
+    case.run("export", "problem.json", "order.csv", "--to", "schedule", "-o", "s.json")
     words = ("run", "problem.json", "s.json", "--model", "mine.py", "-o", "t.json", *OPTIONS)
     ran = case.run(*words, codes=(0, 1), hang=300)
     said = (ran.json() or {}).get("check")

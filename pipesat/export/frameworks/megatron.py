@@ -26,11 +26,7 @@ def megatron_notes(problem: Problem) -> Iterator[str]:
         "Only the placement is carried over, NOT the order: Megatron-LM runs its own 1F1B "
         "(interleaved with several stages per rank) with whole backwards. The schedule's makespan "
         "does not hold there"
-        + (
-            "."
-            if refused
-            else f"; `pipesat baseline {_own(problem)}` on this problem says what does."
-        )
+        + ("." if refused else f"; `pipesat show PROBLEM {_own(problem)}` says what does.")
     )
     yield (
         f"The number of microbatches, {m}, is not carried over either: it follows from "

@@ -1,0 +1,133 @@
+"""Every command line that was, and the one that does it now; old names are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pipesat.cli.app import app
+from tests.conftest import Run
+from tests.support.outcomes import one_bad_line
+from tests.support.problems import chain, document
+
+
+class Row(NamedTuple):
+    """An old line, the new one, a pattern of what it prints, and a key of the file it writes."""
+
+    old: str
+    new: str
+    says: str
+    writes: str = ""
+
+
+# Two devices, three microbatches, F = 2, B = 2, W = 1, delay 1. 1F1B by hand: 0F0 0-2, 1F0 3-5,
+# 1BW0 5-8, 0BW0 9-12, 0F2 12-14, 1F2 15-17, 1BW2 17-20, 0BW2 21-24.
+ROWS = (
+    Row("baseline --list", "compare --list", r"\n1f1b +chain +no +no +Narayanan"),
+    Row(
+        "baseline 1f1b p.json -o new.json",
+        "export p.json 1f1b --to schedule -o new.json",
+        "12 ops, makespan 24, span 24",
+        "devices",
+    ),
+    Row(
+        "baseline 1f1b l.json --microbatches both-ends -o new.json",
+        "export l.json '1f1b, both-ends' --to schedule -o new.json",
+        "12 ops",
+        "devices",
+    ),
+    Row(
+        "baseline interleaved-1f1b loop.json --group 4 -o new.json",
+        "export loop.json 'interleaved-1f1b, groups of 4' --to schedule -o new.json",
+        "32 ops",
+        "devices",
+    ),
+    Row(
+        "import torch-csv order.csv p.json -o new.json",
+        "export p.json order.csv --to schedule -o new.json",
+        "12 ops, makespan 24, span 24",
+        "devices",
+    ),
+    Row("check p.json out/schedule.json", "check p.json out", "valid: "),
+    Row("show p.json s.json", "show p.json 1f1b", "makespan 24"),
+)
+
+
+@pytest.fixture
+def world(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file of each kind."""
+    monkeypatch.chdir(tmp_path)
+    plain = document(chain(2, 3, F=2, B=2, W=1, comm=1, held=(4, 1)))
+    classes = [{"name": "long", "count": 1, "time": [2, 1]}, {"name": "short", "count": 2}]
+    stages = [{"device": stage % 2, "F": 2, "B": 2, "W": 1} for stage in range(4)]
+    files: dict[str, Any] = {
+        "p.json": plain,
+        "l.json": plain | {"microbatches": classes},
+        "loop.json": plain | {"microbatches": 4, "stages": stages},
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert cli("solve", "p.json", "--time-limit", 2, "--workers", 1, "-o", "out").code == 0
+    assert cli("export", "p.json", "1f1b", "--to", "torch-csv", "-o", "order.csv").code == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.old)
+def test_what_the_old_line_did(row: Row, cli: Run, world: Path) -> None:
+    ran = cli(*shlex.split(row.new))
+    assert ran.code == 0, ran.err
+    assert re.search(row.says, "\n" + ran.out)
+    if row.writes:
+        assert row.writes in json.loads((world / row.new.split()[-1]).read_text())
+
+
+OLD = {row.old.split()[0] for row in ROWS} - set(getattr(app, "commands", ()))
+
+
+@pytest.mark.parametrize("name", sorted(OLD))
+def test_an_old_name_is_refused(name: str, cli: Run) -> None:
+    one_bad_line(cli(name), f"no such command '{name}'")
+
+
+def test_a_schedule_is_a_file_a_folder_an_order_or_a_name(cli: Run, world: Path) -> None:
+    """The makespan of each, whichever command reads it; what a CSV has otherwise is told."""
+    made = json.loads((world / "out" / "result.json").read_text())["makespan"]
+    for given, makespan in (
+        ("out", made),
+        ("out/schedule.json", made),
+        ("order.csv", 24),
+        ("1f1b", 24),
+    ):
+        for words in (("check", "p.json", given, "--json"), ("show", "p.json", given)):
+            ran = cli(*words)
+            assert ran.code == 0, ran.err
+            assert re.search(rf"makespan\D*{makespan}\b", ran.out)
+    compared = cli("compare", "p.json", "1f1b", "order.csv", "--time-limit", 1, "--json").json
+    names = [row["name"] for row in compared]
+    assert names.count("1f1b") == names.count("order.csv") == 1
+    (world / "order.csv").write_text("0UNSHARD,0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n")
+    noted = cli("check", "p.json", "order.csv")
+    assert noted.err.startswith("pipesat: left out actions that compute nothing, 1 of them")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("1f1c", ("1f1c", "no such file, and no schedule's name: expected one of")),
+        ("1f1b, upwards", ("expected one of given, descending",)),
+        ("1f1b, groups of 2", ("only interleaved-1f1b",)),
+        ("zb-v", ("p.json: zb-v does not apply",)),
+        ("gone.json", ("gone.json: cannot read: No such file",)),
+        ("empty", ("empty: no schedule.json here",)),
+        (".", ("no schedule.json here",)),
+    ],
+)
+def test_what_is_no_schedule(given: str, words: tuple[str, ...], cli: Run, world: Path) -> None:
+    (world / "empty").mkdir()
+    for command in ("check", "show"):
+        one_bad_line(cli(command, "p.json", given), *words)
