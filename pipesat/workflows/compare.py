@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.core.solving import Listener
+    from pipesat.workflows.rows import ScheduleRow
 
 
 @public
