@@ -1,17 +1,18 @@
-"""The answer as users get it: it shows itself, and has one sentence of advice."""
+"""The answer as users get it: a table and labelled lines, files and a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pipesat.advise.answer import Answer, estimate_text
+from pipesat.advise.answer import Answer
+from pipesat.advise.lines import details_of, lines_of
 from pipesat.advise.rows import rank
-from pipesat.advise.sentence import sentence_of
+from pipesat.advise.table import table_of, tables_of
 from pipesat.core.attached import attached
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.showing import Displayed, Facts, Table, table_document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,17 +24,20 @@ FORMAT: Final = "pipesat.advice/1"
 class Advice(Answer, Displayed):
     """An answer: ``print`` it, ``save(folder)`` it, ``to_frame()`` has its table.
 
-    ``sentence`` is the advice, ``chosen`` its row, ``standing`` what is proven of it.
+    ``facts()`` are the advice, ``chosen`` is its row, ``standing`` what is proven of it.
     """
 
-    @property
-    def sentence(self) -> str:
-        """What a colleague would say, from facts alone."""
-        return sentence_of(self)
-
     def facts(self) -> Facts:
-        """Return the advice, and what the numbers are."""
-        return [("advice", self.sentence), ("estimate", estimate_text(self.question))]
+        """Return the advice: what to take, what that needs and gains, what is proven."""
+        return lines_of(self)
+
+    def details(self) -> Facts:
+        """Return what else is known."""
+        return [*details_of(self)]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the table of schedules."""
+        yield from tables_of(self)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the table's rows."""
@@ -73,7 +77,8 @@ class Advice(Answer, Displayed):
             "estimate_range": layers.estimate_range,
             "at_the_ends": [end.document() for end in self.ends],
             "parts": None if question.parts is None else question.parts.source,
-            "advice": self.sentence,
+            "advice": {label: text for label, text in self.facts() if text},
+            "table": table_document(table_of(self)),
             "status": standing.status,
             "lower_bound": None if self.bound is None else self.bound.value,
             "gap": standing.gap,

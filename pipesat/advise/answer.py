@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pipesat.advise.families import shown_rows
 from pipesat.advise.orders import named_rows
-from pipesat.advise.question import SECONDS, Question
+from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.amounts import readable
+from pipesat.core import amounts
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.doing import doing
-from pipesat.core.rounding import Rounding, exactly, rounded, rounded_up, significant
+from pipesat.core.rounding import Rounding, rounded, rounded_up
 from pipesat.plan.answer import Plan
 from pipesat.plan.shapes import shape_name
 
 if TYPE_CHECKING:
     from pipesat.advise.ends import End
-
-_PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -136,43 +133,21 @@ class Answer:
         return () if self.plan is None else self.plan.contradictions
 
 
-def estimate_text(question: Question) -> str:
-    """Say what is estimated, and by how much it may be off; empty if costs were measured."""
-    layers = question.layers
-    if not layers.estimate:
-        return ""
-    text = f"all times and memory are an estimate: {layers.estimate}"
-    if layers.estimate_range is None:
-        return text
-    least, most = (share / 1000 for share in layers.estimate_range)
-    return f"{text}; times may be {least:.2f} to {most:.2f} of those shown"
-
-
 def parts_text(question: Question) -> str:
     """Say where times of pairs are from, and that they are a model; empty where there are none."""
     if question.parts is None:
         return ""
     return (
-        f"times of stages and pairs: the least that the parts of {question.parts.source} can take "
-        "on their streams; a runtime that runs the parts in another order takes longer"
+        f"times are the least that the parts of {question.parts.source} can take on their streams, "
+        "in another order they take longer"
     )
 
 
 def time_text(question: Question, value: int, towards: Rounding = rounded) -> str:
     """Show a time in milliseconds where its unit is known; a lower limit with ``rounded_down``."""
-    unit = question.layers.time_unit
-    second = SECONDS.get(unit)
-    if second is None:
-        return f"{value} {unit}".rstrip()
-    milliseconds = 1000 * value * exactly(second)
-    if milliseconds < _PLAIN:
-        return f"{significant(milliseconds, 4, towards)} ms"
-    return f"{Decimal(towards(milliseconds, 1)):,} ms"
+    return amounts.time_text(value, question.layers.time_unit, towards)
 
 
 def memory_text(question: Question, value: int, towards: Rounding = rounded_up) -> str:
     """Show memory in GiB, MiB, ... where its unit is one of bytes: what is needed, rounded up."""
-    each = question.bytes_per_unit
-    if each is None:
-        return f"{value} {question.layers.memory_unit}".rstrip()
-    return readable(value * each, towards)
+    return amounts.memory_text(value, question.layers.memory_unit, towards)

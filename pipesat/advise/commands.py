@@ -10,17 +10,10 @@ from pipesat.advise.credit import OURS
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import FORMAT_OF, checkpointing_of
-from pipesat.layers.megatron import (
-    OVERLAP_WANTS,
-    group_option,
-    overlap_options,
-    recompute_options,
-)
 from pipesat.workflows.plan_orders import SOME_SETTINGS
 
 if TYPE_CHECKING:
     from pipesat.advise.advice import Advice
-    from pipesat.advise.question import Question
     from pipesat.plan.answer import Plan
 
 LAYERS = "layers.json"
@@ -99,36 +92,3 @@ def _baseline(row: Row) -> str:
     name = row.name if row.group is None else f"{row.name}, groups of {row.group}"
     words = ["pipesat", "export", f"rows/{problem_name(row)}", name, "--to", "schedule"]
     return shlex.join([*words, "-o", f"rows/{stem(row)}.json"])
-
-
-def megatron_flags(advice: Advice, row: Row) -> str:
-    """Return Megatron-LM's options for a row that it runs, one per line.
-
-    The layout in quotes, as a shell needs it: ``|`` is a character of it.
-    """
-    question = advice.question
-    layout = row.layout(question).text
-    lines = [
-        *([f"# {row.name}: {row.published}"] if row.published else []),
-        f"--pipeline-model-parallel-size={question.devices}",
-        f"--pipeline-model-parallel-layout={shlex.quote(layout)}",
-    ]
-    if row.group is not None:
-        lines.append(group_option(row.group))
-    if row.pairs:
-        lines += [*overlap_options(), f"# {OVERLAP_WANTS}"]
-    if row.again or row.first is not None:
-        lines += recompute_options(row.first)
-    lines.append(
-        f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
-    )
-    if silent := _not_of_the_model(question):
-        lines.append(f"# Megatron-LM wants {silent} in its layout, which times here do not count")
-    return "\n".join(lines) + "\n"
-
-
-def _not_of_the_model(question: Question) -> str:
-    """Name what a layout has and the layers do not: parts alone have no embedding and no loss."""
-    roles = {layer.role for layer in question.layers.layers}
-    names = {"embedding": "E (the embedding)", "head": "L (the loss)"}
-    return " and ".join(text for role, text in names.items() if role not in roles)

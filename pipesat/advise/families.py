@@ -1,6 +1,6 @@
 """The best row of each hand-written schedule: no problem of the table has a better one.
 
-The sentence says how much shorter the advice is than the best 1F1B. That is true only if 1F1B was
+The answer says how much shorter the advice is than the best 1F1B. That is true only if 1F1B was
 tried wherever it could run: on the problem of every row of the table, also those that our search
 found, with their recomputation. :func:`better_on_table` tries them as long as there is time. What
 other schedules there are is tried in :mod:`pipesat.advise.orders`.

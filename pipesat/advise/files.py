@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipesat.advise.advice import Advice
-from pipesat.advise.commands import LAYERS, commands, megatron_flags, problem_name
+from pipesat.advise.commands import LAYERS, commands, problem_name
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import FORMAT_OF, options_of
+from pipesat.advise.table import megatron_flags
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
@@ -75,7 +76,7 @@ def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes
     """What the runtime is handed: its file, with what belongs beside it; where it is to lie."""
     to = FORMAT_OF[advice.question.runtime]
     if advice.question.runtime == "megatron":
-        return {FILE_NAMES[to]: megatron_flags(advice, row).encode()}
+        return {FILE_NAMES[to]: megatron_flags(advice.question, row).encode()}
     options = replace(
         options_of(advice.question, row),
         remark=remark_of(advice, row),

@@ -9,8 +9,6 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from pipesat.advise.offload import with_offload
 from pipesat.advise.pairs import LayerParts, with_pairs
-from pipesat.core.amounts import amount
-from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
@@ -23,8 +21,6 @@ from pipesat.workflows.plans import for_torch
 
 Runtime: TypeAlias = Literal["torch", "torchtitan", "automodel", "megatron"]
 RUNTIMES: Final = get_args(Runtime)
-SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""Of the units of time that tokens per second can be worked out from."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +130,3 @@ class Question:
             layer.amount("F") + min(layer.amount("BW"), layer.amount("B") + layer.amount("W"))
             for layer in self.layers.layers
         )
-
-    @cached_property
-    def bytes_per_unit(self) -> int | None:
-        """Bytes of the layers' memory unit; ``None`` if it is not one of bytes."""
-        try:
-            return amount("memory_unit", f"1{self.layers.memory_unit}")
-        except BadInput:
-            return None

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from pipesat.advise.credit import OURS, published_in
 from pipesat.advise.offload import OFFLOAD
-from pipesat.advise.question import SECONDS, Question, Runtime
+from pipesat.advise.question import Question, Runtime
+from pipesat.core.amounts import SECONDS
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, ratio, require_best
 from pipesat.core.errors import Contradiction
@@ -159,7 +160,7 @@ class Row:
         second = SECONDS.get(question.layers.time_unit)
         if question.tokens is None or second is None or not self.makespan:
             return None
-        return question.microbatches * question.tokens / (self.makespan * second)
+        return question.microbatches * question.tokens / float(self.makespan * second)
 
     def document(self, question: Question) -> dict[str, Any]:
         """Return the row ready for JSON; what is unknown is ``None``."""

@@ -67,7 +67,7 @@ def advise(
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Advice:
-    """Answer which schedule, split and memory for these layers, in one table and one sentence.
+    """Answer which schedule, split and memory for these layers, in one table and a few lines.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def advise(
     --------
     >>> layers = pipesat.estimate_layers("tiny", "h100")
     >>> advice = pipesat.advise(layers, devices=2, microbatches=4, time_limit=5)
-    >>> print(advice.sentence)
+    >>> print(advice)
     >>> advice.save("advice")
     """
     require_settings(time_limit, workers, seed)

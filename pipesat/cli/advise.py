@@ -200,6 +200,7 @@ def advise(
     from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
+    from pipesat.cli.table import print_answer
     from pipesat.core.doing import doing
 
     if config is None:
@@ -259,9 +260,7 @@ def advise(
 
         print_json(found.document([*commands(found)]))
     else:
-        from pipesat.cli.advise_report import print_advice
-
-        print_advice(found, output)
+        print_answer(found, [("Written to", str(output or ""))])
     refuse_contradictions(found.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
 
@@ -346,8 +345,7 @@ def _copy_rate(text: str, layers: Layers) -> Fraction:
     """Memory units per time unit, from an amount per second."""
     from fractions import Fraction
 
-    from pipesat.advise.question import SECONDS
-    from pipesat.core.amounts import amount
+    from pipesat.core.amounts import SECONDS, amount
 
     second = SECONDS.get(layers.time_unit)
     if second is None:

@@ -40,6 +40,12 @@ class Table:
     notes: Sequence[str] = ()
 
 
+def table_document(table: Table) -> dict[str, Any]:
+    """Return a table as it is shown, ready for JSON; :func:`table_from` reads it."""
+    columns = [{"head": one.head, "number": one.number} for one in table.columns]
+    return {"title": table.title, "columns": columns, "lines": [*table.lines]}
+
+
 class Displayed:
     """An answer: ``print`` or ``plot`` it, make a table of it, or end a notebook's cell with it.
 

@@ -15,6 +15,7 @@ from string import Template
 from typing import Any
 
 from pipesat.core.problem import Problem
+from pipesat.core.showing import Displayed
 from pipesat.picture.classes import TINTS, class_tints, fill_text, named
 from pipesat.picture.style import (
     CAPACITY,
@@ -46,7 +47,7 @@ SCRIPTS = (
 )
 
 
-def page(cases: Sequence[ReportedCase], folder: str) -> bytes:
+def page(cases: Sequence[ReportedCase], folder: str, answer: Displayed | None = None) -> bytes:
     """Return the whole report as an HTML file.
 
     Parameters
@@ -55,6 +56,8 @@ def page(cases: Sequence[ReportedCase], folder: str) -> bytes:
         One, or one per placement.
     folder
         Where they were read from: for the commands that make the report again.
+    answer
+        To a wider question, which opens the page: an advice.
     """
     style, script = _style(), _script()
     sections = [_case(case, number, folder, len(cases)) for number, case in enumerate(cases)]
@@ -69,7 +72,11 @@ def page(cases: Sequence[ReportedCase], folder: str) -> bytes:
         ),
         style=style,
         script=script,
-        overview=_overview(cases) if len(cases) > 1 else Markup(""),
+        overview=_opening(answer)
+        if answer is not None
+        else _overview(cases)
+        if len(cases) > 1
+        else Markup(""),
         cases=joined(sections),
         version=escaped(importlib.metadata.version("pipesat")),
     ).encode()
@@ -115,6 +122,16 @@ def _lead(cases: Sequence[ReportedCase]) -> str:
         parts.append(f"{ops:,} ops")
     parts.append(f"objective: {result.objective}")
     return ", ".join(parts)
+
+
+def _opening(answer: Displayed) -> Markup:
+    """Return an answer's lines, then its tables."""
+    tables_ = []
+    for one in answer.tables():
+        heads = [f"{'#' * column.number}{column.head}" for column in one.columns]
+        lines = [[line] if isinstance(line, str) else line for line in one.lines]
+        tables_.append(table(one.title, heads, lines))
+    return joined([tables.summary(answer), *tables_])
 
 
 def _overview(cases: Sequence[ReportedCase]) -> Markup:

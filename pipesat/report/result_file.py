@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
+from pipesat.core.showing import Column, Displayed, Facts, Table
 from pipesat.files.complaint import validated
-from pipesat.files.folder import listed
+from pipesat.files.folder import has_file, listed
 from pipesat.files.strict_json import read_json
 
 LARGEST_FILE = 16 << 20
@@ -39,6 +41,61 @@ class ResultModel(BaseModel):
     versions: dict[StrictStr, StrictStr]
     explanation: StrictStr | None = None
     target: Annotated[Literal["torch"] | None, Field(alias="for")] = None
+
+
+class ColumnModel(BaseModel):
+    """A column of a table in ``advice.json``."""
+
+    head: StrictStr
+    number: StrictBool
+
+
+class TableModel(BaseModel):
+    """A table as it was shown."""
+
+    title: StrictStr
+    columns: list[ColumnModel]
+    lines: list[list[StrictStr]]
+
+
+class AdviceModel(BaseModel):
+    """The lines and the table of ``advice.json``."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    advice: dict[StrictStr, StrictStr]
+    table: TableModel
+
+
+@dataclass(frozen=True, repr=False)
+class SavedAdvice(Displayed):
+    """An advice as it was shown."""
+
+    model: AdviceModel
+
+    def facts(self) -> Facts:
+        """Return its lines."""
+        return [*self.model.advice.items()]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield its table."""
+        table = self.model.table
+        columns = [Column(one.head, number=one.number) for one in table.columns]
+        yield Table(columns, table.lines, table.title)
+
+
+def read_advice(folder: Path) -> SavedAdvice | None:
+    """Return the advice of a folder that ``pipesat advise -o`` wrote, ``None`` of any other.
+
+    Raises
+    ------
+    BadInput
+        If its file is damaged.
+    """
+    path = folder / "advice.json"
+    if not has_file(folder, path.name):
+        return None
+    return SavedAdvice(validated(read_json(path, LARGEST_FILE), AdviceModel, str(path)))
 
 
 def result_folders(folder: Path) -> Iterator[tuple[str, Path]]:

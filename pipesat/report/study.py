@@ -12,7 +12,7 @@ from pipesat.core.arguments import public
 from pipesat.core.result import Result
 from pipesat.files.folder import has_file
 from pipesat.report.page import page
-from pipesat.report.result_file import read_result, result_folders
+from pipesat.report.result_file import read_advice, read_result, result_folders
 from pipesat.report.shown import ReportedCase, baselines_of, case_of
 
 MANY_OPS: Final = 20_000  # from here on the hand-written schedules take more than a few seconds
@@ -74,13 +74,14 @@ def report(
     say = note or _silent
     if isinstance(source, Result):
         cases, home = [_case("", source, baselines, say)], "DIR"  # of result.save(DIR)
+        advice = None
     else:
-        home = str(source)
+        home, advice = str(source), read_advice(Path(source))
         cases = [
             _case(name, _read(place), baselines, say, place / "schedule.json")
             for name, place in result_folders(Path(source))
         ]
-    made = Report(page(cases, home), tuple(cases))
+    made = Report(page(cases, home, advice), tuple(cases))
     if path is not None:
         add_files(Path(path).parent, {Path(path).name: made.html})
     return made

@@ -18,16 +18,16 @@ import pytest
 import pipesat
 from pipesat.advise.advice import Advice
 from pipesat.advise.answer import memory_text, time_text
-from pipesat.advise.commands import megatron_flags
 from pipesat.advise.credit import published_in
 from pipesat.advise.families import shown_rows
 from pipesat.advise.files import result_of
 from pipesat.advise.knobs import Build, Family, families, families_text, not_tried
+from pipesat.advise.lines import of_order
 from pipesat.advise.orders import best_hand_written, in_any_order, in_order, named_rows
 from pipesat.advise.question import RUNTIMES, Question, Runtime
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
-from pipesat.advise.sentence import of_order
+from pipesat.advise.table import megatron_flags
 from pipesat.advise.work import Work
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
@@ -47,6 +47,10 @@ from tests.support.plans import entry, layers_of
 
 AGAIN = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
 FOUR = replace(layers_of([entry(1, 1, 1, 4) | AGAIN for _ in range(4)]), time_unit="ms")
+
+
+LABELS = ["Take", "You must", "Gain", "Limit", "Proof", "Doubt", "Next"]
+"""Of an advice that needs nothing by hand; else ``Without`` is there too."""
 
 
 def asked(layers: Layers = FOUR, **options: Any) -> Advice:
@@ -111,9 +115,10 @@ def test_every_row_is_a_checked_schedule_and_ours_is_the_best(plain: Advice) -> 
 
 
 def test_an_answer_shows_itself_in_a_few_lines(plain: Advice) -> None:
-    first, second = repr(plain).splitlines()
-    assert (first, second) == ("Advice", f"  advice  {plain.sentence}")
+    assert [label for label, text in plain.facts() if text] == LABELS
+    assert [line.split("  ")[1] for line in repr(plain).splitlines()[1:]] == LABELS
     assert "interleaved-zb" in plain._repr_html_()
+    assert not any(";" in text for _, text in plain.facts()[1:])  # Take cites
 
 
 def other_question(advice: Advice, row: Row) -> Row:
@@ -313,9 +318,9 @@ def test_every_family_has_a_build_before_any_has_two(
 
 def test_what_was_not_tried_is_named_where_nothing_runs(plain: Advice) -> None:
     none = replace(plain, rows=(), chosen=None, untried=("zb-v in a vee",))
-    assert none.sentence.endswith(
-        "none was built in time; not tried, as time ended before: zb-v in a vee"
-    )
+    lines = dict(none.facts())
+    assert lines["Take"].endswith("can run none of these schedules, none was built in time")
+    assert lines["Doubt"].endswith("Not tried, as time ended before: zb-v in a vee")
 
 
 def test_memory_that_cannot_hold_the_layers_is_known_before_any_work(
@@ -411,7 +416,9 @@ def test_memory_has_stages_recompute() -> None:
         assert row.again == ((0,) if row.by_hand else (0, 1))
         assert row.by_hand in ("checkpoint stage 0 in your own code", "")
         assert row.problem.stages[0].backward == "fused"
-    found = re.search(r"would need (\d+) on rank \d, and there are 9", advice.sentence)
+    found = re.search(
+        r"would need (\d+) on rank \d, and there are 9", dict(advice.facts())["Limit"]
+    )
     assert (found is not None) == bool(advice.chosen.again)
     assert found is None or int(found[1]) > 9
 
@@ -432,13 +439,13 @@ def test_what_offloading_would_bring(rate: Fraction) -> None:
     assert not advice.chosen.offload
     best = min(rows, key=lambda row: row.makespan)
     if best.makespan < advice.chosen.makespan:
-        said = f"offloading {best.offloaded} (stage, microbatch) instead"
+        said = f"{best.offloaded} (stage, microbatch) instead"
     elif pipesat.closed_form_bound(best.problem, "makespan").value >= advice.chosen.makespan:
-        said = "offloading cannot help"
+        said = "it cannot help"
     else:
-        said = "no better schedule with offloading was found"
-    assert said in advice.sentence
-    assert "without offloading on any split" in advice.sentence
+        said = "no better schedule with it was found"
+    assert said in dict(advice.facts())["Offload"]
+    assert "without offloading on any split" in dict(advice.facts())["Proof"]
 
 
 def test_offloading_costs_nothing_only_if_that_is_proven() -> None:
@@ -450,8 +457,7 @@ def test_offloading_costs_nothing_only_if_that_is_proven() -> None:
     advice = asked(replace(layers_of([layer]), time_unit="ms"), devices=1, memory=5, copy_rate=1)
     assert advice.chosen is not None
     assert advice.chosen.makespan == 4 * 3
-    assert "cost nothing" not in advice.sentence
-    assert "offloading cannot help" in advice.sentence
+    assert dict(advice.facts())["Offload"].startswith("it cannot help")
 
 
 def test_what_does_not_fit_is_shown_with_what_it_needs() -> None:
@@ -462,7 +468,7 @@ def test_what_does_not_fit_is_shown_with_what_it_needs() -> None:
     assert max(even.peaks) == 16
     assert advice.chosen is not None
     assert advice.chosen.name not in ("1f1b", "zb-h1")
-    assert "nothing has to recompute" in advice.sentence
+    assert "othing has to recompute" in dict(advice.facts())["Limit"]
 
 
 def test_the_head_that_no_split_evens_out_is_named() -> None:
@@ -470,8 +476,9 @@ def test_the_head_that_no_split_evens_out_is_named() -> None:
         [entry(1, 1, 1), entry(1, 1, 1), entry(9, 9, 9) | {"name": "head", "role": "head"}]
     )
     advice = asked(layers)
-    assert "rank 1 is the bottleneck" in advice.sentence
-    assert "layer 2 (head) alone is 100 % of it and more than an equal share" in advice.sentence
+    limit = dict(advice.facts())["Limit"]
+    assert limit.startswith("rank 1 is busy 9")  # 4 microbatches of 27 in a little more
+    assert "layer 2 (head) alone is 100 % of that and more than an equal share" in limit
 
 
 def test_what_was_not_searched_is_said(plain: Advice) -> None:
@@ -480,7 +487,8 @@ def test_what_was_not_searched_is_said(plain: Advice) -> None:
     assert plain.not_searched == []  # four layers make loops of 2 alone
     assert six.not_searched in ([], ["loop of 3"])  # there if the time was enough to build it
     for advice in (plain, six):
-        assert ("was tried, and nothing is proven" in advice.sentence) == bool(advice.not_searched)
+        said = "was tried, and nothing is proven" in dict(advice.facts())["Proof"]
+        assert said == bool(advice.not_searched)
 
 
 def test_megatrons_rows_keep_its_guards(megatron: Advice) -> None:
@@ -511,7 +519,7 @@ def test_megatron_recomputes_the_first_layers_of_every_stage() -> None:
     assert (even.first, even.again, even.makespan, max(even.peaks)) == (1, (), 35, 10)
     assert even.runs
     assert even.recomputes(advice.question) == {0, 2}
-    flags = megatron_flags(advice, even).splitlines()
+    flags = megatron_flags(advice.question, even).splitlines()
     assert flags[3:6] == [
         "--recompute-granularity=full",
         "--recompute-method=block",
@@ -523,7 +531,7 @@ def test_megatron_recomputes_the_first_layers_of_every_stage() -> None:
 
 def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
     row = min(rows_of(megatron, "interleaved-1f1b"), key=lambda row: row.makespan)
-    words = shlex.split(megatron_flags(megatron, row), comments=True)
+    words = shlex.split(megatron_flags(megatron.question, row), comments=True)
     flags = dict(word.removeprefix("--").split("=", 1) for word in words)
     layout = parse_layout(flags.pop("pipeline-model-parallel-layout"), blocks=4, devices=2)
     assert partition_of_layout(layout, FOUR) == row.partition
@@ -532,7 +540,7 @@ def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
         "microbatch-group-size-per-virtual-pipeline-stage": str(row.group),
     }
     again = replace(row, recompute=(True,) * row.shape.stages)
-    assert "--recompute-granularity=full\n" in megatron_flags(megatron, again)
+    assert "--recompute-granularity=full\n" in megatron_flags(megatron.question, again)
 
 
 @pytest.mark.slow
@@ -542,8 +550,8 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
     words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
     outcome = cli(*words, "--for", "torchtitan", "--time-limit", 2, "-o", folder)
     assert outcome.code == 0, outcome.err
-    assert "time  " not in outcome.out.splitlines()[0] or "(estimate)" in outcome.out
-    assert "By an estimate of all costs, take " in outcome.out
+    assert outcome.out.startswith("times and memory are an estimate\n")
+    assert re.search(r" a step \(estimate\) You must ", " ".join(outcome.out.split()))
     assert outcome.err.startswith("pipesat: all costs are an estimate: roofline")
     names = {path.name for path in folder.iterdir()}
     assert names - {LIST} <= FILES | FOLDERS
@@ -551,6 +559,10 @@ def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> Non
     assert names >= {"schedule.toml", "schedule.py", "schedule.hazards.txt", "plan.png"}
     document = json.loads((folder / "advice.json").read_text())
     assert "estimate" in document
+    page = (folder / "report.html").read_text()
+    assert document["advice"].keys() >= {"Take", "You must", "Gain", "Limit", "Proof", "Doubt"}
+    assert all(f"<dt>{label}</dt>" in page for label in document["advice"])
+    assert page.index("<caption>times and memory are an estimate") < page.index('class="case"')
     assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
     made: dict[tuple[str, str, bool], int] = {}
     for row in document["rows"]:
@@ -706,24 +718,21 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_narrow_table_leaves_nothing_out(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 80 columns names and numbers stand apart, in the same order; the flags can be copied."""
+def test_a_narrow_table_leaves_columns_out(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 columns have no room for recomputes and tokens/s; the flags stand uncut, so that they can be copied."""
     monkeypatch.setenv("COLUMNS", "80")
     words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
     outcome = cli(*words, "--for", "megatron", "--memory", "1GiB", "--time-limit", 1, "--json")
     found = json.loads(outcome.out)
     outcome = cli(*words, "--for", "megatron", "--memory", "1GiB", "--time-limit", 1)
-    heads = " ".join(outcome.out.split("\n\nmemory")[0].split())
-    for head in ("schedule split placement recomputes", "tokens/s", "of ideal", "memory"):
-        assert head in heads
-    assert "chain none" in heads
-    first, second, *_ = outcome.out.split("\n\n")
-    assert len(first.splitlines()) == len(second.splitlines())
-    assert all(len(line) <= 80 for line in f"{first}\n{second}".splitlines())
+    _, table, *_ = outcome.out.split("\n\n")
+    assert "schedule split placement time memory megatron" in " ".join(table.split())
+    lines = [x for x in outcome.out.splitlines() if not x.startswith(("#", "--"))]
+    assert max(map(len, lines)) <= 80
     assert "\n--pipeline-model-parallel-layout='" in outcome.out
     assert found["chosen"]["runs"]
     said = " ".join(outcome.out.split())
-    assert "by any order, also such as Megatron-LM cannot run" in said or "proven" in said
+    assert "in any order, also such as Megatron-LM cannot run" in said or "proven" in said
 
 
 def test_times_and_memory_are_shown_in_units_that_show_them(plain: Advice) -> None:

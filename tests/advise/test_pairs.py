@@ -13,10 +13,10 @@ import pytest
 
 import pipesat
 from pipesat.advise.advice import Advice
-from pipesat.advise.commands import _not_of_the_model, megatron_flags
 from pipesat.advise.pairs import layer_parts, with_times
 from pipesat.advise.recomputing import remark_of
 from pipesat.advise.rows import Row
+from pipesat.advise.table import _not_of_the_model, megatron_flags
 from pipesat.advise.work import Work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
@@ -92,14 +92,15 @@ def test_the_advice_and_its_bound_are_of_one_split(megatron: Advice) -> None:
     assert megatron.bound is not None
     least = 16 * 4 - 7 * 4
     assert least <= megatron.bound.value <= best(megatron, "ours").makespan
-    assert "8 of its 16 forwards run together with a backward" in megatron.sentence
-    assert "of this split in a loop of 2" in megatron.sentence or "proven" in megatron.sentence
+    lines = dict(megatron.facts())
+    assert "8 of its 16 forwards run together with a backward" in lines["Limit"]
+    assert "of this split in a loop of 2" in lines["Proof"] or "proven" in lines["Proof"]
     assert chosen.share_of_ideal(megatron.question) is None
 
 
 def test_megatrons_flags_of_pairs(megatron: Advice) -> None:
     assert megatron.chosen is not None
-    flags = shlex.split(megatron_flags(megatron, megatron.chosen), comments=True)
+    flags = shlex.split(megatron_flags(megatron.question, megatron.chosen), comments=True)
     assert flags == [
         "--pipeline-model-parallel-size=2",
         "--pipeline-model-parallel-layout=Et|t|t|tL",
@@ -107,15 +108,15 @@ def test_megatrons_flags_of_pairs(megatron: Advice) -> None:
         "--delay-wgrad-compute",
     ]
     assert "--moe-token-dispatcher-type alltoall or flex" in megatron_flags(
-        megatron, megatron.chosen
+        megatron.question, megatron.chosen
     )
     silent = "wants E (the embedding) and L (the loss) in its layout, which times here do not count"
-    assert silent in megatron_flags(megatron, megatron.chosen)
+    assert silent in megatron_flags(megatron.question, megatron.chosen)
     blocks = megatron.question.layers.layers
     named = [replace(blocks[0], role="embedding"), *blocks[1:-1], replace(blocks[-1], role="head")]
     layers = replace(megatron.question.layers, layers=tuple(named))
     assert not _not_of_the_model(replace(megatron.question, layers=layers))
-    plain = megatron_flags(megatron, best(megatron, "interleaved-1f1b"))
+    plain = megatron_flags(megatron.question, best(megatron, "interleaved-1f1b"))
     assert "overlap" not in plain
 
 

@@ -55,8 +55,8 @@ def false_answer(case: Case, question: plans.Question, runtime: str, said: Any) 
     """Yield every family whose build is shorter than what is known, and that is not named."""
     named = {one for text in said["not_tried"] for one in families_of(text)}
     case.notes |= {"some not tried"} if named else set()
-    if not all(text in said["advice"] for text in said["not_tried"]):
-        yield "the sentence leaves out what was not tried"
+    if not all(text in said["advice"]["Doubt"] for text in said["not_tried"]):
+        yield "the lines leave out what was not tried"
     rows = [row for row in said["rows"] if row["fits"]]
     runs = [row["makespan"] for row in rows if row["runs"]]
     chosen = said["chosen"]

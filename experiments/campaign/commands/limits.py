@@ -141,13 +141,13 @@ def advise(case: Case) -> None:
         return
     case.notes.add("exact")
     said = ran.json()
-    text, value, bound = said["advice"], said["chosen"]["makespan"], said["lower_bound"]
+    text, value, bound = said["advice"]["Proof"], said["chosen"]["makespan"], said["lower_bound"]
     unit = Fraction(1, 1000)  # us in ms
-    if less := re.search(rf"takes less than {NUMBER} ms, so at most {NUMBER} %", text):
-        case.expect(lower(less[1], bound * unit, False), f"{less[0]!r}, the bound is {bound}")
+    if less := re.search(rf"at most {NUMBER} % less .* takes less than {NUMBER} ms", text):
+        case.expect(lower(less[2], bound * unit, False), f"{less[0]!r}, the bound is {bound}")
         exact = share(value - bound, value)
-        case.expect(upper(less[2], exact), f"{less[0]!r}, {value} with bound {bound}")
-    if would := re.search(rf"would take {NUMBER} ms, ({NUMBER} % shorter), but", text):
-        rows = [row["makespan"] for row in said["rows"] if row["makespan"] < value]
-        wrong = [false_change(would[2], row, value) for row in rows]
-        case.expect(None in wrong, f"{would[0]!r}: {wrong}")
+        case.expect(upper(less[1], exact), f"{less[0]!r}, {value} with bound {bound}")
+    rows = [row["makespan"] for row in said["rows"] if row["makespan"] > value]
+    for gain in re.findall(rf"{NUMBER} % shorter", said["advice"]["Gain"]):
+        wrong = [false_change(f"{gain} % shorter", value, row) for row in rows]
+        case.expect(None in wrong, f"gain {gain}: {wrong}")

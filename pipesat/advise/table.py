@@ -1,0 +1,115 @@
+"""What is shown above the advice: the best of what users know, and ours; Megatron-LM's flags."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from itertools import compress
+
+from pipesat.advise.answer import Answer, memory_text, time_text
+from pipesat.advise.question import Question
+from pipesat.advise.rows import Row
+from pipesat.advise.runtimes import stages_text
+from pipesat.core.claims import percent
+from pipesat.core.showing import Column, Table
+from pipesat.layers.megatron import (
+    OVERLAP_WANTS,
+    group_option,
+    overlap_options,
+    recompute_options,
+)
+
+
+def table_of(answer: Answer) -> Table:
+    """Return the rows that are shown; columns without an entry are left out."""
+    question, rows = answer.question, answer.shown
+    holds = question.parts is None or any(max(row.peaks) for row in rows)
+    columns = [
+        Column("schedule", number=False),
+        Column("split", number=False),
+        Column("placement", number=False),
+        Column("recomputes", number=False, spare=2),
+        Column("time"),
+        Column("tokens/s", spare=3),
+        Column("of\nideal", spare=4),
+        Column("pairs", spare=1),
+        Column("memory"),
+        Column(f"runs in\n{question.runtime}", number=False),
+    ]
+    lines = [
+        [
+            row.name if row.group is None else f"{row.name}, groups of {row.group}",
+            row.split,
+            row.placement,
+            _recomputes(row) if question.may_recompute else "",
+            time_text(question, row.makespan),
+            _tokens(row.tokens_per_second(question)),
+            "" if question.parts is not None else percent(row.share_of_ideal(question), 0),
+            "" if question.parts is None else str(row.pairs),
+            memory_text(question, max(row.peaks) - question.reserve) if holds else "",
+            _runs(row),
+        ]
+        for row in rows
+    ]
+    needed = [any(line[i] for line in lines) for i in range(len(columns))]
+    title = "times and memory are an estimate" if question.layers.estimate else ""
+    shown = [[*compress(line, needed)] for line in lines]
+    return Table([*compress(columns, needed)], shown, title)
+
+
+def tables_of(answer: Answer) -> Iterator[Table]:
+    """Yield the table of schedules, and what Megatron-LM is started with."""
+    yield table_of(answer)
+    if answer.question.runtime == "megatron" and answer.chosen is not None:
+        flags = megatron_flags(answer.question, answer.chosen).rstrip().split("\n")
+        yield Table([Column("flags for Megatron-LM", number=False)], flags)
+
+
+def _recomputes(row: Row) -> str:
+    if row.first is not None:
+        return f"first {row.first} of each"
+    return stages_text(row.again) if row.again else "none"
+
+
+def _tokens(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _runs(row: Row) -> str:
+    if not row.fits:
+        return "too large"
+    if row.why_not:
+        return "no"
+    return "by hand" if row.by_hand else "yes"
+
+
+def megatron_flags(question: Question, row: Row) -> str:
+    """Return Megatron-LM's options for a row that it runs, one per line.
+
+    The layout in quotes, as a shell needs it: ``|`` is a character of it.
+    """
+    layout = row.layout(question).text
+    lines = [
+        *([f"# {row.name}: {row.published}"] if row.published else []),
+        f"--pipeline-model-parallel-size={question.devices}",
+        f"--pipeline-model-parallel-layout={shlex.quote(layout)}",
+    ]
+    if row.group is not None:
+        lines.append(group_option(row.group))
+    if row.pairs:
+        lines += [*overlap_options(), f"# {OVERLAP_WANTS}"]
+    if row.again or row.first is not None:
+        lines += recompute_options(row.first)
+    lines.append(
+        f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
+    )
+    if silent := _not_of_the_model(question):
+        lines.append(f"# Megatron-LM wants {silent} in its layout, which times here do not count")
+    return "\n".join(lines) + "\n"
+
+
+def _not_of_the_model(question: Question) -> str:
+    """Name what a layout has and the layers do not: parts alone have no embedding and no loss."""
+    roles = {layer.role for layer in question.layers.layers}
+    names = {"embedding": "E (the embedding)", "head": "L (the loss)"}
+    return " and ".join(text for role, text in names.items() if role not in roles)
