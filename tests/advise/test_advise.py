@@ -719,7 +719,7 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_narrow_table_leaves_columns_out(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """80 columns have no room for recomputes and tokens/s; the flags stand uncut, so that they can be copied."""
+    """80 columns are too few for tokens/s; the flags stand uncut, so that they can be copied."""
     monkeypatch.setenv("COLUMNS", "80")
     words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
     outcome = cli(*words, "--for", "megatron", "--memory", "1GiB", "--time-limit", 1, "--json")
