@@ -156,7 +156,7 @@ def real() -> None:
                 problem,
                 *placement,
             )
-            options = ["--model", profile, "--split", "balanced", "--check", "--steps", "25"]
+            options = ["--model", profile, "--split", "balanced", "--verify", "--steps", "25"]
             results = measure(problem, orders(problem, baselines, folder), ROUNDS, *options)
             undisturbed(problem, results)
             refitted(problem, results, baselines[0])

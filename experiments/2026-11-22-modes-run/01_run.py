@@ -76,7 +76,7 @@ def case(folder: Path, ranks: int, blocks: int, choice: str, speed: str) -> dict
     allow(problem, choice)
     solved = json.loads(pipesat("solve", problem, "-o", out, "--time-limit", 15, "--json"))
     runs = {}
-    for name, more in (("modes", ["--check"]), ("kept", ["--without-modes"])):
+    for name, more in (("modes", ["--verify"]), ("kept", ["--without-modes"])):
         words = ("run", problem, out / "schedule.json", "-o", folder / "timeline.json")
         steps = ("--model", profile, "--steps", 1, "--warm-up", 1, "--memory", "--json")
         runs[name] = json.loads(pipesat(*words, *steps, *more))

@@ -133,11 +133,10 @@ def _reading(name: str) -> Iterator[Ask]:
     both = f"p.json {there}"
     yield Ask("=spoil", needs=there)
     yield Ask("check p.json spoilt.json --json", label="check spoilt", needs=there)
-    asked = [f"check {both} --json", f"steps {both} --json"]
+    yield Ask(f"check {both} --json", needs=there)
+    yield Ask(f"show {both} --steps --json", label="steps", needs=there)
     if _turn(name, 4):
-        asked += [f"risk {both} --json --samples 3 --baselines 1 --seed 1"]
-    for words in asked:
-        yield Ask(words, needs=there)
+        yield Ask(f"risk {both} --json --samples 3 --baselines 1 --seed 1", needs=there)
     exported = {
         "torch-csv": "order.csv",
         "trace": "x.json",
@@ -153,7 +152,7 @@ def _reading(name: str) -> Iterator[Ask]:
     yield Ask(f"show {both}", "code", needs=there)
     if _turn(name, 8):
         yield Ask(f"show {both} --critical-path", "code", "show critical", there)
-        yield Ask("report out -o r.html", "code", needs="out/schedule.json")
+        yield Ask("show out --html r.html", "code", "report", "out/schedule.json")
 
 
 def _of_layers(name: str, document: Document) -> Iterator[Case]:
@@ -171,7 +170,7 @@ def _of_layers(name: str, document: Document) -> Iterator[Case]:
         plan += f" --recompute {chance.choice(['never', 'where-needed', 'choose'])}"
     plan += f" --objective {chance.choice(['makespan', 'span'])} --time-limit 1"
     plan += f" --bandwidth {chance.choice(['2', '1/3'])}" if chance.random() < 0.3 else ""
-    asks = [Ask("layers show l.json", "code"), Ask(plan, "within")]
+    asks = [Ask("show l.json", "code", "layers"), Ask(plan, "within")]
     yield Case(f"commands/plan/{name}", {"l.json": document}, asks)
     if _turn(f"advise {name}", 3):
         units = {"time_unit": "ms", "memory_unit": "MiB"}
@@ -231,7 +230,7 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
         Ask(f"layers estimate --config {config} --gpu {gpu} --length 4096 -o l.json", label=label)
         for label, config, gpu in (("h100", "llama3-8b", "h100"), ("unknown", "x", "a100"))
     ]
-    asks.append(Ask("doctor --json", "code"))
+    asks.append(Ask("--doctor --json", "code", "doctor"))
     asks.append(Ask("sweep sweep.toml --dry-run --json"))
     asks.append(
         Ask(
@@ -256,7 +255,7 @@ def _torch() -> Case:
     size = "--style llama --layers 1 --width 16 --heads 2 --length 8 --vocabulary 16"
     asks = [
         Ask("export p.json 1f1b --to schedule -o s.json", label="baseline"),
-        Ask("parity p.json s.json --json", "code"),
+        Ask("run p.json s.json --verify --json", "code", "parity"),
         Ask("run p.json s.json --virtual --steps 1 --warm-up 1 -o t.json", "code"),
         Ask(f"profile {size} --samples 1 --warmup 0 -o profile.json", "code"),
     ]

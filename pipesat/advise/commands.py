@@ -42,7 +42,7 @@ def commands(advice: Advice) -> Iterator[str]:
         plain = plain_row(advice)
         if plain is not None:
             yield _export(advice, plain, f"{PLAIN}/")
-    yield "pipesat report . -o report.html"
+    yield "pipesat show . --html report.html"
 
 
 def _export(advice: Advice, row: Row, folder: str) -> str:

@@ -10,7 +10,6 @@ import typer
 from pipesat.cli.advise import advise
 from pipesat.cli.check import check
 from pipesat.cli.compare import compare
-from pipesat.cli.doctor import doctor
 from pipesat.cli.export import export
 from pipesat.cli.from_profile import app as problem_app
 from pipesat.cli.frontier import frontier
@@ -19,17 +18,15 @@ from pipesat.cli.min_memory import min_memory
 from pipesat.cli.naming import Commands
 from pipesat.cli.order import order
 from pipesat.cli.pairs import pairs
-from pipesat.cli.parity import parity
 from pipesat.cli.plan import plan
 from pipesat.cli.profile import profile
-from pipesat.cli.report import report
 from pipesat.cli.risk import risk
 from pipesat.cli.run import run
 from pipesat.cli.show import show
 from pipesat.cli.solve import solve
-from pipesat.cli.steps import steps
 from pipesat.cli.sweep import sweep
 from pipesat.cli.timeline import app as timeline_app
+from pipesat.core.errors import BadInput
 
 _commands = Commands(
     name="pipesat",
@@ -49,13 +46,29 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@_commands.callback()
+@_commands.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    doctor: Annotated[
+        bool,
+        typer.Option(
+            "--doctor",
+            help="Does it work here: versions, extras, cores, memory, a self-check; exit code 1 if "
+            "anything fails.",
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --doctor: as JSON.")] = False,
 ) -> None:
     del version
+    if doctor and context.invoked_subcommand is None:
+        from pipesat.cli.doctor import examine
+
+        examine(as_json=as_json)
+    if doctor or as_json:
+        raise BadInput("expected --doctor, with --json if you like, and no command")
 
 
 _FUNCTIONS: dict[str, Callable[..., None]] = {
@@ -64,10 +77,8 @@ _FUNCTIONS: dict[str, Callable[..., None]] = {
     "check": check,
     "export": export,
     "show": show,
-    "steps": steps,
     "risk": risk,
     "profile": profile,
-    "parity": parity,
     "advise": advise,
     "run": run,
     "sweep": sweep,
@@ -76,8 +87,6 @@ _FUNCTIONS: dict[str, Callable[..., None]] = {
     "min-memory": min_memory,
     "order": order,
     "pairs": pairs,
-    "doctor": doctor,
-    "report": report,
 }
 """In the order of ``pipesat --help``."""
 

@@ -14,15 +14,13 @@ from pipesat.core.settings import MOST_SECONDS, MOST_SEED, MOST_WORKERS
 ProblemFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="PROBLEM", help="Problem file (JSON).", show_default=False)
 ]
-ScheduleFile: TypeAlias = Annotated[
-    Path,
-    typer.Argument(
-        metavar="SCHEDULE",
-        help="Schedule file, folder of a solve, torch's CSV, or a name as compare --list has them; "
-        "also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
-        show_default=False,
-    ),
-]
+SCHEDULE = typer.Argument(
+    metavar="SCHEDULE",
+    help="Schedule file, folder of a solve, torch's CSV, or a name as compare --list has them; "
+    "also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
+    show_default=False,
+)
+ScheduleFile: TypeAlias = Annotated[Path, SCHEDULE]
 
 
 def writable(path: Path | None) -> Path | None:

@@ -1,28 +1,27 @@
-"""``pipesat doctor``."""
+"""``pipesat --doctor``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from pipesat.cli.arguments import AsJson
 from pipesat.cli.exits import CHECK_FAILED
 
 if TYPE_CHECKING:
     from pipesat.doctor import Line, Report
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Say whether pipesat works here: versions, extras, cores, memory and a short self-check.
+def examine(*, as_json: bool) -> NoReturn:
+    """Print whether pipesat works here, and end with 1 if anything fails.
 
-    The self-check solves a small problem, checks the answer, exports it and parses it back. Exit
-    code 1 if anything fails; an extra that is missing is no failure.
+    The self-check solves a small problem, checks the answer, exports it and parses it back; an
+    extra that is missing is no failure.
     """
     from pipesat.cli.console import print_json
-    from pipesat.doctor import doctor as examine
+    from pipesat.doctor import doctor
 
-    report = examine()
+    report = doctor()
     if as_json:
         print_json(report.document())
     else:

@@ -28,8 +28,8 @@ def export(
             "--to",
             metavar="FORMAT",
             help="torch-csv, torchtitan, nemo-automodel, megatron-layout (the placement alone), "
-            "order (microbatches as they enter), schedule (a schedule file), png, or trace for "
-            "Perfetto.",
+            "order (microbatches as they enter), schedule (a schedule file), or trace "
+            "for Perfetto.",
         ),
     ],
     path: Annotated[

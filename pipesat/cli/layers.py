@@ -1,4 +1,4 @@
-"""``pipesat layers``: show a layers file, make one from a profile or by an estimate."""
+"""``pipesat layers``: a layers file from a profile or by an estimate."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pipesat.cli.training_options import (
 from pipesat.core.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from pipesat.layers.layer import Layer, Layers
+    pass
 
 app = Commands(
-    help="Layers of a model, to be cut into stages: show, from a profile, or estimated.",
+    help="Layers of a model, to be cut into stages: from a profile, or estimated.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -33,29 +33,6 @@ app = Commands(
 LayersFile = Annotated[
     Path, typer.Argument(metavar="LAYERS", help="Layers file (JSON).", show_default=False)
 ]
-
-
-@app.command()
-def show(layers: LayersFile) -> None:
-    """Show layers as a table, equal ones in a row on one line."""
-    from pipesat.cli.console import stdout
-    from pipesat.cli.table import Column, print_table, wrapped
-    from pipesat.layers.file import read_layers
-
-    data = read_layers(layers)
-    heads = ("F", "B", "W", "BW", "held\nafter F", "held\nafter B", "static", "output")
-    columns = [
-        Column("layers", number=False),
-        Column("", number=False),
-        Column("role", number=False, spare=2),
-        *(Column(head, spare={"output": 4, "held\nafter B": 3}.get(head, 0)) for head in heads),
-        Column("flags", number=False, spare=1),
-    ]
-    rows = [_row(data, begin, end) for begin, end in _runs(data)]
-    print_table(columns, rows)
-    typer.echo("")
-    for line in _summary(data):
-        typer.echo(wrapped(one_line(line), stdout().width))
 
 
 @app.command("from-profile")
@@ -155,71 +132,3 @@ def estimate(
             f"{rounded_up(most, 1)} ms; {layers.estimate}"
         )
     )
-
-
-def _runs(layers: Layers) -> list[tuple[int, int]]:
-    """Layers (begin, end) that differ in their names alone, and are not tied."""
-    runs: list[tuple[int, int]] = []
-    for number, layer in enumerate(layers.layers):
-        if runs and not layer.tied_to and _nameless(layer) == _nameless(layers.layers[number - 1]):
-            runs[-1] = (runs[-1][0], number + 1)
-        else:
-            runs.append((number, number + 1))
-    return runs
-
-
-def _nameless(layer: Layer) -> Layer:
-    from dataclasses import replace
-
-    return replace(layer, name="")
-
-
-def _row(layers: Layers, begin: int, end: int) -> list[str]:
-    layer = layers.layers[begin]
-    last = f" to {layers.layers[end - 1].name}" if end - begin > 1 else ""
-    flags = [flag for flag in ("first", "last", "with_next", "fused") if getattr(layer, flag)]
-    if layer.tied_to:
-        flags.append(f"tied to {layer.tied_to}, {layer.tie.replace('_', ' ')}")
-    if layer.recomputed is not None:
-        flags.append("recompute")
-    times = (str(layer.amount(kind)) for kind in ("F", "B", "W", "BW"))
-    held = (str(layer.amount(kind)) for kind in ("held_after_F", "held_after_B"))
-    where = f"{begin} to {end - 1}" if last else str(begin)
-    weights = str(layers.static[begin])
-    name, output = layer.name + last, str(layer.output)
-    return [where, name, layer.role, *times, *held, weights, output, ", ".join(flags)]
-
-
-def _range(layers: Layers) -> str:
-    if layers.estimate_range is None:
-        return ""
-    least, most = (share / 1000 for share in layers.estimate_range)
-    return f"; times may be {rounded_down(least, 2)} to {rounded_up(most, 2)} of these"
-
-
-def _summary(layers: Layers) -> list[str]:
-    def total(kind: str) -> int:
-        return sum(layers.amounts(kind))
-
-    def unit(text: str) -> str:
-        return f" {text}" if text else ""
-
-    held, static = total("held_after_F"), sum(layers.static)
-    memory = unit(layers.memory_unit)
-    lines = [
-        f"{len(layers)} layers{': ' if layers.name else ''}{layers.name}; a microbatch takes "
-        f"F {total('F')} + BW {total('BW')}{unit(layers.time_unit)} in all and holds "
-        f"{held}{memory}; weights, gradients and optimizer take {static}{memory}, every device "
-        f"keeps {layers.reserve}{memory} besides"
-    ]
-    if layers.estimate:
-        lines.append(f"times and memory are an estimate: {layers.estimate}{_range(layers)}")
-    if layers.recipe is not None:
-        recipe = layers.recipe
-        per_weight = recipe.parts(1)
-        lines.append(
-            f"one weight takes {sum(per_weight)} bytes: {per_weight.weights} itself "
-            f"({recipe.dtype}), {per_weight.gradients} its gradient, {per_weight.optimizer} in "
-            f"{recipe.optimizer}"
-        )
-    return lines

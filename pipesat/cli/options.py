@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
@@ -22,7 +23,11 @@ def refuse_given(context: typer.Context, names: Sequence[str], why: str) -> None
         if name in names and _is_given(context, name):
             value = context.params[name]
             where = max(option.opts, key=len)
-            raise BadInput(why, where=where, value=getattr(value, "value", value))
+            raise BadInput(
+                why,
+                where=where,
+                value=str(value) if isinstance(value, Path) else getattr(value, "value", value),
+            )
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

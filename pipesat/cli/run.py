@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, TypedDict
 
 import typer
 
 from pipesat.cli.arguments import (
     AsJson,
     DeviceName,
-    OutputFile,
     ProblemFile,
     ScheduleFile,
     SplitName,
     Timeout,
+    writable,
 )
 from pipesat.cli.exits import CHECK_FAILED, end_of_run, note, one_line, print_failure
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.runtime.answers import Check
     from pipesat.runtime.job import Shape
+    from pipesat.runtime.parity import ParityReport
     from pipesat.runtime.run import Measured
 
 
@@ -34,13 +35,28 @@ def run(
     context: typer.Context,
     problem: ProblemFile,
     schedule: ScheduleFile,
-    output: OutputFile,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="When every op really ran; --verify alone may do without.",
+            show_default=False,
+            callback=writable,
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option("--steps", min=1, max=10_000, help="Measured steps.")] = 5,
     warm_up: Annotated[
         int, typer.Option("--warm-up", min=1, max=10_000, help="Steps before them that are not.")
     ] = 2,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compare losses and gradients with one process.")
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Compare losses and gradients with one process; without -o and --model, of one "
+            "step of a small float64 transformer.",
+        ),
     ] = False,
     virtual: Annotated[
         bool, typer.Option("--virtual", help="Waits of the problem's times instead of compute.")
@@ -92,7 +108,8 @@ def run(
 ) -> None:
     r"""Run a schedule in torch's pipeline runtime and write when every op really ran.
 
-    Starts one local gloo process per rank; or, under torchrun, is one rank:
+    With --verify alone: does it compute the same as one process? Starts one local gloo process
+    per rank; or, under torchrun, is one rank:
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
     Needs the extra: pip install 'pipesat\[torch]'.
     """
@@ -104,6 +121,8 @@ def run(
 
     _refuse_unused(context, virtual=virtual, model=model)
     data = read_problem(problem)
+    if output is None:
+        _verify(context, data, problem, schedule, timeout, as_json=as_json)
     shape = Shape(vocabulary, width, heads, length, sequences, _blocks(blocks), dtype)
     if device == DeviceName.cuda and not under_torchrun():
         raise BadInput(
@@ -118,7 +137,7 @@ def run(
         "shape": shape,
         "steps": steps,
         "warm_up": warm_up,
-        "check": check,
+        "check": verify,
         "memory": memory,
         "without_modes": without_modes,
         "split": split.value,
@@ -146,6 +165,40 @@ def _refuse_unused(context: typer.Context, *, virtual: bool, model: str) -> None
         refuse_given(context, _TRANSFORMER, "this is of the built-in transformer, not of --model")
     if not model.endswith(".json"):
         refuse_given(context, ["split"], "only a profile is cut here: --model FILE.json")
+
+
+def _verify(
+    context: typer.Context,
+    problem: Problem,
+    path: Path,
+    schedule: Path,
+    timeout: float,
+    *,
+    as_json: bool,
+) -> NoReturn:
+    """Hold one step of a small transformer against one process, and end with 1 if it differs."""
+    from pipesat.cli.console import print_json
+    from pipesat.cli.interrupts import Interrupts
+    from pipesat.cli.naming import naming
+    from pipesat.cli.options import refuse_given
+    from pipesat.core.errors import BadInput, RunFailed
+    from pipesat.workflows.torch_runs import parity
+
+    if not context.params["verify"]:
+        raise BadInput("expected a file to write, or --verify", where="--output")
+    others = {"problem", "schedule", "verify", "timeout", "as_json", "output"}
+    names = [name for name in context.params if name not in others]
+    refuse_given(context, names, "expected -o FILE with it: --verify alone runs a step of its own")
+    with Interrupts() as interrupts, naming(path):
+        try:
+            report = parity(problem, schedule, timeout=timeout, note=note, stop=interrupts.stop)
+        except RunFailed as error:
+            end_of_run(error, interrupts.exit_code)
+    if as_json:
+        print_json(report.document())
+    else:
+        _print_parity(problem, report)
+    raise typer.Exit(0 if report.passed else CHECK_FAILED)
 
 
 def _blocks(text: str) -> tuple[int, ...]:
@@ -231,6 +284,25 @@ def _report(problem: Problem, measured: Measured, output: Path, *, as_json: bool
             print_peaks(problem, measured.peaks)
         typer.echo(f"timeline written to {one_line(str(output))}")
     raise typer.Exit(0 if check is None or check.passed else CHECK_FAILED)
+
+
+def _print_parity(problem: Problem, report: ParityReport) -> None:
+    worst = report.check.worst
+    typer.echo(
+        f"{'passed' if report.passed else 'failed'}: largest relative error "
+        f"{worst.relative_error:.1e} ({worst.name}), limit {report.check.tolerance:.0e}"
+    )
+    for text in report.check.complaints:
+        typer.echo(one_line(text))
+    typer.echo(
+        f"compared {len(report.losses)} losses and the gradients of {report.gradients} parameters "
+        f"({report.numbers} numbers)"
+    )
+    for rank, count in enumerate(report.counts):
+        planned = report.planned[rank] == report.executed[rank]
+        letters = ", ".join(f"{number} {letter}" for letter, number in count.items() if number)
+        remark = "in the order of the schedule" if planned else "NOT the order of the schedule"
+        typer.echo(one_line(f"{problem.device_name(rank)} ran {letters}, {remark}"))
 
 
 def _print_check(check: Check) -> None:

@@ -114,7 +114,7 @@ def report(cases: Sequence[Case], rows: Sequence[SweepRow], path: Path, *, as_js
         shown = _best_of_groups(shown)
         if chosen:
             typer.echo(f"The best {', '.join(chosen)} for each of the others:")
-    _print_rows(shown[:_MOST_LINES])
+    print_rows(shown[:_MOST_LINES])
     if len(shown) > _MOST_LINES:
         typer.echo(f"... and {len(shown) - _MOST_LINES} more")
     ends = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"
@@ -123,7 +123,8 @@ def report(cases: Sequence[Case], rows: Sequence[SweepRow], path: Path, *, as_js
     typer.echo(one_line(f"rows in {path}"))
 
 
-def _print_rows(rows: Sequence[SweepRow]) -> None:
+def print_rows(rows: Sequence[SweepRow]) -> None:
+    """Print a line per row."""
     axes = varying([row["case"] for row in rows])
     columns = [
         *(Column(name.replace("_", "\n")) for name in axes),

@@ -39,7 +39,6 @@ FILE_NAMES: Final = {
     "megatron-layout": "megatron.txt",
     "nemo-automodel": "schedule.yaml",
     "order": "order.json",
-    "png": "schedule.png",
     "schedule": "schedule.json",
     TORCH_CSV: "schedule.csv",
     "torchtitan": "schedule.toml",
@@ -60,14 +59,6 @@ def export_trace(problem: Problem, schedule: Schedule) -> Exported:
     if ops_in_trace(data) != expected_in_trace(problem, schedule):
         raise Fault("the exported trace does not have the schedule's ops")
     return Exported(data, notes=tuple(trace_notes(problem, schedule)))
-
-
-def export_png(problem: Problem, schedule: Schedule) -> Exported:
-    """Return a Gantt chart."""
-    from pipesat.picture.gantt import gantt_png  # matplotlib is slow to import
-
-    title = f"{problem.name or 'schedule'}\nmakespan {schedule.makespan:,}, span {schedule.span:,}"
-    return Exported(gantt_png(problem, schedule, title=title))
 
 
 def export_torch_csv(
@@ -240,7 +231,6 @@ EXPORTERS: Final[dict[str, Exporter]] = {
     "megatron-layout": export_megatron_layout,
     "nemo-automodel": export_nemo_automodel,
     "order": partial(_plain, "order", export_order),
-    "png": partial(_plain, "png", export_png),
     "schedule": partial(_plain, "schedule", export_schedule),
     TORCH_CSV: partial(_plain, TORCH_CSV, export_torch_csv),
     "torchtitan": export_torchtitan,

@@ -200,7 +200,7 @@ def reproduce(result: Result, folder: str) -> Markup:
     if result.schedule is not None:
         schedule = shlex.quote(f"{folder.rstrip('/')}/schedule.json")
         lines.append(f"pipesat check {inside} {schedule}")
-    lines.append(f"pipesat report {place}")
+    lines.append(f"pipesat show {place} --html report.html")
     versions = ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
     text = "\n".join(plain(line, 1000) for line in lines)
     return joined(

@@ -78,7 +78,7 @@ def report(
     else:
         home, advice = str(source), read_advice(Path(source))
         cases = [
-            _case(name, _read(place), baselines, say, place / "schedule.json")
+            _case(name, result_in(place), baselines, say, place / "schedule.json")
             for name, place in result_folders(Path(source))
         ]
     made = Report(page(cases, home, advice), tuple(cases))
@@ -91,7 +91,14 @@ def _silent(text: str) -> None:
     del text
 
 
-def _read(folder: Path) -> Result:
+def result_in(folder: Path) -> Result:
+    """Read what a solve has written into a folder.
+
+    Raises
+    ------
+    BadInput, NotValid
+        As :func:`report`.
+    """
     from pipesat.files.problem_file import read_problem
     from pipesat.workflows.valid import valid_schedule
 

@@ -46,7 +46,7 @@ def export(
     to
         ``torch-csv``, ``torchtitan``, ``nemo-automodel``, ``megatron-layout`` (the placement
         alone), ``order`` (of the microbatches, for a data loader), ``schedule`` (a schedule file),
-        ``png``, or ``trace`` for Perfetto.
+        or ``trace`` for Perfetto.
     path
         File to write; what belongs beside it is written beside it, under the same name with other
         suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.

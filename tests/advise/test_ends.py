@@ -101,5 +101,5 @@ def test_files_of_an_estimate_say_so(cli: Run, tmp_path: Path) -> None:
     for words in (["check", path, tmp_path / "out" / "schedule.json"], ["compare", path]):
         assert "are an estimate: a guess" in cli(*words).err
     assert '"estimate": "a guess"' in (tmp_path / "out" / "result.json").read_text()
-    cli("report", tmp_path / "out", "-o", tmp_path / "report.html")
+    cli("show", tmp_path / "out", "--html", tmp_path / "report.html")
     assert "are an estimate: a guess" in (tmp_path / "report.html").read_text()

@@ -89,7 +89,7 @@ def of_solve(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list
     result = cli("solve", save(PROBLEM), "-o", folder, "--objective", objective, "--json").json
     baseline = result["baseline"] or {"value": None}
     yield [("solve", result["value"]), ("baseline", baseline["value"])]
-    outcome = cli("report", folder)
+    outcome = cli("show", folder, "--html", folder / "report.html")
     assert outcome.code == 0
     page = (folder / "report.html").read_text()
     assert "longer" not in page

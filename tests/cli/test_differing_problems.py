@@ -85,12 +85,14 @@ def test_show_names_classes_and_counts_modes(cli: Run, given: Given) -> None:
 
 
 def test_steps_name_modes_and_refuse_copies(cli: Run, given: Given) -> None:
-    lists = json.loads(cli("steps", *given(modes(), 1), "--json").out)
+    lists = json.loads(cli("show", *given(modes(), 1), "--json", "--steps").out)
     named = [(step["op"], step["mode"]) for step in lists[0]["steps"] if "mode" in step]
     assert named == [("0F0", "again"), ("0BW0", "again")]
-    assert "Backward           0BW0 in mode again" in cli("steps", *given(modes(), 1)).out
-    one_bad_line(cli("steps", *given(modes(), 2)), "steps has no copies yet: this schedule off")
-    assert cli("steps", *given(classes())).code == 0
+    assert "Backward           0BW0 in mode again" in cli("show", *given(modes(), 1), "--steps").out
+    one_bad_line(
+        cli("show", *given(modes(), 2), "--steps"), "steps has no copies yet: this schedule off"
+    )
+    assert cli("show", *given(classes()), "--steps").code == 0
 
 
 def test_risk_knows_classes_and_refuses_copies(cli: Run, given: Given) -> None:

@@ -70,7 +70,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "1f1b": ("export", "p.json", "1f1b", "--to", "schedule", "-o", "b.json"),
     "check": ("check", "p.json", "s.json"),
     "show": ("show", "p.json", "s.json"),
-    "steps": ("steps", "p.json", "s.json"),
+    "steps": ("show", "p.json", "s.json", "--steps"),
     "risk": ("risk", "p.json", "s.json", "--noise", "5%", "--samples", "2"),
     "export torch-csv": ("export", "p.json", "s.json", "--to", "torch-csv", "-o", "x.csv"),
     "export torchtitan": ("export", "p.json", "s.json", "--to", "torchtitan", "-o", "x.toml"),

@@ -55,6 +55,32 @@ ROWS = (
     ),
     Row("check p.json out/schedule.json", "check p.json out", "valid: "),
     Row("show p.json s.json", "show p.json 1f1b", "makespan 24"),
+    Row("steps p.json s.json", "show p.json 1f1b --steps", "SendActivations +0F0 to device 1"),
+    Row("steps p.json s.json --json", "show p.json 1f1b --steps --json", '"SendActivations"'),
+    Row("report out", "show out --html new.html", "written: new.html"),
+    Row("report out --png a.png", "show out --png new.png", "written: new.png"),
+    Row("export p.json s.json --to png -o a.png", "show p.json 1f1b --png new.png", "new.png"),
+    Row(
+        "export p.json s.json --to trace -o t", "export p.json out --to trace -o new.json", "trace"
+    ),
+    Row("doctor", "--doctor", "pipesat works here"),
+    Row("doctor --json", "--doctor --json", '"ok": true'),
+    Row("layers show layers.json", "show layers.json", r"0 to 3 +l0 to l3 +block +2 +2 +1 +3"),
+)
+TORCH = (
+    Row("parity p.json s.json", "run p.json 1f1b --verify", "passed: largest relative error"),
+    Row(
+        "run p.json s.json --check -o t",
+        "run p.json 1f1b --verify -o new.json",
+        "check passed",
+        "steps",
+    ),
+    Row(
+        "run p.json s.json --virtual -o t",
+        "run p.json 1f1b --virtual -o new.json",
+        "makespan: predicted",
+        "steps",
+    ),
 )
 
 
@@ -65,9 +91,14 @@ def world(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plain = document(chain(2, 3, F=2, B=2, W=1, comm=1, held=(4, 1)))
     classes = [{"name": "long", "count": 1, "time": [2, 1]}, {"name": "short", "count": 2}]
     stages = [{"device": stage % 2, "F": 2, "B": 2, "W": 1} for stage in range(4)]
+    layer = {"name": "l0", "F": 2, "B": 2, "W": 1, "held_after_F": 4, "output": 1}
     files: dict[str, Any] = {
         "p.json": plain,
         "l.json": plain | {"microbatches": classes},
+        "layers.json": {
+            "format": "pipesat.layers/1",
+            "layers": [layer | {"name": f"l{k}"} for k in range(4)],
+        },
         "loop.json": plain | {"microbatches": 4, "stages": stages},
     }
     for name, content in files.items():
@@ -86,7 +117,14 @@ def test_what_the_old_line_did(row: Row, cli: Run, world: Path) -> None:
         assert row.writes in json.loads((world / row.new.split()[-1]).read_text())
 
 
-OLD = {row.old.split()[0] for row in ROWS} - set(getattr(app, "commands", ()))
+@pytest.mark.slow
+@pytest.mark.parametrize("row", TORCH, ids=lambda row: row.old)
+def test_what_the_old_line_did_in_torch(row: Row, cli: Run, world: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra `torch`")
+    test_what_the_old_line_did(row, cli, world)
+
+
+OLD = {row.old.split()[0] for row in (*ROWS, *TORCH)} - set(getattr(app, "commands", ()))
 
 
 @pytest.mark.parametrize("name", sorted(OLD))

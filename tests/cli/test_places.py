@@ -67,7 +67,7 @@ def test_commands_work_far_down(cli: Run, deep: Path) -> None:
         ("check", problem, schedule),
         ("solve", problem, "-o", deep / "new" / "solved", *limit),
         ("compare", problem, "-o", deep / "compared", *limit),
-        ("report", deep / "compared"),
+        ("show", deep / "compared", "--html", deep / "compared" / "report.html"),
         ("export", problem, schedule, "--to", "torch-csv", "-o", deep / "x.csv"),
         ("export", problem, deep / "schedule.csv", "--to", "schedule", "-o", deep / "b.json"),
         ("frontier", problem, "--points", 2, "-o", deep / "frontier", *limit),
@@ -84,7 +84,10 @@ def test_a_folder_whose_names_may_not_be_read(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "listdir", refuse)
-    one_bad_line(cli("report", tmp_path), f"{tmp_path}: cannot read: Permission denied")
+    one_bad_line(
+        cli("show", tmp_path, "--html", tmp_path / "report.html"),
+        f"{tmp_path}: cannot read: Permission denied",
+    )
 
 
 def test_a_pattern_with_a_nul(cli: Run, tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
         ("typer", signal.SIGINT, ["--version"]),  # before any command is known
         ("pipesat.cli.frontier", signal.SIGTERM, ["show", PROBLEM]),
         ("pipesat.core.checker", signal.SIGINT, ["check", PROBLEM, PROBLEM]),  # within a command
-        ("pydantic", signal.SIGTERM, ["steps", PROBLEM, PROBLEM]),
+        ("pydantic", signal.SIGTERM, ["show", PROBLEM, PROBLEM]),
         ("pipesat.files.schedule_file", signal.SIGINT, ["risk", PROBLEM, PROBLEM]),
-        ("pipesat.doctor.report", signal.SIGINT, ["doctor"]),
+        ("pipesat.doctor.report", signal.SIGINT, ["--doctor"]),
     ],
 )
 def test_a_signal_during_imports(module: str, number: int, arguments: list[object]) -> None:

@@ -1,4 +1,4 @@
-"""``pipesat doctor``: what it says of a whole installation, of a broken one, and of containers."""
+"""``pipesat --doctor``: what it says of an installation, of a broken one, and of containers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS = ["solve", "check", "file", "torch-csv", "trace"]
 
 @pytest.mark.slow
 def test_a_whole_installation_is_well(cli: Run) -> None:
-    outcome = cli("doctor", "--json")
+    outcome = cli("--doctor", "--json")
     assert (outcome.code, outcome.err) == (0, "")
     report = outcome.json
     assert report["ok"] is True
@@ -50,7 +50,7 @@ def test_a_whole_installation_is_well(cli: Run) -> None:
 def test_a_package_that_does_not_load_fails(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ortools", None)  # so that its import fails
     monkeypatch.setattr(self_check, "_solve", lambda: 1 / 0)
-    outcome = cli("doctor")
+    outcome = cli("--doctor")
     assert outcome.code == 1
     lines = outcome.out.splitlines()
     (ortools,) = [line for line in lines if line.startswith("ortools")]
@@ -68,7 +68,7 @@ def test_no_line_is_wider_than_the_terminal(
 ) -> None:
     monkeypatch.setattr(self_check, "_solve", lambda: 1 / 0)
     monkeypatch.setenv("COLUMNS", str(width))
-    outcome = cli("doctor")
+    outcome = cli("--doctor")
     assert outcome.code == 1
     assert max(map(len, outcome.out.splitlines())) <= width
 

@@ -277,7 +277,7 @@ def test_a_send_to_the_wrong_peer_is_found() -> None:
 def test_the_command_prints_grid_and_lists(cli: Run, save, tmp_path) -> None:
     problem, file = save(chain(2, 2)), tmp_path / "s.json"
     cli("export", problem, "1f1b", "--to", "schedule", "-o", file)
-    outcome = cli("steps", problem, file)
+    outcome = cli("show", problem, file, "--steps")
     assert (outcome.code, outcome.err) == (0, "")
     grid = text_grid(chain(2, 2), BASELINES["1f1b"](chain(2, 2)), 80)
     assert outcome.out.startswith(f"{grid}\n\ndevice 0: ")
@@ -289,7 +289,7 @@ def test_the_command_prints_grid_and_lists(cli: Run, save, tmp_path) -> None:
 def test_json_has_every_step(cli: Run, save, tmp_path) -> None:
     problem, file = save(chain(2, 2)), tmp_path / "s.json"
     cli("export", problem, "1f1b", "--to", "schedule", "-o", file)
-    ranks = cli("steps", problem, file, "--json").json
+    ranks = cli("show", problem, file, "--steps", "--json").json
     assert [(rank["device"], rank["name"]) for rank in ranks] == [(0, "device 0"), (1, "device 1")]
     assert ranks[0]["steps"][:2] == [
         {"step": "Forward", "op": "0F0", "peer": None},

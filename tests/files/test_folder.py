@@ -256,7 +256,7 @@ def test_report_reads_what_a_killed_solve_has_written(cli: Run, save: Save, tmp_
         folder = tmp_path / str(at)
         pipesat.solve(chain(2, 2), time_limit=5).save(folder)
         assert killed(lambda home=folder: new.save(home), at)  # type: ignore[misc]
-        assert cli("report", folder).code == 0
+        assert cli("show", folder, "--html", folder / "report.html").code == 0
         assert cli("check", folder / "problem.json", folder / "schedule.json").code == 0
         devices = json.loads((folder / "problem.json").read_bytes())["devices"]
         assert len(devices) == (2 if at < BEFORE else 1)
@@ -271,7 +271,7 @@ def test_a_reader_that_may_not_write_says_so(cli: Run, save: Save, tmp_path: Pat
             raise PermissionError(13, "Permission denied")
 
         patch.setattr("pipesat.files.atomic.os.replace", refuse)
-        outcome = cli("report", tmp_path / "D")
+        outcome = cli("show", tmp_path / "D", "--html", tmp_path / "D" / "report.html")
     said = f"pipesat: error: {tmp_path}/D: cannot write: Permission denied\n"
     assert (outcome.code, outcome.err) == (2, said)
 
@@ -340,7 +340,7 @@ def test_a_second_command_leaves_nothing_of_the_first(cli: Run, save: Save, tmp_
         assert cli(name, problem, *options, "--time-limit", 2, "-o", out).code == 0
         assert {*there(out)} == alone[number] | {"notes.txt"}
         if number < 2:
-            assert cli("report", out).code == 0
+            assert cli("show", out, "--html", out / "report.html").code == 0
     cli("export", out / "problem.json", out / "schedule.json", "--to", "torchtitan", "-o", out)
     assert (out / "schedule.toml").exists()
     assert cli("solve", problem, "-o", out).code == 0

@@ -349,8 +349,8 @@ def test_a_place_that_cannot_be_written_is_known_before_anything_is_read(
     "words",
     [
         "timeline compare no.json no.json --png NEW",
-        "report no --png NEW",
-        "report no --svg NEW",
+        "show no --png NEW",
+        "show no --svg NEW",
         "sweep no.toml --csv NEW",
         "problem new --devices 1 --microbatches 1 --F 1 --B 1 --W 1 -o NEW",
         "profile -o NEW",
@@ -500,5 +500,5 @@ def test_a_result_for_a_runtime_that_is_not_known(cli: Run, world: Path, tmp_pat
     shutil.copytree(world / "result", place)
     result = json.loads((place / "result.json").read_text()) | {"for": "PP:0F0"}
     (place / "result.json").write_text(json.dumps(result))
-    outcome = cli("report", place, "-o", tmp_path / "new")
+    outcome = cli("show", place, "--html", tmp_path / "new")
     one_bad_line(outcome, f"{place / 'result.json'}: for: got 'PP:0F0', expected 'torch'")

@@ -36,6 +36,7 @@ from pipesat.report.result_file import read_result
 from pipesat.report.shown import Shown, case_of
 from pipesat.workflows.rows import row_of
 from tests.conftest import Run
+from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, document, problems
 
 Save = Callable[..., Path]
@@ -445,7 +446,7 @@ def test_a_result_without_the_optional_keys_is_read(folder: Path) -> None:
 
 
 def test_report_writes_one_file_with_every_schedule(cli: Run, folder: Path) -> None:
-    outcome = cli("report", folder)
+    outcome = cli("show", folder, "--html", folder / "report.html")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"written: {folder / 'report.html'} (")
     parsed = Parsed((folder / "report.html").read_bytes())
@@ -458,7 +459,17 @@ def test_report_writes_one_file_with_every_schedule(cli: Run, folder: Path) -> N
 
 def test_report_writes_pictures_of_the_same_schedule(cli: Run, folder: Path) -> None:
     png, svg = folder / "a.png", folder / "a.svg"
-    outcome = cli("report", folder, "--no-baselines", "--png", png, "--svg", svg)
+    outcome = cli(
+        "show",
+        folder,
+        "--html",
+        folder / "report.html",
+        "--no-baselines",
+        "--png",
+        png,
+        "--svg",
+        svg,
+    )
     assert outcome.code == 0
     assert png.read_bytes() == (folder / "gantt.png").read_bytes()
     assert ET.fromstring(svg.read_bytes()).tag.endswith("svg")  # our own file
@@ -473,12 +484,12 @@ def test_a_folder_without_a_schedule_says_why(
     why = "device 0 needs <1> & more"
     result = result_of(problem, None, status="infeasible", explanation=why)
     place = folder_of(tmp_path / "none", result)
-    assert cli("report", place).code == 0
+    assert cli("show", place, "--html", place / "report.html").code == 0
     page_text = (place / "report.html").read_text()
     assert "proven infeasible" in page_text
     assert "device 0 needs &lt;1&gt; &amp; more" in page_text
     monkeypatch.chdir(tmp_path)
-    outcome = cli("report", place, "--png", "a.png")  # short, so that none of it is cut
+    outcome = cli("show", place, "--png", "a.png")  # short, so that none of it is cut
     assert (outcome.code, outcome.err) == (
         2,
         "pipesat: error: --png: got 'a.png', there is no schedule to draw\n",
@@ -488,43 +499,48 @@ def test_a_folder_without_a_schedule_says_why(
 def test_the_placements_of_compare_are_one_report(cli: Run, folder: Path) -> None:
     place = folder.parent
     folder_of(place / "chain", result_of(SMALL, SMALL_SCHEDULE))
-    outcome = cli("report", place, "-o", place / "all.html", "--no-baselines")
+    outcome = cli("show", place, "--html", place / "all.html", "--no-baselines")
     assert outcome.code == 0
     parsed = Parsed((place / "all.html").read_bytes())
     sections = [a["aria-label"] for a in parsed.attributes("section")]
     assert sections == ["chain", "out"]
-    outcome = cli("report", place, "--svg", place / "a.svg", "--no-baselines")
+    outcome = cli("show", place, "--svg", place / "a.svg")
     assert outcome.code == 2
     assert "give one of DIR's folders (chain, out)" in outcome.err
 
 
 def test_folders_that_are_none(cli: Run, folder: Path, tmp_path: Path, save: Save) -> None:
     for place in (tmp_path / "missing", save("", "file")):
-        outcome = cli("report", place)
+        outcome = cli("show", place, "--html", tmp_path / "report.html")
         assert (outcome.code, outcome.out) == (2, "")
-        assert f"{place}: no problem.json here: expected a folder that pipesat" in outcome.err
+        assert "expected a folder that solve or compare wrote" in outcome.err
+    (tmp_path / "empty").mkdir()
+    one_bad_line(cli("show", tmp_path / "empty"), f"{tmp_path}/empty: no problem.json here")
     (folder / "result.json").unlink()
-    assert "result.json: cannot read: No such file" in cli("report", folder).err
+    assert (
+        "result.json: cannot read: No such file"
+        in cli("show", folder, "--html", folder / "report.html").err
+    )
     assert not (folder / "report.html").exists()
 
 
 def test_a_schedule_of_another_problem_and_one_that_is_not_valid(cli: Run, folder: Path) -> None:
     edit(folder / "schedule.json", problem_sha256="0" * 64)
-    outcome = cli("report", folder)
+    outcome = cli("show", folder, "--html", folder / "report.html")
     assert outcome.code == 2
     assert "a schedule of another problem" in outcome.err
     moved = [[["0F0", 0, 1]], []]
     edit(folder / "schedule.json", problem_sha256=SMALL.sha256, devices=moved)
-    outcome = cli("report", folder)
+    outcome = cli("show", folder, "--html", folder / "report.html")
     assert outcome.code == 1
     assert "is not a valid schedule" in outcome.err
 
 
 def test_outputs_that_cannot_be_written(cli: Run, folder: Path, tmp_path: Path) -> None:
     before = (folder / "problem.json").read_bytes()
-    outcome = cli("report", folder, "--no-baselines", "-o", folder / "problem.json")
+    outcome = cli("show", folder, "--no-baselines", "--html", folder / "problem.json")
     assert (outcome.code, (folder / "problem.json").read_bytes()) == (2, before)
-    outcome = cli("report", folder, "--no-baselines", "-o", tmp_path / "no" / "a.html")
+    outcome = cli("show", folder, "--no-baselines", "--html", tmp_path / "no" / "a.html")
     assert outcome.code == 2
     assert "a.html: cannot write: No such file or directory" in outcome.err
 

@@ -93,7 +93,9 @@ def report(folder: Path, problem: Problem, baseline: str | Order) -> Path:
     write_schedule(folder / "schedule.json", problem, schedule)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipesat.heuristics.BASELINES", {n: BASELINES[n] for n in SHOWN})
-        patch.setattr(sys, "argv", ["pipesat", "report", str(folder)])
+        patch.setattr(
+            sys, "argv", ["pipesat", "show", str(folder), "--html", str(folder / "report.html")]
+        )
         with pytest.raises(SystemExit) as exit_info:
             main()
     assert not exit_info.value.code

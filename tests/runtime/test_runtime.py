@@ -246,10 +246,10 @@ def test_what_the_command_prints(cli, save, monkeypatch, tmp_path, result, code,
     problem = chain(2, 1)
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, BASELINES["zb-h1"](problem))
-    outcome = cli("parity", save(problem), schedule)
+    outcome = cli("run", "--verify", save(problem), schedule)
     assert outcome.code == code
     assert text in outcome.out
-    outcome = cli("parity", save(problem), schedule, "--json")
+    outcome = cli("run", "--verify", save(problem), schedule, "--json")
     assert outcome.code == code
     assert outcome.json["passed"] == (code == 0)
     assert len(outcome.json["executed"]) == 2
@@ -295,7 +295,7 @@ def temporary(tmp_path, monkeypatch):
 
 def test_torch_is_not_there(cli, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    outcome = cli("parity", *files)
+    outcome = cli("run", "--verify", *files)
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (
         "pipesat: error: this needs PyTorch: pip install 'pipesat[torch]'"
@@ -306,7 +306,7 @@ def test_an_unknown_torch_is_named_with_what_it_lacks(cli, files, fake_torch, te
     fake_torch("__version__ = '9.1'")
     folder = temporary.parent / "fake/torch"
     (folder / "distributed.py").write_text("def is_available(): return False")
-    outcome = cli("parity", *files)
+    outcome = cli("run", "--verify", *files)
     assert outcome.code == 2
     assert "torch 9.1 has no torch.distributed with gloo" in outcome.err
     assert "Traceback" not in outcome.err
@@ -404,7 +404,7 @@ def test_a_torch_without_functions_for_overlapped_cells_is_named(monkeypatch):
 @pytest.mark.slow
 def test_a_rank_that_hangs_is_ended_in_time(cli, files, fake_torch, temporary):
     fake_torch("import time; time.sleep(600)")
-    outcome = cli("parity", *files, "--timeout", "1")
+    outcome = cli("run", "--verify", *files, "--timeout", "1")
     assert outcome.code == 1
     assert "pipesat: error: not finished after 1 s; all processes were ended" in outcome.err
     assert "  rank 1: before its first action" in outcome.err
@@ -416,7 +416,7 @@ def start_hanging(files, fake_torch, tmp_path):
     pids.mkdir()
     fake_torch(f"import os, time; open(f'{pids}/{{os.getpid()}}', 'w'); time.sleep(600)")
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "pipesat", "parity", *map(str, files)],
+        [sys.executable, "-P", "-m", "pipesat", "run", "--verify", *map(str, files)],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -66,8 +66,8 @@ _LINES = [
     "export {vee.json} v-half --to schedule -o {new}",
     f"check {_PAIR}",
     f"check {_PAIR} --json",
-    f"steps {_PAIR}",
-    f"steps {_PAIR} --json",
+    f"show {_PAIR} --steps",
+    f"show {_PAIR} --steps --json",
     f"show {_PAIR}",
     f"export {_PAIR} --to trace -o {{new}}",
     f"export {_PAIR} --to torch-csv -o {{new}}",
@@ -76,7 +76,7 @@ _LINES = [
     f"export {_PAIR} --to megatron-layout --layers 2,2 -o {{new}}",
     f"risk {_PAIR} --samples 2 --baselines 1",
     "risk {measured.json} {measured-schedule.json} --samples 2 --profile {profile.json}",
-    f"parity {_PAIR}",
+    f"run {_PAIR} --verify",
     f"run {_PAIR} -o {{new}}",
     f"run {_PAIR} -o {{new}} --virtual",
     "run {measured.json} {measured-schedule.json} -o {new} --model {profile.json}",
@@ -86,7 +86,7 @@ _LINES = [
     "timeline refit {problem.json} {timeline.json} -o {new}",
     "timeline import {problem.json} {trace-0.json} {trace-1.json} -o {new}",
     "timeline import {problem.json} {trace-0.json.gz} {trace-1.json} -o {new}",
-    "layers show {layers.json}",
+    "show {layers.json}",
     "layers from-profile {profile.json} -o {new}",
     "problem from-profile {profile.json} --devices 2 --microbatches 4 -o {new}",
     "problem from-profile {profile.json} --devices 2 --microbatches 4 --links {links.json} "
@@ -101,8 +101,8 @@ _LINES = [
     "pairs {parts.json} -o {new}",
     "pairs {parts.json} --into {vee.json} -o {new}",
     "pairs --from-trace {trace-parts.json} --map {parts-map.json} -o {new}",
-    "report {result} -o {new}",
-    "report {result} -o {new} --no-baselines",
+    "show {result} --html {new}",
+    "show {result} --html {new} --no-baselines",
 ]
 COMMANDS = tuple(Command(tuple(line.split())) for line in _LINES)
 

@@ -166,7 +166,7 @@ def test_report(cli: Run, save: Any, search: Any, tmp_path: Any) -> None:
     search()
     folder = tmp_path / "out"
     assert cli("solve", save(PROBLEM), "-o", folder).code == 0
-    outcome = cli("report", folder)
+    outcome = cli("show", folder, "--html", folder / "report.html")
     assert outcome.code == 0
     assert "made afterwards, has 27" in outcome.err
     page = (folder / "report.html").read_text()
@@ -182,7 +182,7 @@ def test_a_wrong_proof_is_told_and_the_files_are_kept(
     problem, folder = save(PROBLEM), tmp_path / "out"
     if command == "report":
         assert cli("solve", problem, "-o", folder).code == 0
-        outcome = cli("report", folder)
+        outcome = cli("show", folder, "--html", folder / "report.html")
         assert not (folder / "report.html").exists()
     else:
         outcome = cli("compare", problem, "-o", folder)

@@ -53,8 +53,8 @@ def round_trip(case: Case) -> None:
     if torch:
         orders = [rows_fused(original), rows_fused(load(case.folder / "back.json"))]
         case.expect(orders[0] == orders[1], "another order comes back")
-    for form in ("trace", "png"):
-        case.run("export", "problem.json", path, "--to", form, "-o", f"x.{form}")
+    case.run("export", "problem.json", path, "--to", "trace", "-o", "x.trace")
+    case.run("show", "problem.json", path, "--png", "x.png")
 
 
 def rows_fused(schedule: Any) -> list[list[str]]:
@@ -74,7 +74,7 @@ def report(case: Case) -> None:
     )
     if ran.code:
         return
-    reported = case.run("report", "out", codes=(0, 2))
+    reported = case.run("show", "out", "--html", "out/report.html", codes=(0, 2))
     page = case.folder / "out" / "report.html"
     if not page.exists():
         return

@@ -68,7 +68,7 @@ def twice(case: Case) -> None:
     first, second = rng.choice([*COMMANDS]), rng.choice([*COMMANDS])
     ran = _run(case, first, "other.json", "out", codes=(0, 2, 3))
     if ran.code == 0 and rng.random() < 0.5:
-        case.run("report", "out", codes=(0, 2))
+        case.run("show", "out", "--html", "out/report.html", codes=(0, 2))
     out.mkdir(exist_ok=True)
     mine.write_text("mine")
     old = _files(out)
@@ -95,7 +95,7 @@ def kill(case: Case) -> None:
         at = rng.randint(0, 30)
         codes = (0, 3, KILLED)
         _run(case, "solve", f"{number}.json", "out", codes=codes, before=lambda at=at: _die(at))
-        case.run("report", "out", "-o", "page.html", codes=ANY)  # any reader mends the folder
+        case.run("show", "out", "--html", "page.html", codes=ANY)  # any reader mends the folder
         known = {digest(document): document for document in documents[: number + 1]}
         found = known.get(digest(load(out / "problem.json")))
         if case.expect(found is not None, "the problem is none of those solved"):
