@@ -18,8 +18,9 @@ from datetime import date
 from pathlib import Path
 
 import pipesat
-from pipesat.cli.frontier_report import print_frontier
+from pipesat.cli.table import print_answer
 from pipesat.files.atomic import prepare_folder, write_files
+from pipesat.frontier.answers import Frontiers
 from pipesat.frontier.files import csv_bytes, document, staircases, write_frontier
 from pipesat.frontier.picture import frontier_pictures
 from pipesat.frontier.trace import Frontier, trace
@@ -61,7 +62,7 @@ def main() -> None:
         "versions": versions(),
     }
     print(json.dumps(about), "\n")
-    print_frontier(curves, None)
+    print_answer(Frontiers(curves))
     write_results(options.results, curves, about)
     if options.results == HERE:
         update_readme(HERE / "README.md", curves, about)

@@ -155,7 +155,7 @@ def compare(
 def _stated(layers: str | None, *, placements: bool, as_json: bool) -> list[int]:
     """What --layers states; rows of --json do not repeat it, so it is said here."""
     from pipesat.cli.costs import layers_per_stage
-    from pipesat.workflows.comparison import statement_of
+    from pipesat.core.summary import statement_of
 
     stated = layers_per_stage(layers, placements)
     if stated and as_json:

@@ -23,8 +23,3 @@ def print_json(document: Any) -> None:
     """Print one JSON document on stdout."""
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
     sys.stdout.flush()
-
-
-def number(value: int | None) -> str:
-    """Show an integer; ``-`` if unknown."""
-    return "-" if value is None else str(value)

@@ -64,11 +64,11 @@ def frontier(
     """
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import caps_of, layers_per_stage, names_of
-    from pipesat.cli.frontier_report import print_frontier
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
     from pipesat.cli.options import refuse_given
     from pipesat.cli.progress import Progress
+    from pipesat.cli.table import print_answer
     from pipesat.core.doing import doing
 
     progress = Progress(stderr(), limit=time_limit)
@@ -106,7 +106,7 @@ def frontier(
         if as_json:
             print_json(found.document(output))
         else:
-            print_frontier(found, output, stated)
+            print_answer(found, [("Written to", str(output or ""))])
     refuse_contradictions(
         [text for f in curves.values() for text in f.curve.contradictions], output
     )

@@ -51,9 +51,9 @@ def min_memory(
     """
     from pipesat.cli.console import print_json, stderr
     from pipesat.cli.costs import share
-    from pipesat.cli.frontier_report import print_sufficient
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
+    from pipesat.cli.table import print_answer
 
     with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem
@@ -80,6 +80,6 @@ def min_memory(
     if as_json:
         print_json(document)
     else:
-        print_sufficient(found, accepted, output)
+        print_answer(answer, [("Written to", str(output or ""))])
     refuse_contradictions(found.curve.contradictions, output)
     raise typer.Exit(interrupts.exit_code)

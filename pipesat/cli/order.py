@@ -115,8 +115,8 @@ def order(
 def _print(found: MicrobatchOrders) -> None:
     from pipesat.cli.table import Column, print_table, wrapped
     from pipesat.core.claims import Standing, change
+    from pipesat.core.summary import units_of
     from pipesat.workflows.order_rows import BEST, GIVEN
-    from pipesat.workflows.rows import units_of
 
     fitting = [row for row in found if row.value is not None]
     spare = {GIVEN: 0, "descending": 1, "ascending": 2, "both-ends": 1, BEST: 0}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table, wrapped
 from pipesat.core.claims import Standing, percent
+from pipesat.core.showing import number
 
 if TYPE_CHECKING:
     from pipesat.plan.answer import Plan

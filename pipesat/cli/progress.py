@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.core.claims import Standing
 from pipesat.core.doing import being_done
 from pipesat.core.result import Improvement
+from pipesat.core.showing import number
 
 SILENCE: Final = 4.0
 """Seconds after which something is printed, whether anything is better or not."""

@@ -8,9 +8,9 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pipesat.cli.console import number
 from pipesat.cli.exits import one_line
 from pipesat.cli.sweep_report import short, values_of, varying
+from pipesat.core.showing import number
 from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
 from pipesat.sweep.rows import FAILURES, SweepRow

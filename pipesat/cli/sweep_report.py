@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import typer
 
-from pipesat.cli.console import number, print_json
+from pipesat.cli.console import print_json
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table
 from pipesat.core.claims import percent
+from pipesat.core.showing import number
 from pipesat.files.atomic import write_file
 from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case

@@ -115,17 +115,22 @@ def print_answer(answer: Displayed, more: Facts = (), *, verbose: bool = False) 
     """Print an answer: its tables, then its labelled lines; ``verbose`` adds all else."""
     from pipesat.cli.console import stdout
 
-    width, echo = stdout().width, sys.stdout.write
+    facts = [*answer.facts(), *more]
+    if answer.answer_first:
+        print_facts(facts)
+        sys.stdout.write("\n")
+    width = stdout().width
     for table in answer.tables():
         if table.title:
-            echo(f"{wrapped(one_line(table.title), width)}\n\n")
+            sys.stdout.write(f"{wrapped(one_line(table.title), width)}\n\n")
         print_table(table.columns, table.lines)
         for note in table.notes:
-            echo(f"{wrapped(one_line(note), width)}\n")
-        echo("\n")
-    print_facts([*answer.facts(), *more])
+            sys.stdout.write(f"{wrapped(one_line(note), width)}\n")
+        sys.stdout.write("\n")
+    if not answer.answer_first:
+        print_facts(facts)
     if verbose:
-        echo("\n")
+        sys.stdout.write("\n")
         print_facts(answer.details())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from pipesat.core.attached import attached
 
@@ -54,6 +54,8 @@ class Displayed:
     """
 
     __slots__ = ()
+    answer_first: ClassVar[bool] = False
+    """Whether the lines are shown above the tables, because these are long."""
 
     def facts(self) -> Facts:
         """Return the answer: a label and a text each, the most important first."""
@@ -100,6 +102,11 @@ class Displayed:
     def _repr_png_(self) -> bytes | None:
         png = attached("png_of")(self)
         return None if png is None else bytes(png)
+
+
+def number(value: int | None) -> str:
+    """Show an integer; ``-`` if unknown."""
+    return "-" if value is None else str(value)
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -96,3 +96,17 @@ def work_text(problem: Problem, schedule: Schedule, objective: Objective) -> str
     busiest = max(range(len(loads)), key=loads.__getitem__)
     busy = percent(ratio(loads[busiest], value), 1)
     return f"{problem.device_name(busiest)} is busy {busy} of the time, the most of any device"
+
+
+def units_of(problem: Problem) -> list[str]:
+    """Say what a table's times and memory are in, as far as the problem does."""
+    units = (("times", problem.time_unit), ("memory", problem.memory_unit))
+    return [f"{what} in {unit}" for what, unit in units if unit]
+
+
+def statement_of(layers: Sequence[int]) -> str:
+    """Say what was stated of the layers, to be repeated with every result that rests on it."""
+    if len(set(layers)) == 1:
+        return f"you state that every stage is made of {layers[0]} equal layers"
+    counts = ", ".join(map(str, layers))
+    return f"you state that the stages are made of {counts} layers, equal within a stage"

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pipesat.core.claims import as_given, at_most
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.showing import Displayed, Facts, Table
+from pipesat.core.summary import statement_of
 from pipesat.frontier.compared import Compared, answers, compared
 from pipesat.frontier.files import (
     document,
@@ -19,6 +19,13 @@ from pipesat.frontier.files import (
     write_sufficient,
 )
 from pipesat.frontier.min_memory import Sufficient, sufficient_document
+from pipesat.frontier.tables import (
+    curve_lines,
+    fact,
+    sufficient_lines,
+    sufficient_table,
+    tables_of,
+)
 from pipesat.frontier.trace import Frontier
 
 if TYPE_CHECKING:
@@ -36,17 +43,31 @@ class Frontiers(Displayed):
     curves: Mapping[str | None, Frontier]
     about: Mapping[str, Any] = field(default_factory=dict)
     compared_at: Sequence[int] = ()
+    answer_first: ClassVar[bool] = True
 
     def __getitem__(self, placement: str | None) -> Frontier:
         return self.curves[placement]
 
     def facts(self) -> Facts:
-        """Return what is known of each curve."""
-        each = [
-            (placement or frontier.curve.objective, _fact(frontier))
-            for placement, frontier in self.curves.items()
-        ]
-        return each + [("levers", text) for text in self.answers()]
+        """Return what each curve spans and what modes buy; of one curve, its best and least."""
+        if len(self.curves) == 1:
+            return [*curve_lines(next(iter(self.curves.values())))]
+        lines = [*(self.answers() or self._each())]
+        if "layers" in self.about:
+            stated = statement_of(self.about["layers"])
+            lines.append(("Basis", f"{stated}. A loop and a V cut each in two between layers"))
+        return lines
+
+    def details(self) -> Facts:
+        """Return what each curve spans."""
+        return self._each()
+
+    def _each(self) -> Facts:
+        return [(str(placement), fact(curve)) for placement, curve in self.curves.items()]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield what modes reach at the same capacities, then each curve."""
+        yield from tables_of(self.curves, self.compared())
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per cap, then one per hand-written schedule."""
@@ -81,24 +102,13 @@ class Frontiers(Displayed):
         """Return what each lever reaches at the same few capacities."""
         return compared(self.curves, self.compared_at)
 
-    def answers(self) -> list[str]:
-        """Say what the levers buy, a sentence each; nothing where none are compared."""
-        return list(answers(self.curves, self.compared()))
+    def answers(self) -> Facts:
+        """Say what the modes buy, a line each; nothing where none are compared."""
+        return [*answers(self.curves, self.compared())]
 
     def _about(self) -> dict[str, Any]:
         rows = [row.document() for row in self.compared()]
         return {**self.about, **({"compared": rows} if rows else {})}
-
-
-def _fact(frontier: Frontier) -> str:
-    known = [row for row in frontier.rows if row.known is not None]
-    if not known:
-        return "no schedule found in time"
-    proven = sum(row.status == "optimal" for row in frontier.rows)
-    gaps = [row.gap for row in frontier.rows if row.gap is not None]
-    values = [row.known.value for row in known if row.known is not None]
-    text = f"{max(values)} to {min(values)} at {len(frontier.rows)} caps, {proven} proven optimal"
-    return text + (f", largest gap {at_most(max(gaps))}" if gaps else "")
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -115,21 +125,12 @@ class LeastMemory(Displayed):
         return None if self.found.cap is None else self.found.cap.enough
 
     def facts(self) -> Facts:
-        """Return the answers, each with what is proven of it."""
-        return [*self._facts()]
+        """Return the least capacity, what it costs, and what is proven of each."""
+        return [*sufficient_lines(self.found, self.within)]
 
-    def _facts(self) -> Iterator[tuple[str, str]]:
-        found = self.found
-        best, cap, sums = found.best, found.cap, found.lightest
-        yield f"best {found.curve.objective}", f"{best.value} ({best.standing.verdict})"
-        if cap is not None:
-            yield "target", f"{cap.target}, at most {as_given(self.within)} longer"
-            proof = "proven" if cap.proven else "not proven"
-            yield "smallest cap", f"{cap.enough} on every device ({proof} smallest)"
-        if sums is not None:
-            proof = "proven smallest" if sums.standing.proven else f"bound {sums.bound}"
-            yield "sum of peaks", f"{sums.value} within that cap ({proof})"
-        yield "time", f"{found.wall_s:.1f} s"
+    def tables(self) -> Iterator[Table]:
+        """Yield the peaks of the devices."""
+        yield from sufficient_table(self.found)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per device: its peak, and the least it can be."""

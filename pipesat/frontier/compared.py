@@ -102,10 +102,12 @@ def _standing(frontier: Frontier, cap: int) -> Standing:
     return frontier.curve.standing(cap)
 
 
-def answers(curves: Mapping[str | None, Frontier], rows: Sequence[Compared]) -> Iterator[str]:
+def answers(
+    curves: Mapping[str | None, Frontier], rows: Sequence[Compared]
+) -> Iterator[tuple[str, str]]:
     """Say what the levers buy where it matters most, and from where on memory does not matter."""
     if rows:
-        yield _at(_focus(rows))
+        yield "Take", _at(_focus(rows))
     known = {
         name: (best, frontier)
         for name, frontier in curves.items()
@@ -122,8 +124,9 @@ def answers(curves: Mapping[str | None, Frontier], rows: Sequence[Compared]) -> 
             ends.append(f"{name} from {best.peak}{share} on")
     verdict = list(known.values())[-1][1].curve.standing(None).verdict
     yield (
-        f"with ample memory: {least} ({verdict}), reached by {', by '.join(ends)}; these are the "
-        "least capacities found, smaller ones may do"
+        "Ample",
+        f"with ample memory: {least} ({verdict}), reached by {', by '.join(ends)}. These are the "
+        "least capacities found, smaller ones may do",
     )
 
 
@@ -142,14 +145,14 @@ def _at(row: Compared) -> str:
     if keep is None or best.value is None:
         text = f"{where}: {name} {said[name]}"
     elif name == KEEP:
-        text = f"{where}: {_WAITING} {said[name]}; no mode was found to be shorter"
+        text = f"{where}: {_WAITING} {said[name]}. No mode was found to be shorter"
     elif keep.value is None:
-        text = f"{where}: {name} {said[name]}; {_WAITING}: {keep.verdict}"
+        text = f"{where}: {name} {said[name]}. {_WAITING}: {keep.verdict}"
     else:
         shorter = against(best.value, keep.value, _WAITING)
         text = f"{where}: {name} {said[name]}, {shorter}, {said[KEEP]}"
     others = [f"{lever} {said[lever]}" for lever in said if lever not in (name, KEEP)]
-    return "; ".join([text, *others])
+    return f"{text}. Others: {', '.join(others)}" if others else text
 
 
 def _said(standing: Standing) -> str:

@@ -12,10 +12,10 @@ from pipesat.core.rules import one_of_each
 from pipesat.core.schedule import Objective
 from pipesat.core.showing import Displayed, ranges
 from pipesat.core.stage import KEEP, MORE
-from pipesat.core.summary import fullest
+from pipesat.core.summary import fullest, units_of
 from pipesat.report.markup import Markup, element, joined, plain, table
 from pipesat.report.shown import ReportedCase, Shown
-from pipesat.workflows.rows import SOLVER_ROW, units_of
+from pipesat.workflows.rows import SOLVER_ROW
 
 MOST_STAGES = 256  # lines of the table of stages
 

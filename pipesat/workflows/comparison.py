@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.amounts import time_text
 from pipesat.core.claims import at_most, excess, percent, plural, require_best, times
-from pipesat.core.showing import Column, Displayed, Facts, Line, Table
-from pipesat.core.summary import fullest
-from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, units_of
+from pipesat.core.showing import Column, Displayed, Facts, Line, Table, number
+from pipesat.core.summary import fullest, statement_of, units_of
+from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -143,11 +143,11 @@ def _table(compared: Comparisons) -> Table:
         return [
             row.name,
             *([row.placement or ""] if several else []),
-            _number(row.makespan),
-            _number(row.span),
+            number(row.makespan),
+            number(row.span),
             percent(bubble["makespan"]),
             percent(bubble["span"]),
-            _number(peak),
+            number(peak),
             *([percent(share, 1)] if capped else []),
             times(row.ratio_to_best),
             times(row.ratio_to_bound),
@@ -160,10 +160,6 @@ def _table(compared: Comparisons) -> Table:
     heading = "; ".join([*units_of(problem), f"order and ratios by {objective}"])
     title = f"{problem.name or 'problem'}: {heading}"
     return Table(_columns(objective, several=several, capped=capped), lines, title)
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 def _capped(problem: Problem) -> bool:
@@ -263,14 +259,6 @@ def _left_out(compared: Comparisons) -> Iterator[tuple[str, str]]:
         yield "does not apply", f"{', '.join(names)}: {reason}"
     if len(compared.comparisons) > 1:
         yield "basis", _BASIS.format(stated=statement_of(compared.layers))
-
-
-def statement_of(layers: Sequence[int]) -> str:
-    """Say what was stated of the layers, to be repeated with every result that rests on it."""
-    if len(set(layers)) == 1:
-        return f"you state that every stage is made of {layers[0]} equal layers"
-    counts = ", ".join(map(str, layers))
-    return f"you state that the stages are made of {counts} layers, equal within a stage"
 
 
 def _wanted(row: ScheduleRow) -> bool:

@@ -50,12 +50,6 @@ class ScheduleRow:
         return self.makespan if objective == "makespan" else self.span
 
 
-def units_of(problem: Problem) -> list[str]:
-    """Say what a table's times and memory are in, as far as the problem does."""
-    units = (("times", problem.time_unit), ("memory", problem.memory_unit))
-    return [f"{what} in {unit}" for what, unit in units if unit]
-
-
 def solver_row(result: Result) -> ScheduleRow:
     """Return the answer's own row."""
     if result.schedule is None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from pipesat.cli.costs import share as read_share
-from pipesat.cli.frontier_report import print_frontier
+from pipesat.cli.table import print_answer
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
@@ -436,7 +436,7 @@ def test_a_picture_of_nothing_known() -> None:
     curves = {None: trace(problem, solve=SOLVE, time_limit=60, stop=stop)}
     files = frontier_pictures(problem, "makespan", staircases(curves), None)
     assert files["png"].startswith(b"\x89PNG")
-    print_frontier(Frontiers(curves), None)
+    print_answer(Frontiers(curves))
 
 
 # The commands

@@ -106,7 +106,8 @@ def test_levers_beside_each_other() -> None:
     assert keep.value is not None
     assert best.value is not None
     assert best.value < keep.value
-    text = found.answers()[0]
+    label, text = found.answers()[0]
+    assert label == "Take"
     assert text.startswith(f"at 5 (0.625 x 1F1B): {rows[5].best} {best.value} (")
     assert f"shorter than waiting (keep), {keep.value} (" in text
     entry = found.document()["compared"][1]
@@ -129,9 +130,8 @@ def test_a_lever_worse_than_a_part_of_it_is_refused() -> None:
 def test_the_text_of_levers(cli: Run, save: Any) -> None:
     limit = ("--levers", "--caps", "4,5", "--time-limit", 1, "--workers", 1)
     text = cli("frontier", save(two_devices()), *limit).out
-    assert re.search(r"^at 4 \(0\.500 x 1F1B\): ", text, re.MULTILINE)
+    assert re.match(r"Take +at 4 \(0\.500 x 1F1B\): ", text)  # the answer, then long tables
     assert "with ample memory: " in text
-    assert "whatever the memory" in " ".join(text.split())
 
 
 def test_every_peak_with_modes_is_attainable() -> None:
