@@ -27,7 +27,7 @@ from pipesat.core.claims import (
     ratio,
 )
 from pipesat.core.rounding import rounded, rounded_down
-from pipesat.core.showing import Facts
+from pipesat.core.showing import Facts, sentences
 
 _HEAVY: Final = 1.5  # times the usual layer: worth naming
 
@@ -39,7 +39,7 @@ def lines_of(answer: Answer) -> Facts:
         found = sorted(answer.rows, key=lambda row: row.makespan)
         why = found[0].why_not if found else "none was built in time"
         none = f"nothing: {answer.question.runtime} can run none of these schedules, {why}"
-        return [("Take", none), ("Doubt", _sentences(_doubts(answer)))]
+        return [("Take", none), ("Doubt", sentences(_doubts(answer)))]
     question, easy = answer.question, plain_row(answer)
     estimate = " (estimate)" if question.layers.estimate else ""
     time = time_text(question, row.makespan)
@@ -51,11 +51,11 @@ def lines_of(answer: Answer) -> Facts:
         ("Take", f"{name_of(row, cited=True)}: {time} a step{estimate}"),
         ("You must", _work(row, easy)),
         ("Without", without),
-        ("Gain", _sentences(_gains(answer, row))),
-        ("Limit", _sentences([*_bottleneck(answer, row), *_memory(answer, row)])),
-        ("Proof", _sentences(_proof(answer, row))),
-        ("Offload", _sentences(_offload(answer, row))),
-        ("Doubt", _sentences(_doubts(answer))),
+        ("Gain", sentences(_gains(answer, row))),
+        ("Limit", sentences([*_bottleneck(answer, row), *_memory(answer, row)])),
+        ("Proof", sentences(_proof(answer, row))),
+        ("Offload", sentences(_offload(answer, row))),
+        ("Doubt", sentences(_doubts(answer))),
         ("Next", _next(answer)),
     ]
 
@@ -92,12 +92,6 @@ def name_of(row: Row, *, cited: bool = False) -> str:
 
 def _place(placement: str) -> str:
     return placement.replace("vee", "V")
-
-
-def _sentences(parts: Iterator[str] | list[str]) -> str:
-    """Join parts as sentences; the first begins a line and stays as it is."""
-    first, *others = [*parts] or [""]
-    return ". ".join([first, *(text[:1].upper() + text[1:] for text in others)])
 
 
 def _work(row: Row, easy: Row | None) -> str:

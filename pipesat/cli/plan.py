@@ -172,10 +172,10 @@ def plan(
 
 def _report(found: Plan, output: Path | None, written: str | None, *, as_json: bool) -> None:
     from pipesat.cli.console import print_json
-    from pipesat.cli.plan_report import print_plan
+    from pipesat.cli.table import print_answer
     from pipesat.plan.document import plan_document
 
     if as_json:
         print_json(plan_document(found, written))
     else:
-        print_plan(found, output)
+        print_answer(found, [("Written to", str(output or ""))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -102,6 +102,12 @@ class Displayed:
     def _repr_png_(self) -> bytes | None:
         png = attached("png_of")(self)
         return None if png is None else bytes(png)
+
+
+def sentences(parts: Iterable[str]) -> str:
+    """Join texts as sentences; the first one begins a line and stays as it is."""
+    first, *others = [*parts] or [""]
+    return ". ".join([first, *(text[:1].upper() + text[1:] for text in others)])
 
 
 def number(value: int | None) -> str:

@@ -137,7 +137,7 @@ def remarks(layers: Layers, partition: Sequence[range], pipeline: Pipeline) -> t
     copies = tuple(
         f"{layers.label(tie.one)} and {layers.label(tie.other)} share weights and lie on devices "
         f"{device_of[tie.one]} and {device_of[tie.other]}: each has a copy, counted in its static "
-        "memory; the time to sum their gradients is in no schedule"
+        "memory. The time to sum their gradients is in no schedule"
         for tie in layers.ties
         if device_of[tie.one] != device_of[tie.other]
     )

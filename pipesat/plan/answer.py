@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from pipesat.core.amounts import time_text
 from pipesat.core.attached import attached
-from pipesat.core.claims import Bound, Standing, Status, percent
+from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best
+from pipesat.core.errors import Contradiction
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.rounding import rounded_down
+from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.stage import COSTS
+from pipesat.core.summary import peak_text
 from pipesat.layers.layout import layout_of_partition
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate
@@ -22,11 +26,16 @@ from pipesat.plan.comparison import SplitRow, gains
 from pipesat.plan.findings import Findings
 from pipesat.plan.question import Question
 from pipesat.plan.shapes import shape_name
+from pipesat.plan.tables import split_table, stage_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROOM: Final = 0.03  # of a device's memory, less than this free is told
+_NOT_COMPLETE: Final = (
+    "some partitions are only known by the bound of a simpler question: too many, or too many ways "
+    "to recompute, or not reached in time"
+)
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
@@ -90,19 +99,81 @@ class Plan(Displayed):
         return self.known.complete
 
     def facts(self) -> Facts:
-        """Return what was found, and what is proven of it over all partitions."""
-        if self.chosen is None:
-            return [("plan", "none was found in time; none is proven impossible")]
-        shape, objective = self.chosen.shape, self.question.objective
-        facts = [
-            (objective, f"{self.value}, {self.standing.verdict}"),
-            ("placement", f"{shape_name(shape)} on {shape.devices} devices"),
-            ("order", self.chosen.schedules[0].source),
-            ("layout", layout_text(self) or ""),
+        """Return what was found, what is proven over all partitions, and what it gains."""
+        if self.chosen is None or self.result is None or self.value is None:
+            return [("Take", "nothing: no plan was found in time, none is proven impossible")]
+        problem, schedule = self.result.problem, self.result.schedule
+        time = time_text(self.value, problem.time_unit)
+        shape, order = shape_name(self.chosen.shape), self.chosen.schedules[0].source
+        doubts = [
+            *self.remarks,
+            *([] if self.complete or self.status == "optimal" else [_NOT_COMPLETE]),
         ]
-        if self.bound is not None:
-            facts.insert(1, ("lower bound", f"{self.bound.value} ({self.bound.source})"))
-        return [*facts, ("time", f"{self.seconds:.1f} s")]
+        peaks = "" if schedule is None else peak_text(problem, peak_memory(problem, schedule))
+        return [
+            (
+                "Take",
+                f"{shape} on {self.chosen.shape.devices} devices, order of {order}: {time} a"
+                f" step ({self.question.objective})",
+            ),
+            ("Layers", layout_text(self) or self._sizes()),
+            ("Proof", self._proof()),
+            ("This split", "" if self.status == "optimal" else self.result.proof()),
+            ("Gain", sentences(self.gains)),
+            ("Limit", self._busiest()),
+            ("Memory", peaks),
+            ("Doubt", sentences(doubts)),
+            ("Searched", f"{len(self.known.candidates)} partitions, {self.seconds:.1f} s"),
+        ]
+
+    def _proof(self) -> str:
+        """Say what is proven over all partitions of the placements that were searched."""
+        names = [shape_name(state.shape) for state in self.known.states if not state.why_not]
+        where = f", over all partitions of {', '.join(names)}"
+        if self.bound is None:
+            return self.standing.verdict + where
+        unit = self.question.layers.time_unit
+        least = time_text(self.bound.value, unit, rounded_down)
+        return self.standing.proof(least) + where
+
+    def _sizes(self) -> str:
+        """Return how many layers every stage has: in a V there is no layout string."""
+        parts = () if self.chosen is None else self.chosen.partition
+        return f"{', '.join(str(len(part)) for part in parts)} per stage"
+
+    def _busiest(self) -> str:
+        loads = [device["load"] for device in devices_of(self)]
+        busiest = max(range(len(loads)), key=loads.__getitem__)
+        busy = percent(ratio(loads[busiest], self.value), 1)
+        return f"device {busiest} is busy {busy} of the time, the most of any device"
+
+    def details(self) -> Facts:
+        """Return what proves it, how it was found, and what was left out."""
+        own, chosen = None if self.result is None else self.result.lower_bound, self.chosen
+        left = [(shape_name(s.shape), s.why_not) for s in self.known.states if s.why_not]
+        return [
+            ("proven by", "" if self.bound is None else self.bound.source),
+            ("of this split", "" if own is None else own.source),
+            ("partition", "" if chosen is None else chosen.proposed_by),
+            ("solves", str(self.known.solves)),
+            *(("left out", f"{name}: {why}") for name, why in (*left, *self.left_out)),
+        ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the stages, then the splits of frameworks beside the plan's.
+
+        Raises
+        ------
+        Contradiction
+            If a stage breaks the choice of recomputation, or a split found is better than the plan.
+        """
+        require_consistent(self)
+        chosen, objective = self.chosen, self.question.objective
+        if chosen is not None:
+            yield stage_table(stages_of(self), devices_of(self))
+        if self.rows:
+            placement = "" if chosen is None else chosen.shape.placement
+            yield split_table(self.rows, objective, placement, free=self.question.space.free)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per stage: device, layers, costs."""
@@ -141,6 +212,25 @@ class Plan(Displayed):
         return tuple(gains(self.rows, self.question.objective)) if len(self.rows) > 1 else ()
 
 
+def require_consistent(plan: Plan) -> None:
+    """Raise ``Contradiction`` unless flags obey the choice and the best is the best."""
+    known, space = plan.known, plan.question.space
+    for candidate in all_candidates(known, plan.rows):
+        allowed = space.settled(candidate.shape, candidate.partition, candidate.recompute)
+        if allowed != candidate.recompute:
+            raise Contradiction(
+                f"recomputation is {space.choice}, but stages of {candidate.proposed_by} have "
+                f"{candidate.recompute}, expected {allowed}"
+            )
+    found = ((c.proposed_by, c.value(known.question.objective)) for c in known.candidates)
+    require_best("the plan", known.value, found)
+
+
+def all_candidates(known: Findings, rows: Sequence[SplitRow]) -> list[Candidate]:
+    """Return the candidates of the search and of the comparison."""
+    return [*known.candidates, *(row.candidate for row in rows if row.candidate is not None)]
+
+
 def _too_full(plan: Plan) -> Iterator[str]:
     """A device that a real run may not fit on: hardly anything is free for what no layer says."""
     reserve = plan.question.layers.reserve
@@ -150,7 +240,7 @@ def _too_full(plan: Plan) -> Iterator[str]:
             unit = f" {plan.question.layers.memory_unit}".rstrip()
             yield (
                 f"device {number} fills {percent(peak / memory, 1)} of its memory, {memory - peak}"
-                f"{unit} are left: fragments and communication buffers have no room; a reserve "
+                f"{unit} are left. Fragments and communication buffers have no room. A reserve "
                 "keeps some free"
             )
             return

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from pipesat.core.claims import Standing, require_best, tenable
+from pipesat.core.claims import Standing, tenable
 from pipesat.core.doing import doing
-from pipesat.core.errors import Contradiction
 from pipesat.core.result import Result
-from pipesat.plan.answer import Plan
-from pipesat.plan.candidate import Candidate
+from pipesat.plan.answer import Plan, all_candidates
 from pipesat.plan.comparison import SplitRow
 from pipesat.plan.findings import Findings
 from pipesat.plan.with_modes import bound_with_modes, with_modes
-
-if TYPE_CHECKING:
-    pass
 
 
 @doing("checking the answer")
@@ -66,26 +60,8 @@ def answer(
     return Plan(known, chosen, result, bound, tuple(rows), tuple(left_out), seconds, contradictions)
 
 
-def _all_candidates(known: Findings, rows: Sequence[SplitRow]) -> list[Candidate]:
-    return [*known.candidates, *(row.candidate for row in rows if row.candidate is not None)]
-
-
-def require_consistent(plan: Plan) -> None:
-    """Raise ``Contradiction`` unless flags obey the choice and the best is the best."""
-    known, space = plan.known, plan.question.space
-    for candidate in _all_candidates(known, plan.rows):
-        allowed = space.settled(candidate.shape, candidate.partition, candidate.recompute)
-        if allowed != candidate.recompute:
-            raise Contradiction(
-                f"recomputation is {space.choice}, but stages of {candidate.proposed_by} have "
-                f"{candidate.recompute}, expected {allowed}"
-            )
-    found = ((c.proposed_by, c.value(known.question.objective)) for c in known.candidates)
-    require_best("the plan", known.value, found)
-
-
 def _refuted(known: Findings, rows: Sequence[SplitRow]) -> Iterator[str]:
     """Every proof that a checked schedule refutes, in words."""
-    for candidate in _all_candidates(known, rows):
+    for candidate in all_candidates(known, rows):
         yield from tenable(candidate.value(known.question.objective), candidate.bound)[1]
     yield from tenable(known.value, known.bound)[1]

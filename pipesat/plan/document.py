@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pipesat.plan.answer import Plan, devices_of, layout_text, module_names, stages_of
+from pipesat.plan.answer import (
+    Plan,
+    devices_of,
+    layout_text,
+    module_names,
+    require_consistent,
+    stages_of,
+)
 from pipesat.plan.comparison import comparison_document
-from pipesat.plan.conclusion import require_consistent
 from pipesat.plan.shapes import shape_name
 
 FORMAT: Final = "pipesat.plan/1"

@@ -125,7 +125,7 @@ def plan(case: Case) -> None:
         return
     case.notes.add("exact")
     found, text = load(path), in_a_line(ran.out)
-    if all_of := re.search(r"all partitions at least \d+, (gap \S+ %)", text):
+    if all_of := re.search(r"Proof (at most \S+ % less is possible)", text):
         case.violations += false_gaps(all_of[1], found["value"], found["lower_bound"])
     for start, end, words_ in re.findall(r"to the plan: (\d+) to (\d+), ([^%]*% \w+)", text):
         wrong = false_change(words_, int(end), int(start))
