@@ -22,7 +22,7 @@ from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import require_settings
+from pipesat.core.settings import Seconds, Seed, Workers
 from pipesat.core.solving import Deadline, Listener
 from pipesat.layers.layer import Layers
 from pipesat.parts.parts import Parts
@@ -61,9 +61,9 @@ def advise(
     copy_rate: float | Fraction | None = None,
     origin: str = "",
     quick: bool = False,
-    time_limit: float = 75.0,
-    workers: int | None = None,
-    seed: int = 0,
+    time_limit: Seconds = 75.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Advice:
@@ -116,7 +116,6 @@ def advise(
     >>> print(advice)
     >>> advice.save("advice")
     """
-    require_settings(time_limit, workers, seed)
     if isinstance(layers, Parts):
         parts = layers
         layers = layers_of_parts(parts)

@@ -34,7 +34,7 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: print_warning(message)
     warnings.simplefilter("always", Note)
     try:
-        from pipesat.cli.app import app  # `import pipesat.cli` stays free of typer
+        from pipesat.cli.app import app  # `import pipesat.cli` stays free of click
 
         begin()
         code = app(prog_name="pipesat", standalone_mode=False)  # what is raised is said below

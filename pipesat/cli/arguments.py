@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import MOST_SECONDS, MOST_SEED, MOST_WORKERS
+from pipesat.core.settings import MOST_SECONDS
 
 ProblemFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="PROBLEM", help="Problem file (JSON).", show_default=False)
@@ -91,13 +91,13 @@ Workers: TypeAlias = Annotated[
         "--workers",
         metavar="N",
         min=1,
-        max=MOST_WORKERS,
+        max=1024,
         show_default="cores it may use",
         help="Threads of the search.",
     ),
 ]
 Seed: TypeAlias = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, max=MOST_SEED, help="Seed of the search.")
+    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
 ]
 Latency: TypeAlias = Annotated[
     int,

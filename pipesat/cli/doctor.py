@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from pipesat.cli.exits import CHECK_FAILED
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pipesat.doctor import Line, Report
 
 
-def examine(*, as_json: bool) -> NoReturn:
-    """Print whether pipesat works here, and end with 1 if anything fails.
+def examine(*, as_json: bool) -> int:
+    """Print whether pipesat works here, and return the exit code: 1 if anything fails.
 
     The self-check solves a small problem, checks the answer, exports it and parses it back; an
     extra that is missing is no failure.
@@ -26,7 +26,7 @@ def examine(*, as_json: bool) -> NoReturn:
         print_json(report.document())
     else:
         _print(report)
-    raise typer.Exit(0 if report.ok else CHECK_FAILED)
+    return 0 if report.ok else CHECK_FAILED
 
 
 def _print(report: Report) -> None:
@@ -35,7 +35,7 @@ def _print(report: Report) -> None:
     cells = [(line.name, line.status, _text(line)) for line in report.lines]
     print_table([Column("", number=False)] * 3, cells, wrap_last=True)
     failed = sum(line.status == "FAILED" for line in report.lines)
-    typer.echo("pipesat works here" if report.ok else f"{failed} of {len(cells)} FAILED")
+    click.echo("pipesat works here" if report.ok else f"{failed} of {len(cells)} FAILED")
 
 
 def _text(line: Line) -> str:

@@ -8,9 +8,9 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-import typer
+import click
 
 from pipesat.core.errors import (
     BadInput,
@@ -37,11 +37,6 @@ TRACEBACK = "PIPESAT_TRACEBACK"
 """Set in the environment, a bug ends in Python's traceback instead of one line."""
 
 _LONGEST = 800
-_PYDANTIC = {
-    ": Value error, ": ": ",
-    ": Input should be ": ": expected ",
-}  # which typer checks with
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer does not export it
 
 _SCARCE: Final = {
     getattr(errno, name) for name in ("EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "ENOSPC", "EDQUOT")
@@ -67,7 +62,7 @@ def exit_code_of(error: Exception) -> int | None:
     if isinstance(error, OSError) and (error.errno in _SCARCE or error.filename is None):
         print_error("error", f"the operating system refused: {error}")
         return CHECK_FAILED
-    if isinstance(error, _UsageError):
+    if isinstance(error, click.UsageError):
         return _end_of_usage(error)
     if isinstance(error, NotValid):
         for line in (f"pipesat: {error.message}", *map(str, error.violations)):
@@ -79,14 +74,12 @@ def exit_code_of(error: Exception) -> int | None:
     return code
 
 
-def _end_of_usage(error: Any) -> int:
+def _end_of_usage(error: click.UsageError) -> int:
     """Say in one line what is wrong with the command line; help, where nothing else was given."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return BAD_INPUT
     text = " ".join(error.format_message().split()).rstrip(".")
-    for said, ours in _PYDANTIC.items():
-        text = text.replace(said, ours)
     where = "" if error.ctx is None else f"; {error.ctx.command_path} --help says more"
     print_error("error", text[:1].lower() + text[1:] + where)
     return BAD_INPUT
@@ -163,7 +156,7 @@ def refuse_contradictions(found: Sequence[str], folder: Path | None) -> None:
 
 def note(text: str) -> None:
     """Say one line on stderr."""
-    typer.echo(one_line(text), err=True)
+    click.echo(one_line(text), err=True)
 
 
 def print_failure(error: RunFailed) -> None:
@@ -176,7 +169,7 @@ def print_failure(error: RunFailed) -> None:
 def end_of_run(error: RunFailed, interrupted: int) -> NoReturn:
     """End a command whose run failed, with 1 or 128 + signal."""
     print_failure(error)
-    raise typer.Exit(interrupted or CHECK_FAILED) from None
+    raise click.exceptions.Exit(interrupted or CHECK_FAILED) from None
 
 
 def end_of_solve(results: Sequence[Result], interrupted: int, folder: Path | None) -> NoReturn:
@@ -186,12 +179,12 @@ def end_of_solve(results: Sequence[Result], interrupted: int, folder: Path | Non
     What a solve had to drop is said on stderr.
     """
     for warning in [text for result in results for text in result.warnings]:
-        typer.echo(f"pipesat: warning: {one_line(warning)}", err=True)
+        click.echo(f"pipesat: warning: {one_line(warning)}", err=True)
     refuse_contradictions([text for r in results for text in r.contradictions], folder)
     if results[0].status == "infeasible":
-        typer.echo(f"pipesat: infeasible: {one_line(results[0].explanation)}", err=True)
-        raise typer.Exit(INFEASIBLE)
-    raise typer.Exit(interrupted)
+        click.echo(f"pipesat: infeasible: {one_line(results[0].explanation)}", err=True)
+        raise click.exceptions.Exit(INFEASIBLE)
+    raise click.exceptions.Exit(interrupted)
 
 
 def one_line(text: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipesat.cli.arguments import MOST_TOKENS, OutputFile, share
 from pipesat.cli.exits import one_line
-from pipesat.cli.naming import Commands
 from pipesat.cli.training_options import (
     Cost,
     Dtype,
@@ -21,10 +20,7 @@ from pipesat.cli.training_options import (
 )
 from pipesat.core.rounding import rounded_down, rounded_up
 
-if TYPE_CHECKING:
-    pass
-
-app = Commands(
+app = typer.Typer(
     help="Layers of a model, to be cut into stages: from a profile, or estimated.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

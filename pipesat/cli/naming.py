@@ -7,14 +7,13 @@ have the names of its parameters, so the option is found by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from pipesat.core.errors import BadInput, NotApplicable
 
@@ -22,25 +21,17 @@ _OPTIONS: Final[ContextVar[dict[str, str]]] = ContextVar("options")
 """Of the command that runs: its options by the names of their parameters."""
 
 
-class Commands(typer.Typer):
-    """Commands whose complaints about a parameter name its option."""
-
-    def command(self, *args: Any, **options: Any) -> Callable[[Any], Any]:
-        """Return a decorator that adds a function as a command."""
-        return super().command(*args, cls=_Command, **options)
-
-
-class _Command(TyperCommand):
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        options = (one for one in self.params if one.param_type_name == "option")
-        _OPTIONS.set({one.name or "": max(one.opts, key=len) for one in options})
-        try:
-            return super().invoke(ctx)
-        except BadInput as error:
-            if (named := _with_option(error)) is None:
-                raise
-            raise named from error
+@contextmanager
+def options_named(params: Sequence[click.Parameter]) -> Iterator[None]:
+    """Name the option in complaints about a parameter, for as long as its command runs."""
+    options = (one for one in params if one.param_type_name == "option")
+    _OPTIONS.set({one.name or "": max(one.opts, key=len) for one in options})
+    try:
+        yield
+    except BadInput as error:
+        if (named := _with_option(error)) is None:
+            raise
+        raise named from error
 
 
 @contextmanager
@@ -72,4 +63,8 @@ def _with_option(error: BadInput) -> BadInput | None:
         return None
     options = _OPTIONS.get({})
     option = options.get(found[0]) or options.get(found[0].removesuffix("s"))
-    return None if option is None else BadInput(error.expected, where=option, value=error.value)
+    return (
+        None
+        if option is None
+        else BadInput(with_options(error.expected), where=option, value=error.value)
+    )

@@ -9,7 +9,6 @@ import typer
 
 from pipesat.cli.arguments import MOST_AMOUNT, SplitName
 from pipesat.cli.exits import one_line
-from pipesat.cli.naming import Commands
 from pipesat.cli.problem_options import (
     BackwardInput,
     BackwardKind,
@@ -42,7 +41,7 @@ from pipesat.placement.geometry import CHUNKS, Placement
 if TYPE_CHECKING:
     from pipesat.placement.documents import CapacityChoice
 
-app = Commands(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
+import click
 
 from pipesat.cli.exits import one_line
 from pipesat.core.problem import Problem
@@ -22,5 +22,5 @@ def read_problem(path: str | Path) -> Problem:
     problem = problem_file.read_problem(path)
     if problem.estimate:
         text = f"pipesat: all times and memory are an estimate: {problem.estimate}"
-        typer.echo(one_line(text), err=True)
+        click.echo(one_line(text), err=True)
     return problem

@@ -9,13 +9,12 @@ import typer
 
 from pipesat.cli.arguments import AsJson, OutputFile, ProblemFile, writable
 from pipesat.cli.exits import note, one_line
-from pipesat.cli.naming import Commands
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.timeline.timeline import Timeline
 
-app = Commands(
+app = typer.Typer(
     help="Measured timelines: against the prediction, as new costs, from torch's profiler.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -7,37 +7,47 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import isnan
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
+from pipesat.core.docstrings import with_shared
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import Within
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Wanted(NamedTuple):
-    """What an argument has to be, in words, and whether a value is; ``each``: what its entries."""
+class Wanted(NamedTuple):
+    """What an argument has to be, in words, and whether a value is; ``each``: what its entries.
+
+    ``kinds`` are the names of its types, each with what it alone takes.
+    """
 
     words: str
     takes: Callable[[Any], bool]
-    each: _Wanted | None = None
+    each: Wanted | None = None
+    kinds: Mapping[str, Wanted] = {}
+    choices: tuple[Any, ...] = ()
+    metavar: str = ""
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)
 
 
-_NUMBER: Final = _Wanted("a number", _is_number)
-_FUNCTION: Final = _Wanted("a function", callable)
-_DICTIONARY: Final = _Wanted("a dictionary", lambda value: isinstance(value, Mapping))
+_NUMBER: Final = Wanted("a number", _is_number)
+_FUNCTION: Final = Wanted("a function", callable)
+_DICTIONARY: Final = Wanted("a dictionary", lambda value: isinstance(value, Mapping))
 _SIMPLE: Final = {
-    "None": _Wanted("None", lambda value: value is None),
-    "str": _Wanted("a text", lambda value: isinstance(value, str)),
-    "Path": _Wanted("a path", lambda value: isinstance(value, PathLike)),
-    "int": _Wanted("an integer", lambda v: isinstance(v, Integral) and not isinstance(v, bool)),
+    "bool": Wanted("True or False", lambda value: type(value).__name__.startswith("bool")),
+    "None": Wanted("None", lambda value: value is None),
+    "str": Wanted("a text", lambda value: isinstance(value, str)),
+    "Path": Wanted("a path", lambda value: isinstance(value, PathLike)),
+    "int": Wanted("an integer", lambda v: isinstance(v, Integral) and not isinstance(v, bool)),
     "float": _NUMBER,
     "Fraction": _NUMBER,
     "Mapping": _DICTIONARY,
@@ -45,8 +55,8 @@ _SIMPLE: Final = {
     "Callable": _FUNCTION,
     "Listener": _FUNCTION,
     "Watch": _FUNCTION,
-    "Order": _Wanted("an order: a list per device", lambda v: isinstance(v, list | tuple)),
-    "threading.Event": _Wanted("an event", lambda value: hasattr(value, "is_set")),
+    "Order": Wanted("an order: a list per device", lambda v: isinstance(v, list | tuple)),
+    "Event": Wanted("an event", lambda value: hasattr(value, "is_set")),
 }
 _CLASSES: Final = (
     *("Bound", "LinksModel", "Layers", "Parts", "PartsMap", "Problem", "Profile", "Result"),
@@ -58,18 +68,11 @@ _CLASSES: Final = (
 def public(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function complain about an argument that is not of the type that it states.
 
-    What is stated in other words than these (a flag, an alias that says more) is left to the
-    function.
+    What is stated in other words than these is left to the function.
     """
-    module = inspect.getmodule(function)
-    wanted = {
-        name: found
-        for name, parameter in inspect.signature(function).parameters.items()
-        if isinstance(parameter.annotation, str)
-        and parameter.kind is not parameter.VAR_KEYWORD
-        and (found := _wanted(ast.parse(parameter.annotation, mode="eval").body, vars(module)))
-    }
+    wanted = wanted_of(function)
     names = list(inspect.signature(function).parameters)
+    function.__doc__ = with_shared(function.__doc__, names)
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -81,7 +84,19 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-def _complaint(name: str, value: Any, wanted: _Wanted) -> BadInput:
+def wanted_of(function: Callable[..., Any]) -> dict[str, Wanted]:
+    """Return what a function's arguments have to be, as far as its annotations say it."""
+    names = vars(inspect.getmodule(inspect.unwrap(function)))
+    return {
+        name: found
+        for name, parameter in inspect.signature(function).parameters.items()
+        if isinstance(parameter.annotation, str)
+        and parameter.kind is not parameter.VAR_KEYWORD
+        and (found := _read(parameter.annotation, names))
+    }
+
+
+def _complaint(name: str, value: Any, wanted: Wanted) -> BadInput:
     """Say what is wrong with an argument, or with one of its entries."""
     if wanted.each is not None and isinstance(value, list | tuple):
         for place, entry in enumerate(value):
@@ -90,44 +105,74 @@ def _complaint(name: str, value: Any, wanted: _Wanted) -> BadInput:
     return BadInput(f"expected {wanted.words}", where=name, value=value)
 
 
-def _wanted(stated: ast.expr, names: Mapping[str, Any]) -> _Wanted | None:
+def _read(annotation: str, names: Mapping[str, Any]) -> Wanted | None:
+    return _wanted(ast.parse(annotation, mode="eval").body, names)
+
+
+def _wanted(stated: ast.expr, names: Mapping[str, Any]) -> Wanted | None:
     """Read an annotation; ``None``: anything may do."""
     if isinstance(stated, ast.BinOp):
         return _either(_wanted(stated.left, names), _wanted(stated.right, names))
     inner = stated.slice if isinstance(stated, ast.Subscript) else stated
     name = ast.unparse(stated.value if isinstance(stated, ast.Subscript) else stated)
+    name = name.rpartition(".")[2]
     if name in {"Sequence", "Iterable"}:
-        return _several(_wanted(inner, names))
+        return _named(name, _several(_wanted(inner, names)))
     if name == "Literal":
-        return _one_of(ast.literal_eval(f"({ast.unparse(inner).strip('()')},)"))
-    if typing.get_origin(names.get(name)) is typing.Literal:
-        return _one_of(typing.get_args(names[name]))
+        return _one_of(*ast.literal_eval(f"({ast.unparse(inner).strip('()')},)"))
+    if (said := typing.get_origin(names.get(name))) in {typing.Literal, typing.Annotated}:
+        read = _one_of if said is typing.Literal else partial(_annotated, names)
+        return read(*typing.get_args(names[name]))
     if name in _CLASSES or (name != "Any" and isinstance(names.get(name), type)):
-        return _SIMPLE.get(name) or _Wanted(f"a {name}", lambda value: _is_a(name, value))
-    return _SIMPLE.get(name)
+        own = Wanted(f"a {name}", lambda value: _is_a(name, value))
+        return _named(name, _SIMPLE.get(name) or own)
+    return _named(name, _SIMPLE[name]) if name in _SIMPLE else None
 
 
-def _either(one: _Wanted | None, other: _Wanted | None) -> _Wanted | None:
+def _named(name: str, wanted: Wanted) -> Wanted:
+    return wanted._replace(kinds={name: wanted})
+
+
+def _annotated(names: Mapping[str, Any], base: Any, said: Within | str) -> Wanted | None:
+    """Read an alias of :mod:`pipesat.core.settings`: a range, or a metavar alone."""
+    wanted = _read(base.__name__ if isinstance(base, type) else str(base), names)
+    if wanted is None:
+        return None
+    if isinstance(said, str):
+        return wanted._replace(metavar=said)
+    takes = lambda value: wanted.takes(value) and said.takes(value)  # noqa: E731
+    own = Wanted(f"{wanted.words} {said}", takes, metavar=said.metavar)
+    return own._replace(kinds=dict.fromkeys(wanted.kinds, own))
+
+
+def _either(one: Wanted | None, other: Wanted | None) -> Wanted | None:
     if one is None or other is None:
         return None
     words = dict.fromkeys((one.words, other.words))
-    takes = lambda value: one.takes(value) or other.takes(value)  # noqa: E731
-    return _Wanted(" or ".join(words), takes, one.each or other.each)
+    return Wanted(
+        " or ".join(words),
+        lambda value: one.takes(value) or other.takes(value),
+        one.each or other.each,
+        {**one.kinds, **other.kinds},
+        one.choices + other.choices,
+        one.metavar or other.metavar,
+    )
 
 
-def _one_of(choices: tuple[object, ...]) -> _Wanted:
+def _one_of(*choices: object) -> Wanted:
     words = " or ".join(map(str, choices))
-    return _Wanted(words, lambda value: any(value is one or value == one for one in choices))
+    takes = lambda value: any(value is one or value == one for one in choices)  # noqa: E731
+    return Wanted(words, takes, kinds={"Literal": Wanted(words, takes)}, choices=choices)
 
 
-def _several(each: _Wanted | None) -> _Wanted:
+def _several(each: Wanted | None) -> Wanted:
     def takes(value: Any) -> bool:
         if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
             return False
         kept = isinstance(value, list | tuple)  # what can be read once is not read here
         return each is None or not kept or all(map(each.takes, value))
 
-    return _Wanted("a list" if each is None else f"a list (each {each.words})", takes, each)
+    return Wanted("a list" if each is None else f"a list (each {each.words})", takes, each)
 
 
 def _is_a(name: str, value: object) -> bool:

@@ -26,7 +26,15 @@ __all__ = ["Violation", "check"]
 
 @public
 def check(problem: Problem, schedule: Schedule) -> list[Violation]:
-    """Return every violation; an empty list means that the schedule is valid. O(n log n)."""
+    """Return every violation; an empty list means that the schedule is valid. O(n log n).
+
+    Parameters
+    ----------
+    problem
+        The problem (a JSON file).
+    schedule
+        The schedule: a file, a folder that a solve wrote, or the name of a hand-written schedule.
+    """
     devices = len(problem.devices)
     if len(schedule.devices) != devices:
         rule = "one per device (empty if it has no ops)"

@@ -1,32 +1,59 @@
-"""What a search may be told: seconds, threads, seed."""
+"""What a search may be told, and ranges of arguments: once for Python and the command line.
+
+An alias states a range as an annotation. :func:`pipesat.core.arguments.public` refuses what is out
+of it, and the command line (``cli/derived.py``) shows its metavar.
+"""
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import Final
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pipesat.core.errors import BadInput
-
+MOST_AMOUNT: Final = 10**12
+"""Of a problem file's times and memory."""
 MOST_SECONDS: Final = 10**7
-MOST_WORKERS: Final = 1024
-MOST_SEED: Final = 2**31 - 1
 
 
-def require_settings(
-    time_limit: float | None = None, workers: int | None = None, seed: int = 0
-) -> None:
-    """Pass if a search can be run so.
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A range with both ends, or without its lower one where ``above``."""
 
-    Raises
-    ------
-    BadInput
-        Naming the parameter that is out of range.
-    """
-    if time_limit is not None and not (isfinite(time_limit) and 0 < time_limit <= MOST_SECONDS):
-        text = f"expected a positive number of seconds, at most {MOST_SECONDS}"
-        raise BadInput(text, where="time_limit", value=time_limit)
-    if workers is not None and not 1 <= workers <= MOST_WORKERS:
-        text = f"expected 1 to {MOST_WORKERS} threads, or None"
-        raise BadInput(text, where="workers", value=workers)
-    if not 0 <= seed <= MOST_SEED:
-        raise BadInput(f"expected 0 to {MOST_SEED}", where="seed", value=seed)
+    least: int
+    most: int
+    metavar: str = "N"
+    above: bool = False
+
+    def takes(self, value: float) -> bool:
+        """Whether a number is within."""
+        return self.least <= value <= self.most and not (self.above and value == self.least)
+
+    def __str__(self) -> str:
+        """Return the range in words, as they follow "a number" or "an integer"."""
+        if self.above:
+            return f"above {self.least}, at most {self.most}"
+        return f"from {self.least} to {self.most}"
+
+
+Seconds: TypeAlias = Annotated[float, Within(0, MOST_SECONDS, "S", above=True)]
+Workers: TypeAlias = Annotated[int, Within(1, 1024)]
+Seed: TypeAlias = Annotated[int, Within(0, 2**31 - 1)]
+Devices: TypeAlias = Annotated[int, Within(1, 4096, "P")]
+Microbatches: TypeAlias = Annotated[int, Within(1, 2_000_000, "M")]
+"""Of the 4,000,000 ops that a problem may have, every microbatch has two."""
+Chunks: TypeAlias = Annotated[int, Within(1, 16384, "V")]
+Amount: TypeAlias = Annotated[int, Within(0, MOST_AMOUNT)]
+Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
+Target: TypeAlias = Literal["torch"]
+
+SHARED: Final = {
+    "objective": "``makespan``, or ``span``: the longest that a device takes from its first op to "
+    "its last.",
+    "time_limit": "Seconds for the search. It ends earlier if nothing better can exist.",
+    "workers": "Threads of the search; ``None``: the cores it may use.",
+    "seed": "Seed of the search.",
+    "deterministic": "One result for one seed, whatever the load: one thread, limits in solver "
+    "time.",
+    "listener": "Called with every improvement.",
+    "stop": "Ends the search when set, with the best answer so far.",
+}
+"""What these parameters are, where a function's docstring does not say."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import require_settings
+from pipesat.core.settings import Seconds, Seed, Workers
 from pipesat.frontier.min_memory import Reference
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def frontier(
     layers: int | Sequence[int] = (),
     levers: bool = False,
     objective: Objective = "makespan",
-    time_limit: float = 600.0,
-    workers: int | None = None,
-    seed: int = 0,
+    time_limit: Seconds = 600.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Frontiers:
@@ -83,7 +83,6 @@ def frontier(
     from pipesat.frontier.levers import with_levers
     from pipesat.workflows.studies import frontiers, versions
 
-    require_settings(time_limit, workers, seed)
     stated = [layers] if isinstance(layers, int) else [*layers]
     if levers and placements is not None:
         raise BadInput("expected placements or levers, not both", where="levers")
@@ -115,9 +114,9 @@ def min_memory(
     within: float | Fraction = Fraction(1, 20),
     reference: Reference = "unlimited",
     objective: Objective = "makespan",
-    time_limit: float = 120.0,
-    workers: int | None = None,
-    seed: int = 0,
+    time_limit: Seconds = 120.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> LeastMemory:
@@ -154,7 +153,6 @@ def min_memory(
     from pipesat.workflows.hand_written import published
     from pipesat.workflows.studies import solver_of, versions
 
-    require_settings(time_limit, workers, seed)
     if not 0 <= within <= 10_000:
         raise BadInput("expected a share from 0 to 10000", where="within", value=within)
     accepted = Fraction(str(within))

@@ -15,7 +15,7 @@ from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import require_settings
+from pipesat.core.settings import Seconds, Seed
 from pipesat.core.timing import retime
 from pipesat.workflows.order_rows import BEST, MicrobatchOrders, OrderRow
 from pipesat.workflows.places_by_span import best_span
@@ -35,8 +35,8 @@ def microbatch_orders(
     quadratic: Fraction | float = 0,
     baselines: Sequence[str] | None = None,
     objective: Objective = "makespan",
-    time_limit: float = 10.0,
-    seed: int = 0,
+    time_limit: Seconds = 10.0,
+    seed: Seed = 0,
     deterministic: bool = False,
     stop: threading.Event | None = None,
 ) -> MicrobatchOrders:
@@ -80,7 +80,6 @@ def microbatch_orders(
     from pipesat.bounds.one_device import closed_form_bound
     from pipesat.solver.run.clock import Clock
 
-    require_settings(time_limit, seed=seed)
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if not free.has_lists:
         text = "expected a list, or lengths beside it: those of a number are all alike"

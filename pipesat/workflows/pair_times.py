@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pipesat.core.arguments import public
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import require_settings
+from pipesat.core.settings import Seconds, Seed, Workers
 from pipesat.parts.parts import Parts
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def pair_times(
     *,
     into: Problem | None = None,
     by: PairsBy = "time",
-    time_limit: float = 60.0,
-    workers: int | None = None,
-    seed: int = 0,
+    time_limit: Seconds = 60.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
     deterministic: bool = False,
     stop: threading.Event | None = None,
 ) -> PairTimes:
@@ -68,7 +68,6 @@ def pair_times(
     from pipesat.solver.parts.search import least_time
     from pipesat.solver.run.clock import Clock
 
-    require_settings(time_limit, workers, seed)
     if by not in ("time", "factor"):
         raise BadInput("expected time or factor", where="by", value=by)
     parts = parts if isinstance(parts, Parts) else read_parts(parts)

@@ -13,7 +13,7 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.machine import usable_cores
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import require_settings
+from pipesat.core.settings import Seconds, Seed, Workers
 from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
 from pipesat.placement.geometry import PlacementChoice
@@ -46,9 +46,9 @@ def plan(
     compare: bool = True,
     target: str | None = None,
     objective: Objective = "makespan",
-    time_limit: float = 120.0,
-    workers: int | None = None,
-    seed: int = 0,
+    time_limit: Seconds = 120.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
 ) -> Plan:
@@ -109,7 +109,6 @@ def plan(
     from pipesat.workflows.plan_orders import columns, quick_orders
     from pipesat.workflows.studies import solver_of, versions
 
-    require_settings(time_limit, workers, seed)
     source = ""
     if not isinstance(layers, Layers):
         source, layers = str(layers), read_layers(layers)

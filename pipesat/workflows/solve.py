@@ -16,7 +16,7 @@ from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.least import least_problem, same_but_for_the_order
 from pipesat.core.microbatch_order import permuted, relabelled
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import require_settings
+from pipesat.core.settings import Seconds, Seed, Target, Workers
 from pipesat.core.timing import time_order
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def solve(
     problem: Problem,
     *,
     objective: Objective = "makespan",
-    time_limit: float = 60.0,
-    workers: int | None = None,
-    seed: int = 0,
+    time_limit: Seconds = 60.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
     deterministic: bool = False,
-    target: str | None = None,
+    target: Target | None = None,
     schedules: Iterable[Schedule] = (),
     known_bound: Bound | None = None,
     listener: Callable[[Improvement], None] | None = None,
@@ -55,22 +55,11 @@ def solve(
     Parameters
     ----------
     problem
-        What :class:`pipesat.Problem` builds or :func:`pipesat.read_problem` reads.
-    objective
-        ``makespan``, or ``span``: the longest that a device takes from its first op to its last.
-    time_limit
-        Seconds for the search; it ends earlier when the schedule is proven optimal.
-    workers, seed
-        Threads of the search (``None``: the cores it may use), and its seed.
-    listener
-        Called with every :class:`~pipesat.core.result.Improvement`.
-    stop
-        Ends the search when set, with the best schedule so far.
-    deterministic
-        One result for one seed, whatever the load: one thread, limits in deterministic time.
+        The problem (a JSON file). :class:`pipesat.Problem` builds one.
     target
-        ``"torch"`` makes what torch cannot do part of the problem (its first stage's backward is
-        whole), so that value and bound are those of orders that run there.
+        Find only what this runtime can run; ``None``: any. ``"torch"`` makes what torch cannot do
+        part of the problem (its first stage's backward is whole), so that value and bound are those
+        of orders that run there.
     schedules
         Schedules to start from besides the hand-written ones, for example those of the same
         problem with less memory. What breaks a rule of this problem is passed over.
@@ -85,7 +74,8 @@ def solve(
     BadInput
         If there is no such target.
     """
-    require_settings(time_limit, workers, seed)
+    if deterministic and workers not in (None, 1):
+        raise BadInput("`deterministic` runs one thread", where="workers", value=workers)
     from pipesat.heuristics import BASELINES  # slow to import, both: before the clock starts
     from pipesat.solver import solve as search
 

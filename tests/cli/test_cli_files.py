@@ -317,8 +317,11 @@ def test_wrong_usage_exits_with_2(cli: Run, arguments: list[str]) -> None:
 
 
 def test_wrong_usage_says_what_would_be_right(cli: Run) -> None:
-    """Whoever checks it for us: typer's own words, and what it checks with, in one line."""
-    one_bad_line(cli("solve", "p.json", "--workers", "0"), "--workers", "expected greater than")
+    """Whoever checks it for us: click's own words, and what it checks with, in one line."""
+    one_bad_line(
+        cli("solve", "p.json", "--workers", "0"),
+        "--workers: got '0', expected an integer from 1 to 1024",
+    )
     one_bad_line(cli("solve", "p.json", "--objective", "x"), "'x' is not one of 'makespan', 'span'")
     one_bad_line(cli("solve"), "missing argument 'PROBLEM'; pipesat solve --help says more")
 

@@ -45,7 +45,7 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     ("module", "number", "arguments"),
     [
-        ("typer", signal.SIGINT, ["--version"]),  # before any command is known
+        ("click", signal.SIGINT, ["--version"]),  # before any command is known
         ("pipesat.cli.frontier", signal.SIGTERM, ["show", PROBLEM]),
         ("pipesat.core.checker", signal.SIGINT, ["check", PROBLEM, PROBLEM]),  # within a command
         ("pydantic", signal.SIGTERM, ["show", PROBLEM, PROBLEM]),

@@ -7,7 +7,9 @@ import inspect
 import json
 import math
 import pickle
+import re
 import threading
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -18,6 +20,7 @@ import numpy as np
 import pytest
 
 import pipesat
+from pipesat.core import settings
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, PipesatError
 from pipesat.core.problem import Problem
@@ -26,6 +29,11 @@ from pipesat.files.problem_file import parse_problem
 
 PROBLEM = Problem.chain(devices=2, microbatches=2, F=1, B=1, W=1)
 SCHEDULE = pipesat.baseline("1f1b", PROBLEM)
+RANGES = {
+    name: typing.get_args(value)[0].__name__
+    for name, value in vars(settings).items()
+    if typing.get_origin(value) is typing.Annotated
+}
 UNTYPED = ("Any", "bool", "object")
 
 FUNCTIONS = {
@@ -56,7 +64,7 @@ VALID: dict[str, Any] = {
 def stated(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     """Parameters that state a type, each with that."""
     for name, parameter in inspect.signature(function).parameters.items():
-        text = str(parameter.annotation)
+        text = re.sub(r"\w+", lambda word: RANGES.get(word[0], word[0]), str(parameter.annotation))
         if (
             parameter.kind is not parameter.VAR_KEYWORD
             and text.split(" ", maxsplit=1)[0] not in UNTYPED

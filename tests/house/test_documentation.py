@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
-import typer
 
 import pipesat
 from pipesat.cli.app import app
+from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import parse_layers
@@ -197,7 +198,7 @@ def command_of(words: list[str]) -> tuple[Any, str, list[str]]:
     command: Any = app
     name: list[str] = []
     while words and hasattr(command, "commands") and words[0] in command.commands:
-        command = command.commands[words[0]]
+        command = command.get_command(None, words[0])
         name.append(words[0])
         words = words[1:]
     return command, " ".join(name), words
@@ -219,9 +220,9 @@ def accepts(words: list[str]) -> bool:
         return not name and words == ["--doctor"]
     try:
         command.make_context(name, [*arguments], resilient_parsing=False)
-    except typer.Exit:  # `--list` has shown its list
+    except click.exceptions.Exit:  # `--list` has shown its list
         return True
-    except Exception:  # of click, which newer typers bring along
+    except (click.ClickException, BadInput):
         return False
     return True
 

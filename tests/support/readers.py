@@ -138,10 +138,10 @@ def _done(*_: object, **__: object) -> None:
 
 
 _LONG_WORK = (
-    "pipesat.workflows.solve.solve",
+    "pipesat.solver.solve",
     "pipesat.workflows.pair_times.pair_times",
     "pipesat.workflows.studies.frontiers",
-    "pipesat.advise.study.advise",
+    "pipesat.advise.study.Work",
     "pipesat.plan.plan.run_plan",
     "pipesat.frontier.min_memory.least_memory",
     "pipesat.runtime.parity.check_parity",

@@ -1,0 +1,131 @@
+"""What a command was asked, and its life: read, call, save, show, end."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipesat.cli.derived import given
+from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
+from pipesat.cli.interrupts import Interrupts
+from pipesat.cli.naming import naming
+from pipesat.core.arguments import wanted_of
+
+if TYPE_CHECKING:
+    from pipesat.core.result import Result
+
+
+class Asked:
+    """The arguments that a user gave for a function, and how they are answered.
+
+    ``given`` has them by parameter, ``output`` is where files go, ``lines`` is the progress so far,
+    ``read`` what the function was called with, ``written`` what saving returned.
+    """
+
+    def __init__(self, function: Callable[..., Any], context: click.Context) -> None:
+        self.function = function
+        self.context = context
+        self.given = dict(given(context))
+        self.parameters = inspect.signature(function).parameters
+        self.output: Path | None = context.params.get("output")
+        self.interrupts = Interrupts()
+        self.lines: list[str] = []
+        self.written: Any = None
+        self.read: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of an argument or option, given or not."""
+        return self.context.params[name]
+
+    def answer(self, save: Callable[..., Any] | None = None, **more: Any) -> Any:
+        """Call the function with what was given, and with ``more``; return its answer.
+
+        Files are read first. A function that has ``listener`` is watched; one that has ``stop`` is
+        ended early by a signal. ``save(answer, folder, lines)`` is called if there is a folder.
+        """
+        with ExitStack() as around:
+            if "stop" in self.parameters:
+                more = {"stop": around.enter_context(self.interrupts).stop} | more
+            around.enter_context(prepared(self.output if save else None))
+            around.enter_context(naming(self._first()))
+            values = self.read = self._values() | more
+            if "listener" in self.parameters:
+                values = {"listener": around.enter_context(self._progress())} | values
+            answer = self.function(**values)
+            if save is not None and self.output is not None:
+                from pipesat.core.doing import doing
+
+                with doing("writing files"):
+                    self.written = save(answer, self.output, self.lines)
+        return answer
+
+    def show(self, document: Callable[[], Any], text: Callable[[], None]) -> None:
+        """Print the answer: as a document with ``--json``, else as text."""
+        from pipesat.cli.console import print_json
+
+        if self["as_json"]:
+            print_json(document())
+        else:
+            text()
+
+    def end(self, *results: Result, contradictions: Sequence[str] = ()) -> int:
+        """Return the exit code: 3 with the reason if the first is infeasible, 128 + signal, or 0.
+
+        Say what solves had to drop.
+
+        Raises
+        ------
+        Contradiction
+            If a checked schedule has refuted a proof.
+        """
+        for warning in [text for result in results for text in result.warnings]:
+            note(f"pipesat: warning: {warning}")
+        refuted = [text for result in results for text in result.contradictions]
+        refuse_contradictions([*refuted, *contradictions], self.output)
+        if results and results[0].status == "infeasible":
+            note(f"pipesat: infeasible: {results[0].explanation}")
+            return INFEASIBLE
+        return self.interrupts.exit_code
+
+    def _progress(self) -> Any:
+        from pipesat.cli.console import stderr
+        from pipesat.cli.progress import Progress
+
+        limit = self.given.get("time_limit", self.parameters["time_limit"].default)
+        found = Progress(stderr(), quiet=bool(self["quiet"]), limit=limit)
+        self.lines = found.lines
+        return found
+
+    def _first(self) -> Path:
+        """The file that complaints are about: the first argument."""
+        return next((one for one in self.given.values() if isinstance(one, Path)), Path())
+
+    def _values(self) -> dict[str, Any]:
+        """What was given, with the files read that the function does not read itself."""
+        wanted = wanted_of(self.function)
+        values: dict[str, Any] = {}
+        for name, value in self.given.items():
+            if name in self.parameters:
+                kinds = wanted[name].kinds
+                read = isinstance(value, Path) and "Path" not in kinds
+                values[name] = _read(value, kinds, values) if read else value
+        return values
+
+
+def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
+    if "Problem" in kinds:
+        from pipesat.cli.reading import read_problem
+
+        return read_problem(path)
+    if "Schedule" in kinds:
+        from pipesat.workflows.valid import schedule_of
+
+        return schedule_of(values["problem"], path)
+    from pipesat.parts.file import read_parts
+
+    return read_parts(path)

@@ -1,0 +1,61 @@
+"""The decorator that makes a command of a public function: ``cli/derived.py`` says how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipesat.cli.commands import Command
+from pipesat.core.attached import attached
+
+if TYPE_CHECKING:
+    from pipesat.cli.asked import Asked
+
+
+def command(
+    function: str,
+    *,
+    example: str = "",
+    names: Mapping[str, str] | None = None,
+    without: Sequence[str] = (),
+    metavars: Mapping[str, str] | None = None,
+    extra: Sequence[click.Parameter] = (),
+    output: str = "",
+    json: bool = True,
+) -> Callable[[Callable[[Asked], int | None]], Command]:
+    """Make the decorated function the command of a public function of pipesat.
+
+    Parameters
+    ----------
+    function
+        Its name, as in ``pipesat.solve``.
+    example
+        A command line, shown in the help.
+    names, without, metavars
+        As of :func:`pipesat.cli.derived.parameters`.
+    extra
+        Further arguments and options.
+    output
+        What ``-o`` writes, ``DIR`` or ``FILE``; empty: the command has no such option.
+    json
+        Whether it has ``--json``.
+    """
+
+    def made() -> list[click.Parameter]:
+        from pipesat.cli.derived import output_options, parameters
+
+        found = parameters(attached(function), names or {}, without, metavars)
+        return [*found, *extra, *output_options(attached(function), output, json=json)]
+
+    def decorate(body: Callable[[Asked], int | None]) -> Command:
+        def callback(**_: Any) -> int | None:
+            from pipesat.cli.asked import Asked
+
+            return body(Asked(attached(function), click.get_current_context()))
+
+        name = body.__name__.strip("_").replace("_", "-")
+        return Command(name, made=made, example=example, help=body.__doc__, callback=callback)
+
+    return decorate

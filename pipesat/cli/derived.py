@@ -1,0 +1,226 @@
+"""Arguments and options of a command, from the signature and docstring of its function.
+
+How a command is made: ``cli/NAME.py`` has a function NAME with :func:`pipesat.cli.command.command`
+around it, which names the public function and states what is special; ``cli/app.py`` lists it.
+The function gets an :class:`pipesat.cli.asked.Asked`: ``answer`` calls the public function between
+reading and saving, ``show`` prints, ``end`` gives the exit code. See ``cli/solve.py``.
+
+Each parameter of the public function is an option of its name; one that has no default and stands
+in a file is an argument. From the annotation come type, choices, range and metavar; a range stands
+once, in ``core/settings.py``, and Python users meet it too. From the parameter's entry in the
+docstring comes the help: its first sentence, and what ``None`` stands for as the default shown.
+What is not given is not passed on, so defaults are the function's. Amounts and rates are texts
+that the function reads. A list is separated by commas, and the option can be repeated; a list of
+texts can only be repeated, and its option has the singular of the parameter's name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pipesat.cli.commands import Argument
+from pipesat.core.arguments import Wanted, wanted_of
+from pipesat.core.docstrings import entries_of
+from pipesat.core.errors import BadInput
+
+FILES: Final = ("Problem", "Layers", "Profile", "Parts", "Timeline", "Spec", "Schedule")
+"""Types that stand in files: the command line takes a path."""
+FILLED: Final = ("listener", "stop", "watch", "note")
+"""Parameters that commands fill themselves."""
+_NONE = re.compile(r"[;,]? *\(?``None``: ([^.;)]+)\)?")
+_ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
+
+
+class Several(click.Option):
+    """An option for a list: each time it is given, it may have several values."""
+
+    def __init__(self, declared: Sequence[str], **more: Any) -> None:
+        super().__init__(declared, multiple=True, **more)
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Return one list, or the one value where the function takes it so."""
+        found = [*chain.from_iterable(super().type_cast_value(ctx, value) or ())]
+        alone = isinstance(self.type, Value) and self.type.wanted.kinds.keys() & {"int", "str"}
+        return found[0] if alone and len(found) == 1 else found
+
+
+class Value(click.ParamType):  # type: ignore[type-arg]
+    """A value as an annotation describes it; what it does not take is refused."""
+
+    name = "value"
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the function is called with: of a list, the values given here.
+
+        Raises
+        ------
+        BadInput
+            Naming the option.
+        """
+        del ctx
+        each = self.wanted.each
+        one = self.wanted if each is None else each
+        if not isinstance(value, str):
+            return value
+        words = value.split(",") if each is not None and "".join(each.kinds) != "str" else [value]
+        found = [_read(word.strip(), one) for word in words]
+        if None in found:
+            where = "" if param is None else max(param.opts, key=len)
+            text = one.words.removesuffix(" or None")
+            several = "" if each is None else ", or several, separated by commas"
+            raise BadInput(f"expected {text}{several}", where=where, value=value)
+        return found if each is not None else found[0]
+
+
+def _read(text: str, wanted: Wanted) -> Any:
+    """Return the first value that a text may stand for; ``None``: there is none."""
+    for kind, made in _MADE.items():
+        if kind in wanted.kinds:
+            try:
+                value = made(text)
+            except (ValueError, ZeroDivisionError):
+                continue
+            return value if wanted.takes(value) else None
+    return None
+
+
+_MADE: Final[dict[str, Callable[[str], Any]]] = {
+    "int": int,
+    "Fraction": Fraction,
+    "float": float,
+    "Path": Path,
+    "str": str,
+    "Literal": str,
+}
+
+
+def parameters(
+    function: Callable[..., Any],
+    names: Mapping[str, str],
+    without: Sequence[str] = (),
+    metavars: Mapping[str, str] | None = None,
+) -> list[click.Parameter]:
+    """Return the arguments and options of a function.
+
+    ``names`` has the options of parameters that are called otherwise (``-o/--output``: both),
+    ``without`` the parameters that the command line lacks.
+
+    Raises
+    ------
+    TypeError
+        If an annotation says nothing that this module knows.
+    """
+    wanted, said = wanted_of(function), entries_of(function.__doc__)
+    found: dict[str, click.Parameter] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in (*FILLED, *without):
+            continue
+        if name not in wanted:
+            raise TypeError(f"{function.__name__}: no option for {name}: {parameter.annotation}")
+        metavar = (metavars or {}).get(name) or wanted[name].metavar or None
+        found[name] = _parameter(name, parameter.default, wanted[name], names.get(name), metavar)
+    for name, one in found.items():
+        if not said.get(name):
+            raise TypeError(f"{function.__name__}: its docstring has no entry for {name}")
+        one.help = _help(said[name], found, one.default)
+    return [*found.values()]
+
+
+def _parameter(
+    name: str, default: Any, wanted: Wanted, option: str | None, metavar: str | None
+) -> click.Parameter:
+    required, kinds = default is inspect.Parameter.empty, wanted.kinds
+    if required and option is None and kinds.keys() & {*FILES, "Path"}:
+        shown = metavar or next(kind.upper() for kind in (*FILES, "Path") if kind in kinds)
+        return Argument([name], help="", metavar=shown, type=click.Path(path_type=Path))
+    texts = wanted.each is not None and "".join(wanted.each.kinds) == "str"
+    plain = name.removesuffix("s") if texts else name
+    declared = [name, *(option or f"--{plain.replace('_', '-')}").split("/")]
+    if "bool" in kinds:
+        if default is True:
+            declared[-1] += f"/--no-{declared[-1].removeprefix('--')}"
+        return click.Option(declared, is_flag=True, default=default)
+    more: dict[str, Any] = {"required": required, "metavar": metavar}
+    more |= {} if required else {"default": default}
+    if wanted.each is not None:
+        return Several(declared, type=Value(wanted), **more | {"default": None})
+    if wanted.choices and kinds.keys() <= {"Literal", "None"}:
+        return click.Option(declared, type=click.Choice(wanted.choices), **more)
+    if kinds.keys() & {*FILES, "Path"}:
+        return click.Option(declared, type=click.Path(path_type=Path), **{"metavar": "FILE"} | more)
+    return click.Option(declared, type=Value(wanted), **more)
+
+
+def _help(text: str, known: Mapping[str, click.Parameter], default: object) -> str:
+    """Return an entry's first sentence, with options in place of parameters, and the default."""
+
+    def option(name: re.Match[str]) -> str:
+        one = known.get(name[1])
+        return max(one.opts, key=len) if isinstance(one, click.Option) else name[1]
+
+    if meant := _NONE.search(text):
+        default = meant[1]
+    plain = re.sub(r"``([^`]+)``", option, _ROLE.sub(r"\1", _NONE.sub("", text)))
+    sentence = re.split(r"(?<=[a-z)])\. (?=[A-Z\"])", plain)[0].rstrip(".")
+    if isinstance(default, float):
+        default = f"{default:g}"
+    shown = isinstance(default, int | str) and not isinstance(default, bool) and default != ""
+    return f"{sentence}." + (f"  [default: {default}]" if shown else "")
+
+
+def given(context: click.Context) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters that the user gave, with their values."""
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            yield name, value
+
+
+def output_options(function: Callable[..., Any], output: str, *, json: bool) -> list[click.Option]:
+    """Return the options of where and how a command answers: ``output`` is DIR, FILE or nothing."""
+    found = []
+    if output == "DIR":
+        folder = click.Path(path_type=Path)
+        found.append(
+            click.Option(
+                ["-o", "--output"], type=folder, metavar="DIR", help="Folder for all results."
+            )
+        )
+    elif output:
+        found.append(
+            click.Option(
+                ["-o", "--output"],
+                type=click.Path(path_type=Path),
+                metavar=output,
+                help="File to write.",
+                required=True,
+                callback=_writable,
+            )
+        )
+    if json:
+        text = "Print one JSON document and nothing else."
+        found.append(click.Option(["--json", "as_json"], is_flag=True, help=text))
+    if {"listener", "watch", "note"} & inspect.signature(function).parameters.keys():
+        found.append(click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress."))
+    return found
+
+
+def _writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a file that cannot be written, before any work."""
+    from pipesat.files.atomic import require_writable
+
+    del ctx, param
+    if path is not None:
+        require_writable(path)
+    return path
