@@ -73,7 +73,8 @@ def cases() -> Iterator[Case]:
     for name, document in corpus["layers"].items():
         yield from _of_layers(name, document)
     corpus["parts"]["example"] = _document(EXAMPLES / "parts-deepseek-like.json")
-    pairs = [Ask("pairs parts.json --deterministic --time-limit 5 --json -o pairs.json")]
+    words = "--deterministic --time-limit 5 --json -o pairs.json"
+    pairs = [Ask(f"problem pairs parts.json {words}", label="pairs")]
     for name, document in corpus["parts"].items():
         yield Case(f"commands/pairs/{name}", {"parts.json": document}, pairs)
     yield from _of_files(corpus["file"])
@@ -211,23 +212,23 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
         for name, words in profiles.items()
     ]
     asks += [
-        Ask("layers from-profile profile.json -o l.json"),
+        Ask("problem from-profile profile.json --layers -o l.json", label="layers"),
         Ask(f"advise {sized} --time-limit 2 --workers 1 --json -o out", "within"),
     ]
     yield Case("commands/profile", world, asks)
     both = "problem.json timeline.json"
-    traces = "trace-0.json trace-1.json"
+    traces, traced = "trace-0.json trace-1.json", "trace-parts.json --map map.json -o parts.json"
     asks = [
         Ask(f"timeline import problem.json {traces} -o timeline.json", label="import"),
         Ask(f"timeline compare {both} --json", label="compare"),
         Ask(f"timeline compare {both} --shortest --json", label="shortest"),
         Ask(f"timeline refit {both} -o again.json", label="refit"),
-        Ask("pairs --from-trace trace-parts.json --map map.json -o parts.json"),
+        Ask(f"problem pairs --from-trace {traced}", label="pairs"),
     ]
     files = world | {"map.json": EXAMPLES / "parts-map-deepseek.json"}
     yield Case("commands/timeline", files, asks)
     asks = [
-        Ask(f"layers estimate --config {config} --gpu {gpu} --length 4096 -o l.json", label=label)
+        Ask(f"problem estimate --config {config} --gpu {gpu} --length 4096 -o l.json", label=label)
         for label, config, gpu in (("h100", "llama3-8b", "h100"), ("unknown", "x", "a100"))
     ]
     asks.append(Ask("--doctor --json", "code", "doctor"))

@@ -310,10 +310,9 @@ def _read(costs: Path | None, bandwidth: Fraction | None, tokens: int | None) ->
     """Layers of a layers file, a profile, or a parts file, and its parts."""
     from pipesat.advise.pairs import layers_of_parts
     from pipesat.files.strict_json import read_json
-    from pipesat.layers.file import LARGEST_FILE, parse_layers
-    from pipesat.layers.from_profile import layers_of_profile
+    from pipesat.layers.file import LARGEST_FILE
+    from pipesat.layers.from_profile import layers_of_document
     from pipesat.parts.file import parse_parts
-    from pipesat.profile.file import read_profile
 
     if costs is None:
         raise BadInput(
@@ -336,9 +335,7 @@ def _read(costs: Path | None, bandwidth: Fraction | None, tokens: int | None) ->
     if kind == "pipesat.parts/1":
         own = parse_parts(document, str(costs))
         return _Given(layers_of_parts(own), None, bandwidth, tokens, parts=own)
-    if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
-        return _Given(layers_of_profile(read_profile(costs)), None, bandwidth, tokens)
-    return _Given(parse_layers(document, str(costs)), None, bandwidth, tokens)
+    return _Given(layers_of_document(document, costs), None, bandwidth, tokens)
 
 
 def _copy_rate(text: str, layers: Layers) -> Fraction:
@@ -380,7 +377,7 @@ def _estimated(
     device = named_gpu(gpu)
     layers = estimate_layers(config, gpu, length=each, batch=batch, tensor_parallel=tensor_parallel)
     carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
-    words = f"pipesat layers estimate --config {config} --gpu {gpu} --length {each}"
+    words = f"pipesat problem estimate --config {config} --gpu {gpu} --length {each}"
     return _Given(
         layers,
         device.memory // 2**20,

@@ -46,9 +46,7 @@ app = Group(
         },
         "Describe": {
             "profile": "profile",
-            "problem": "from_profile:app",
-            "layers": "layers:app",
-            "pairs": "pairs",
+            "problem": "problem:app",
         },
         "Look": {
             "show": "show",
@@ -81,6 +79,8 @@ app = Group(
 
 def _made(name: str, found: Any) -> click.Command:
     """Return a command that is not made from its function yet as one that is."""
+    if isinstance(found, Group):
+        found.made = _made
     if isinstance(found, click.Command):
         return found
     from pipesat.cli.old import old

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
 from pipesat.cli.arguments import MOST_AMOUNT, SplitName
 from pipesat.cli.exits import one_line
-from pipesat.cli.problem import app
-from pipesat.cli.problem_options import Chunks, Devices, Microbatches, Output
+from pipesat.cli.problem_options import Chunks, Output
 from pipesat.cli.training_options import (
     Cost,
     Dtype,
@@ -27,8 +26,6 @@ from pipesat.placement.geometry import OneRoutePlacement
 if TYPE_CHECKING:
     from pipesat.profile.modes import ModeName
     from pipesat.profile.problem import Derived
-
-__all__ = ["app", "from_profile"]
 
 
 class ProfileBackwardName(StrEnum):
@@ -47,12 +44,20 @@ class ReceiveName(StrEnum):
     held = "held"
 
 
-@app.command("from-profile")
 def from_profile(
     context: typer.Context,
     profile: ProfileFile,
-    devices: Devices,
-    microbatches: Microbatches,
+    devices: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=4096, help="Pipeline ranks.", show_default=False),
+    ] = None,
+    microbatches: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=MOST_AMOUNT, help="Microbatches.", show_default=False),
+    ] = None,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Write the layers, for plan and advise to cut.")
+    ] = False,
     placement: Annotated[OneRoutePlacement, typer.Option(help="Where the stages lie.")] = "chain",
     chunks: Chunks = None,
     split: Annotated[
@@ -119,12 +124,33 @@ def from_profile(
     name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
     output: Output = None,
 ) -> None:
-    """Write a problem from a measured profile: layers cut into stages, memory added up."""
+    """Write a problem from a measured profile: layers cut into stages, memory added up.
+
+    For example: pipesat problem from-profile profile.json --devices 4 --microbatches 8.
+    """
     from pipesat.cli.options import refuse_given
     from pipesat.cli.problem import chunks_of, write_problem
     from pipesat.core.amounts import amount, amounts
+    from pipesat.core.errors import BadInput
     from pipesat.workflows.from_profile import problem_from_profile
 
+    trained: _Trained = {
+        "cost": cost.value,
+        "optimizer": optimizer,
+        "grad_dtype": grad_dtype,
+        "state_dtype": state_dtype,
+        "master_dtype": master_dtype,
+        "reserve": amount("--reserve", reserve),
+    }
+    if layers:
+        others = {"profile", "output", "layers", *_Trained.__annotations__}
+        names = [each for each in context.params if each not in others]
+        refuse_given(context, names, "--layers writes layers, which are not cut")
+        _write_layers(profile, output, trained)
+        return
+    if devices is None or microbatches is None:
+        option = "--devices" if devices is None else "--microbatches"
+        raise BadInput("expected it, or --layers", where=option)
     v = chunks_of(placement, chunks)
     if backward is not ProfileBackwardName.auto:
         refuse_given(
@@ -143,7 +169,6 @@ def from_profile(
         links=links,
         backward=backward.value,
         split_limit=split_limit,
-        cost=cost.value,
         name=name,
         modes=None if modes is None else _modes(modes),
         copy_bandwidth=(
@@ -151,17 +176,37 @@ def from_profile(
         ),
         copy_channels=1 if copy_channels == 1 else 2,
         details=derived.append,
-        optimizer=optimizer,
-        grad_dtype=grad_dtype,
-        state_dtype=state_dtype,
-        master_dtype=master_dtype,
         receive=receive.value,
-        reserve=amount("--reserve", reserve),
+        **trained,
     )
     write_problem(dict(problem.document), output, str(profile))
     _print_summary(derived[0])
     if not derived[0].measured_links and comm is None:
         typer.echo("links: no delay was measured or given; all are 0 (--comm US)", err=True)
+
+
+class _Trained(TypedDict):
+    """How measured layers are trained."""
+
+    cost: Literal["low", "median", "high"]
+    optimizer: str
+    grad_dtype: str | None
+    state_dtype: str | None
+    master_dtype: str | None
+    reserve: int
+
+
+def _write_layers(profile: Path, output: Path | None, trained: _Trained) -> None:
+    from pipesat.files.atomic import write_file
+    from pipesat.layers.file import layers_bytes
+    from pipesat.workflows.from_profile import layers_from_profile
+
+    layers = layers_from_profile(profile, **trained)
+    if output is None:
+        typer.echo(layers_bytes(layers).decode(), nl=False)
+        return
+    write_file(output, layers_bytes(layers))
+    typer.echo(one_line(f"{len(layers)} layers, written to {output}"))
 
 
 def _modes(text: str) -> list[ModeName]:

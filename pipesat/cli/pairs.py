@@ -1,4 +1,4 @@
-"""``pipesat pairs``."""
+"""``pipesat problem pairs``."""
 
 from __future__ import annotations
 

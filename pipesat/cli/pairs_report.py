@@ -1,4 +1,4 @@
-"""What ``pipesat pairs`` prints: times of a model of parts, and what is proven within it."""
+"""What ``problem pairs`` prints: times of a model of parts, and what is proven within it."""
 
 from __future__ import annotations
 

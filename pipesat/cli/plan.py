@@ -21,7 +21,6 @@ from pipesat.cli.arguments import (
     TimeLimit,
     Workers,
 )
-from pipesat.cli.layers import LayersFile
 from pipesat.placement.geometry import PlacementChoice
 
 if TYPE_CHECKING:
@@ -37,7 +36,10 @@ class RecomputeName(StrEnum):
 
 
 def plan(
-    layers: LayersFile,
+    layers: Annotated[
+        Path,
+        typer.Argument(metavar="LAYERS", help="Layers or profile file (JSON).", show_default=False),
+    ],
     devices: Annotated[
         int, typer.Option(metavar="P", min=1, max=4096, help="Pipeline ranks.", show_default=False)
     ],
@@ -132,12 +134,12 @@ def plan(
 
     progress = Progress(stderr(), limit=time_limit)
     with Interrupts() as interrupts, progress, prepared(output):
-        from pipesat.layers.file import read_layers
+        from pipesat.layers.from_profile import read_layers_or_profile
         from pipesat.workflows.plans import plan as run
 
         refuse_repeated("--chunks", chunks or (), chunks)
         refuse_repeated("--layout", layout or (), layout)
-        data = read_layers(layers)
+        data = read_layers_or_profile(layers)
         capacity = None if memory is None else memory_amounts("--memory", memory, data)
         kept_free = memory_amount("--reserve", reserve, data)
         carried = None if bandwidth is None else rate("--bandwidth", bandwidth)

@@ -1,4 +1,4 @@
-"""``pipesat problem new``; ``from-profile`` is in a module of its own."""
+"""``pipesat problem new`` and ``examples``; the others have modules of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipesat.cli.arguments import MOST_AMOUNT, SplitName
+from pipesat.cli.commands import Group
 from pipesat.cli.exits import one_line
 from pipesat.cli.problem_options import (
     BackwardInput,
@@ -41,15 +42,21 @@ from pipesat.placement.geometry import CHUNKS, Placement
 if TYPE_CHECKING:
     from pipesat.placement.documents import CapacityChoice
 
-app = typer.Typer(no_args_is_help=True)
+app = Group(
+    "problem",
+    "Write problems and layers from numbers, a profile, an estimate or parts.",
+    {
+        "Commands": {
+            "new": "problem",
+            "from-profile": "from_profile:from_profile",
+            "estimate": "estimate",
+            "pairs": "pairs",
+            "examples": "problem",
+        }
+    },
+)
 
 
-@app.callback()
-def _group() -> None:
-    """Write problem files."""
-
-
-@app.command()
 def new(
     devices: Devices,
     forward: Forward,
@@ -133,6 +140,23 @@ def new(
     if order is not None:
         document["order"] = order.value
     write_problem(document, output, "problem new")
+
+
+def examples(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where to write them.", show_default=True)
+    ] = Path("examples"),
+) -> None:
+    """Write the shipped examples: problems, layers, parts, lengths, a sweep, and what they are."""
+    from importlib.resources import files
+
+    from pipesat.files.atomic import prepare_folder, write_files
+
+    found = (entry for entry in files("pipesat").joinpath("examples").iterdir() if entry.is_file())
+    shipped = {entry.name: entry.read_bytes() for entry in found}
+    prepare_folder(folder)
+    write_files(folder, shipped)
+    typer.echo(one_line(f"{len(shipped)} files, written to {folder}: begin with README.md"))
 
 
 def _of_lengths(

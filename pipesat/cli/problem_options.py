@@ -36,12 +36,6 @@ class OrderName(StrEnum):
 Devices: TypeAlias = Annotated[
     int, typer.Option(metavar="N", min=1, max=4096, help="Pipeline ranks.")
 ]
-Microbatches: TypeAlias = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=1, max=MOST_AMOUNT, help="Microbatches, of both directions together."
-    ),
-]
 Forward: TypeAlias = Annotated[str, typer.Option("--F", metavar=_LIST, help="Forward time.")]
 BackwardInput: TypeAlias = Annotated[
     str, typer.Option("--B", metavar=_LIST, help="Time of the backward for the input gradient.")

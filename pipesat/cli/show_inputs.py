@@ -91,7 +91,7 @@ def _show_parts(path: Path) -> None:
     print_table([*(Column(name, number=False) for name in names), Column("time")], lines)
     typer.echo("")
     repeats = ", ".join(f"{chunk.name}: {chunk.repeat}" for chunk in parts.chunks)
-    print_facts([("layers", repeats), ("next", f"pipesat pairs {path} -o pairs.json")])
+    print_facts([("layers", repeats), ("next", f"pipesat problem pairs {path} -o pairs.json")])
 
 
 def _show_timeline(path: Path) -> None:

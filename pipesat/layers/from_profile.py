@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from pipesat.core.stage import COSTS
+from pipesat.files.strict_json import read_json
+from pipesat.layers.file import LARGEST_FILE, parse_layers
 from pipesat.layers.layer import Layer, Layers, Role
 from pipesat.layers.pipeline import Delay
 from pipesat.placement.documents import Costs
 from pipesat.profile.costs_file import ParametersModel
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
 from pipesat.profile.delays import delay_of
-from pipesat.profile.file import LinksModel, Profile
+from pipesat.profile.file import LinksModel, Profile, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT, fused_because
 from pipesat.profile.static import Training, static_memory
 from pipesat.profile.units import Units
@@ -77,6 +81,31 @@ def layers_of_profile(
         size_unit="B",
         reserve=units.amount(transient + run.reserve),
     )
+
+
+def read_layers_or_profile(path: Path) -> Layers:
+    """Read a layers file, or the layers of a profile.
+
+    Raises
+    ------
+    BadInput
+        If it is neither.
+    """
+    return layers_of_document(read_json(path, LARGEST_FILE), path)
+
+
+def layers_of_document(document: Any, path: Path) -> Layers:
+    """Return the layers of a file that has been read: of a profile, those that were measured.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_layers_or_profile`.
+    """
+    kind = document.get("format") if isinstance(document, dict) else None
+    if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
+        return layers_of_profile(read_profile(path))
+    return parse_layers(document, str(path))
 
 
 def measured_delay(links: LinksModel, per_us: int = 1) -> Delay:

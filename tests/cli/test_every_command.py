@@ -81,7 +81,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "min-memory": ("min-memory", "p.json", *LIMIT, "--workers", "1"),
     "frontier": ("frontier", "p.json", *LIMIT, "--workers", "1", "--points", "2"),
     "levers": ("frontier", "p.json", *LIMIT, "--workers", "1", "--points", "2", "--levers"),
-    "pairs": ("pairs", "parts.json", "--into", "p.json", "-o", "pi.json", *LIMIT),
+    "pairs": ("problem", "pairs", "parts.json", "--into", "p.json", "-o", "pi.json", *LIMIT),
 }
 
 NO_LIST = "expected a list, or lengths beside it"

@@ -232,7 +232,7 @@ def test_an_unknown_type_in_a_profile(
     path.write_text(json.dumps(profile))
     pair = world / "measured.json", world / "measured-schedule.json"
     for command in (
-        ["layers", "from-profile", path, "-o", tmp_path / "new"],
+        ["problem", "from-profile", path, "--layers", "-o", tmp_path / "new"],
         ["run", *pair, "--model", path, "-o", tmp_path / "new"],
     ):
         one_bad_line(
@@ -487,7 +487,7 @@ def test_a_profile_s_amounts_that_no_layer_may_have(cli: Run, world: Path, tmp_p
     profile["kinds"]["embedding"]["output"]["bytes"] = 10**13
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(profile))
-    outcome = cli("layers", "from-profile", path, "-o", tmp_path / "new")
+    outcome = cli("problem", "from-profile", path, "--layers", "-o", tmp_path / "new")
     one_bad_line(outcome, f"{path}: made into layers: layers[0].output: got 10000000000000")
     assert not (tmp_path / "new").exists()
 

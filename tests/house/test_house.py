@@ -346,7 +346,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for folder in FOLDERS:
+    for folder in (*FOLDERS, "examples"):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignore)
     done = subprocess.run(
@@ -379,7 +379,10 @@ def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
     report = ROOT / "pipesat" / "report"
     page = {path for path in report.iterdir() if path.suffix in (".css", ".html", ".js")}
     assert len(page) > 2
-    assert files == on_disk | {f"pipesat/report/{p.name}" for p in page} | {"pipesat/py.typed"}
+    examples = {f"pipesat/examples/{path.name}" for path in (ROOT / "examples").iterdir()}
+    assert len(examples) > 15
+    report_ = {f"pipesat/report/{path.name}" for path in page}
+    assert files == on_disk | report_ | examples | {"pipesat/py.typed"}
 
 
 @pytest.mark.slow

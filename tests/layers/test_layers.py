@@ -368,15 +368,15 @@ def test_measured_delays() -> None:
 
 def test_show(cli: Run) -> None:
     for path in EXAMPLES.glob("layers-*.json"):
-        done = cli("layers", "show", path)
+        done = cli("show", path)
         assert (done.code, done.err) == (0, "")
-    assert "4 to 61" in cli("layers", "show", EXAMPLES / "layers-deepseek-like.json").out
+    assert "4 to 61" in cli("show", EXAMPLES / "layers-deepseek-like.json").out
     # 2 + 4 + 12 bytes for each of 77.9 million weights: 1338 MiB
-    assert " 1338" in cli("layers", "show", EXAMPLES / "layers-gemma-like.json").out
+    assert " 1338" in cli("show", EXAMPLES / "layers-gemma-like.json").out
 
 
 def test_show_refuses_a_bad_file(cli: Run, save: Save) -> None:
-    done = cli("layers", "show", save({"format": FORMAT, "layers": [{"F": 1}]}))
+    done = cli("show", save({"format": FORMAT, "layers": [{"F": 1}]}))
     assert (done.code, done.out) == (2, "")
     assert "layers[0].B: this key is required and missing" in done.err
 
@@ -384,9 +384,10 @@ def test_show_refuses_a_bad_file(cli: Run, save: Save) -> None:
 def test_from_profile(cli: Run, save: Save, tmp_path: Path) -> None:
     path = tmp_path / "layers.json"
     done = cli(
-        "layers",
+        "problem",
         "from-profile",
         save(document()),
+        "--layers",
         "-o",
         path,
         "--optimizer",
@@ -399,6 +400,8 @@ def test_from_profile(cli: Run, save: Save, tmp_path: Path) -> None:
     assert layers.layers[1].weights == 2 * 100
     assert layers.reserve == 90 + 1024
     assert json.loads(path.read_text())["format"] == FORMAT
-    wrong = cli("layers", "from-profile", save(document()), "-o", path, "--optimizer", "magic")
+    wrong = cli(
+        "problem", "from-profile", save(document()), "--layers", "-o", path, "--optimizer", "magic"
+    )
     assert wrong.code == 2
     assert read_layers(path) == layers

@@ -21,7 +21,7 @@ PROBLEM = {
 
 
 def test_the_file_has_stages_and_pairs(cli, save, tmp_path) -> None:
-    outcome = cli("pairs", save(BY_HAND, "parts.json"), "-o", tmp_path / "pairs.json")
+    outcome = cli("problem", "pairs", save(BY_HAND, "parts.json"), "-o", tmp_path / "pairs.json")
     assert outcome.code == 0
     text = " ".join(outcome.out.split())
     assert "moe F + moe BW 12 20 40.00 % shorter optimal order of these parts" in text
@@ -33,7 +33,7 @@ def test_the_file_has_stages_and_pairs(cli, save, tmp_path) -> None:
 
 def test_json_says_what_is_proven(cli, save, tmp_path) -> None:
     parts = save(BY_HAND, "parts.json")
-    printed = cli("pairs", parts, "-o", tmp_path / "pairs.json", "--json").json
+    printed = cli("problem", "pairs", parts, "-o", tmp_path / "pairs.json", "--json").json
     written = json.loads((tmp_path / "pairs.json").read_text())
     assert {key: printed[key] for key in written} == written
     claim = printed["times"][-1]
@@ -43,7 +43,7 @@ def test_json_says_what_is_proven(cli, save, tmp_path) -> None:
 
 def test_a_problem_comes_out_ready_to_solve(cli, save, tmp_path) -> None:
     parts, problem, new = save(BY_HAND, "parts.json"), save(PROBLEM), tmp_path / "new.json"
-    outcome = cli("pairs", parts, "--into", problem, "-o", new)
+    outcome = cli("problem", "pairs", parts, "--into", problem, "-o", new)
     assert outcome.code == 0
     assert f"the overlap that {problem} had is replaced" in outcome.out
     assert read_problem(new).stages[0].BW == 12
@@ -60,10 +60,10 @@ def test_factors_take_parts_to_microbatches_that_differ(cli, save, tmp_path) -> 
     several = [{"name": "long", "count": 1, "time": [2, 1]}, {"name": "short", "count": 1}]
     problem = save(PROBLEM | {"microbatches": several})
     parts, new = save(BY_HAND, "parts.json"), tmp_path / "new.json"
-    refused = cli("pairs", parts, "--into", problem, "-o", new)
+    refused = cli("problem", "pairs", parts, "--into", problem, "-o", new)
     assert refused.code == 2
     assert "--as: got 'time', expected factor: microbatches that are a list" in refused.err
-    assert cli("pairs", parts, "--into", problem, "--as", "factor", "-o", new).code == 0
+    assert cli("problem", "pairs", parts, "--into", problem, "--as", "factor", "-o", new).code == 0
     entries = json.loads(new.read_text())["overlap"]["pairs"]
     assert {"ops": ["0F", "1BW"], "factor": [3, 5]} in entries
     assert pair_time(read_problem(new), Op(0, "F", 0), Op(1, "BW", 1)) == 17  # (16 + 12) 3/5, up
@@ -79,7 +79,7 @@ def test_factors_take_parts_to_microbatches_that_differ(cli, save, tmp_path) -> 
 def test_a_picture_of_the_streams(cli, save, tmp_path, suffix) -> None:
     parts, picture = save(BY_HAND, "parts.json"), tmp_path / f"streams.{suffix}"
     options = ("-o", tmp_path / "pairs.json", "--picture", picture, "--draw", "0F+1BW")
-    assert cli("pairs", parts, *options).code == 0
+    assert cli("problem", "pairs", parts, *options).code == 0
     begins = {"png": b"\x89PNG", "svg": b"<?xml"}[suffix]
     assert picture.read_bytes().startswith(begins)
 
@@ -99,7 +99,7 @@ def test_options_that_say_nothing_are_refused(
     cli, save, tmp_path, monkeypatch, options, message
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = cli("pairs", save(BY_HAND, "parts.json"), "-o", "pairs.json", *options)
+    outcome = cli("problem", "pairs", save(BY_HAND, "parts.json"), "-o", "pairs.json", *options)
     assert outcome.code == 2
     assert message in outcome.err
     assert len(outcome.err.splitlines()) == 1
@@ -109,7 +109,7 @@ def test_options_that_say_nothing_are_refused(
 def test_another_problem_is_refused_before_the_search(cli, save, tmp_path) -> None:
     problem = save(PROBLEM | {"time_unit": "ms"})
     parts = save(BY_HAND, "parts.json")
-    outcome = cli("pairs", parts, "--into", problem, "-o", tmp_path / "new.json")
+    outcome = cli("problem", "pairs", parts, "--into", problem, "-o", tmp_path / "new.json")
     assert outcome.code == 2
     assert f"{problem}: time_unit: got 'ms', expected \"us\", as {parts} has" in outcome.err
     assert not (tmp_path / "new.json").exists()
@@ -125,15 +125,15 @@ def test_from_a_trace_to_parts(cli, save, tmp_path) -> None:
     mapping = {"format": "pipesat.parts-map/1", "chunk": "moe", "streams": {"main": []}}
     given = save({"traceEvents": events}, "trace.json"), save(mapping | {"parts": rules}, "m.json")
     parts = tmp_path / "parts.json"
-    outcome = cli("pairs", "--from-trace", given[0], "--map", given[1], "-o", parts)
+    outcome = cli("problem", "pairs", "--from-trace", given[0], "--map", given[1], "-o", parts)
     assert outcome.code == 0, outcome.err
-    assert cli("pairs", parts, "-o", tmp_path / "pairs.json").code == 0
-    outcome = cli("pairs", "--from-trace", given[0], "-o", parts)
+    assert cli("problem", "pairs", parts, "-o", tmp_path / "pairs.json").code == 0
+    outcome = cli("problem", "pairs", "--from-trace", given[0], "-o", parts)
     assert (outcome.code, "--map: --from-trace needs it" in outcome.err) == (2, True)
 
 
 def test_the_text_says_of_what_the_proof_is(cli, save, tmp_path) -> None:
-    text = cli("pairs", save(BY_HAND, "parts.json"), "-o", tmp_path / "pairs.json").out
+    text = cli("problem", "pairs", save(BY_HAND, "parts.json"), "-o", tmp_path / "pairs.json").out
     assert "optimal order of these parts" in text
     assert "proven optimal" not in text
     assert "\ntimes are the model's, " in text

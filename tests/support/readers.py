@@ -87,7 +87,7 @@ _LINES = [
     "timeline import {problem.json} {trace-0.json} {trace-1.json} -o {new}",
     "timeline import {problem.json} {trace-0.json.gz} {trace-1.json} -o {new}",
     "show {layers.json}",
-    "layers from-profile {profile.json} -o {new}",
+    "problem from-profile {profile.json} --layers -o {new}",
     "problem from-profile {profile.json} --devices 2 --microbatches 4 -o {new}",
     "problem from-profile {profile.json} --devices 2 --microbatches 4 --links {links.json} "
     "--placement vee --memory 9GiB -o {new}",
@@ -98,9 +98,9 @@ _LINES = [
     "advise {profile.json} --devices 2 --microbatches 4",
     "sweep {sweep.toml} --dry-run",
     "sweep {sweep.toml} --dry-run --json",
-    "pairs {parts.json} -o {new}",
-    "pairs {parts.json} --into {vee.json} -o {new}",
-    "pairs --from-trace {trace-parts.json} --map {parts-map.json} -o {new}",
+    "problem pairs {parts.json} -o {new}",
+    "problem pairs {parts.json} --into {vee.json} -o {new}",
+    "problem pairs --from-trace {trace-parts.json} --map {parts-map.json} -o {new}",
     "show {result} --html {new}",
     "show {result} --html {new} --no-baselines",
 ]

@@ -10,7 +10,7 @@ def case(case: Case) -> None:
 
     document = random_parts(case.rng)
     case.write("parts.json", document)
-    ran = case.run("pairs", "parts.json", "-o", "pairs.json", "--json", "--workers", 1)
+    ran = case.run("problem", "pairs", "parts.json", "-o", "pairs.json", "--json", "--workers", 1)
     if ran.code != 0:
         return
     said = ran.json()

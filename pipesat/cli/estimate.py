@@ -1,66 +1,16 @@
-"""``pipesat layers``: a layers file from a profile or by an estimate."""
+"""``pipesat problem estimate``."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipesat.cli.arguments import MOST_TOKENS, OutputFile, share
 from pipesat.cli.exits import one_line
-from pipesat.cli.training_options import (
-    Cost,
-    Dtype,
-    MasterDtype,
-    Optimizer,
-    ProfileFile,
-    Reserve,
-    StatisticName,
-)
 from pipesat.core.rounding import rounded_down, rounded_up
 
-app = typer.Typer(
-    help="Layers of a model, to be cut into stages: from a profile, or estimated.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-LayersFile = Annotated[
-    Path, typer.Argument(metavar="LAYERS", help="Layers file (JSON).", show_default=False)
-]
-
-
-@app.command("from-profile")
-def from_profile(
-    profile: ProfileFile,
-    output: OutputFile,
-    optimizer: Optimizer = "adamw",
-    grad_dtype: Dtype = None,
-    state_dtype: Dtype = None,
-    master_dtype: MasterDtype = None,
-    reserve: Reserve = "0B",
-    cost: Cost = StatisticName.median,
-) -> None:
-    """Write a layers file from a measured profile."""
-    from pipesat.core.amounts import amount
-    from pipesat.layers.file import write_layers
-    from pipesat.workflows.from_profile import layers_from_profile
-
-    layers = layers_from_profile(
-        profile,
-        cost=cost.value,
-        optimizer=optimizer,
-        grad_dtype=grad_dtype,
-        state_dtype=state_dtype,
-        master_dtype=master_dtype,
-        reserve=amount("--reserve", reserve),
-    )
-    write_layers(output, layers)
-    typer.echo(one_line(f"{len(layers)} layers, written to {output}"))
-
-
-@app.command()
 def estimate(
     output: OutputFile,
     config: Annotated[
