@@ -167,6 +167,7 @@ _METHODS = {
     "figure_of_parts": "parts.picture",
     "figure_of_plan": "plan.picture",
     "figure_of_result": "picture.of_result",
+    "figure_of_schedule": "picture.of_result",
     "frame_of": "picture.notebook",
     "from_parts": "placement.building",
     "html_of": "picture.notebook",
@@ -175,6 +176,7 @@ _METHODS = {
     "save_advice": "advise.files",
     "save_plan": "plan.files",
     "save_result": "workflows.exports",
+    "schedule_of": "workflows.valid",
 }
 HOMES |= _HOMES | _METHODS
 

@@ -130,7 +130,7 @@ def solve(
         status=Standing(incumbent.value, incumbent.bound.value, infeasible).status,
         objective=objective,
         schedule=incumbent.schedule,
-        lower_bound=None if infeasible else incumbent.bound,
+        bound=None if infeasible else incumbent.bound,
         baseline=baseline,
         wall_s=clock.seconds,
         seed=seed,

@@ -38,14 +38,14 @@ def row_of(result: Result, began: float) -> Row:
     """The figures of a result; ``began`` is how long reading and importing took, in seconds."""
     history = [(began + step.seconds, step.value, step.bound) for step in result.history]
     value = result.value
-    bound = None if result.lower_bound is None else result.lower_bound.value
+    bound = result.lower_bound
     proven = result.status == "optimal"
     return {
         "status": result.status,
         "value": value,
         "bound": bound,
         "gap": result.gap,
-        "bound_source": None if result.lower_bound is None else result.lower_bound.source,
+        "bound_source": result.lower_bound_source,
         "baseline": None if result.baseline is None else list(result.baseline),
         "first_s": first(history, lambda v, _: v is not None),
         "best_s": first(history, lambda v, _: v is not None and v == value),

@@ -103,7 +103,7 @@ def rate(load: int, span: int | None) -> str:
 
 def least(load: int, result: pipesat.Result) -> str:
     """The rate that no schedule is below; bold where one attains it."""
-    bound = None if result.lower_bound is None else result.lower_bound.value
+    bound = result.lower_bound
     text = rate(load, bound)
     return f"**{text}**" if result.status == "optimal" else text
 

@@ -23,7 +23,7 @@ def main(seconds: float, workers: int) -> None:
         result = pipesat.solve(problem, time_limit=seconds, workers=workers)
         best = result.baseline
         rule = "-" if best is None else f"{best.name}: {best.value}"
-        bound = None if result.lower_bound is None else result.lower_bound.value
+        bound = result.lower_bound
         cells = [path.stem, rule, result.value, bound, percent(result.gap), result.status]
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
         gaps.append(result.gap or 0.0)

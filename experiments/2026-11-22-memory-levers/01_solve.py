@@ -72,7 +72,7 @@ def main() -> None:
             assert found.schedule is not None
             assert found.lower_bound is not None
             pipesat.write_schedule(schedule, problem, found.schedule)
-            bound = max(found.lower_bound.value, row["bound"] if row else 0)
+            bound = max(found.lower_bound, row["bound"] if row else 0)
             row = {"value": found.value, "bound": bound, "wall_s": round(found.wall_s, 2)}
             result.write_text(json.dumps(row | {"modes": mode_counts(problem, found.schedule)}))
             print(case.name, result.read_text(), flush=True)

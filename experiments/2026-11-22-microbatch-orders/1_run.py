@@ -40,8 +40,8 @@ def main(limit: float) -> None:
         starts = sorted(under.values(), key=lambda schedule: schedule.makespan)
         result = solve(problem, time_limit=limit, warm_starts=starts, deterministic=True)
         makespans = {rule: schedule.makespan for rule, schedule in under.items()}
-        write(case, makespans | {"ours": result.value, "bound": result.lower_bound.value})
-        print(*case, makespans, result.value, result.lower_bound.value, end=" ", flush=True)
+        write(case, makespans | {"ours": result.value, "bound": result.lower_bound})
+        print(*case, makespans, result.value, result.lower_bound, end=" ", flush=True)
         print(f"{time.monotonic() - begin:.1f} s", flush=True)
 
 

@@ -57,7 +57,7 @@ def compare(seed: int) -> list[str]:
     if result.value > best:
         names.append("longer than the optimum")
     counted = [one.value for one in counted_bounds(problem, objective)]
-    bound = max(*counted, result.lower_bound.value, 0)
+    bound = max(*counted, result.lower_bound, 0)
     if bound > best:
         names.append("false bound!")
     if result.status == "optimal":

@@ -33,8 +33,8 @@ def main() -> None:
         results[name] = {
             "status": result.status,
             "value": result.value,
-            "bound": result.lower_bound.value,
-            "by": result.lower_bound.source,
+            "bound": result.lower_bound,
+            "by": result.lower_bound_source,
             "modes": {problem.stages[0].modes[mode - 1].name: n for mode, n in used.items()},
         }
         print(name, results[name], flush=True)

@@ -138,7 +138,7 @@ def measured(
         "problem": problem.name,
         "status": result.status,
         "value": result.value,
-        "bound": result.lower_bound.value if result.lower_bound else None,
+        "bound": result.lower_bound,
         "gap": result.gap,
         "bubble": None if result.schedule is None else bubbles(problem, result.schedule)[0],
         "baseline": None if result.baseline is None else list(result.baseline),

@@ -56,7 +56,7 @@ def solved(python: str, document: Document, seconds: float, workers: int) -> Doc
         "r = pipesat.solve(parse_problem(json.load(open(sys.argv[1]))), "
         "time_limit=float(sys.argv[2]), workers=int(sys.argv[3]))\n"
         "first = next((x.seconds for x in r.history if x.value is not None), None)\n"
-        "print(json.dumps([r.status, r.value, r.lower_bound and r.lower_bound.value, first]))"
+        "print(json.dumps([r.status, r.value, r.lower_bound, first]))"
     )
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(document, file)

@@ -104,7 +104,7 @@ def _plain_files(advice: Advice) -> dict[str, bytes]:
 def result_of(advice: Advice, row: Row) -> Result:
     """Return a row as the result of a solve, with the best that is proven of its problem."""
     own = None if advice.plan is None else advice.plan.result
-    same = own is not None and own.schedule is row.schedule and own.problem == row.problem
+    same = own is not None and own.schedule == row.schedule and own.problem == row.problem
     if own is not None and same and row.bound is None:
         return own
     bounds = [bound for bound in (advice.bound, row.bound) if bound is not None]
@@ -115,7 +115,7 @@ def result_of(advice: Advice, row: Row) -> Result:
         status=standing.status,
         objective="makespan",
         schedule=row.schedule,
-        lower_bound=bound,
+        bound=bound,
         baseline=_best_published(advice, row),
         wall_s=advice.seconds,
         seed=0 if own is None else own.seed,

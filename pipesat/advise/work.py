@@ -251,7 +251,7 @@ class Work:
         same = [other for other in self.rows if other.problem.sha256 == problem.sha256]
         if not same or known is None or found.schedule.makespan < known:
             self._add(in_order(question, row, found.schedule))
-        self.rows = [with_bound(other, problem, found.lower_bound) for other in self.rows]
+        self.rows = [with_bound(other, problem, found.bound) for other in self.rows]
 
     @doing("searching schedules that offload")
     def offload(self) -> None:

@@ -126,7 +126,7 @@ def _print(found: MicrobatchOrders) -> None:
     for row in fitting:
         times = {rule: row.values[rule] for rule in spare}
         given, value = times[GIVEN], times[BEST]
-        gap = Standing(value, found.lower_bound.value).gap_text()
+        gap = Standing(value, found.lower_bound).gap_text()
         gain = "" if given is None or value is None else change(value, given)
         shown = ["-" if time is None else str(time) for time in times.values()]
         lines.append([row.name, *shown, gap, gain])
@@ -139,7 +139,7 @@ def _print(found: MicrobatchOrders) -> None:
         notes.append(f"no order found in which {', '.join(exceed)} fits")
     if notes:
         typer.echo(wrapped("; ".join(notes), 100))
-    bound = found.lower_bound
+    bound = found.bound
     if found.objective == "span":
         typer.echo("spans: from the start of a device's first op to the end of its last")
     typer.echo(one_line(f"no schedule at all is shorter than {bound.value} ({bound.source})"))
@@ -155,7 +155,7 @@ def _print_best(found: MicrobatchOrders) -> None:
     best = found.best
     if best is None or best.value is None:
         return
-    standing, given = Standing(best.value, found.lower_bound.value), best.values[GIVEN]
+    standing, given = Standing(best.value, found.lower_bound), best.values[GIVEN]
     if not standing.proven:
         typer.echo(
             f"orders alone leave {standing.gap_text()} between the best and that bound; "

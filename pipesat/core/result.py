@@ -61,8 +61,8 @@ class Result(Displayed):
     schedule
         The times of all ops; ``schedule.source`` says who found them: a hand-written schedule by
         name (:func:`pipesat.baselines`) or a part of the search (docs/search.md).
-    lower_bound
-        ``lower_bound.value`` is what no schedule goes below, ``lower_bound.source`` what proves it.
+    bound
+        What no schedule goes below, ``lower_bound``, and what proves it, ``lower_bound_source``.
     baseline
         ``name`` and ``value`` of the best hand-written schedule that fits.
     wall_s
@@ -94,7 +94,7 @@ class Result(Displayed):
     status: Status
     objective: Objective
     schedule: Schedule | None
-    lower_bound: Bound | None
+    bound: Bound | None
     baseline: Baseline | None
     wall_s: float
     seed: int
@@ -108,6 +108,8 @@ class Result(Displayed):
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.schedule is not None:
+            object.__setattr__(self, "schedule", self.schedule.on(self.problem))
         self.standing.require_status(self.status)
         if self.baseline is not None:
             require_best("the answer", self.value, [self.baseline])
@@ -115,8 +117,17 @@ class Result(Displayed):
     @property
     def standing(self) -> Standing:
         """What is proven of the value."""
-        bound = None if self.lower_bound is None else self.lower_bound.value
-        return Standing(self.value, bound, self.status == "infeasible", self.objective)
+        return Standing(self.value, self.lower_bound, self.status == "infeasible", self.objective)
+
+    @property
+    def lower_bound(self) -> int | None:
+        """What no schedule goes below, in the problem's time unit; ``None`` if unknown."""
+        return None if self.bound is None else self.bound.value
+
+    @property
+    def lower_bound_source(self) -> str | None:
+        """What proves the lower bound: a formula of docs/bounds.md by name, or CP-SAT."""
+        return None if self.bound is None else self.bound.source
 
     @property
     def value(self) -> int | None:
@@ -153,10 +164,9 @@ class Result(Displayed):
 
     def proof(self) -> str:
         """Say what is proven of it."""
-        if self.lower_bound is None:
+        if self.bound is None:
             return self.standing.verdict
-        least = self._time(self.lower_bound.value, rounded_down)
-        return self.standing.proof(least, self.lower_bound.source)
+        return self.standing.proof(self._time(self.bound.value, rounded_down), self.bound.source)
 
     def _time(self, value: int, towards: Rounding = rounded) -> str:
         return time_text(value, self.problem.time_unit, towards)
@@ -186,7 +196,7 @@ class Result(Displayed):
     def details(self) -> Facts:
         """Return the exact numbers, and what a repetition needs."""
         unit = f" {self.problem.time_unit}" if self.problem.time_unit else ""
-        bound = "unknown" if self.lower_bound is None else f"{self.lower_bound.value}{unit}"
+        bound = "unknown" if self.lower_bound is None else f"{self.lower_bound}{unit}"
         value = "unknown" if self.value is None else f"{self.value}{unit}"
         same = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return [
@@ -242,8 +252,8 @@ class Result(Displayed):
             "value": self.value,
             "makespan": None if self.schedule is None else self.schedule.makespan,
             "span": None if self.schedule is None else self.schedule.span,
-            "lower_bound": None if self.lower_bound is None else self.lower_bound.value,
-            "lower_bound_source": None if self.lower_bound is None else self.lower_bound.source,
+            "lower_bound": self.lower_bound,
+            "lower_bound_source": self.lower_bound_source,
             "gap": self.gap,
             "bubble": {"makespan": makespan_bubble, "span": span_bubble},
             "peak_memory": (

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
+from pipesat.core.attached import attached
+from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy, Item, Unreadable, members
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pipesat.core.exported import Exported
+    from pipesat.core.problem import Problem
+    from pipesat.core.violation import Violation
 
 Objective: TypeAlias = Literal["makespan", "span"]
 
@@ -36,12 +47,61 @@ class Schedule:
     """Per device, the timed items in execution order. ``source`` says who made it.
 
     ``copies`` has each device's copies in order of (start, end), both directions in one list; it is
-    empty where nothing is offloaded.
+    empty where nothing is offloaded. A schedule that pipesat hands out knows its ``problem``.
     """
 
     devices: tuple[tuple[Timed, ...], ...]
     source: str = ""
     copies: tuple[tuple[TimedCopy, ...], ...] = ()
+    problem: Problem | None = field(default=None, compare=False)
+
+    def on(self, problem: Problem) -> Schedule:
+        """Return this schedule as one of a problem; what was worked out of it stays."""
+        if self.problem is problem:
+            return self
+        same = copy.copy(self)
+        object.__setattr__(same, "problem", problem)
+        return same
+
+    @property
+    def of(self) -> Problem:
+        """The problem.
+
+        Raises
+        ------
+        BadInput
+            If nothing says which one it is.
+        """
+        if self.problem is None:
+            raise BadInput("this schedule does not know its problem: schedule.on(problem) does")
+        return self.problem
+
+    @property
+    def peak_memory(self) -> list[int]:
+        """Most memory that each device holds, static memory included."""
+        return cast("list[int]", attached("peak_memory")(self.of, self))
+
+    def check(self) -> list[Violation]:
+        """Return every violation of a rule; empty if it is valid. See :func:`pipesat.check`."""
+        return cast("list[Violation]", attached("check")(self.of, self))
+
+    def plot(self) -> Figure:
+        """Draw it as a Gantt chart; return a matplotlib figure."""
+        return cast("Figure", attached("figure_of_schedule")(self.of, self))
+
+    def export(self, to: str, path: str | Path | None = None, **options: Any) -> Exported:
+        """Return it in another format; see :func:`pipesat.export`."""
+        return cast("Exported", attached("export")(self.of, self, to, path, **options))
+
+    def write(self, path: str | Path) -> None:
+        """Write a schedule file.
+
+        Raises
+        ------
+        BadInput
+            If the file cannot be written.
+        """
+        attached("write_schedule")(path, self.of, self)
 
     def copies_of(self, device: int) -> tuple[TimedCopy, ...]:
         """Copies of one device."""

@@ -65,7 +65,7 @@ def _solve() -> tuple[Problem, Schedule, str]:
 
     problem = parse_problem(PROBLEM)
     result = solve(problem, time_limit=TIME_LIMIT, workers=1)
-    bound = None if result.lower_bound is None else result.lower_bound.value
+    bound = result.lower_bound
     if result.schedule is None:
         raise _Failed(f"{result.status}: {result.explanation or 'no schedule'}")
     if (result.value, bound) != (OPTIMUM, OPTIMUM):

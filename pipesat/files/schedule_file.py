@@ -152,7 +152,7 @@ def _schedule(model: ScheduleModel, problem: Problem) -> Schedule:
         tuple(TimedCopy(_parse_copy(text), start, end) for text, start, end in row)
         for row in model.copies
     )
-    return Schedule(tuple(rows), model.source, copies if any(copies) else ())
+    return Schedule(tuple(rows), model.source, copies if any(copies) else (), problem)
 
 
 def modes_of_entry(listed: Sequence[ModeEntry], problem: Problem) -> dict[tuple[int, int], int]:

@@ -149,7 +149,7 @@ def _reference(study: Study, reference: Reference, seconds: float) -> Best:
     )
     if result.status == "infeasible":
         raise Infeasible(result.explanation)
-    return Best(reference, result.value, result.lower_bound, result.status)
+    return Best(reference, result.value, result.bound, result.status)
 
 
 def _best_by_now(study: Study, best: Best) -> Best:

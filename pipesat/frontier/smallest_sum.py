@@ -187,7 +187,7 @@ class Squeeze:
         )
         if result.value is not None and result.value <= target:
             return True
-        if result.lower_bound is not None and result.lower_bound.value > target:
+        if result.lower_bound is not None and result.lower_bound > target:
             self.refused.add(tuple(caps))
             if device is not None:
                 amounts = self.amounts[device]

@@ -56,8 +56,8 @@ class Study:
             name="unlimited memory" if cap is None else f"cap {cap}",
         )
         self.spent[cap] = self.spent.get(cap, 0.0) + result.wall_s
-        if result.lower_bound is not None:
-            self.curve.prove(cap, result.lower_bound)
+        if result.bound is not None:
+            self.curve.prove(cap, result.bound)
         if result.baseline is not None:
             self.baselines.setdefault(cap, result.baseline)
 

@@ -9,7 +9,9 @@ from pipesat.picture.gantt import gantt_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pipesat.core.problem import Problem
     from pipesat.core.result import Result
+    from pipesat.core.schedule import Schedule
 
 
 def figure_of_result(result: Result) -> Figure | None:
@@ -17,6 +19,12 @@ def figure_of_result(result: Result) -> Figure | None:
     if result.schedule is None:
         return None
     return gantt_figure(result.problem, result.schedule, title=title_of(result))
+
+
+def figure_of_schedule(problem: Problem, schedule: Schedule) -> Figure:
+    """Draw a schedule."""
+    values = f"makespan {schedule.makespan:,}, span {schedule.span:,}"
+    return gantt_figure(problem, schedule, title=f"{problem.name or 'schedule'}\n{values}")
 
 
 def title_of(result: Result) -> str:
@@ -28,4 +36,4 @@ def title_of(result: Result) -> str:
     verdict = result.standing.verdict
     if result.status == "optimal":
         return f"{title}, {verdict}"
-    return f"{title}, bound {result.lower_bound.value:,}, {verdict}"
+    return f"{title}, bound {result.lower_bound:,}, {verdict}"

@@ -149,7 +149,7 @@ class Plan(Displayed):
 
     def details(self) -> Facts:
         """Return what proves it, how it was found, and what was left out."""
-        own, chosen = None if self.result is None else self.result.lower_bound, self.chosen
+        own, chosen = None if self.result is None else self.result.bound, self.chosen
         left = [(shape_name(s.shape), s.why_not) for s in self.known.states if s.why_not]
         return [
             ("proven by", "" if self.bound is None else self.bound.source),

@@ -49,7 +49,7 @@ def answer(
             status=Standing(value, None if own is None else own.value, of="this partition").status,
             objective=known.question.objective,
             schedule=schedule,
-            lower_bound=own,
+            bound=own,
             baseline=chosen.baseline,
             wall_s=seconds,
             seed=seed,

@@ -100,8 +100,8 @@ class Search:
         known.solves += 1
         known.contradictions += result.contradictions
         candidate.effort = 3
-        if result.lower_bound is not None:
-            candidate.prove(result.lower_bound)
+        if result.bound is not None:
+            candidate.prove(result.bound)
         if result.baseline is not None:
             baseline = candidate.baseline
             if baseline is None or result.baseline.value < baseline.value:

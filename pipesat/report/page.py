@@ -141,7 +141,7 @@ def _overview(cases: Sequence[ReportedCase]) -> Markup:
     for number, case in enumerate(cases):
         result, row = case.result, case.shown[0].row
         bubble = (row.bubble or {}).get(objective)
-        bound = None if result.lower_bound is None else result.lower_bound.value
+        bound = result.lower_bound
         link = element("a", case.name, href=f"#case-{number}")
         rows.append(
             [

@@ -172,7 +172,7 @@ def read_result(path: Path, problem: Problem, schedule: Schedule | None) -> Resu
         status=model.status,
         objective=model.objective,
         schedule=schedule,
-        lower_bound=None if bound is None else Bound(bound, model.lower_bound_source or "unknown"),
+        bound=None if bound is None else Bound(bound, model.lower_bound_source or "unknown"),
         baseline=None,
         wall_s=model.wall_s,
         seed=model.seed,

@@ -49,7 +49,7 @@ def _answered_by(result: Result, best: Schedule, how: str) -> Result:
     value = best.value(result.objective)
     if result.value is not None and value >= result.value:
         return result
-    bound, wrong = tenable(value, result.lower_bound)
+    bound, wrong = tenable(value, result.bound)
     if result.status == "infeasible":
         wrong += (f"said to be infeasible, but {best.source} has {value}: {result.explanation}",)
     before = "nothing" if result.value is None else f"{result.value}"
@@ -59,7 +59,7 @@ def _answered_by(result: Result, best: Schedule, how: str) -> Result:
         result,
         status=Standing(value, least).status,
         schedule=best,
-        lower_bound=bound,
+        bound=bound,
         history=(*result.history, Improvement(result.wall_s, value, least, best.source)),
         explanation="; ".join(filter(None, (result.explanation, news, *wrong))),
         contradictions=(*result.contradictions, *wrong),

@@ -232,7 +232,7 @@ def _given(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for row in comparison.rows:
         if row.name not in comparison.given:
             continue
-        value, bound = row.value(result.objective), result.lower_bound
+        value, bound = row.value(result.objective), result.bound
         above = excess(value, result.value, row.name)
         said = (
             "as good as the best found" if above == 0 else f"{at_most(above)} above the best found"

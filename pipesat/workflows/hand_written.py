@@ -53,7 +53,7 @@ def baseline(
         raise BadInput(text, where="microbatches", value=microbatches)
     permutation = permutation_by(problem, microbatches)
     entry = BASELINES[name] if group is None else _in_groups(name, group)
-    return entered_by(entry, problem, microbatches, permutation)
+    return entered_by(entry, problem, microbatches, permutation).on(problem)
 
 
 def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None]:

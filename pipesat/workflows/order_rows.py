@@ -50,12 +50,12 @@ class MicrobatchOrders(Displayed):
 
     problem: Problem
     objective: Objective
-    lower_bound: Bound
+    bound: Bound
     rows: tuple[OrderRow, ...]
 
     def __post_init__(self) -> None:
         for row in self.rows:
-            Standing(row.value, self.lower_bound.value, of=row.name)
+            Standing(row.value, self.lower_bound, of=row.name)
 
     def __iter__(self) -> Iterator[OrderRow]:
         return iter(self.rows)
@@ -84,6 +84,11 @@ class MicrobatchOrders(Displayed):
         scale = MICROSECONDS.get(self.problem.time_unit)
         return None if time is None or scale is None else time * scale[0] / scale[1] / 1e6
 
+    @property
+    def lower_bound(self) -> int:
+        """What no schedule goes below, in the problem's time unit."""
+        return self.bound.value
+
     def facts(self) -> Facts:
         """Return what the best order takes and saves, and the bound."""
         best = self.best
@@ -91,10 +96,10 @@ class MicrobatchOrders(Displayed):
             return [("orders", "none fits")]
         given = best.values[GIVEN]
         saved = "" if given is None else f", {against(best.value, given, 'the order given')}"
-        standing = Standing(best.value, self.lower_bound.value)
+        standing = Standing(best.value, self.lower_bound)
         return [
             ("best", f"{best.name}: {self.objective} {best.value}{saved}"),
-            ("bound", f"{self.lower_bound.value}, {standing.verdict}"),
+            ("bound", f"{self.lower_bound}, {standing.verdict}"),
             ("order", str(self.order)),
         ]
 
@@ -115,19 +120,19 @@ class MicrobatchOrders(Displayed):
         """Return all of it as a JSON document; seconds are ``None`` where the unit is unknown."""
         best = self.best
         value = None if best is None else best.value
-        standing = Standing(value, self.lower_bound.value)
+        standing = Standing(value, self.lower_bound)
         return {
             "best": None if best is None else best.name,
             "order": self.order,
             "objective": self.objective,
             self.objective: value,
-            "lower_bound": self.lower_bound.value,
-            "lower_bound_source": self.lower_bound.source,
+            "lower_bound": self.lower_bound,
+            "lower_bound_source": self.bound.source,
             "gap": standing.gap,
             "status": standing.status,
             "time_unit": self.problem.time_unit,
             "seconds": self.seconds(value),
-            "lower_bound_seconds": self.seconds(self.lower_bound.value),
+            "lower_bound_seconds": self.seconds(self.lower_bound),
             "baselines": [
                 {
                     "name": row.name,

@@ -82,7 +82,7 @@ def _summary(violations: list[Violation]) -> str:
 
 def with_ratios(rows: Iterable[ScheduleRow], result: Result) -> list[ScheduleRow]:
     """Return the rows with their ratios to the result's bound and to the best valid one."""
-    bound = None if result.lower_bound is None else result.lower_bound.value
+    bound = result.lower_bound
 
     def to_bound(row: ScheduleRow) -> float | None:
         value = row.value(result.objective)

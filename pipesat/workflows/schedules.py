@@ -85,11 +85,7 @@ class ShownSchedule(Displayed):
 
     def plot(self) -> Figure | None:
         """Draw it as a Gantt chart; return a matplotlib figure."""
-        from pipesat.picture.gantt import gantt_figure
-
-        values = f"makespan {self.metrics.makespan:,}, span {self.metrics.span:,}"
-        title = f"{self.problem.name or 'schedule'}\n{values}"
-        return gantt_figure(self.problem, self.schedule, title=title)
+        return self.schedule.on(self.problem).plot()
 
 
 @public

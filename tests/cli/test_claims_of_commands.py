@@ -207,7 +207,7 @@ def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuted(problem: Problem, **given: Any) -> Result:
         result = ended_at_once(problem, **given)
         assert result.baseline is None
-        return replace(result, lower_bound=None, status="feasible", contradictions=("A, but B",))
+        return replace(result, bound=None, status="feasible", contradictions=("A, but B",))
 
     monkeypatch.setattr(pipesat.solver, "solve", refuted)
     outcome = cli("solve", save(PROBLEM), "-o", tmp_path / "out")

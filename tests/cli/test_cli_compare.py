@@ -49,7 +49,7 @@ def result_of(problem: Problem, bound: int | None, **changes: Any) -> Result:
         "status": "feasible",
         "objective": "makespan",
         "schedule": schedule,
-        "lower_bound": None if bound is None else Bound(bound, "test"),
+        "bound": None if bound is None else Bound(bound, "test"),
         "baseline": None,
         "wall_s": 0.0,
         "seed": 0,
@@ -119,7 +119,7 @@ def test_ones_own_schedule_may_be_the_answer() -> None:
     problem = chain(4, 8)
     early = {
         "schedule": BASELINES["gpipe"](problem),
-        "lower_bound": Bound(24, "load"),
+        "bound": Bound(24, "load"),
     }
     made = {"mine": BASELINES["zb-h1"](problem), "theirs": BASELINES["1f1b"](problem)}
     compared = compare(problem, Result(**(vars_of(problem) | early)), schedules=made)
@@ -144,7 +144,7 @@ def test_a_better_schedule_of_ones_own_is_adopted() -> None:
 
 
 def vars_of(problem: Problem) -> dict[str, Any]:
-    given = {"status": "feasible", "objective": "makespan", "lower_bound": None, "baseline": None}
+    given = {"status": "feasible", "objective": "makespan", "bound": None, "baseline": None}
     return {"problem": problem, "wall_s": 0.0, "seed": 0, "workers": 1} | given
 
 

@@ -15,6 +15,7 @@ from pipesat import BadInput, Contradiction, Op, Problem, Result
 from pipesat.core.amounts import memory_text, time_text
 from pipesat.core.claims import uneven
 from pipesat.core.rounding import rounded_up
+from pipesat.core.schedule import Schedule
 from pipesat.runtime.answers import Check, Deviation
 from pipesat.runtime.parity import ParityReport
 from pipesat.runtime.run import Measured
@@ -206,3 +207,31 @@ def test_amounts_and_times_are_shown_in_units_that_users_know() -> None:
     assert time_text(1_234, "ticks") == "1,234 ticks"
     assert memory_text(40 * 1024, "MiB") == "40 GiB"
     assert memory_text(40, "") == "40"
+
+
+def test_a_schedule_knows_its_problem(tmp_path: Path) -> None:
+    """1F1B on p ranks takes (m + p - 1)(F + BW), rank d holds p - d microbatches."""
+    problem = Problem.chain(2, 4, F=1, B=1, W=1, held_after_F=1)
+    order = problem.schedule("1f1b")
+    assert (order.makespan, order.peak_memory, order.check()) == (5 * 3, [2, 1], [])
+    assert order.problem is problem
+    assert order.plot()._repr_png_().startswith(PNG)  # type: ignore[attr-defined]
+    order.write(tmp_path / "1f1b.json")
+    again = problem.schedule(tmp_path / "1f1b.json")
+    assert (again, again.problem) == (order, problem)
+    tight = problem.with_memory(1)
+    assert "over its capacity of 1" in order.on(tight).check()[0].message
+    assert order.problem is problem  # on() returns another one
+    assert order.export("torch-csv").data.count(b"\n") == 2
+    with pytest.raises(BadInput, match="does not know its problem"):
+        Schedule(order.devices).check()
+
+
+def test_the_problem_of_a_result_is_its_schedules(result: Result) -> None:
+    assert result.schedule is not None
+    assert result.schedule.problem is result.problem
+    again = result.problem.solve(deterministic=True, time_limit=5)
+    assert (again.value, again.lower_bound, again.gap) == (6, 6, 0)  # one device: 2 x 3
+    assert again.lower_bound_source
+    table = result.problem.compare(search=False)
+    assert table["1f1b"].makespan == 6

@@ -263,7 +263,7 @@ def test_solves_are_told_what_their_neighbours_found() -> None:
         for other, _, _, result in recorder.calls[:number]:
             if result.lower_bound is not None and (other is None or other >= (cap or 0)):
                 assert cap is None or bound is not None
-                assert cap is None or (bound or 0) >= result.lower_bound.value
+                assert cap is None or (bound or 0) >= result.lower_bound
             smaller = other is not None and (cap is None or other <= cap)
             if smaller and result.value is not None:
                 assert values

@@ -160,7 +160,7 @@ def test_what_recomputes_is_a_memory_mode_of_its_stage() -> None:
     counts = tuple(map(len, plan.chosen.partition))
     best = min(v for c, v in every.items() if v is not None and c.counts == counts)
     assert plan.result.lower_bound is not None
-    assert plan.result.lower_bound.value <= best <= plan.value  # type: ignore[operator]
+    assert plan.result.lower_bound <= best <= plan.value  # type: ignore[operator]
 
 
 # What cannot be stated or does not hold

@@ -53,7 +53,7 @@ def result_of(problem: Problem, schedule: Schedule | None, **changes: Any) -> Re
         "status": "feasible",
         "objective": "makespan",
         "schedule": schedule,
-        "lower_bound": None,
+        "bound": None,
         "baseline": None,
         "wall_s": 1.5,
         "seed": 7,
@@ -346,7 +346,7 @@ def hostile_page() -> bytes:
     result = result_of(
         problem,
         schedule,
-        lower_bound=Bound(1, HOSTILE),
+        bound=Bound(1, HOSTILE),
         explanation=HOSTILE,
         target=HOSTILE,
         versions={HOSTILE: HOSTILE},
@@ -402,7 +402,7 @@ def folder_of(path: Path, result: Result) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return folder_of(tmp_path / "out", result_of(SMALL, SMALL_SCHEDULE, lower_bound=Bound(6, "x")))
+    return folder_of(tmp_path / "out", result_of(SMALL, SMALL_SCHEDULE, bound=Bound(6, "x")))
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -439,7 +439,7 @@ def test_a_result_that_contradicts_itself(
 def test_a_result_without_the_optional_keys_is_read(folder: Path) -> None:
     edit(folder / "result.json", explanation=..., more=1, **{"for": ...})
     result = read_result(folder / "result.json", SMALL, SMALL_SCHEDULE)
-    assert (result.value, result.lower_bound, result.target) == (7, Bound(6, "x"), None)
+    assert (result.value, result.bound, result.target) == (7, Bound(6, "x"), None)
 
 
 # The command

@@ -148,7 +148,7 @@ def test_if_all_lanes_fail_the_result_stays(monkeypatch: pytest.MonkeyPatch) -> 
     result = solve(
         problem, warm_starts=[start], known_bound=known, workers=4, time_limit=600, parts=parts
     )
-    assert (result.status, result.value, result.lower_bound) == ("feasible", start.makespan, known)
+    assert (result.status, result.value, result.bound) == ("feasible", start.makespan, known)
     assert [PLANTED in warning for warning in result.warnings] == [True] * 4
     assert result.explanation.count(PLANTED) == 4
 

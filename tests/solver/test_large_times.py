@@ -206,7 +206,7 @@ def test_a_solve_with_rounded_models(problem: Problem, size: int) -> None:
     assert check(problem, result.schedule) == []
     assert result.lower_bound is not None
     assert result.value is not None
-    assert result.lower_bound.value <= optimum <= result.value
+    assert result.lower_bound <= optimum <= result.value
     assert not result.warnings
 
 

@@ -114,7 +114,7 @@ def test_small_problems_against_the_oracle(seed: int) -> None:
         return
     assert result.value is not None
     assert result.lower_bound is not None
-    assert result.lower_bound.value <= best <= result.value
+    assert result.lower_bound <= best <= result.value
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4, 8])

@@ -46,7 +46,7 @@ def judged(
             wrong.append("unknown")
         return Verdict(result.status, wrong)
     value = result.schedule.value(objective)
-    bound = 0 if result.lower_bound is None else result.lower_bound.value
+    bound = result.lower_bound or 0
     claims = {"bound": bound, "closed form": closed_form_bound(problem, objective).value}
     wrong = [str(violation) for violation in check(problem, result.schedule)]
     least, decided = least_value(document, objective, value, effort)

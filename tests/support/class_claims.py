@@ -52,7 +52,7 @@ def wrong_of_solve(problem: Problem, optimum: int | None, objective: Objective) 
     """What a solve says that an oracle's optimum refutes."""
     result = pipesat.solve(problem, objective=objective, time_limit=0.2, deterministic=True)
     value = result.value
-    bound = None if result.lower_bound is None else result.lower_bound.value
+    bound = result.lower_bound
     if result.warnings:
         return [str(result.warnings)]
     if optimum is None:

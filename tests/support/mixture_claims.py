@@ -50,7 +50,7 @@ def held_against_oracle(
     if found is None:
         return [*names, "better than the optimum!"], result
     best = found.value
-    bound = result.lower_bound
+    bound = result.bound
     if bound is None or bound.value > best:
         names.append(f"false bound: {bound}, {best}!")
     names += [

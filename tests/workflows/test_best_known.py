@@ -33,7 +33,7 @@ def ended_early(problem: Any = PROBLEM, **changes: Any) -> Result:
         "status": "feasible",
         "objective": "makespan",
         "schedule": BASELINES["1f1b"](problem),
-        "lower_bound": Bound(LOAD, "load"),
+        "bound": Bound(LOAD, "load"),
         "baseline": Baseline("1f1b", 33),
         "wall_s": 0.0,
         "seed": 0,
@@ -73,7 +73,7 @@ def test_a_better_baseline_is_the_answer_and_says_so() -> None:
 
 
 def test_it_may_prove_optimality() -> None:
-    result = ended_early(lower_bound=Bound(27, "load and the first arrival"))
+    result = ended_early(bound=Bound(27, "load and the first arrival"))
     assert with_hand_written(result, [BASELINES["zb-h1"](PROBLEM)]).status == "optimal"
 
 
@@ -89,9 +89,9 @@ def test_what_does_not_fit_is_no_answer() -> None:
 
 
 def test_a_refuted_proof_is_dropped() -> None:
-    nothing = {"schedule": None, "baseline": None, "lower_bound": None}
+    nothing = {"schedule": None, "baseline": None, "bound": None}
     for planted in (
-        {"lower_bound": Bound(30, "a wrong argument")},
+        {"bound": Bound(30, "a wrong argument")},
         nothing | {"status": "infeasible", "explanation": "a wrong argument"},
     ):
         result = with_hand_written(ended_early(**planted), [BASELINES["zb-h1"](PROBLEM)])
@@ -107,7 +107,7 @@ def test_whatever_is_built_the_answer_agrees_with_itself(
     bound: int, found: bool, names: list[str]
 ) -> None:
     less = {} if found else {"schedule": None, "status": "unknown", "baseline": None}
-    before = ended_early(lower_bound=Bound(min(bound, 32), "?"), **less)
+    before = ended_early(bound=Bound(min(bound, 32), "?"), **less)
     made = [BASELINES[name](PROBLEM) for name in names]
     result = with_hand_written(before, made)
     values = [schedule.makespan for schedule in made] + ([33] if found else [])
@@ -121,9 +121,9 @@ def test_whatever_is_built_the_answer_agrees_with_itself(
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"lower_bound": Bound(34, "?")},
+        {"bound": Bound(34, "?")},
         {"status": "optimal"},
-        {"lower_bound": Bound(33, "?")},  # then it is optimal
+        {"bound": Bound(33, "?")},  # then it is optimal
         {"status": "infeasible"},
         {"status": "unknown"},
         {"schedule": None, "baseline": None},
@@ -141,7 +141,7 @@ def test_no_comparison_has_a_row_better_than_its_answer() -> None:
         Comparison(None, PROBLEM, ended_early(), (row,))
     for bound in (28, 33):
         standing = Standing(33, bound)
-        late = ended_early(lower_bound=Bound(bound, "?"), status=standing.status)
+        late = ended_early(bound=Bound(bound, "?"), status=standing.status)
         with pytest.raises(Contradiction, match=f"zb-h1 has 27, below {bound}"):
             with_ratios([row], late)
 
@@ -178,7 +178,7 @@ def test_report(cli: Run, save: Any, search: Any, tmp_path: Any) -> None:
 def test_a_wrong_proof_is_told_and_the_files_are_kept(
     cli: Run, save: Any, search: Any, tmp_path: Any, command: str
 ) -> None:
-    search(lower_bound=Bound(30, "a wrong argument"))
+    search(bound=Bound(30, "a wrong argument"))
     problem, folder = save(PROBLEM), tmp_path / "out"
     if command == "report":
         assert cli("solve", problem, "-o", folder).code == 0
