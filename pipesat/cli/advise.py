@@ -24,6 +24,7 @@ from pipesat.cli.arguments import (
     Workers,
     seconds,
 )
+from pipesat.core.amounts import rate
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def advise(
     that repeat each part into DIR. Ctrl-C keeps the best so far.
     """
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import memory_amount, rate
+    from pipesat.cli.costs import memory_amount
     from pipesat.cli.exits import prepared, refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming

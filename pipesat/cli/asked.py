@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesat.cli.derived import given
-from pipesat.cli.exits import INFEASIBLE, note, prepared, refuse_contradictions
+from pipesat.cli.exits import INFEASIBLE, keeping, note, prepared, refuse_contradictions
 from pipesat.cli.interrupts import Interrupts
 from pipesat.cli.naming import naming
 from pipesat.core.arguments import wanted_of
 
 if TYPE_CHECKING:
     from pipesat.core.result import Result
+    from pipesat.core.showing import Displayed, Facts
 
 
 class Asked:
@@ -64,14 +65,17 @@ class Asked:
                     self.written = save(answer, self.output, self.lines)
         return answer
 
-    def show(self, document: Callable[[], Any], text: Callable[[], None]) -> None:
-        """Print the answer: as a document with ``--json``, else as text."""
+    def show(self, answer: Displayed, document: Callable[[], Any], more: Facts = ()) -> None:
+        """Print the answer: as a document with ``--json``, else its lines and ``more``."""
         from pipesat.cli.console import print_json
+        from pipesat.cli.table import print_answer
 
-        if self["as_json"]:
-            print_json(document())
-        else:
-            text()
+        with keeping(self.output):
+            if self["as_json"]:
+                print_json(document())
+            else:
+                lines = [*more, ("Written to", str(self.output or ""))]
+                print_answer(answer, lines, verbose=self["verbose"])
 
     def end(self, *results: Result, contradictions: Sequence[str] = ()) -> int:
         """Return the exit code: 3 with the reason if the first is infeasible, 128 + signal, or 0.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @command("check", example="pipesat check problem.json schedule.json")
 def check(asked: Asked) -> int:
     """Check a schedule against every rule, independently of the solver; list all violations."""
+    from pipesat.cli.console import print_json
     from pipesat.core.memory import peak_memory
     from pipesat.core.ops import members
 
@@ -26,23 +27,21 @@ def check(asked: Asked) -> int:
     problem, timed = asked.read["problem"], asked.read["schedule"]
     valid = not violations
 
-    def text() -> None:
-        if valid:
-            ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
-            click.echo(f"valid: {ops} ops, makespan {timed.makespan}, span {timed.span}")
-        else:
-            for violation in violations:
-                click.echo(one_line(str(violation)))
-            click.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
-
-    asked.show(
-        lambda: {
-            "valid": valid,
-            "makespan": timed.makespan,
-            "span": timed.span,
-            "peak_memory": peak_memory(problem, timed) if valid else None,
-            "violations": [asdict(violation) for violation in violations],
-        },
-        text,
-    )
+    if asked["as_json"]:
+        print_json(
+            {
+                "valid": valid,
+                "makespan": timed.makespan,
+                "span": timed.span,
+                "peak_memory": peak_memory(problem, timed) if valid else None,
+                "violations": [asdict(violation) for violation in violations],
+            }
+        )
+    elif valid:
+        ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
+        click.echo(f"valid: {ops} ops, makespan {timed.makespan}, span {timed.span}")
+    else:
+        for violation in violations:
+            click.echo(one_line(str(violation)))
+        click.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
     return 0 if valid else CHECK_FAILED

@@ -73,7 +73,7 @@ class Command(click.Command):
         """Write the example, then arguments and options by what they are for."""
         if self.example:
             with formatter.section("Example"):
-                formatter.write_text(self.example)
+                formatter.write(f"  {self.example}\n")
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _SECTIONS}
         for param in self.get_params(ctx):
             if isinstance(param, Argument):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from pipesat.cli.options import refuse_repeated
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.placement.documents import Costs
 from pipesat.placement.from_numbers import costs_of as from_numbers
-from pipesat.placement.from_numbers import share_of_1f1b
-from pipesat.placement.geometry import PLACEMENTS, Placement
 from pipesat.placement.pair_entries import TimeOrFactor
 
 if TYPE_CHECKING:
@@ -102,62 +98,6 @@ def layers_per_stage(text: str | None, placements: object) -> list[int]:
     return [values] if isinstance(values, int) else values
 
 
-def caps_of(option: str, text: str) -> list[int | Fraction]:
-    """Read ``40000,1f1b*0.75``: numbers, and shares of 1F1B's memory.
-
-    Raises
-    ------
-    BadInput
-        If a word is neither.
-    """
-    caps: list[int | Fraction] = []
-    for word in text.split(","):
-        share = share_of_1f1b(word)
-        if share is None and not _NUMBER.fullmatch(word.strip()):
-            raise BadInput(
-                "expected numbers or shares such as 1f1b*0.75, separated by commas",
-                where=option,
-                value=text,
-            )
-        caps.append(int(word) if share is None else share)
-    refuse_repeated(option, [word.strip() for word in text.split(",")], text)
-    return caps
-
-
-def names_of(option: str, text: str) -> list[Placement]:
-    """Read ``chain,vee``: names of placements.
-
-    Raises
-    ------
-    BadInput
-        If a word is none, or one appears twice.
-    """
-    words = [word.strip() for word in text.split(",")]
-    found = [name for word in words for name in PLACEMENTS if name == word]
-    if len(found) < len(words):
-        expected = f"expected some of {', '.join(PLACEMENTS)}, separated by commas"
-        raise BadInput(expected, where=option, value=text)
-    refuse_repeated(option, words, text)
-    return found
-
-
-def share(option: str, text: str, most: int = 1) -> Fraction:
-    """Read ``5%`` or ``0.05``: a share from 0 to ``most``.
-
-    Raises
-    ------
-    BadInput
-        If it is none.
-    """
-    match = _SHARE.fullmatch(text.strip())
-    value = Fraction(match[1]) / (100 if match[2] else 1) if match else Fraction(-1)
-    if not 0 <= value <= most:
-        raise BadInput(
-            f"expected a share from 0 to {most}, or a percentage as in 5%", where=option, value=text
-        )
-    return value
-
-
 def memory_amounts(option: str, text: str, layers: Layers, *, up: bool = False) -> int | list[int]:
     """Read numbers in a layers file's memory unit, or amounts such as 80GiB if it is one of bytes.
 
@@ -206,22 +146,6 @@ def memory_amount(option: str, text: str, layers: Layers) -> int:
     value = memory_amounts(option, text, layers, up=True)
     if isinstance(value, list):
         raise BadInput("expected one amount for all devices", where=option, value=text)
-    return value
-
-
-def rate(option: str, text: str) -> Fraction:
-    """Read ``50``, ``0.5`` or ``1/3``: a number above 0, at most 10^13.
-
-    Raises
-    ------
-    BadInput
-        If it is none.
-    """
-    word = text.strip()
-    if not _RATE.fullmatch(word) or word.rpartition("/")[2].strip("0") in ("", "."):
-        raise BadInput("expected a number above 0, as 50, 0.5 or 1/3", where=option, value=text)
-    if not (value := Fraction(word)):
-        raise BadInput("expected a number above 0, as 50, 0.5 or 1/3", where=option, value=text)
     return value
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +30,17 @@ from pipesat.core.arguments import Wanted, wanted_of
 from pipesat.core.docstrings import entries_of
 from pipesat.core.errors import BadInput
 
-FILES: Final = ("Problem", "Layers", "Profile", "Parts", "Timeline", "Spec", "Schedule")
-"""Types that stand in files: the command line takes a path."""
+_FILES: Final = {
+    "Problem": "The problem file (JSON).",
+    "Schedule": "A schedule file, the folder of a solve, torch's CSV, or the name of a "
+    "hand-written schedule.",
+    "Layers": "",
+    "Profile": "",
+    "Parts": "",
+    "Timeline": "",
+    "Spec": "",
+}
+"""Types that stand in files: the command line takes a path. Some are told the same everywhere."""
 FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
 _NONE = re.compile(r"[;,]? *\(?``None``: ([^.;)]+)\)?")
@@ -86,7 +94,7 @@ class Value(click.ParamType):  # type: ignore[type-arg]
 def _read(text: str, wanted: Wanted) -> Any:
     """Return the first value that a text may stand for; ``None``: there is none."""
     for kind, made in _MADE.items():
-        if kind in wanted.kinds:
+        if kind in wanted.kinds and not (kind == "float" and "str" in wanted.kinds):
             try:
                 value = made(text)
             except (ValueError, ZeroDivisionError):
@@ -97,7 +105,6 @@ def _read(text: str, wanted: Wanted) -> Any:
 
 _MADE: Final[dict[str, Callable[[str], Any]]] = {
     "int": int,
-    "Fraction": Fraction,
     "float": float,
     "Path": Path,
     "str": str,
@@ -128,12 +135,12 @@ def parameters(
             continue
         if name not in wanted:
             raise TypeError(f"{function.__name__}: no option for {name}: {parameter.annotation}")
-        metavar = (metavars or {}).get(name) or wanted[name].metavar or None
+        metavar = (metavars or {}).get(name) or _metavar(wanted[name])
         found[name] = _parameter(name, parameter.default, wanted[name], names.get(name), metavar)
     for name, one in found.items():
-        if not said.get(name):
+        if not (text := next(filter(None, map(_FILES.get, wanted[name].kinds)), said.get(name))):
             raise TypeError(f"{function.__name__}: its docstring has no entry for {name}")
-        one.help = _help(said[name], found, one.default)
+        one.help = _help(text, found, one.default)
     return [*found.values()]
 
 
@@ -141,9 +148,8 @@ def _parameter(
     name: str, default: Any, wanted: Wanted, option: str | None, metavar: str | None
 ) -> click.Parameter:
     required, kinds = default is inspect.Parameter.empty, wanted.kinds
-    if required and option is None and kinds.keys() & {*FILES, "Path"}:
-        shown = metavar or next(kind.upper() for kind in (*FILES, "Path") if kind in kinds)
-        return Argument([name], help="", metavar=shown, type=click.Path(path_type=Path))
+    if required and option is None and kinds.keys() & {*_FILES, "Path"}:
+        return Argument([name], help="", metavar=metavar, type=click.Path(path_type=Path))
     texts = wanted.each is not None and "".join(wanted.each.kinds) == "str"
     plain = name.removesuffix("s") if texts else name
     declared = [name, *(option or f"--{plain.replace('_', '-')}").split("/")]
@@ -157,9 +163,22 @@ def _parameter(
         return Several(declared, type=Value(wanted), **more | {"default": None})
     if wanted.choices and kinds.keys() <= {"Literal", "None"}:
         return click.Option(declared, type=click.Choice(wanted.choices), **more)
-    if kinds.keys() & {*FILES, "Path"}:
-        return click.Option(declared, type=click.Path(path_type=Path), **{"metavar": "FILE"} | more)
+    if kinds.keys() & {*_FILES, "Path"}:
+        return click.Option(declared, type=click.Path(path_type=Path), **more)
     return click.Option(declared, type=Value(wanted), **more)
+
+
+def _metavar(wanted: Wanted) -> str | None:
+    """Return what stands for a value in the help; ``None``: click says it."""
+    one = wanted.each or wanted
+    if file := next((kind.upper() for kind in _FILES if kind in wanted.kinds), None):
+        return file
+    if wanted.metavar or (one.choices and wanted.each is None):
+        return wanted.metavar or None
+    names = {"Literal": "NAME", "str": "TEXT", "int": "N", "float": "X", "Path": "FILE"}
+    shown = one.metavar or next((text for kind, text in names.items() if kind in one.kinds), None)
+    lists = wanted.each is not None and shown is not None and "".join(one.kinds) != "str"
+    return f"{shown}[,{shown}...]" if lists else shown
 
 
 def _help(text: str, known: Mapping[str, click.Parameter], default: object) -> str:
@@ -211,6 +230,9 @@ def output_options(function: Callable[..., Any], output: str, *, json: bool) -> 
     if json:
         text = "Print one JSON document and nothing else."
         found.append(click.Option(["--json", "as_json"], is_flag=True, help=text))
+    if output == "DIR":
+        text = "Show all that is known, not only the most important."
+        found.append(click.Option(["-v", "--verbose"], is_flag=True, help=text))
     if {"listener", "watch", "note"} & inspect.signature(function).parameters.keys():
         found.append(click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress."))
     return found

@@ -50,10 +50,10 @@ def min_memory(
     schedule.json, gantt.png and result.json into DIR. Ctrl-C keeps what was found so far.
     """
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import share
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
     from pipesat.cli.table import print_answer
+    from pipesat.core.amounts import share
 
     with Interrupts() as interrupts, prepared(output):
         from pipesat.cli.reading import read_problem

@@ -77,9 +77,9 @@ def order(
     import json
 
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import share
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.progress import Progress
+    from pipesat.core.amounts import share
 
     with Interrupts() as interrupts, Progress(stderr()):
         from pipesat.cli.reading import read_problem

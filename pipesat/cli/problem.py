@@ -174,7 +174,7 @@ def _of_lengths(
     BadInput
         If options do not go together.
     """
-    from pipesat.cli.costs import share
+    from pipesat.core.amounts import share
     from pipesat.core.errors import BadInput
     from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 

@@ -127,7 +127,7 @@ def _noise(given: str | None, profile: Path | None) -> float | dict[Phase, float
 
 
 def _share(option: str, text: str) -> float:
-    from pipesat.cli.costs import share
+    from pipesat.core.amounts import share
 
     return float(share(option, text))
 

@@ -26,7 +26,6 @@ def solve(asked: Asked) -> int:
 
     Ends early when the schedule is proven optimal. Ctrl-C keeps the best schedule so far.
     """
-    from pipesat.cli.table import print_answer
     from pipesat.export.result_folder import write_result_folder
 
     result: Result = asked.answer(
@@ -34,8 +33,6 @@ def solve(asked: Asked) -> int:
     )
     written = asked.written
     told = "" if written is None else written.told
-    asked.show(
-        lambda: result.document(None if written is None else written.schedule),
-        lambda: print_answer(result, [("Note", told), ("Written to", str(asked.output or ""))]),
-    )
+    document = lambda: result.document(None if written is None else written.schedule)  # noqa: E731
+    asked.show(result, document, [("Note", told)])
     return asked.end(result)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
+from math import isfinite
+from numbers import Integral
 from typing import Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.rounding import Rounding, rounded, rounded_up, significant
 
 _AMOUNT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]i?B|B)", re.IGNORECASE)
+_SHARE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
+_RATE: Final = re.compile(r"[0-9]{1,13}(\.[0-9]{1,12})?|[0-9]{1,13}/[0-9]{1,13}")
 MOST_BYTES: Final = 10**15
 _POWERS: Final = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 SECONDS: Final = {
@@ -51,6 +56,98 @@ def amounts(option: str, text: str) -> int | list[int]:
     """
     values = [amount(option, word) for word in text.split(",")]
     return values[0] if len(values) == 1 else values
+
+
+def in_unit(
+    where: str, given: int | str | Sequence[int | str], unit: str, *, up: bool = False
+) -> int | list[int]:
+    """Return memory in a file's unit: numbers of it, or texts such as 80GiB if it is one of bytes.
+
+    What is no whole number of units is rounded down, or ``up``. A text of several, separated by
+    commas, is a list.
+
+    Raises
+    ------
+    BadInput
+        If it is neither.
+    """
+    if isinstance(given, str) and "," in given:
+        given = given.split(",")
+    if isinstance(given, str | int | Integral):
+        return _of_unit(where, given, unit, up=up)
+    return [_of_unit(where, each, unit, up=up) for each in given]
+
+
+def _of_unit(where: str, given: int | str, unit: str, *, up: bool) -> int:
+    if not isinstance(given, str):
+        return given
+    word = given.strip()
+    if re.fullmatch("[0-9]{1,13}", word):
+        return int(word)
+    each = bytes_of(unit)
+    plain = f"a whole number in {unit or 'the unit of the file'}"
+    if each is None:
+        raise BadInput(f"expected {plain}", where=where, value=given)
+    try:
+        return (amount(where, word) + (each - 1 if up else 0)) // each
+    except BadInput:
+        text = f"expected an amount as 40GiB or 80GB, or {plain}"
+        raise BadInput(text, where=where, value=given) from None
+
+
+def one_in_unit(where: str, given: int | str, unit: str, *, up: bool = True) -> int:
+    """Return one amount as of :func:`in_unit`, rounded up unless said otherwise.
+
+    Raises
+    ------
+    BadInput
+        If it is none, or there are several.
+    """
+    value = in_unit(where, given, unit, up=up)
+    if isinstance(value, list):
+        raise BadInput("expected one amount for all devices", where=where, value=given)
+    return value
+
+
+def rate(where: str, given: float | Fraction | str) -> Fraction:
+    """Return ``50``, ``0.5`` or ``1/3``, a number or a text: above 0, at most 10^13.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    if not isinstance(given, str):
+        found = Fraction(str(given)) if isfinite(given) else Fraction(0)
+    elif _RATE.fullmatch(word := given.strip()) and word.rpartition("/")[2].strip("0") not in (
+        "",
+        ".",
+    ):
+        found = Fraction(word)
+    else:
+        found = Fraction(0)
+    if found <= 0:
+        raise BadInput("expected a number above 0, as 50, 0.5 or 1/3", where=where, value=given)
+    return found
+
+
+def share(where: str, given: float | Fraction | str, most: int = 1) -> Fraction:
+    """Return a share from 0 to ``most``: ``5%``, ``0.05``, or a number.
+
+    Raises
+    ------
+    BadInput
+        If it is none.
+    """
+    if isinstance(given, str):
+        match = _SHARE.fullmatch(given.strip())
+        value = Fraction(match[1]) / (100 if match[2] else 1) if match else Fraction(-1)
+    else:
+        value = Fraction(str(given)) if isfinite(given) else Fraction(-1)
+    if not 0 <= value <= most:
+        text = f"expected a share from 0 to {most}, or a percentage as in 5%"
+        raise BadInput(text, where=where, value=given)
+    return value
 
 
 def readable(size: int, towards: Rounding = rounded) -> str:

@@ -96,6 +96,21 @@ def wanted_of(function: Callable[..., Any]) -> dict[str, Wanted]:
     }
 
 
+def require_once(where: str, given: Iterable[object]) -> None:
+    """Pass if nothing is given twice.
+
+    Raises
+    ------
+    BadInput
+        Naming what, and the parameter.
+    """
+    several = [*given]
+    for one in several:
+        if several.count(one) > 1:
+            text = ",".join(map(str, several))
+            raise BadInput(f"{one} appears twice", where=where, value=text)
+
+
 def _complaint(name: str, value: Any, wanted: Wanted) -> BadInput:
     """Say what is wrong with an argument, or with one of its entries."""
     if wanted.each is not None and isinstance(value, list | tuple):

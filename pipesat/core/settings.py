@@ -42,6 +42,7 @@ Microbatches: TypeAlias = Annotated[int, Within(1, 2_000_000, "M")]
 """Of the 4,000,000 ops that a problem may have, every microbatch has two."""
 Chunks: TypeAlias = Annotated[int, Within(1, 16384, "V")]
 Amount: TypeAlias = Annotated[int, Within(0, MOST_AMOUNT)]
+Count: TypeAlias = Annotated[int, Within(1, 10**6)]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
 Target: TypeAlias = Literal["torch"]
 

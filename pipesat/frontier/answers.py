@@ -48,6 +48,11 @@ class Frontiers(Displayed):
     def __getitem__(self, placement: str | None) -> Frontier:
         return self.curves[placement]
 
+    @property
+    def contradictions(self) -> list[str]:
+        """Proofs that checked schedules have refuted, and that were dropped."""
+        return [text for one in self.curves.values() for text in one.curve.contradictions]
+
     def facts(self) -> Facts:
         """Return what each curve spans and what modes buy; of one curve, its best and least."""
         if len(self.curves) == 1:
@@ -63,7 +68,9 @@ class Frontiers(Displayed):
         return self._each()
 
     def _each(self) -> Facts:
-        return [(str(placement), fact(curve)) for placement, curve in self.curves.items()]
+        return [
+            (str(placement or "Curve"), fact(curve)) for placement, curve in self.curves.items()
+        ]
 
     def tables(self) -> Iterator[Table]:
         """Yield what modes reach at the same capacities, then each curve."""

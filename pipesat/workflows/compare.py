@@ -74,12 +74,6 @@ def compare(
         ``makespan`` or ``span``: of it are the ratios, unless a result says.
     time_limit
         Seconds for each search.
-    workers, seed
-        Threads of the search (``None``: the cores it may use), and its seed.
-    listener
-        Called with every improvement.
-    stop
-        Ends the search when set.
     solve_one
         Solves one placement's problem (its name is ``None`` without ``placements``) from your
         schedules, in place of a plain solve with these options.

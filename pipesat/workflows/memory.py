@@ -5,19 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
-from pipesat.core.arguments import public
+from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import Seconds, Seed, Workers
+from pipesat.core.settings import Count, Seconds, Seed, Within, Workers
 from pipesat.frontier.min_memory import Reference
+from pipesat.placement.geometry import Placement
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.solving import Listener
     from pipesat.frontier.answers import Frontiers, LeastMemory
-    from pipesat.placement.geometry import Placement
+
+Points: TypeAlias = Annotated[int, Within(2, 200)]
+_POINTS: Final = 12
 
 
 @public
@@ -25,9 +28,9 @@ def frontier(
     problem: Problem,
     *,
     caps: Sequence[int | Fraction | str] | None = None,
-    count: int = 12,
+    count: Points | None = None,
     placements: Sequence[Placement] | None = None,
-    layers: int | Sequence[int] = (),
+    layers: Count | Sequence[Count] | None = None,
     levers: bool = False,
     objective: Objective = "makespan",
     time_limit: Seconds = 600.0,
@@ -46,29 +49,21 @@ def frontier(
     problem
         The problem.
     caps
-        Capacities of every device, static memory included; ``"1f1b*0.75"``: that share of 1F1B's
-        activations. ``None``: ``count`` of them, where steps are likely.
+        Capacities of every device, static memory included; ``1f1b*0.75``: that share of 1F1B's
+        activations; ``None``: where steps are likely.
     count
-        How many, if ``caps`` are not given.
+        How many capacities, if ``caps`` are not given; ``None``: 12.
     placements
         A curve each for the same layers as ``chain``, ``loop``, ``vee``, ``bidirectional``;
         ``None``: as the problem is.
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
-        stage; a loop and a V cut between them.
+        stage; a loop and a V cut between them; ``None``: unknown.
     levers
-        A curve each for what microbatches may do to save memory: keep alone, each memory mode of
-        the problem, all of them.
-    objective
-        ``makespan`` or ``span``.
+        A curve for each way to save memory: none, each memory mode of the problem alone, all of
+        them.
     time_limit
         Seconds for all curves.
-    workers, seed
-        Threads of the search (``None``: the cores it may use), and its seed.
-    listener
-        Called with every improvement.
-    stop
-        Ends the search when set, with the curve so far.
 
     Raises
     ------
@@ -83,10 +78,13 @@ def frontier(
     from pipesat.frontier.levers import with_levers
     from pipesat.workflows.studies import frontiers, versions
 
-    stated = [layers] if isinstance(layers, int) else [*layers]
+    stated = stated_layers(layers, placements)
+    if caps is not None and count is not None:
+        raise BadInput("the caps are given: expected `caps` or `count`", where="count", value=count)
     if levers and placements is not None:
         raise BadInput("expected placements or levers, not both", where="levers")
     placed = with_levers(problem) if levers else _placed(problem, placements, stated)
+    require_once("caps", caps or ())
     given = None if caps is None else [_cap(cap) for cap in caps]
     compared: list[int] = []
     if levers:
@@ -95,7 +93,7 @@ def frontier(
         placed,
         also=compared,
         caps={name: _caps(problem, one, given, levers=levers) for name, one in placed.items()},
-        count=count,
+        count=count or _POINTS,
         objective=objective,
         time_limit=time_limit,
         workers=workers,
@@ -132,16 +130,8 @@ def min_memory(
         How much longer than the best is accepted: 0.05 is five percent.
     reference
         The best with ``unlimited`` memory, or with the problem's own capacities, ``file``.
-    objective
-        ``makespan`` or ``span``.
     time_limit
         Seconds for everything.
-    workers, seed
-        Threads of the search (``None``: the cores it may use), and its seed.
-    listener
-        Called with every improvement.
-    stop
-        Ends the search when set, with what was found so far.
 
     Raises
     ------
@@ -186,6 +176,22 @@ def _caps(
     return [cap for cap in caps if cap >= least] or [least]
 
 
+def stated_layers(layers: int | Sequence[int] | None, placements: object) -> list[int]:
+    """Return the layers of each stage as they are stated; empty if they are not.
+
+    Raises
+    ------
+    BadInput
+        If nothing asks for other placements.
+    """
+    stated = [layers] if isinstance(layers, int) else [*(layers or ())]
+    if stated and not placements:
+        text = ",".join(map(str, stated))
+        why = "says how `placements` may cut the stages, which is not given"
+        raise BadInput(why, where="layers", value=text)
+    return stated
+
+
 def _cap(given: int | Fraction | str) -> int | Fraction:
     from pipesat.placement.from_numbers import share_of_1f1b
 
@@ -202,17 +208,12 @@ def _placed(
 ) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
     from pipesat.placement.elsewhere import same_layers_elsewhere
-    from pipesat.placement.geometry import PLACEMENTS, Geometry
+    from pipesat.placement.geometry import Geometry
 
     if names is None:
         return {None: problem}
     text = ",".join(names)
-    if not set(names) <= set(PLACEMENTS):
-        expected = f"expected some of {', '.join(PLACEMENTS)}, separated by commas"
-        raise BadInput(expected, where="placements", value=text)
-    for name in names:
-        if list(names).count(name) > 1:
-            raise BadInput(f"{name} appears twice", where="placements", value=text)
+    require_once("placements", names)
     found = same_layers_elsewhere(problem, layers, names)
     placed: dict[str | None, Problem] = {}
     for name in names:

@@ -64,8 +64,6 @@ def microbatch_orders(
         Seed of the search.
     deterministic
         One result for one seed, whatever the load.
-    stop
-        Ends the search when set, with the best orders so far.
 
     Raises
     ------

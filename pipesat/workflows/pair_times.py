@@ -46,12 +46,8 @@ def pair_times(
     time_limit
         Seconds for all of them. A time that is not proven by then has a bound below it, and is the
         length of a plan that exists.
-    workers, seed
-        Threads of the search (``None``: the cores it may use), and its seed.
     deterministic
         One result for one seed, whatever the load: one thread, limits in solver time.
-    stop
-        Ends the search when set, with the shortest plans so far.
 
     Raises
     ------

@@ -9,11 +9,21 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipesat.core.arguments import public
+from pipesat.core.amounts import in_unit, one_in_unit, rate
+from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.machine import usable_cores
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import Seconds, Seed, Workers
+from pipesat.core.settings import (
+    Amount,
+    Chunks,
+    Devices,
+    Microbatches,
+    Seconds,
+    Seed,
+    Target,
+    Workers,
+)
 from pipesat.core.solving import Deadline
 from pipesat.layers.layer import Layers
 from pipesat.placement.geometry import PlacementChoice
@@ -32,19 +42,19 @@ _MOST_AMOUNT: Final = 10**12
 @public
 def plan(
     layers: Layers | str | Path,
-    devices: int,
-    microbatches: int,
+    devices: Devices,
+    microbatches: Microbatches,
     *,
-    memory: int | Sequence[int] | None = None,
-    reserve: int = 0,
+    memory: int | str | Sequence[int | str] | None = None,
+    reserve: int | str = 0,
     placement: PlacementChoice = "chain",
-    chunks: Sequence[int] = (),
-    latency: int = 0,
-    bandwidth: float | Fraction | None = None,
+    chunks: Sequence[Chunks] = (),
+    latency: Amount = 0,
+    bandwidth: float | Fraction | str | None = None,
     recompute: RecomputeChoice = "never",
     layouts: Sequence[str] = (),
     compare: bool = True,
-    target: str | None = None,
+    target: Target | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 120.0,
     workers: Workers | None = None,
@@ -57,41 +67,35 @@ def plan(
     Parameters
     ----------
     layers
-        What :func:`pipesat.read_layers` returns, or the path of a layers file.
-    devices, microbatches
-        Pipeline ranks, and microbatches.
+        The layers or profile file (JSON). Or what :func:`pipesat.read_layers` returns.
+    devices
+        Pipeline ranks.
+    microbatches
+        Microbatches.
     memory
         Capacity of every device, static memory included, one for all or one each, in the layers'
-        memory unit; ``None``: unlimited.
+        memory unit, or as 80GiB; ``None``: unlimited.
     reserve
-        Of it, what every device keeps free for what no layer says: the allocator's fragments,
-        communication buffers. On top of the layers' own ``reserve``.
+        Memory that every device keeps free for fragments and communication buffers. On top of the
+        layers' own ``reserve``.
     placement
-        ``chain``, ``loop`` or ``vee``; ``any``: all three are tried.
+        Where stages may lie; with ``any``, all three are tried.
     chunks
-        Stages per device of a loop, as many shapes as values; 2 if not given.
+        Stages per device of a loop, as many shapes as values; ``None``: 2.
     latency
         Delay of every link, in time units.
     bandwidth
-        Size units per time unit that links carry; ``None``: unlimited.
+        Size units per time unit that links carry: 50, 0.5 or 1/3; ``None``: unlimited.
     recompute
-        ``never``, ``where-needed`` or ``choose``: which stages may compute activations again.
+        Which stages may compute activations again.
     layouts
-        Splits to compare with: Megatron-LM's strings, or .json files of module names per stage.
+        A split to compare with, can be repeated: Megatron-LM's string, or a .json file of module
+        names per stage.
     compare
-        Whether to compare with the even and the balanced split.
+        Compare with the even and the balanced split.
     target
-        ``torch``: only what torch runs, see :func:`for_torch`; ``None``: any order.
-    objective
-        ``makespan`` or ``span``.
-    time_limit
-        Seconds for the search.
-    workers, seed
-        Threads of the search (``None``: the cores it may use), and its seed.
-    listener
-        Called with every improvement.
-    stop
-        Ends the search when set, with the best plan so far.
+        Plan only what this runtime runs: whole backwards on the first stage and where stages
+        recompute; ``None``: any order. See :func:`for_torch`.
 
     Raises
     ------
@@ -100,7 +104,7 @@ def plan(
     BadInput
         If a value is wrong, or the layers cannot be cut so.
     """
-    from pipesat.layers.file import read_layers
+    from pipesat.layers.from_profile import read_layers_or_profile
     from pipesat.plan.findings import Findings
     from pipesat.plan.plan import run_plan
     from pipesat.plan.question import Question
@@ -111,11 +115,13 @@ def plan(
 
     source = ""
     if not isinstance(layers, Layers):
-        source, layers = str(layers), read_layers(layers)
-    layers = _with_reserve(layers, reserve)
+        source, layers = str(layers), read_layers_or_profile(Path(layers))
+    require_once("chunks", chunks)
+    require_once("layouts", layouts)
+    unit = layers.memory_unit
+    capacity = None if memory is None else in_unit("memory", memory, unit)
+    layers = _with_reserve(layers, one_in_unit("reserve", reserve, unit))
     _require_choice(layers, recompute, source)
-    if target not in (None, "torch"):
-        raise BadInput("expected torch", where="target", value=target)
     delay = _delay(latency, bandwidth, layers)
     try:
         shapes = shapes_to_try(
@@ -124,7 +130,7 @@ def plan(
             microbatches=microbatches,
             placement=placement,
             chunks=chunks,
-            memory=memory,
+            memory=capacity,
             delay=delay,
         )
     except BadInput as error:
@@ -182,10 +188,10 @@ def _with_reserve(layers: Layers, reserve: int) -> Layers:
     return replace(layers, reserve=total)
 
 
-def _delay(latency: int, bandwidth: float | Fraction | None, layers: Layers) -> Delay:
+def _delay(latency: int, bandwidth: float | Fraction | str | None, layers: Layers) -> Delay:
     from pipesat.layers.pipeline import link_delay
 
-    delay = link_delay(latency, None if bandwidth is None else Fraction(str(bandwidth)))
+    delay = link_delay(latency, None if bandwidth is None else rate("bandwidth", bandwidth))
     longest = max(delay(layer.output) for layer in layers.layers)
     if longest > _MOST_AMOUNT:
         raise BadInput(

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.cli.costs import share as read_share
 from pipesat.cli.table import print_answer
+from pipesat.core.amounts import share as read_share
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Fault
@@ -510,11 +510,11 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["frontier", "--caps", "0"], ["--caps", "got 0", "at least 1"]),
-        (["frontier", "--caps", "1,half"], ["--caps", "'1,half'"]),
+        (["frontier", "--caps", "1,half"], ["--caps", "'half'"]),
         (["frontier", "--caps", "1f1b*9999999999"], ["--caps"]),
         (["frontier", "--placements", "vee,star"], ["--placements", "star", "bidirectional"]),
         (["frontier", "--points", "1"], ["--points"]),
-        (["frontier", "--time-limit", "0"], ["positive"]),
+        (["frontier", "--time-limit", "0"], ["above 0"]),
         (["min-memory", "--within", "five"], ["--within", "'five'", "5%"]),
         (["min-memory", "--within", "-5%"], ["--within"]),
         (["min-memory", "--of", "half"], ["--of"]),
