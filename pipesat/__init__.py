@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     )
     from pipesat.workflows.hand_written import baseline, baselines
     from pipesat.workflows.memory import frontier, min_memory
-    from pipesat.workflows.microbatch_orders import microbatch_orders
+    from pipesat.workflows.microbatch_orders import balance
     from pipesat.workflows.pair_times import pair_times
     from pipesat.workflows.plans import plan
     from pipesat.workflows.profiles import profile
@@ -106,6 +106,7 @@ _HOMES = {
     "Timed": "core.schedule",
     "Violation": "core.violation",
     "advise": "advise.study",
+    "balance": "workflows.microbatch_orders",
     "baseline": "workflows.hand_written",
     "baselines": "workflows.hand_written",
     "check": "core.checker",
@@ -122,7 +123,6 @@ _HOMES = {
     "layers_from_profile": "workflows.from_profile",
     "measure": "core.metrics",
     "memory_profiles": "core.memory",
-    "microbatch_orders": "workflows.microbatch_orders",
     "microbatches_from_lengths": "placement.lengths",
     "min_memory": "workflows.memory",
     "pair_times": "workflows.pair_times",
@@ -202,6 +202,7 @@ __all__ = [
     "Timed",
     "Violation",
     "advise",
+    "balance",
     "baseline",
     "baselines",
     "check",
@@ -218,7 +219,6 @@ __all__ = [
     "layers_from_profile",
     "measure",
     "memory_profiles",
-    "microbatch_orders",
     "microbatches_from_lengths",
     "min_memory",
     "pair_times",

@@ -110,7 +110,7 @@ def _of_problem(name: str, found: Any, document: Document) -> Iterator[Case]:
         yield Case(f"commands/memory/{name}", files, asks)
     lists = any(isinstance(r["microbatches"], list) for r in document.get("routes", [document]))
     if lists and _turn(f"order {name}", 2):
-        asks = [Ask("order p.json --time-limit 0.3 --json -o order.json", held)]
+        asks = [Ask("balance p.json --time-limit 0.3 --json -o out", held, "order")]
         yield Case(f"commands/order/{name}", files, asks)
     if _turn(f"sweep {name}", 40):
         spec = 'format = "pipesat.sweep/1"\n[run]\ndeterministic = true\n[grid]\n'

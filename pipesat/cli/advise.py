@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NOT_TAKEN = {
     "lengths": "advise takes microbatches that are alike: pipesat problem new --lengths makes a "
-    "problem of lengths, pipesat order and solve answer for it",
+    "problem of lengths, pipesat balance and solve answer for it",
 }
 _QUICK = 20.0  # seconds
 _WRITING = 0.2  # of the time limit, and no more than these seconds: to write files

@@ -39,9 +39,9 @@ app = Group(
             "plan": "plan",
             "compare": "compare",
             "frontier": "frontier",
+            "balance": "balance",
             "sweep": "sweep",
             "min-memory": "min_memory:min_memory",
-            "order": "order",
             "risk": "risk",
         },
         "Describe": {

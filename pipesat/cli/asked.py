@@ -107,7 +107,9 @@ class Asked:
 
     def _first(self) -> Path:
         """The file that complaints are about: the first argument."""
-        return next((one for one in self.given.values() if isinstance(one, Path)), Path())
+        names = [one.name for one in self.context.command.params if isinstance(one, click.Argument)]
+        found = (self.context.params[name] for name in names if name)
+        return next((one for one in found if isinstance(one, Path)), Path())
 
     def _values(self) -> dict[str, Any]:
         """What was given, with the files read that the function does not read itself."""
@@ -130,6 +132,10 @@ def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
         from pipesat.workflows.valid import schedule_of
 
         return schedule_of(values["problem"], path)
+    if "Sequence" in kinds:
+        from pipesat.placement.lengths import read_lengths
+
+        return read_lengths(path)
     from pipesat.parts.file import read_parts
 
     return read_parts(path)

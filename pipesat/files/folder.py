@@ -37,6 +37,7 @@ FILES: Final = frozenset(
         "module_fqns": "json",
         "frontier": "json csv png svg",
         "advice": "json",
+        "assignment": "json",
         "layers": "json",
         "commands": "sh",
         "megatron": "txt",

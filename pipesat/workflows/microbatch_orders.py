@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,9 @@ from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import Seconds, Seed
+from pipesat.core.settings import Seconds, Seed, Tokens
 from pipesat.core.timing import retime
+from pipesat.files.atomic import digest
 from pipesat.workflows.order_rows import BEST, MicrobatchOrders, OrderRow
 from pipesat.workflows.places_by_span import best_span
 
@@ -27,13 +29,13 @@ if TYPE_CHECKING:
 
 
 @public
-def microbatch_orders(
+def balance(
     problem: Problem,
     *,
     lengths: Sequence[int] | None = None,
-    reference: int | None = None,
+    reference: Tokens | None = None,
     quadratic: Fraction | float = 0,
-    baselines: Sequence[str] | None = None,
+    schedules: Sequence[str] | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 10.0,
     seed: Seed = 0,
@@ -47,6 +49,8 @@ def microbatch_orders(
 
     Parameters
     ----------
+    problem
+        The problem (a JSON file), with microbatches that differ.
     lengths
         Tokens of each microbatch, in place of the problem's own microbatches; see
         :func:`pipesat.microbatches_from_lengths`.
@@ -54,16 +58,10 @@ def microbatch_orders(
         The length whose times and memory the stages have.
     quadratic
         Share of the reference's time that grows with the square of the length.
-    baselines
-        Names of hand-written schedules; ``None``: all that apply.
-    objective
-        ``makespan`` or ``span``: what counts, and how every schedule is timed.
+    schedules
+        Name of your own schedule, repeatable, as compare has them; ``None``: all that apply.
     time_limit
         Seconds for the search, shared by the schedules.
-    seed
-        Seed of the search.
-    deterministic
-        One result for one seed, whatever the load.
 
     Raises
     ------
@@ -85,7 +83,7 @@ def microbatch_orders(
     preflight(free)
     clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
     give_up = lambda: not deterministic and clock.over  # noqa: E731
-    made = list(_under_rules(free, _named(baselines), objective, give_up))
+    made = list(_under_rules(free, _named(schedules), objective, give_up))
     if not any(under.schedules or under.refused for under in made):
         raise NotApplicable("; ".join(f"{under.name}: {under.why_not}" for under in made))
     made.sort(key=lambda under: under.least(objective))
@@ -94,7 +92,11 @@ def microbatch_orders(
         part = clock.part(clock.left / (len(made) - number))
         with doing(f"the order under {under.name}, {number + 1} of {len(made)}"):
             rows.append(_searched(free, under, objective, part, seed, bound.value))
-    return MicrobatchOrders(free, objective, bound, tuple(rows))
+    read = None if lengths is None else digest(json.dumps([*lengths]).encode())
+    told = {"sha256": read, "reference": reference, "quadratic": float(quadratic), "tokens": None}
+    about = {"problem_sha256": problem.sha256, "seed": seed}
+    about |= {"lengths": None if read is None else told}
+    return MicrobatchOrders(free, objective, bound, tuple(rows), about)
 
 
 class _Under(NamedTuple):
@@ -138,7 +140,7 @@ def _named(names: Sequence[str] | None) -> list[str]:
 
     for name in names or ():
         if name not in BASELINES:
-            raise BadInput(f"expected one of {', '.join(BASELINES)}", where="baseline", value=name)
+            raise BadInput(f"expected one of {', '.join(BASELINES)}", where="schedules", value=name)
     return list(dict.fromkeys(BASELINES if names is None else names))
 
 

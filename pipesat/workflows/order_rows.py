@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.claims import Bound, Standing, against
@@ -36,11 +39,40 @@ class OrderRow:
         return self.values.get(BEST)
 
 
+def in_order(problem: Problem, orders: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return the document of a problem whose microbatches enter each route so, as given."""
+    document = dict(problem.document) | {"order": "given"}
+    if "routes" not in document:
+        return document | {"microbatches": _listed(document["microbatches"], orders[0])}
+    routes = zip(document["routes"], orders, strict=True)
+    listed = [
+        route | {"microbatches": _listed(route["microbatches"], order)}
+        if isinstance(route["microbatches"], list)
+        else route
+        for route, order in routes
+    ]
+    return document | {"routes": listed}
+
+
+def _listed(entries: Sequence[dict[str, Any]], order: Sequence[int]) -> list[dict[str, Any]]:
+    """Return a list of microbatches in another order; the first of a name defines its class."""
+    named = {entry["name"]: entry for entry in reversed(entries)}
+    names = [entry["name"] for entry in entries for _ in range(entry["count"])]
+    found: dict[str, Any] = {}
+    runs = []
+    for name, run in groupby(names[number] for number in order):
+        entry = {"name": name} if name in found else dict(named[name])
+        found[name] = entry
+        runs.append(entry | {"count": len([*run])})
+    return runs
+
+
 @dataclass(frozen=True, repr=False, slots=True)
 class MicrobatchOrders(Displayed):
     """Orders of microbatches under each hand-written schedule, the best first, and a bound.
 
     No schedule at all, whatever its order of ops and microbatches, goes below ``lower_bound``.
+    ``about`` has the digest of the problem asked about, the seed, and the lengths that were read.
 
     Raises
     ------
@@ -52,6 +84,7 @@ class MicrobatchOrders(Displayed):
     objective: Objective
     bound: Bound
     rows: tuple[OrderRow, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -76,6 +109,44 @@ class MicrobatchOrders(Displayed):
         if best is None or best.order is None:
             return None
         return best.order[0] if len(best.order) == 1 else best.order
+
+    def save(self, folder: str | Path) -> None:
+        """Write the best order: ``problem.json``, and of one route ``assignment.json``.
+
+        Without an order that fits, nothing is written.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        """
+        from pipesat.files.folder import write_folder
+        from pipesat.files.problem_text import problem_text
+
+        best = self.best
+        if best is None or best.order is None:
+            return
+        files = {"problem.json": problem_text(in_order(self.problem, best.order))}
+        if len(best.order) == 1:
+            files["assignment.json"] = f"{json.dumps(self._assignment(best), indent=1)}\n"
+        write_folder(Path(folder), {name: text.encode() for name, text in files.items()})
+
+    def _assignment(self, best: OrderRow) -> dict[str, Any]:
+        standing = Standing(best.value, self.lower_bound)
+        return {
+            "format": "pipesat.assignment/1",
+            "problem_sha256": self.about.get("problem_sha256", self.problem.sha256),
+            "schedule": best.name,
+            "lengths": self.about.get("lengths"),
+            "replicas": [[[number] for number in (best.order or [[]])[0]]],
+            "objective": self.objective,
+            "value": best.value,
+            "lower_bound": self.lower_bound,
+            "lower_bound_source": self.bound.source,
+            "gap": standing.gap,
+            "makespans": [best.value] if self.objective == "makespan" else None,
+            "seed": self.about.get("seed"),
+        }
 
     def seconds(self, time: int | None) -> float | None:
         """A time in seconds; ``None`` where the problem does not say its unit."""

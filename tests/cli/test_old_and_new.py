@@ -91,6 +91,18 @@ ROWS = (
         "combinations take less together than in turn",
         "stages",
     ),
+    Row(
+        "order l.json --baseline 1f1b -o new.json",
+        "balance l.json --schedule 1f1b --time-limit 0.2 -o new",
+        r"1f1b takes \d+.*if they enter so",
+        "new/assignment.json: replicas",
+    ),
+    Row(
+        "order p.json --lengths n.json --reference 4 --quadratic 10% --objective span --json",
+        "balance p.json --lengths n.json --reference 4 --quadratic 10% --objective span "
+        "--time-limit 0.2 --json",
+        '"objective": "span"',
+    ),
     Row("cp -r CHECKOUT/examples new", "problem examples new", "written to new: begin with"),
     Row(
         "layers from-profile profile.json -o l.json && plan l.json --devices 2 --microbatches 2",
@@ -132,6 +144,7 @@ def world(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "format": "pipesat.layers/1",
             "layers": [layer | {"name": f"l{k}"} for k in range(4)],
         },
+        "n.json": [4, 2, 6],
         "loop.json": plain | {"microbatches": 4, "stages": stages},
     }
     for name, content in files.items():
@@ -147,7 +160,8 @@ def test_what_the_old_line_did(row: Row, cli: Run, world: Path) -> None:
     assert ran.code == 0, ran.err
     assert re.search(row.says, "\n" + ran.out)
     if row.writes:
-        assert row.writes in json.loads((world / row.new.split()[-1]).read_text())
+        name, _, key = row.writes.rpartition(": ")
+        assert key in json.loads((world / (name or row.new.split()[-1])).read_text())
 
 
 @pytest.mark.slow
@@ -157,12 +171,22 @@ def test_what_the_old_line_did_in_torch(row: Row, cli: Run, world: Path) -> None
     test_what_the_old_line_did(row, cli, world)
 
 
-OLD = ("baseline", "doctor", "import", "layers", "pairs", "parity", "report", "steps")
+OLD = ("baseline", "doctor", "import", "layers", "order", "pairs", "parity", "report", "steps")
 
 
 @pytest.mark.parametrize("name", OLD)
 def test_an_old_name_is_refused(name: str, cli: Run) -> None:
     one_bad_line(cli(name), f"no such command '{name}'")
+
+
+def test_solve_takes_the_problem_that_balance_writes(cli: Run, world: Path) -> None:
+    """The value that balance names is reached in the order given, and solve is no worse."""
+    assert cli("balance", "l.json", "--time-limit", 0.3, "-o", "new").code == 0
+    said = json.loads((world / "new" / "assignment.json").read_text())
+    words = ("--time-limit", 1, "--workers", 1, "--json")
+    assert cli("solve", "new/problem.json", *words).json["value"] <= said["value"]
+    again = cli("check", "new/problem.json", said["schedule"], "--json").json
+    assert (again["valid"], again["makespan"]) == (True, said["value"])
 
 
 def test_a_schedule_is_a_file_a_folder_an_order_or_a_name(cli: Run, world: Path) -> None:

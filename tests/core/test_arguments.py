@@ -117,7 +117,7 @@ QUICK = (
     "advise",
     "compare",
     "frontier",
-    "microbatch_orders",
+    "balance",
     "min_memory",
     "plan",
     "risk",

@@ -34,8 +34,8 @@ def chain(memory: int | None = None) -> pipesat.Problem:
 @pytest.mark.parametrize("objective", ["makespan", "span"])
 def test_the_best_of_all_orders_is_found(objective: Any, name: str, memory: int | None) -> None:
     problem = chain(memory)
-    found = pipesat.microbatch_orders(
-        problem, baselines=[name], objective=objective, time_limit=2, deterministic=True
+    found = pipesat.balance(
+        problem, schedules=[name], objective=objective, time_limit=2, deterministic=True
     )
     (row,) = found
     order = BASELINES[name](problem).order
@@ -56,9 +56,9 @@ def test_the_best_of_all_orders_is_found(objective: Any, name: str, memory: int 
 @pytest.mark.slow
 def test_no_rule_is_better_and_the_own_order_is_ignored() -> None:
     problem = chain()
-    found = pipesat.microbatch_orders(problem, time_limit=1, deterministic=True)
+    found = pipesat.balance(problem, time_limit=1, deterministic=True)
     given = problem.with_microbatches(problem.document["microbatches"], order="given")
-    again = pipesat.microbatch_orders(given, time_limit=1, deterministic=True)
+    again = pipesat.balance(given, time_limit=1, deterministic=True)
     assert [row.values for row in found] == [row.values for row in again]
     assert {"1f1b", "zb-h1"} <= {row.name for row in found if row.value is not None}
     for row in found:
@@ -72,49 +72,52 @@ def test_no_rule_is_better_and_the_own_order_is_ignored() -> None:
 @pytest.mark.slow
 def test_lengths_take_the_place_of_the_problems_microbatches() -> None:
     plain = chain().with_microbatches(7)
-    options: dict[str, Any] = {"baselines": ["1f1b"], "time_limit": 1, "deterministic": True}
-    found = pipesat.microbatch_orders(
-        plain, lengths=LENGTHS, reference=2, quadratic=0.25, **options
-    )
-    assert found["1f1b"] == pipesat.microbatch_orders(chain(), **options)["1f1b"]
+    options: dict[str, Any] = {"schedules": ["1f1b"], "time_limit": 1, "deterministic": True}
+    found = pipesat.balance(plain, lengths=LENGTHS, reference=2, quadratic=0.25, **options)
+    assert found["1f1b"] == pipesat.balance(chain(), **options)["1f1b"]
 
 
 def test_what_is_refused(tmp_path: Path, cli: Run) -> None:
     plain = chain().with_microbatches(7)
     with pytest.raises(BadInput, match="expected a list, or lengths"):
-        pipesat.microbatch_orders(plain)
+        pipesat.balance(plain)
     with pytest.raises(BadInput, match="go with them"):
-        pipesat.microbatch_orders(chain(), reference=3)
+        pipesat.balance(chain(), reference=3)
     with pytest.raises(BadInput, match="expected the length"):
-        pipesat.microbatch_orders(plain, lengths=LENGTHS)
+        pipesat.balance(plain, lengths=LENGTHS)
     with pytest.raises(BadInput, match="one route"):
-        pipesat.microbatch_orders(
+        pipesat.balance(
             pipesat.Problem.two_routes(2, 4, F=1, B=1, W=1), lengths=LENGTHS, reference=2
         )
     long = chain().with_microbatches(2).with_overlap({"pairs": [{"ops": ["0F", "0BW"], "time": 1}]})
     with pytest.raises(BadInput, match=r"^lengths: .* take no pairs by time"):
-        pipesat.microbatch_orders(long, lengths=LENGTHS, reference=2)
+        pipesat.balance(long, lengths=LENGTHS, reference=2)
     with pytest.raises(BadInput, match="expected one of zb-h1"):
-        pipesat.microbatch_orders(chain(), baselines=["nothing"])
+        pipesat.balance(chain(), schedules=["nothing"])
     plain.write(tmp_path / "plain.json")
-    ran = cli("order", tmp_path / "plain.json")
+    ran = cli("balance", tmp_path / "plain.json")
     assert (ran.code, ran.out) == (2, "")
 
 
 def test_the_command_writes_the_list(tmp_path: Path, cli: Run) -> None:
     chain().write(tmp_path / "p.json")
-    out = tmp_path / "order.json"
-    ran = cli("order", tmp_path / "p.json", "--json", "-o", out, "--time-limit", 0.5)
+    ran = cli("balance", tmp_path / "p.json", "--json", "-o", tmp_path / "out", "--time-limit", 0.5)
     assert ran.code == 0
     said = json.loads(ran.out)
-    assert json.loads(out.read_text()) == said["order"]
+    written = json.loads((tmp_path / "out" / "assignment.json").read_text())
+    assert written["replicas"] == [[[number] for number in said["order"]]]
+    assert written["makespans"] == [written["value"]] == [said["makespan"]]
+    assert written["schedule"] == said["best"]
+    new = pipesat.read_problem(tmp_path / "out" / "problem.json")  # numbers are places in it now
+    assert new.order == "given"
+    assert pipesat.baseline(said["best"], new).makespan == said["makespan"]
     assert sorted(said["order"]) == [*range(len(LENGTHS))]
     assert said["makespan"] == min(
         row["makespans"]["best"] for row in said["baselines"] if row["order"]
     )
     assert said["seconds"] == said["makespan"] / 1000
-    words = ("--objective", "span", "--time-limit", 0.2, "--baseline", "1f1b")
-    spans = json.loads(cli("order", tmp_path / "p.json", "--json", *words).out)
+    words = ("--objective", "span", "--time-limit", 0.2, "--schedule", "1f1b")
+    spans = json.loads(cli("balance", tmp_path / "p.json", "--json", *words).out)
     assert spans["objective"] == "span"
     assert spans["span"] == spans["baselines"][0]["spans"]["best"]
 
@@ -123,15 +126,15 @@ def test_the_text_says_what_the_order_gains(tmp_path: Path, cli: Run) -> None:
     # one device: the makespan is the load in any order, 2 * (1 + 1 + 1) + 4 * (1 + 1 + 1) = 18
     listed = pipesat.microbatches_from_lengths([2, 4], 2, 0)
     pipesat.Problem.chain(1, listed, F=2, B=2, W=2, time_unit="ms").write(tmp_path / "one.json")
-    text = cli("order", tmp_path / "one.json", "--baseline", "1f1b", "--time-limit", 0.2).out
+    text = cli("balance", tmp_path / "one.json", "--schedule", "1f1b", "--time-limit", 0.2).out
     taken = "1f1b takes 18 ms (0.018 s), as long as in the given order, if they enter so"
     assert f"\n{taken} (numbered from 0):\n[" in text
     assert "-: exceeds memory" not in text
     assert "pipesat solve" not in text  # 18 is proven
     chain(36).write(tmp_path / "p.json")
-    words = ("--baseline", "1f1b", "--time-limit", 0.2)
-    found = json.loads(cli("order", tmp_path / "p.json", *words, "--json").out)
-    text = cli("order", tmp_path / "p.json", *words).out
+    words = ("--schedule", "1f1b", "--time-limit", 0.2)
+    found = json.loads(cli("balance", tmp_path / "p.json", *words, "--json").out)
+    text = cli("balance", tmp_path / "p.json", *words).out
     some_exceed = None in found["baselines"][0]["makespans"].values()
     assert ("-: exceeds memory" in text) == some_exceed
     assert ("`pipesat solve` may change" in text) == (found["status"] != "optimal")

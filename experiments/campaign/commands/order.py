@@ -1,4 +1,4 @@
-"""``order``: every row's schedules judged, the bound held against them and against the optimum."""
+"""``balance``: its rows' schedules judged, the bound held against them and the optimum."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def case(case: Case) -> None:
     objective = an_objective(case)
     words += ["--objective", objective]
     judged = truth_of(case, document, objective)
-    ran = case.run("order", "problem.json", *words, "--json", "-o", "o.json", codes=(0, 1, 2, 3))
+    ran = case.run("balance", "problem.json", *words, "--json", codes=(0, 1, 2, 3))
     case.expect(ran.code != 3 or judged.feasible is not True, "called infeasible, which it is not")
     if ran.code not in (0, 1):
         return
