@@ -4,9 +4,10 @@
     python experiments/faults/run.py --only 3 50 120
     python experiments/faults/run.py --find
 
-Each fault meets the tests that import its module, the fast ones first, until one fails; survivors
-alone meet the whole fast suite, some of them at a time. What is done is kept under `work/`, by
-commit: started again, it goes on. Exits with 1 if a fault that was caught no longer is.
+The whole suite is run once without a fault to see which tests meet which fault's line. Each fault
+then meets those, the quickest first, until one fails; survivors alone meet the whole fast suite,
+some of them at a time. What is done is kept under `work/`, by commit: started again, it goes on.
+Exits with 1 if a fault that was caught no longer is.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ sys.path[0] = str(HERE.parent)
 sys.path.insert(1, str(INSIDE))
 
 from faults.drawn import Fault, draw, located, read_drawn, write_drawn  # noqa: E402
-from faults.near import near  # noqa: E402
+from faults.reach import Reach, reach  # noqa: E402
 from faults.table import keep, no_longer_caught, read_results, write_results  # noqa: E402
 
 Row = dict[str, Any]
 TOGETHER = 8
 """Faults that meet the whole suite at once, after each survived the tests near it."""
+ALONE = 240.0
+"""Seconds of tests that a fault meets alone; the longer ones meet it beside other survivors."""
 PATIENCE = 5400.0
 """Seconds after which even a batch of tests that takes no processor time is ended."""
 
@@ -85,18 +88,19 @@ def _git(*words: str) -> str:
 
 def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> list[Row]:
     """Set every fault that has no row yet, and write its row when it is known."""
+    reached = reach(ROOT, INSIDE, folder, faults, options.workers)
     near_rows = _Rows(folder / "near.jsonl")
     rows = _Rows(folder / "rows.jsonl")
     wanted = [fault for fault in faults if not options.only or fault.number in options.only]
     with ThreadPoolExecutor(options.workers) as pool:
         left = [fault for fault in wanted if fault.number not in near_rows.known]
-        for done in as_completed([pool.submit(run_near, folder, fault) for fault in left]):
+        for done in as_completed([pool.submit(run_near, folder, fault, reached) for fault in left]):
             near_rows.add(done.result())
         for number, row in near_rows.known.items():
             if row["verdict"] == "caught" and number not in rows.known:
                 rows.add(row)
         left = [fault for fault in wanted if fault.number not in rows.known]
-        groups = [pool.submit(run_group, folder, group) for group in _groups(left)]
+        groups = [pool.submit(run_group, folder, group, reached) for group in _groups(left)]
         for done in as_completed(groups):
             for number, told in done.result().items():
                 rows.add(near_rows.known[number] | told)
@@ -121,16 +125,14 @@ class _Rows:
         print(text, flush=True)
 
 
-def run_near(folder: Path, fault: Fault) -> Row:
-    """Run the tests near a fault until one fails with it that passes without it."""
+def run_near(folder: Path, fault: Fault, reached: Reach) -> Row:
+    """Run the tests that meet a fault's line until one fails with it that passes without it."""
     begin, skipped = time.monotonic(), list[str]()
-    tests = near(ROOT, fault.now.file)
-    by = how = caught_in = None
-    for batch, marked in {"near": "not slow", "near, slow": "slow"}.items():
-        by, how = _caught(folder / f"{fault.number}.log", fault, ["-m", marked, *tests], skipped)
-        if how is not None:
-            caught_in = batch
-            break
+    tests = [test for test, ends in reached[fault.number] if ends <= ALONE]
+    by = how = None
+    if tests:
+        listed = _listed(folder / f"{fault.number}.tests", tests)
+        by, how = _caught(folder / f"{fault.number}.log", fault, [listed], skipped)
     return asdict(fault.now.place) | {
         "number": fault.number,
         "group": fault.group,
@@ -138,7 +140,8 @@ def run_near(folder: Path, fault: Fault) -> Row:
         "verdict": "survived" if how is None else "caught",
         "by": by,
         "how": how,
-        "batch": caught_in,
+        "batch": "meets it" if how else None,
+        "met_by": len(reached[fault.number]),
         "fails_without": skipped,
         "seconds": round(time.monotonic() - begin, 1),
     }
@@ -157,30 +160,42 @@ def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
     return groups
 
 
-def run_group(folder: Path, group: Sequence[Fault]) -> dict[int, Row]:
-    """Run the fast suite with all faults of a group, until nothing fails that one alone explains.
+def run_group(folder: Path, group: Sequence[Fault], reached: Reach) -> dict[int, Row]:
+    """Run the fast suite with all faults of a group, and those longer tests that meet one.
 
-    A fault that survives has met the whole suite beside others that no test saw either.
+    Until nothing fails that one alone explains: a fault that survives has met them beside others
+    that no test saw either.
     """
     begin, told, skipped = time.monotonic(), dict[int, Row](), list[str]()
     log = folder / ("group-" + "-".join(str(fault.number) for fault in group) + ".log")
     left = list(group)
-    while left:
-        words = ["-m", "not slow", "tests", *(f"--deselect={test}" for test in skipped)]
+    longer = {test for one in group for test, ends in reached[one.number] if ends > ALONE}
+    batches = [["-m", "not slow", "tests"]]
+    if longer:
+        batches.append([_listed(log.with_suffix(".tests"), sorted(longer))])
+    while left and batches:
+        words = [*batches[0], *(f"--deselect={test}" for test in skipped)]
         code, by, how = _pytest(words, log, left)
         if code in (0, 5):
-            break
+            batches.pop(0)
+            continue
         guilty = [one for one in left if _pytest([by], log.with_suffix(".alone"), [one])[0]]
         if not guilty or _pytest([by], log.with_suffix(".without"), [])[0]:
             skipped.append(by)
             continue
         left = [fault for fault in left if fault not in guilty]
         seconds = round(time.monotonic() - begin, 1)
-        found = {"verdict": "caught", "by": by, "how": how, "batch": "fast suite"}
+        found = {"verdict": "caught", "by": by, "how": how, "batch": "beside others"}
         told |= {fault.number: found | {"seconds": seconds} for fault in guilty}
     seconds = round(time.monotonic() - begin, 1)
     rest = {fault.number: {"verdict": "survived", "seconds": seconds} for fault in left}
     return told | rest
+
+
+def _listed(file: Path, tests: Sequence[str]) -> str:
+    """Keep tests in a file, and return what tells pytest to run them."""
+    file.write_text("\n".join(tests), encoding="utf-8")
+    return f"@{file}"
 
 
 def _caught(

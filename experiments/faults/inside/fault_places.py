@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 PARTNERS = [
     *(("F", "B"), ("B", "W"), ("start", "end"), ("begin", "end"), ("first", "last")),
@@ -74,6 +75,37 @@ def faulty(source: str, place: Place) -> ast.Module:
     tree = ast.parse(source)
     (found,) = (found for found in places(tree, source) if found.place == place)
     return ast.fix_missing_locations(_Rewriter(found).visit(tree))
+
+
+def marked(source: str, numbered: Mapping[int, Place]) -> ast.Module:
+    """Return the tree of a source that says ``fault_reached(number)`` wherever a place is met."""
+    tree = ast.parse(source)
+    by_place = {place: number for number, place in numbered.items()}
+    for found in places(tree, source):
+        if (number := by_place.get(found.place)) is not None:
+            tree = _Rewriter(replace(found, change=partial(_telling, number))).visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+def _telling(number: int, node: ast.AST) -> ast.AST:
+    """A node whose value is asked for only after its number has been told."""
+    told = ast.Call(ast.Name("fault_reached", ast.Load()), [ast.Constant(number)], [])
+
+    def after(value: ast.expr | None) -> ast.expr:
+        return ast.BoolOp(ast.Or(), [told, value or ast.Constant(None)])
+
+    match node:
+        case ast.If():
+            node.test = after(node.test)
+        case ast.AugAssign():
+            node.value = after(node.value)
+        case ast.comprehension():
+            node.iter = after(node.iter)
+        case ast.Slice():
+            node.lower = after(node.lower)
+        case _:
+            return after(node)
+    return node
 
 
 class _Rewriter(ast.NodeTransformer):
