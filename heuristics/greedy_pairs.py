@@ -33,6 +33,7 @@ _WAITS = (1.0, 2.0, 0.0)
 _LIMITS: tuple[tuple[float, int], ...] = ((0.75, 2), (1, 1), (1, 2), (1.25, 1), (1, 3))
 _PACES = (2.0, 1.5, 2.5, 3.0)  # of a period without pairs: pairs make it up to half as long
 _MOST_OPS = 60_000  # simulated by all policies together: some two seconds
+_MOST_POLICIES = 180
 _FEWEST = 4
 
 
@@ -70,10 +71,13 @@ def paired_schedules(
         yield time_order(own, order, source=NAME)
 
 
-def greedy_schedules(problem: Problem, give_up: GiveUp) -> Iterator[Schedule]:
-    """Yield the schedules of which :data:`greedy_pairs` is the best, as they are made."""
+def greedy_schedules(problem: Problem, give_up: GiveUp, among: int = 1) -> Iterator[Schedule]:
+    """Yield the schedules of which :data:`greedy_pairs` is the best, as they are made.
+
+    ``among`` so many orders of microbatches, each has its part of the policies.
+    """
     best = None
-    for choice in _affordable(problem):
+    for choice in _affordable(problem, among):
         for schedule in paired_schedules(problem, give_up, [choice]):
             yield schedule
             value = schedule.makespan, schedule.span
@@ -84,12 +88,12 @@ def greedy_schedules(problem: Problem, give_up: GiveUp) -> Iterator[Schedule]:
             yield time_order(problem, order, source=NAME)
 
 
-def _affordable(problem: Problem) -> Iterator[tuple[Policy, float]]:
-    most = max(_FEWEST, _MOST_OPS // problem.op_count)
+def _affordable(problem: Problem, among: int = 1) -> Iterator[tuple[Policy, float]]:
+    most = max(_FEWEST, min(_MOST_POLICIES, _MOST_OPS // problem.op_count) // among)
     return islice(pairing_policies(problem), most)
 
 
-@published_slow(NAME, placement="any", pairs=True, source="pipesat")
+@published_slow(NAME, placement="any", pairs=True, source="pipesat", equal=False)
 def greedy_pairs(problem: Problem, give_up: GiveUp) -> Schedule:
     """Return the portfolio's schedule of least makespan, or what climbing from it finds.
 

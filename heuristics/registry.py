@@ -117,7 +117,7 @@ def published(
 
 
 def published_slow(
-    name: str, *, placement: Where, source: str, pairs: bool = False
+    name: str, *, placement: Where, source: str, pairs: bool = False, equal: bool = True
 ) -> Callable[[SlowBuild], Published]:
     """Decorate a function ``(Problem, give_up) -> Schedule`` that splits backwards; see above."""
 
@@ -130,7 +130,7 @@ def published_slow(
             pairs=pairs,
             source=source,
             slow=build,
-            equal=True,
+            equal=equal,
         )
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry

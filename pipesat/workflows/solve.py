@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, islice, product, tee, zip_longest
+from functools import partial
+from itertools import chain, islice, tee, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -163,10 +164,10 @@ class _Starts:
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
     a fraction of a second, even if told to give up. Where it takes longer and memory is limited, a
     part of one for a few microbatches, repeated, comes first of all. Of the slow ones, those with
-    pairs come first; those of lockstep and greedy pairs one by one, where microbatches are alike.
-    Where they may enter in several orders, the portfolio's come before the slow ones, made for
-    equal ones. ``all_made`` says afterwards whether whoever took them took all, and none was given
-    up.
+    pairs come first; those of greedy pairs one by one, those of lockstep too where microbatches are
+    alike. Where they may enter in several orders, the portfolio's come before the slow ones, made
+    for equal ones. ``all_made`` says afterwards whether whoever took them took all, and none was
+    given up.
     """
 
     problem: Problem
@@ -189,24 +190,27 @@ class _Starts:
         orders = permutations(problem)
         named = [entry for entry in self.entries if entry.name != LIST_SCHEDULING]
         large = problem.op_count > _QUICK_OPS
-        *_, usually_best = orders.items()
+        usually_best, *_ = _best_first(orders)
         chosen = policies(problem)
         if large and any(device.memory is not None for device in problem.devices):
             yield from _repeated(problem)
             if not self.found():  # the others may not fit, and each takes its time
-                yield from self._listed(*usually_best, islice(chosen, 1), self.give_up)
+                yield from self._listed(usually_best, islice(chosen, 1), self.give_up)
         yield from self._made((entry for entry in named if entry.slow is None), orders)
         if not self.found():
             give_up = self.give_up if large else never
-            yield from self._listed(*usually_best, islice(chosen, 1), give_up)
+            yield from self._listed(usually_best, islice(chosen, 1), give_up)
         several = len(orders) > 1
         if several:
             yield from self._listed_in_each(orders, chosen)
         slow = [entry for entry in named if entry.slow is not None]
-        if problem.overlap is not None and problem.plain:
-            slow = [entry for entry in slow if entry.name not in (LOCKSTEP, GREEDY_PAIRS)]
-            yield from lockstep_schedules(problem, self.give_up)
-            yield from greedy_schedules(problem, self.give_up)
+        if problem.overlap is not None:
+            made_here = {GREEDY_PAIRS} | ({LOCKSTEP} if problem.plain else set())
+            slow = [entry for entry in slow if entry.name not in made_here]
+            if problem.plain:
+                yield from lockstep_schedules(problem, self.give_up)
+            greedy = partial(greedy_schedules, give_up=self.give_up, among=len(orders))
+            yield from _in_turns(self._entering(order, greedy) for order in _best_first(orders))
         yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
         if not several:
             yield from self._listed_in_each(orders, chosen)
@@ -219,42 +223,68 @@ class _Starts:
 
         The last rule, the usually best, comes first.
         """
-        own = zip(reversed(list(orders.items())), tee(chosen, len(orders)), strict=True)
-        streams = [self._listed(*order, policies, self.give_up) for order, policies in own]
-        for made in chain.from_iterable(zip_longest(*streams)):
-            if made is not None:
-                yield made
+        own = zip(_best_first(orders), tee(chosen, len(orders)), strict=True)
+        yield from _in_turns(self._listed(order, policies, self.give_up) for order, policies in own)
 
     def _listed(
         self,
-        rule: str,
-        permutation: Permutation,
+        order: tuple[str, Permutation],
         chosen: Iterable[Policy],
         give_up: Callable[[], bool],
     ) -> Iterator[Schedule]:
         """Yield list scheduling's schedules in one order of microbatches."""
         from pipesat.heuristics.list_scheduling import list_schedules
-        from pipesat.heuristics.microbatch_orders import GIVEN
 
-        if rule == GIVEN:
-            yield from list_schedules(self.problem, give_up, chosen)
-            return
-        entering = permuted(self.problem, permutation)
-        for made in list_schedules(entering, give_up, chosen):
-            order = relabelled(self.problem, made.order, permutation)
-            yield time_order(self.problem, order, source=f"{made.source}, {rule}")
+        return self._entering(order, partial(list_schedules, give_up=give_up, chosen=chosen))
 
     def _made(
         self, entries: Iterable[Published], orders: Mapping[str, Permutation]
     ) -> Iterator[Schedule]:
         """Yield the schedules that apply, in each order of microbatches, until told to give up."""
-        from pipesat.heuristics.microbatch_orders import entered_by
+        for entry in entries:
+            build = self._builder(entry)
+            for order in orders.items():
+                if self.give_up():
+                    return
+                with contextlib.suppress(NotApplicable):
+                    yield from self._entering(order, build)
 
-        for entry, (rule, permutation) in product(entries, orders.items()):
-            if self.give_up():
-                return
-            with contextlib.suppress(NotApplicable):
-                yield entered_by(entry, self.problem, rule, permutation, self.give_up)
+    def _builder(self, entry: Published) -> Callable[[Problem], Iterator[Schedule]]:
+        """Return what builds a schedule, once where it is made for equal microbatches."""
+        built: list[Schedule] = []
+
+        def build(problem: Problem) -> Iterator[Schedule]:
+            if not (built and entry.equal):
+                built[:] = [entry(problem, self.give_up)]
+            yield built[0]
+
+        return build
+
+    def _entering(
+        self, order: tuple[str, Permutation], make: Callable[[Problem], Iterator[Schedule]]
+    ) -> Iterator[Schedule]:
+        """Yield the schedules that are made where microbatches enter in one order."""
+        from pipesat.heuristics.microbatch_orders import GIVEN
+
+        rule, permutation = order
+        if rule == GIVEN:
+            yield from make(self.problem)
+            return
+        for made in make(permuted(self.problem, permutation)):
+            own = relabelled(self.problem, made.order, permutation)
+            yield time_order(self.problem, own, source=f"{made.source}, {rule}")
+
+
+def _best_first(orders: Mapping[str, Permutation]) -> list[tuple[str, Permutation]]:
+    """Rules with their orders, the usually best one first."""
+    return [*orders.items()][::-1]
+
+
+def _in_turns(streams: Iterable[Iterator[Schedule]]) -> Iterator[Schedule]:
+    """Yield one schedule of each stream after the other, as long as there are any."""
+    for made in chain.from_iterable(zip_longest(*streams)):
+        if made is not None:
+            yield made
 
 
 def _repeated(problem: Problem) -> Iterator[Schedule]:

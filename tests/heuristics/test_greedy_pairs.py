@@ -18,6 +18,7 @@ from pipesat.heuristics.list_scheduling import Policy
 from pipesat.heuristics.shared import climbing_pairs
 from pipesat.heuristics.shared.climbing_pairs import climbed
 from pipesat.heuristics.shared.pairing_simulation import PairingSimulation
+from tests.support import class_documents
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
 
@@ -36,6 +37,18 @@ def test_every_schedule_keeps_every_rule(draws: int) -> None:
             kinds |= pair_counts(schedule).keys()
             assert check(problem, schedule) == [], problem.document
     assert {"F+F", "F+B", "F+W", "F+BW", "B+W", "W+BW", "W+W", "B+B"} <= kinds
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_microbatches_that_differ_are_placed_by_their_own_amounts(seed: int) -> None:
+    problem = parse_problem(class_documents.paired_document(seed))
+    try:
+        preflight(problem)
+    except Infeasible:
+        return
+    chosen = random.Random(seed).sample(list(pairing_policies(problem)), 6)
+    for schedule in paired_schedules(problem, chosen=chosen):
+        assert check(problem, schedule) == [], problem.document
 
 
 def test_uniform_chain_reaches_the_formula() -> None:
