@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os.path
-import re
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,16 +20,8 @@ from pipesat.cli.arguments import (
     Workers,
     seconds,
 )
-from pipesat.core.amounts import rate
 from pipesat.core.errors import BadInput
 
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from pipesat.layers.layer import Layers
-    from pipesat.parts.parts import Parts
-
-_MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NOT_TAKEN = {
     "lengths": "advise takes microbatches that are alike: pipesat problem new --lengths makes a "
     "problem of lengths, pipesat balance and solve answer for it",
@@ -195,7 +183,6 @@ def advise(
     that repeat each part into DIR. Ctrl-C keeps the best so far.
     """
     from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.costs import memory_amount
     from pipesat.cli.exits import prepared, refuse_contradictions
     from pipesat.cli.interrupts import Interrupts
     from pipesat.cli.naming import naming
@@ -209,49 +196,43 @@ def advise(
     else:
         if costs is not None:
             raise BadInput("a file or --config, not both", where="COSTS", value=str(costs))
+        if gpu is None:
+            raise BadInput("--config needs a --gpu to estimate its costs for", where="gpu")
         refuse_given(context, ("tokens",), "--config has it: --length and --batch")
-    began, limit = time.monotonic(), min(_QUICK, time_limit) if quick else time_limit
+    if (model := config or costs) is None:
+        text = "expected a layers, profile or parts file, or --config with --gpu"
+        raise BadInput(text, where="COSTS")
+    limit = min(_QUICK, time_limit) if quick else time_limit
+    writing = 0.0 if output is None else min(_WRITING * limit, _LONGEST_WRITING)
     progress = Progress(stderr(), limit=limit)
     with Interrupts() as interrupts, progress, prepared(output):
         from pipesat.advise.files import save_advice
         from pipesat.advise.study import advise as run
         from pipesat.core.solving import LEAST_SECONDS
 
-        carried = None if bandwidth is None else rate("--bandwidth", bandwidth)
-        if config is None:
-            with doing("reading costs"):
-                given = _read(costs, carried, tokens)
-        else:
-            given = _estimated(config, gpu, length, batch, tensor_parallel, carried)
-            _require_units({"--memory": memory, "--reserve": reserve})
-        data, paired = given.layers, _parts_of(given, parts)
-        capacity = given.memory if memory is None else _capacity(memory, data)
-        kept = None if reserve is None else memory_amount("--reserve", reserve, data)
-        copied = None if copy_bandwidth is None else _copy_rate(copy_bandwidth, data)
-        if data.estimate:
-            progress.note(f"pipesat: all costs are an estimate: {data.estimate}")
-        left = limit - (time.monotonic() - began)
-        if output is not None:
-            left -= min(_WRITING * limit, _LONGEST_WRITING)
-        with naming(costs or Path(config or "")):
+        with naming(Path(model)):
             found = run(
-                data,
+                model,
                 devices,
                 microbatches,
-                parts=paired,
-                memory=capacity,
-                reserve=kept,
-                runtime=runtime.value,
+                gpu=gpu,
+                length=length,
+                batch=batch,
+                tensor_parallel=tensor_parallel,
+                parts=parts,
+                memory=memory,
+                reserve=reserve,
+                target=runtime.value,
                 latency=latency,
-                bandwidth=given.bandwidth,
-                tokens=given.tokens,
-                copy_rate=copied,
-                origin=given.origin,
-                time_limit=max(LEAST_SECONDS, left),
+                bandwidth=bandwidth,
+                tokens=tokens,
+                copy_bandwidth=copy_bandwidth,
+                time_limit=max(LEAST_SECONDS, limit - writing),
                 workers=workers,
                 seed=seed,
                 listener=progress,
                 stop=interrupts.stop,
+                note=progress.note,
             )
         if output is not None:
             with doing("writing files"):
@@ -264,125 +245,3 @@ def advise(
         print_answer(found, [("Written to", str(output or ""))])
     refuse_contradictions(found.contradictions, output)
     raise typer.Exit(interrupts.exit_code)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """Layers, and what is known of the machine and the microbatches besides."""
-
-    layers: Layers
-    memory: int | None
-    bandwidth: Fraction | None
-    tokens: int | None
-    origin: str = ""
-    parts: Parts | None = None
-
-
-def _parts_of(given: _Given, path: Path | None) -> Parts | None:
-    """Parts of a layer: those of ``--parts``, or of a parts file given for the costs."""
-    from pipesat.parts.file import read_parts
-
-    if path is None:
-        return given.parts
-    if given.parts is not None:
-        raise BadInput("COSTS has parts already", where="--parts", value=str(path))
-    return read_parts(path)
-
-
-def _require_units(amounts: Mapping[str, str | None]) -> None:
-    """Refuse bare numbers where no file says what they are of."""
-    for option, text in amounts.items():
-        if text is not None and text.strip().isdecimal() and int(text):
-            expected = f"expected an amount with its unit, as {text.strip()}GiB"
-            raise BadInput(expected, where=option, value=text)
-
-
-def _capacity(memory: str, layers: Layers) -> int:
-    """One capacity of all devices."""
-    from pipesat.cli.costs import memory_amounts
-
-    several = memory_amounts("--memory", memory, layers)
-    if isinstance(several, list):
-        raise BadInput("expected one for all devices", where="--memory", value=memory)
-    return several
-
-
-def _read(costs: Path | None, bandwidth: Fraction | None, tokens: int | None) -> _Given:
-    """Layers of a layers file, a profile, or a parts file, and its parts."""
-    from pipesat.advise.pairs import layers_of_parts
-    from pipesat.files.strict_json import read_json
-    from pipesat.layers.file import LARGEST_FILE
-    from pipesat.layers.from_profile import layers_of_document
-    from pipesat.parts.file import parse_parts
-
-    if costs is None:
-        raise BadInput(
-            "expected a layers, profile or parts file, or --config with --gpu", where="COSTS"
-        )
-    if _MODEL.fullmatch(str(costs)) and not os.path.exists(costs):
-        raise BadInput(
-            f"a model is measured first: pipesat profile --model {costs} -o profile.json, then "
-            "pipesat advise profile.json",
-            where="COSTS",
-            value=str(costs),
-        )
-    document = read_json(costs, LARGEST_FILE)
-    kind = document.get("format") if isinstance(document, dict) else None
-    if kind == "pipesat.problem/1":
-        raise BadInput(
-            "a problem is cut already: pipesat compare answers for it, advise takes layers",
-            source=str(costs),
-        )
-    if kind == "pipesat.parts/1":
-        own = parse_parts(document, str(costs))
-        return _Given(layers_of_parts(own), None, bandwidth, tokens, parts=own)
-    return _Given(layers_of_document(document, costs), None, bandwidth, tokens)
-
-
-def _copy_rate(text: str, layers: Layers) -> Fraction:
-    """Memory units per time unit, from an amount per second."""
-    from fractions import Fraction
-
-    from pipesat.core.amounts import SECONDS, amount
-
-    second = SECONDS.get(layers.time_unit)
-    if second is None:
-        expected = f"a time unit of seconds is needed, the layers have {layers.time_unit!r}"
-        raise BadInput(expected, where="--copy-bandwidth", value=text)
-    each = amount("memory_unit", f"1{layers.memory_unit}")
-    rate = Fraction(amount("--copy-bandwidth", text), each) * Fraction(str(second))
-    if not rate:
-        raise BadInput("expected more than 0", where="--copy-bandwidth", value=text)
-    return rate
-
-
-def _estimated(
-    config: str,
-    gpu: str | None,
-    length: int | None,
-    batch: int,
-    tensor_parallel: int,
-    bandwidth: Fraction | None,
-) -> _Given:
-    """Costs of a published model by the roofline; memory and links are the GPU's."""
-    from fractions import Fraction
-
-    from pipesat.layers.roofline import LIKELY
-    from pipesat.profile.gpus import named_gpu
-    from pipesat.profile.shapes import named_shape
-    from pipesat.workflows.from_profile import estimate_layers
-
-    if gpu is None:
-        raise BadInput("--config needs a --gpu to estimate its costs for", where="gpu")
-    each = length or named_shape(config).length
-    device = named_gpu(gpu)
-    layers = estimate_layers(config, gpu, length=each, batch=batch, tensor_parallel=tensor_parallel)
-    carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
-    words = f"pipesat problem estimate --config {config} --gpu {gpu} --length {each}"
-    return _Given(
-        layers,
-        device.memory // 2**20,
-        carried if bandwidth is None else bandwidth,
-        each * batch,
-        f"{words} --batch {batch} --tensor-parallel {tensor_parallel}",
-    )

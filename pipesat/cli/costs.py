@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.placement.documents import Costs
 from pipesat.placement.from_numbers import costs_of as from_numbers
 from pipesat.placement.pair_entries import TimeOrFactor
 
-if TYPE_CHECKING:
-    from pipesat.layers.layer import Layers
-
 _NUMBER = re.compile(r"[0-9]{1,13}")
 _SHARE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(%?)")
-_RATE = re.compile(r"[0-9]{1,13}(\.[0-9]{1,12})?|[0-9]{1,13}/[0-9]{1,13}")
 _PAIR_TIME = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
 _RATIO = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")
 
@@ -96,57 +90,6 @@ def layers_per_stage(text: str | None, placements: object) -> list[int]:
         raise BadInput(why, where="--layers", value=text)
     values = numbers("--layers", text)
     return [values] if isinstance(values, int) else values
-
-
-def memory_amounts(option: str, text: str, layers: Layers, *, up: bool = False) -> int | list[int]:
-    """Read numbers in a layers file's memory unit, or amounts such as 80GiB if it is one of bytes.
-
-    What is no whole number of units is rounded down, or ``up``.
-
-    Raises
-    ------
-    BadInput
-        If it is neither.
-    """
-    words = text.split(",")
-    if all(word.strip().isascii() and word.strip().isdecimal() for word in words):
-        return numbers(option, text)
-    unit = layers.memory_unit
-    try:
-        of_one = amount("memory_unit", f"1{unit}")
-        more = of_one - 1 if up else 0
-        values = [(amount(option, word) + more) // of_one for word in words]
-    except BadInput:
-        raise BadInput(
-            _wanted_amounts(unit),
-            where=option,
-            value=text,
-        ) from None
-    return values[0] if len(values) == 1 else values
-
-
-def _wanted_amounts(unit: str | None) -> str:
-    """Say what can be read: with units of bytes, where the file's own is one."""
-    plain = f"in {unit}" if unit else "in the file's unit"
-    try:
-        amount("memory_unit", f"1{unit}")
-    except BadInput:
-        return f"expected a whole number {plain}, or several, separated by commas"
-    return f"expected an amount as 40GiB or 80GB, or a whole number {plain}, or several of these"
-
-
-def memory_amount(option: str, text: str, layers: Layers) -> int:
-    """Read one of :func:`memory_amounts`, rounded up.
-
-    Raises
-    ------
-    BadInput
-        If it is none, or there are several.
-    """
-    value = memory_amounts(option, text, layers, up=True)
-    if isinstance(value, list):
-        raise BadInput("expected one amount for all devices", where=option, value=text)
-    return value
 
 
 def costs_of(options: Mapping[str, str | None], layers: int | None, stages: int) -> list[Costs]:

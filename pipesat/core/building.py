@@ -18,7 +18,8 @@ Backward: TypeAlias = Literal["split", "fused", "either"]
 Numbers: TypeAlias = int | Sequence[int]
 """One number for all, or one each; numpy's arrays and numbers do too."""
 Memory: TypeAlias = int | Sequence[int | None] | str | Fraction | None
-"""Unlimited, one capacity for all, one each; ``"1f1b*0.75"``: that share of 1F1B's peak."""
+"""Unlimited, one capacity for all, one each; ``"40GiB"``, where the memory unit is one of bytes;
+``"1f1b*0.75"``: that share of 1F1B's peak."""
 Microbatches: TypeAlias = int | Sequence[Any]
 """How many; or the list of a problem file, for microbatches that differ."""
 Comm: TypeAlias = int | Sequence[int] | Mapping[str, Any]
@@ -353,8 +354,8 @@ class Building:
         Parameters
         ----------
         memory
-            One for all devices or one each; ``None``: unlimited; ``"1f1b*0.75"``: that share of
-            1F1B's peak, on top of each device's static memory.
+            One for all devices or one each, also as ``"40GiB"``; ``None``: unlimited;
+            ``"1f1b*0.75"``: that share of 1F1B's peak, on top of each device's static memory.
         """
         return cast("Self", attached("changed")(self, memory=memory))
 

@@ -18,6 +18,7 @@ from pipesat.placement.given import (
     amounts,
     at_least,
     comm_of,
+    in_memory_units,
     memory_of,
     microbatches_of,
     on_devices,
@@ -44,7 +45,8 @@ def built(placement: Placement, given: Mapping[str, Any]) -> Problem:
     """
     source = f"Problem.{_NAMES.get(placement, placement)}"
     with said_of(source):
-        document = _document(placement, {key: plain(value) for key, value in given.items()})
+        plainly = {key: plain(value) for key, value in given.items()}
+        document = _document(placement, in_memory_units(plainly, given["memory_unit"]))
     return parse_problem(document, source)
 
 

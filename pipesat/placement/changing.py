@@ -13,6 +13,7 @@ from pipesat.placement.given import (
     amounts,
     at_least,
     comm_of,
+    in_memory_units,
     memory_of,
     microbatches_of,
     on_devices,
@@ -32,9 +33,10 @@ def changed(problem: Problem, **given: Any) -> Problem:
     source = f"Problem.with_{next(iter(given))}"
     gone = {"order", "overlap"} & given.keys()
     document = {key: value for key, value in problem.document.items() if key not in gone}
+    plainly = {key: plain(value) for key, value in given.items()}
     with said_of(source):
-        for key, value in given.items():
-            document |= _said(problem, key, plain(value))
+        for key, value in in_memory_units(plainly, problem.memory_unit).items():
+            document |= _said(problem, key, value)
     return parse_problem(document, source)
 
 

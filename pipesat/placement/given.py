@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
+from pipesat.core.amounts import one_in_unit
 from pipesat.core.errors import BadInput
 from pipesat.files.changed import changed_document
 from pipesat.files.values import MOST
 from pipesat.placement.documents import Document, comm_entry, per_device
 from pipesat.placement.from_numbers import share_of_1f1b
+
+_OF_MEMORY: Final = ("memory", "static", "held_after_F", "held_after_B", "held_in_backward")
 
 
 def plain(value: Any) -> Any:
@@ -23,6 +26,26 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | range):
         return [plain(inner) for inner in value]
     return value
+
+
+def in_memory_units(given: Mapping[str, Any], unit: str) -> dict[str, Any]:
+    """Return what is given with amounts such as ``40GiB`` in the problem's unit of memory.
+
+    A capacity is rounded down, what is held is rounded up.
+    """
+
+    def read(where: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [read(f"{where}[{place}]", one) for place, one in enumerate(value)]
+        if not isinstance(value, str) or share_of_1f1b(value) is not None:
+            return value
+        try:
+            return one_in_unit(where, value, unit, up=not where.startswith("memory"))
+        except BadInput as error:
+            share = ", or a share such as 1f1b*0.75" if where == "memory" else ""
+            raise BadInput(f"{error.expected}{share}", where=where, value=value) from None
+
+    return {**given, **{key: read(key, given[key]) for key in _OF_MEMORY if key in given}}
 
 
 def amount(where: str, value: Any) -> int:
@@ -89,15 +112,10 @@ def memory_of(given: Any) -> Any:
     Raises
     ------
     BadInput
-        If it is none.
+        If a number is no capacity.
     """
     if isinstance(given, str):
-        share = share_of_1f1b(given)
-        if share is None:
-            raise BadInput(
-                "expected capacities, or a share such as 1f1b*0.75", where="memory", value=given
-            )
-        return share
+        return share_of_1f1b(given)
     if given is None or isinstance(given, Fraction):
         return given
     if isinstance(given, list):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
+from pipesat.core.amounts import one_in_unit
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
@@ -85,7 +86,7 @@ def frontier(
         raise BadInput("expected placements or levers, not both", where="levers")
     placed = with_levers(problem) if levers else _placed(problem, placements, stated)
     require_once("caps", caps or ())
-    given = None if caps is None else [_cap(cap) for cap in caps]
+    given = None if caps is None else [_cap(cap, problem.memory_unit) for cap in caps]
     compared: list[int] = []
     if levers:
         compared = caps_to_compare(problem) if given is None else readable_caps(problem, given)
@@ -192,15 +193,19 @@ def stated_layers(layers: int | Sequence[int] | None, placements: object) -> lis
     return stated
 
 
-def _cap(given: int | Fraction | str) -> int | Fraction:
+def _cap(given: int | Fraction | str, unit: str) -> int | Fraction:
     from pipesat.placement.from_numbers import share_of_1f1b
 
     if not isinstance(given, str):
         return given
     share = share_of_1f1b(given)
-    if share is None:
-        raise BadInput("expected numbers or shares such as 1f1b*0.75", where="caps", value=given)
-    return share
+    if share is not None:
+        return share
+    try:
+        return one_in_unit("caps", given, unit, up=False)
+    except BadInput as error:
+        text = f"{error.expected}, or a share such as 1f1b*0.75"
+        raise BadInput(text, where="caps", value=given) from None
 
 
 def _placed(

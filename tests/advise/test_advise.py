@@ -65,7 +65,7 @@ def plain() -> Advice:
 
 @pytest.fixture(scope="module")
 def megatron() -> Advice:
-    return asked(microbatches=5, runtime="megatron")
+    return asked(microbatches=5, target="megatron")
 
 
 def first_rows(question: Question) -> Iterator[Row]:
@@ -166,7 +166,7 @@ def test_no_bound_of_the_progress_is_above_the_answers() -> None:
     """For torchtitan recomputing nowhere or everywhere is searched too, with higher bounds."""
     heard: list[int | None] = []
     told = lambda one: heard.append(one.bound)  # noqa: E731
-    advice = asked(UNEVEN, memory=20, reserve=0, runtime="torchtitan", time_limit=3, listener=told)
+    advice = asked(UNEVEN, memory=20, reserve=0, target="torchtitan", time_limit=3, listener=told)
     known = [bound for bound in heard if bound is not None]
     assert advice.bound is not None
     assert max(known) <= advice.bound.value
@@ -192,7 +192,7 @@ def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_na
     runtime: str,
 ) -> None:
     """What the hand-written schedules make of the problems that the folder has in ``rows/``."""
-    advice = asked(UNEVEN, memory=20, reserve=0, runtime=runtime, time_limit=3.0)
+    advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=3.0)
     tried = 0
     for row in advice.shown:
         for name in NAMES.get(row.placement, ()):
@@ -217,7 +217,7 @@ def test_no_hand_written_schedule_beats_what_the_answer_names(runtime: str) -> N
 
     Unless time ended before all were tried, which the answer says then.
     """
-    advice = asked(UNEVEN, memory=20, reserve=0, runtime=runtime, time_limit=8.0)
+    advice = asked(UNEVEN, memory=20, reserve=0, target=runtime, time_limit=8.0)
     question = advice.question
     if "other hand-written schedules" in dict(advice.left_out):
         return
@@ -406,7 +406,7 @@ def test_memory_has_stages_recompute() -> None:
 
     The reserve of 1 is kept free. One microbatch at a time, 8, would fit without.
     """
-    advice = asked(memory=10, reserve=1, runtime="torchtitan")
+    advice = asked(memory=10, reserve=1, target="torchtitan")
     assert advice.chosen is not None
     assert all(max(row.peaks) <= 10 for row in advice.rows if row.fits)
     assert all(row.problem.devices[0].static == 1 for row in advice.rows)
@@ -427,7 +427,7 @@ def test_memory_has_stages_recompute() -> None:
 @pytest.mark.parametrize("rate", [6, Fraction(3, 100)])
 def test_what_offloading_would_bring(rate: Fraction) -> None:
     """Capacity 10: a microbatch of two layers holds 8, copied out 2; nobody runs that on GPUs."""
-    advice = asked(memory=10, reserve=0, copy_rate=rate, time_limit=4.0)
+    advice = asked(memory=10, reserve=0, copy_bandwidth=rate, time_limit=4.0)
     rows = [row for row in advice.rows if row.offload]
     assert rows
     for row in rows:
@@ -454,7 +454,9 @@ def test_offloading_costs_nothing_only_if_that_is_proven() -> None:
     Two microbatches of 3 take 6, the load, with any memory: but 1F1B does so too, and is advised.
     """
     layer = entry(1, 1, 1, 4) | {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
-    advice = asked(replace(layers_of([layer]), time_unit="ms"), devices=1, memory=5, copy_rate=1)
+    advice = asked(
+        replace(layers_of([layer]), time_unit="ms"), devices=1, memory=5, copy_bandwidth=1
+    )
     assert advice.chosen is not None
     assert advice.chosen.makespan == 4 * 3
     assert dict(advice.facts())["Offload"].startswith("it cannot help")
@@ -514,7 +516,7 @@ def test_megatron_recomputes_the_first_layers_of_every_stage() -> None:
     Rank 0 holds 16, with one layer recomputed 10, with both 4. Where 10 fit, each stage has F 2,
     BW 2 + 3, so 1F1B takes (4 + 2 - 1) * 7.
     """
-    advice = asked(memory=10, reserve=0, runtime="megatron")
+    advice = asked(memory=10, reserve=0, target="megatron")
     (even,) = rows_of(advice, "1f1b")
     assert (even.first, even.again, even.makespan, max(even.peaks)) == (1, (), 35, 10)
     assert even.runs
@@ -590,7 +592,7 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
     Two stages of two layers; room for 9. The second holds a microbatch's 8, the first, whose two
     microbatches hold 16, recomputes: 1F1B alone is by hand, as long as no order does without.
     """
-    advice = asked(memory=10, reserve=1, runtime="torchtitan", time_limit=1.0)
+    advice = asked(memory=10, reserve=1, target="torchtitan", time_limit=1.0)
     known = min(rows_of(advice, "1f1b"), key=lambda row: row.makespan)
     assert known.again == (0,)
     order = best_hand_written(known.problem).best
@@ -671,7 +673,7 @@ BAD = {
         "--copy-bandwidth: got '0', expected an amount with its unit, as 40GiB",
     ),
     "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
-    "parts twice": ([PARTS, "--parts", PARTS], "COSTS has parts already"),
+    "parts twice": ([PARTS, "--parts", PARTS], "the model has parts already"),
     "memory of parts": ([PARTS, "--memory", "9"], "parts do not say what layers hold"),
     "no file": (["x.json"], "cannot read"),
     "a wish": (["--config", "tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
@@ -699,6 +701,23 @@ def test_bad_input_is_one_line(cli: Run, name: str) -> None:
     assert what in outcome.err.splitlines()[-1]
 
 
+def test_python_asks_as_the_command_line_does() -> None:
+    """A published model by name, its GPU, and memory as users write it: 1 GiB are 1,024 MiB."""
+    notes: list[str] = []
+    options = {"devices": 2, "microbatches": 4, "quick": True, "time_limit": 2.0, "workers": 1}
+    advice = pipesat.advise(model="tiny", gpu="h100", memory="1GiB", note=notes.append, **options)
+    assert (advice.question.memory, advice.question.reserve) == (1024, 52)  # a 20th, rounded up
+    assert advice.origin.startswith("pipesat problem estimate --config tiny --gpu h100 --length ")
+    assert notes[0].startswith("pipesat: all costs are an estimate: roofline")
+    with pytest.raises(BadInput, match="a published model needs a GPU"):
+        pipesat.advise("tiny", devices=2, microbatches=4)
+    with pytest.raises(BadInput, match="memory: got 'much', expected an amount as 40GiB"):
+        pipesat.advise("tiny", gpu="h100", memory="much", **options)
+    plan = pipesat.plan(FOUR, 2, 4, memory="40", time_limit=1, compare=False)
+    assert plan.chosen is not None
+    assert plan.chosen.problem.devices[0].memory == 40
+
+
 def test_a_folder_that_nothing_came_into_is_taken_back(cli: Run, tmp_path: Path) -> None:
     """What fits into no memory leaves no folder behind; one that was there stays."""
     words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
@@ -713,8 +732,8 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
     pipesat.Problem.chain(2, 4, F=1, B=1, W=1).write(path)
     words = ["advise", path, "--devices", 2, "--microbatches", 4]
     one_bad_line(cli(*words), "a problem is cut already: pipesat compare answers for it")
-    with pytest.raises(BadInput, match="runtime: got"):
-        asked(runtime="jax")
+    with pytest.raises(BadInput, match="target: got"):
+        asked(target="jax")
 
 
 @pytest.mark.slow

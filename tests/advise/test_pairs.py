@@ -54,9 +54,9 @@ PARTS = parse_parts(DOCUMENT)
 
 
 def asked(runtime: str, layers: Layers | None = None, **options: Any) -> Advice:
-    given = {"layers": PARTS} if layers is None else {"layers": layers, "parts": PARTS}
+    given = {"model": PARTS} if layers is None else {"model": layers, "parts": PARTS}
     options = {"devices": 2, "microbatches": 4, "time_limit": 60.0, "workers": 1} | options
-    return pipesat.advise(**given, runtime=runtime, **options)
+    return pipesat.advise(**given, target=runtime, **options)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_offloading_goes_with_pairs() -> None:
     """Capacity 10: a microbatch of two layers holds 8, copied out 2; F and BW pair in 8."""
     again = {"recompute": {"F": 2, "B": 3, "W": 1, "held_after_F": 1}}
     layers = replace(layers_of([entry(2, 2, 1, 4, role="block", **again)] * 4), time_unit="ms")
-    advice = asked("torch", layers, memory=10, reserve=0, copy_rate=6, time_limit=6.0)
+    advice = asked("torch", layers, memory=10, reserve=0, copy_bandwidth=6, time_limit=6.0)
     (row, *_) = [row for row in advice.rows if row.offload]
     assert check(row.problem, row.schedule) == []
     assert max(row.peaks) <= 10
