@@ -17,6 +17,7 @@ from pipesat.cli.naming import naming
 from pipesat.core.arguments import wanted_of
 
 if TYPE_CHECKING:
+    from pipesat.cli.progress import Progress
     from pipesat.core.result import Result
     from pipesat.core.showing import Displayed, Facts
 
@@ -53,10 +54,11 @@ class Asked:
             if "stop" in self.parameters:
                 more = {"stop": around.enter_context(self.interrupts).stop} | more
             around.enter_context(prepared(self.output if save else None))
+            around.enter_context(keeping(self.output))
             around.enter_context(naming(self._first()))
             values = self.read = self._values() | more
-            if "listener" in self.parameters:
-                values = {"listener": around.enter_context(self._progress())} | values
+            if "listener" in self.parameters and "listener" not in more:
+                values["listener"] = around.enter_context(self.progress())
             answer = self.function(**values)
             if save is not None and self.output is not None:
                 from pipesat.core.doing import doing
@@ -96,12 +98,18 @@ class Asked:
             return INFEASIBLE
         return self.interrupts.exit_code
 
-    def _progress(self) -> Any:
+    @property
+    def search(self) -> dict[str, Any]:
+        """What a solve is told of the search."""
+        names = ("objective", "time_limit", "workers", "seed", "target")
+        return {name: self[name] for name in names}
+
+    def progress(self) -> Progress:
+        """Return the progress line of a search, whose lines are kept in ``lines``."""
         from pipesat.cli.console import stderr
         from pipesat.cli.progress import Progress
 
-        limit = self.given.get("time_limit", self.parameters["time_limit"].default)
-        found = Progress(stderr(), quiet=bool(self["quiet"]), limit=limit)
+        found = Progress(stderr(), quiet=self["quiet"], limit=self["time_limit"])
         self.lines = found.lines
         return found
 

@@ -173,7 +173,7 @@ def _metavar(wanted: Wanted) -> str | None:
     one = wanted.each or wanted
     if file := next((kind.upper() for kind in _FILES if kind in wanted.kinds), None):
         return file
-    if wanted.metavar or (one.choices and wanted.each is None):
+    if wanted.each is None and (wanted.metavar or one.choices):
         return wanted.metavar or None
     names = {"Literal": "NAME", "str": "TEXT", "int": "N", "float": "X", "Path": "FILE"}
     shown = one.metavar or next((text for kind, text in names.items() if kind in one.kinds), None)
@@ -224,7 +224,7 @@ def output_options(function: Callable[..., Any], output: str, *, json: bool) -> 
                 metavar=output,
                 help="File to write.",
                 required=True,
-                callback=_writable,
+                callback=writable,
             )
         )
     if json:
@@ -238,7 +238,7 @@ def output_options(function: Callable[..., Any], output: str, *, json: bool) -> 
     return found
 
 
-def _writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+def writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     """Refuse a file that cannot be written, before any work."""
     from pipesat.files.atomic import require_writable
 

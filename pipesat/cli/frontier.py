@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @command(
     "frontier",
     example="pipesat frontier problem.json --points 8 -o curve",
-    names={"count": "--points"},
+    names={"count": "--points", "target": "--for"},
     metavars={"caps": "CAP[,CAP...]"},
     output="DIR",
 )

@@ -2,127 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from pipesat.cli.arguments import AsJson, seconds, writable
-from pipesat.cli.exits import CHECK_FAILED, print_failure, refuse_contradictions
-from pipesat.cli.interrupts import Interrupts
+from pipesat.cli.command import command
+from pipesat.cli.derived import writable
+from pipesat.cli.exits import CHECK_FAILED, print_failure
+from pipesat.core.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:
-    from pipesat.sweep.cases import Case
-    from pipesat.sweep.rows import SweepRow
+    from pipesat.cli.asked import Asked
+    from pipesat.sweep.study import Sweep
 
-_MOST_CASES = 5000
+_CSV = click.Option(
+    ["--csv"],
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    callback=writable,
+    help="Write the rows as a table.",
+)
 
 
-def sweep(
-    context: typer.Context,
-    spec: Annotated[
-        Path, typer.Argument(metavar="SPEC", help="Sweep file (TOML).", show_default=False)
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            show_default="SPEC's name with .sweep",
-            help="Folder of the rows; what has a row there is not run again.",
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, max=1024, show_default="cores / workers", help="Cases at a time."
-        ),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            show_default="this machine alone",
-            help="Run on the Ray cluster with its head at HOST:PORT; auto: this machine's.",
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            "--time-limit",
-            metavar="S",
-            callback=seconds,
-            show_default="what SPEC says",
-            help="Seconds per case.",
-        ),
-    ] = None,
-    max_cases: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10**9, help="Refuse a larger sweep.")
-    ] = _MOST_CASES,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Run cases again that failed, not those that ended.")
-    ] = False,
-    schedules: Annotated[
-        bool, typer.Option("--schedules", help="Keep every case's problem and schedule.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the cases and run none.")
-    ] = False,
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the rows as a table.", callback=writable),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    r"""Solve a grid of problems, each a row in DIR/rows.jsonl, and compare them.
+@command(
+    "sweep",
+    example="pipesat sweep sweep.toml --dry-run",
+    names={"folder": "-o/--output"},
+    metavars={"spec": "SPEC", "folder": "DIR", "ray": "ADDRESS"},
+    extra=(_CSV,),
+)
+def sweep(asked: Asked) -> int:
+    """Solve a grid of problems; resume it; run it on Ray.
 
-    Started again, it goes on where it was ended, whatever ended it.
-    A case that fails or exceeds its time or memory is a row that says so.
-    For --ray, install the extra: pip install 'pipesat\[ray]'.
+    Each case is a row in DIR/rows.jsonl; at the end they are compared. Started again, it goes on
+    where it was ended, whatever ended it. A case that fails or exceeds its time or memory is a row
+    that says so.
+
+    For --ray, install the extra: pip install 'pipesat[ray]'.
     """
     from pipesat.cli import sweep_report
     from pipesat.cli.console import stderr
-    from pipesat.cli.options import refuse_given
     from pipesat.cli.sweep_progress import SweepProgress
-    from pipesat.core.errors import RunFailed
-    from pipesat.sweep.study import sweep as run
 
-    if dry_run:
-        refuse_given(
-            context, ["retry", "schedules", "csv"], "--dry-run runs no case and writes nothing"
-        )
-    ask = partial(
-        run, spec, output, processes=processes, ray=ray, time_limit=time_limit, max_cases=max_cases
-    )
-    code = 0
-    if dry_run:
-        found = ask(run=False)
+    as_json, code = asked["as_json"], 0
+    if asked["dry_run"]:
+        if asked["csv"] is not None:
+            text = "--dry-run runs no case and writes nothing"
+            raise BadInput(text, where="--csv", value=str(asked["csv"]))
+        found: Sweep = asked.answer()
         known = {row["key"]: row for row in found.rows}
         sweep_report.list_cases(found.cases, known, as_json=as_json)
-        return
-    interrupts = Interrupts("what has a row is not run again")
-
-    @contextmanager
-    def watched(
-        cases: Sequence[Case], todo: Sequence[Case], room: int
-    ) -> Iterator[Callable[[SweepRow], None]]:
-        with interrupts, SweepProgress(stderr(), cases, todo, room) as progress:
-            yield progress
-
+        return 0
+    asked.interrupts.promise = "what has a row is not run again"
+    watch = None if asked["quiet"] else lambda *about: SweepProgress(stderr(), *about)
     try:
-        found = ask(retry=retry, schedules=schedules, watch=watched, stop=interrupts.stop)
-        code = interrupts.exit_code
+        found = asked.answer(watch=watch)
     except RunFailed as error:
         print_failure(error)
-        found, code = ask(run=False), CHECK_FAILED
+        found = asked.answer(dry_run=True, retry=False, schedules=False)
+        code = CHECK_FAILED
     if found.cut_off:
-        typer.echo("pipesat: a row that a crash left unfinished was cut off", err=True)
-    if csv is not None:
-        sweep_report.write_csv(csv, found.rows)
+        click.echo("pipesat: a row that a crash left unfinished was cut off", err=True)
+    if asked["csv"] is not None:
+        sweep_report.write_csv(asked["csv"], found.rows)
     sweep_report.report(found.cases, found.rows, found.path, as_json=as_json)
-    refuse_contradictions(found.refuted, found.path)
-    raise typer.Exit(code)
+    asked.output = found.path
+    return asked.end(contradictions=found.refuted) or code

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import typer
+import click
 
 from pipesat.cli.console import print_json
 from pipesat.cli.exits import one_line
@@ -92,7 +92,7 @@ def list_cases(cases: Sequence[Case], known: Mapping[str, SweepRow], *, as_json:
         lines.append([case.key[:12], *values_of(case.axes, axes), ops, state])
     print_table(columns, lines, wrap_last=True)
     left = sum(case.key not in known for case in cases)
-    typer.echo(f"{len(cases)} cases, {left} to run")
+    click.echo(f"{len(cases)} cases, {left} to run")
 
 
 def report(cases: Sequence[Case], rows: Sequence[SweepRow], path: Path, *, as_json: bool) -> None:
@@ -114,14 +114,14 @@ def report(cases: Sequence[Case], rows: Sequence[SweepRow], path: Path, *, as_js
         chosen = [name for name in varying([row["case"] for row in shown]) if name in _CHOICES]
         shown = _best_of_groups(shown)
         if chosen:
-            typer.echo(f"The best {', '.join(chosen)} for each of the others:")
+            click.echo(f"The best {', '.join(chosen)} for each of the others:")
     print_rows(shown[:_MOST_LINES])
     if len(shown) > _MOST_LINES:
-        typer.echo(f"... and {len(shown) - _MOST_LINES} more")
+        click.echo(f"... and {len(shown) - _MOST_LINES} more")
     ends = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"
     missing = f"; {len(cases) - len(rows)} have no row yet" if len(rows) < len(cases) else ""
-    typer.echo(f"{len(cases)} cases: {ends}{missing}")
-    typer.echo(one_line(f"rows in {path}"))
+    click.echo(f"{len(cases)} cases: {ends}{missing}")
+    click.echo(one_line(f"rows in {path}"))
 
 
 def print_rows(rows: Sequence[SweepRow]) -> None:

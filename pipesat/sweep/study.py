@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.machine import usable_cores
+from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts
 from pipesat.sweep.agreement import REFUTED, require_agreement
 from pipesat.sweep.cases import Case, cases_of
@@ -21,6 +22,8 @@ from pipesat.sweep.run import run_sweep
 from pipesat.sweep.spec import Spec, read_spec
 
 MOST_CASES: Final = 5000
+Processes: TypeAlias = Annotated[int, Within(1, 1024)]
+Cases: TypeAlias = Annotated[int, Within(1, 10**9)]
 
 Heard: TypeAlias = Callable[[SweepRow], None]
 Watch: TypeAlias = Callable[[Sequence[Case], Sequence[Case], int], AbstractContextManager[Heard]]
@@ -68,13 +71,13 @@ def sweep(
     spec: Spec | str | Path,
     folder: str | Path | None = None,
     *,
-    processes: int | None = None,
+    processes: Processes | None = None,
     ray: str | None = None,
-    time_limit: float | None = None,
-    max_cases: int = MOST_CASES,
+    time_limit: Seconds | None = None,
+    max_cases: Cases = MOST_CASES,
     retry: bool = False,
     schedules: bool = False,
-    run: bool = True,
+    dry_run: bool = False,
     watch: Watch | None = None,
     stop: threading.Event | None = None,
 ) -> Sweep:
@@ -86,23 +89,25 @@ def sweep(
     Parameters
     ----------
     spec
-        A sweep file (TOML), or what was read from it.
+        The sweep file (TOML). Or what was read from it.
     folder
-        Where rows are; ``None``: the sweep file's name with .sweep, in the current folder.
+        Folder of the rows, where a case that has a row is not run again; ``None``: named after the
+        sweep file, in the current folder.
     processes
         Cases at a time; ``None``: cores / workers.
     ray
-        ``HOST:PORT`` of a Ray cluster's head, ``auto``: this machine's; ``None``: no Ray.
+        Run on the Ray cluster with its head at HOST:PORT, or this machine's with auto (ray start
+        --head starts one); ``None``: this machine alone.
     time_limit
-        Seconds per case; ``None``: what the file says.
+        Seconds per case; ``None``: what the sweep file says.
     max_cases
         Refuse a larger sweep.
     retry
-        Run cases again that failed.
+        Run the cases again that failed.
     schedules
-        Keep every case's problem and schedule.
-    run
-        ``False``: run nothing, return the rows there are.
+        Keep the problem and the schedule of every case.
+    dry_run
+        List the cases and run none.
     watch
         For progress: see :data:`Watch`.
     stop
@@ -117,6 +122,10 @@ def sweep(
     Contradiction
         If rows do not agree with each other.
     """
+    for name, wanted in (("retry", retry), ("schedules", schedules)):
+        if dry_run and wanted:
+            text = "`dry_run` runs no case and writes nothing"
+            raise BadInput(text, where=name, value=wanted)
     source = "" if isinstance(spec, Spec) else str(spec)
     data = spec if isinstance(spec, Spec) else read_spec(Path(spec))
     if time_limit is not None:
@@ -133,7 +142,7 @@ def sweep(
     cases = tuple(cases_of(data))
     known, _, _ = read_rows(home / NAME)
     cut_off = False
-    if run and (retry or any(case.key not in known for case in cases)):
+    if not dry_run and (retry or any(case.key not in known for case in cases)):
         with _pool(data, processes, ray) as (pool, room), RowFile(home) as rows:
             cut_off = bool(rows.cut_off)
             if retry:

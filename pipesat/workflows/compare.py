@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
+from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.timing import retime
 from pipesat.workflows.best_known import with_given, with_hand_written
 from pipesat.workflows.comparison import Comparison, Comparisons
 from pipesat.workflows.hand_written import hand_written
+from pipesat.workflows.memory import stated_layers
 from pipesat.workflows.rows import (
     against_best,
     row_of,
@@ -41,11 +43,12 @@ def compare(
     schedules: Mapping[str, Schedule | Result | str | Path] | None = None,
     search: bool = True,
     placements: bool = False,
-    layers: int | Sequence[int] = (),
+    layers: Count | Sequence[Count] | None = None,
+    target: Target | None = None,
     objective: Objective = "makespan",
-    time_limit: float = 60.0,
-    workers: int | None = None,
-    seed: int = 0,
+    time_limit: Seconds = 60.0,
+    workers: Workers | None = None,
+    seed: Seed = 0,
     listener: Listener | None = None,
     stop: threading.Event | None = None,
     solve_one: Callable[[str | None, Problem, Sequence[Schedule]], Result] | None = None,
@@ -65,11 +68,13 @@ def compare(
     search
         ``False``: the hand-written schedules alone, none is compared with a search.
     placements
-        Compare with the same layers in a loop, a V and two ways; each is solved. The problem has
+        Compare with the same layers in a loop, a V and two ways. Each is solved. The problem has
         one stage per device.
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
-        stage; a loop and a V cut between them.
+        stage; a loop and a V cut between them; ``None``: unknown.
+    target
+        Compare only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.
     objective
         ``makespan`` or ``span``: of it are the ratios, unless a result says.
     time_limit
@@ -88,6 +93,10 @@ def compare(
         If nobody states that the stages divide, or they do not; if ``schedules`` of the problem as
         it is come with other placements.
     """
+    stated = stated_layers(layers, placements)
+    if placements and target is not None:
+        text = "expected `placements` or a target: not every placement runs there"
+        raise BadInput(text, where="target", value=target)
     given = _given(problem, schedules or {})
 
     def solved(placement: str | None, placed: Problem) -> Result:
@@ -99,6 +108,7 @@ def compare(
             time_limit=time_limit,
             workers=workers,
             seed=seed,
+            target=target,
             schedules=given.values(),
             listener=listener,
             stop=stop,
@@ -108,12 +118,11 @@ def compare(
         text = "with other placements, there are no schedules to compare: they are of this one"
         raise BadInput(text, where="schedules", value=", ".join(given))
     if placements:
-        stated = [layers] if isinstance(layers, int) else layers
         several = tuple(compare_placements(problem, solved, stated))
         rows = against_best((row for one in several for row in one.rows), objective)
         return Comparisons(problem, objective, tuple(rows), several, tuple(stated))
     if result is None and not search:
-        made = [row for row, _ in hand_written(problem, objective)]
+        made = [row for row, _ in hand_written(problem_for(problem, target), objective)]
         rows = against_best([*made, *_own(made, given, problem)], objective)
         return Comparisons(problem, objective, tuple(rows))
     one = comparison_of(solved(None, problem) if result is None else result, given=given)

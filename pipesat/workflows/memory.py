@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pipesat.core.amounts import one_in_unit
 from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import Count, Seconds, Seed, Within, Workers
+from pipesat.core.settings import Count, Seconds, Seed, Target, Within, Workers
 from pipesat.frontier.min_memory import Reference
 from pipesat.placement.geometry import Placement
 
@@ -33,6 +33,7 @@ def frontier(
     placements: Sequence[Placement] | None = None,
     layers: Count | Sequence[Count] | None = None,
     levers: bool = False,
+    target: Target | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 600.0,
     workers: Workers | None = None,
@@ -63,6 +64,8 @@ def frontier(
     levers
         A curve for each way to save memory: none, each memory mode of the problem alone, all of
         them.
+    target
+        Compare only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.
     time_limit
         Seconds for all curves.
 
@@ -77,13 +80,18 @@ def frontier(
     from pipesat.frontier.caps import readable_caps
     from pipesat.frontier.compared import caps_to_compare
     from pipesat.frontier.levers import with_levers
+    from pipesat.workflows.solve import problem_for
     from pipesat.workflows.studies import frontiers, versions
 
     stated = stated_layers(layers, placements)
     if caps is not None and count is not None:
         raise BadInput("the caps are given: expected `caps` or `count`", where="count", value=count)
+    if placements and target is not None:
+        text = "expected `placements` or a target: not every placement runs there"
+        raise BadInput(text, where="target", value=target)
     if levers and placements is not None:
         raise BadInput("expected placements or levers, not both", where="levers")
+    problem = problem_for(problem, target)
     placed = with_levers(problem) if levers else _placed(problem, placements, stated)
     require_once("caps", caps or ())
     given = None if caps is None else [_cap(cap, problem.memory_unit) for cap in caps]
@@ -102,7 +110,9 @@ def frontier(
         listener=listener,
         stop=stop,
     )
-    about = {"seed": seed, "workers": workers, "versions": versions()}
+    about: dict[str, Any] = {"seed": seed, "workers": workers, "versions": versions()}
+    if target is not None:
+        about["target"] = target
     return Frontiers(curves, about | ({"layers": stated} if stated else {}), compared)
 
 

@@ -196,7 +196,7 @@ def test_the_table_fits_the_terminal(
 
 
 def test_baselines_that_do_not_apply_are_grouped_by_reason(cli: Run, save: Any) -> None:
-    text = cli("compare", save(vee(2, 4)), "--time-limit", 2).out
+    text = cli("compare", save(vee(2, 4)), "--time-limit", 2, "-v").out
     below = re.sub(r"\s+", " ", text.split("Left out")[1])
     groups = re.findall(r"does not apply ([\w, -]+): needs exactly one stage per device", below)
     groups = [group.rpartition("does not apply ")[2] for group in groups]
@@ -304,7 +304,7 @@ def test_placements_in_text_state_their_basis(
     monkeypatch.setenv("COLUMNS", "80")
     path = save(chain(2, 4, F=2, B=2, W=2, held=(2, 2), cap=4))
     text = cli(
-        "compare", path, "--placements", "--layers", 2, "--time-limit", 1, "--workers", 1
+        "compare", path, "--placements", "--layers", 2, "--time-limit", 1, "--workers", 1, "-v"
     ).out
     assert max(map(len, text.splitlines())) <= 80
     flat = re.sub(r"\s+", " ", text)

@@ -433,3 +433,22 @@ def test_compare_writes_the_same_folder_as_solve(cli: Run, save: Save, tmp_path:
     assert outcome.code == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
     assert f"Written to {tmp_path / 'out'}" in " ".join(outcome.out.split())
+
+
+def test_compare_and_frontier_also_answer_for_torch(cli: Run, save: Any) -> None:
+    """Stock torch runs the first stage's backward whole.
+
+    Alone on its device, one stage does F and then B, W or BW for each of two microbatches: whole,
+    a microbatch takes 1 + 5, in halves 1 + 1 + 1.
+    """
+    document = dict(chain(1, 2, F=1, B=1, W=1).document)
+    document["stages"] = [document["stages"][0] | {"BW": 5}]
+    problem = save(document)
+    limits = ("--time-limit", 5, "--workers", 1, "--json")
+    for words, value in (((), 6), (("--for", "torch"), 12)):
+        assert cli("solve", problem, *words, *limits).json["value"] == value
+        rows = cli("compare", problem, *words, *limits).json
+        assert min(row["makespan"] for row in rows if row["valid"]) == value
+        assert [row["makespan"] for row in rows if row["name"] == "solver"] == [value]
+        (curve,) = cli("frontier", problem, *words, *limits).json["curves"]
+        assert curve["points"][-1]["value"] == value

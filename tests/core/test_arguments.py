@@ -8,6 +8,7 @@ import json
 import math
 import pickle
 import re
+import sys
 import threading
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,6 @@ import numpy as np
 import pytest
 
 import pipesat
-from pipesat.core import settings
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, PipesatError
 from pipesat.core.problem import Problem
@@ -29,17 +29,18 @@ from pipesat.files.problem_file import parse_problem
 
 PROBLEM = Problem.chain(devices=2, microbatches=2, F=1, B=1, W=1)
 SCHEDULE = pipesat.baseline("1f1b", PROBLEM)
-RANGES = {
-    name: typing.get_args(value)[0].__name__
-    for name, value in vars(settings).items()
-    if typing.get_origin(value) is typing.Annotated
-}
 UNTYPED = ("Any", "bool", "object")
 
 FUNCTIONS = {
     name: value
     for name in pipesat.__all__
     if inspect.isroutine(value := getattr(pipesat, name)) and name != "parse_item"
+}
+RANGES = {
+    name: typing.get_args(value)[0].__name__
+    for function in FUNCTIONS.values()
+    for name, value in vars(sys.modules[function.__module__]).items()
+    if typing.get_origin(value) is typing.Annotated
 }
 VALID: dict[str, Any] = {
     "problem": PROBLEM,
