@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 STORY = (
-    "advise --config llama3-8b --gpu h100 --devices 8 --microbatches 32 --memory 40GiB "
+    "advise llama3-8b --gpu h100 --devices 8 --microbatches 32 --memory 40GiB "
     "--for {runtime} -o out"
 )
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -57,9 +57,14 @@ def given(model: Layers | Parts | Profile | str | Path, run: Run) -> Given:
     if isinstance(model, Profile):
         return _of_profile(model)
     if run.gpu is not None:
+        if os.path.exists(model):
+            text = "a file has its costs: expected the name of a published model"
+            raise BadInput(text, where="gpu", value=run.gpu)
         return _estimated(str(model), run.gpu, run)
-    if run != Run():
-        raise BadInput("only a published model and its GPU have this", where="length")
+    for (name, value), unset in zip(run._asdict().items(), Run(), strict=True):
+        if value != unset:
+            text = "only a published model with its GPU is estimated"
+            raise BadInput(text, where=name, value=value)
     return _of_file(model)
 
 

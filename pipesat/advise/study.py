@@ -25,7 +25,15 @@ from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import Seconds, Seed, Workers
+from pipesat.core.settings import (
+    Amount,
+    Devices,
+    Microbatches,
+    Seconds,
+    Seed,
+    Tokens,
+    Workers,
+)
 from pipesat.core.solving import Deadline, Listener
 from pipesat.layers.layer import Layers
 from pipesat.parts.parts import Parts
@@ -52,20 +60,20 @@ _MOST_AMOUNT: Final = 10**12
 @public
 def advise(
     model: Layers | Parts | Profile | str | Path,
-    devices: int,
-    microbatches: int,
+    devices: Devices,
+    microbatches: Microbatches,
     *,
     gpu: str | None = None,
-    length: int | None = None,
-    batch: int = 1,
-    tensor_parallel: int = 1,
+    length: Tokens | None = None,
+    batch: Tokens = 1,
+    tensor_parallel: Tokens = 1,
     parts: Parts | str | Path | None = None,
     memory: int | str | None = None,
     reserve: int | str | None = None,
     target: Runtime = "torch",
-    latency: int = 0,
+    latency: Amount = 0,
     bandwidth: float | Fraction | str | None = None,
-    tokens: int | None = None,
+    tokens: Tokens | None = None,
     copy_bandwidth: float | Fraction | str | None = None,
     quick: bool = False,
     time_limit: Seconds = 75.0,
@@ -80,40 +88,45 @@ def advise(
     Parameters
     ----------
     model
-        A published model, ``"llama3-8b"``, with its ``gpu``: costs are estimated. Or layers, a
-        profile, or parts of transformer layers, or the path of such a file.
-    devices, microbatches
-        Pipeline ranks, and microbatches.
+        A layers, profile or parts file (JSON), or the name of a published model as llama3-8b, with
+        its ``gpu``: costs are estimated. Or what was read from such a file.
+    devices
+        Pipeline ranks.
+    microbatches
+        Microbatches.
     gpu
-        Of a published model: ``a100``, ``h100``, ``h200``, ``b200``, ``l40s``, ``mi300x``. Memory
-        and links are its own if they are not given.
-    length, batch
-        Of a published model: tokens per sequence (``None``: the model's), sequences per microbatch.
+        For a published model: a100, h100, h200, b200, l40s or mi300x. Memory and links are its own
+        if they are not given.
+    length
+        For a published model: tokens per sequence; ``None``: the model's.
+    batch
+        For a published model: sequences per microbatch.
     tensor_parallel
-        Of a published model: GPUs that share every layer.
+        For a published model: GPUs that share every layer.
     parts
-        Of one transformer layer, on streams: they say what all of them take, and what F and BW take
-        together. Orders with such pairs are searched then, and nothing recomputes.
+        A file with the parts of one transformer layer on streams: schedules that overlap F and BW
+        are searched too. The parts say what all layers take. Nothing recomputes then.
     memory
-        Capacity of a device: ``"40GiB"``, or a number in the layers' memory unit; ``None``: the
-        GPU's, else unlimited.
+        Capacity of a device, as 40GiB, or a number in the file's memory unit; ``None``: the GPU's,
+        else unlimited.
     reserve
-        Of it, what stays free for fragments and buffers; ``None``: a twentieth.
+        Memory that stays free for fragments and communication buffers; ``None``: 5 %.
     target
-        ``torch``, ``torchtitan``, ``automodel`` or ``megatron``: what is marked as running today.
-    latency, bandwidth
-        Of every link: time units, size units per time unit.
+        The runtime it is for: marks what runs there today.
+    latency
+        Delay of every link, in time units.
+    bandwidth
+        Size units per time unit that links carry; ``None``: 70 % of the GPU's, unlimited with a
+        file.
     tokens
-        Of a microbatch, for tokens per second; a published model has its own.
+        For a file: tokens of a microbatch, to show tokens per second; ``None``: unknown.
     copy_bandwidth
-        What a device copies to the host, and as many back: ``"20GiB"`` per second, or a number of
-        memory units per time unit. What offloading would bring is shown too.
+        What a device copies to the host per second, as 20GiB: shows what offloading would bring;
+        ``None``: nothing is offloaded. Or a number of memory units per time unit.
     quick
         Answer within 20 seconds.
     time_limit
-        Seconds until the answer, on the clock. What was not done by then, it names.
-    workers, seed, listener, stop
-        As of :func:`pipesat.plan`.
+        Seconds until the answer. What was not done by then, it names.
     note
         Called with what is to be said before the search: that costs are an estimate.
 
@@ -130,6 +143,9 @@ def advise(
     >>> print(advice)
     >>> advice.save("advice")
     """
+    if gpu is not None and tokens is not None:
+        text = "a published model has them: expected `length` and `batch`"
+        raise BadInput(text, where="tokens", value=tokens)
     whole = Deadline(min(QUICK, time_limit) if quick else time_limit, stop or threading.Event())
     known = given(model, Run(gpu, length, batch, tensor_parallel))
     layers = known.layers

@@ -35,6 +35,7 @@ class Asked:
         self.given = dict(given(context))
         self.parameters = inspect.signature(function).parameters
         self.output: Path | None = context.params.get("output")
+        self.limit: float = context.params.get("time_limit") or 0.0
         self.interrupts = Interrupts()
         self.lines: list[str] = []
         self.written: Any = None
@@ -58,7 +59,9 @@ class Asked:
             around.enter_context(naming(self._first()))
             values = self.read = self._values() | more
             if "listener" in self.parameters and "listener" not in more:
-                values["listener"] = around.enter_context(self.progress())
+                values["listener"] = progress = around.enter_context(self.progress())
+                if "note" in self.parameters:
+                    values["note"] = progress.note
             answer = self.function(**values)
             if save is not None and self.output is not None:
                 from pipesat.core.doing import doing
@@ -109,7 +112,7 @@ class Asked:
         from pipesat.cli.console import stderr
         from pipesat.cli.progress import Progress
 
-        found = Progress(stderr(), quiet=self["quiet"], limit=self["time_limit"])
+        found = Progress(stderr(), quiet=self["quiet"], limit=self.limit)
         self.lines = found.lines
         return found
 
@@ -123,8 +126,9 @@ class Asked:
         """What was given, with the files read that the function does not read itself."""
         wanted = wanted_of(self.function)
         values: dict[str, Any] = {}
-        for name, value in self.given.items():
-            if name in self.parameters:
+        for name in self.parameters:
+            if name in self.given:
+                value = self.given[name]
                 kinds = wanted[name].kinds
                 read = isinstance(value, Path) and "Path" not in kinds
                 values[name] = _read(value, kinds, values) if read else value

@@ -94,7 +94,7 @@ class Value(click.ParamType):  # type: ignore[type-arg]
 def _read(text: str, wanted: Wanted) -> Any:
     """Return the first value that a text may stand for; ``None``: there is none."""
     for kind, made in _MADE.items():
-        if kind in wanted.kinds and not (kind == "float" and "str" in wanted.kinds):
+        if kind in wanted.kinds:
             try:
                 value = made(text)
             except (ValueError, ZeroDivisionError):
@@ -104,11 +104,11 @@ def _read(text: str, wanted: Wanted) -> Any:
 
 
 _MADE: Final[dict[str, Callable[[str], Any]]] = {
+    "str": str,  # first: the function reads it, as 40GiB or 40
+    "Literal": str,
     "int": int,
     "float": float,
     "Path": Path,
-    "str": str,
-    "Literal": str,
 }
 
 

@@ -549,7 +549,7 @@ def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
 def test_the_folder_repeats_what_the_table_says(cli: Run, tmp_path: Path) -> None:
     """The story on a small model: every line says estimate, every row's command gives its time."""
     folder = tmp_path / "out"
-    words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    words = ["advise", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
     outcome = cli(*words, "--for", "torchtitan", "--time-limit", 2, "-o", folder)
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("times and memory are an estimate\n")
@@ -663,31 +663,32 @@ def test_a_plan_of_an_estimate_says_so() -> None:
 
 PARTS = str(ROOT / "examples" / "parts-deepseek-like.json")
 BAD = {
-    "no costs": ([], "expected a layers, profile or parts file, or --config"),
-    "no GPU": (["--config", "tiny"], "--config needs a --gpu"),
-    "two models": (["x.json", "--config", "tiny"], "a file or --config, not both"),
+    "no costs": ([], "missing argument 'MODEL'"),
+    "no GPU": (["tiny"], "a published model needs a GPU"),
+    "tokens of a model": (["tiny", "--gpu", "h100", "--tokens", "9"], "--length` and `--batch"),
+    "a length of a file": ([PARTS, "--length", "9"], "--length: got 9, only a published model"),
     "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
-    "a GPU of a file": (["x.json", "--gpu", "h100"], "only --config asks for an estimate"),
+    "a GPU of a file": ([PARTS, "--gpu", "h100"], "--gpu: got 'h100', a file has its costs"),
     "no rate": (
-        ["--config", "tiny", "--gpu", "h100", "--copy-bandwidth", "0"],
+        ["tiny", "--gpu", "h100", "--copy-bandwidth", "0"],
         "--copy-bandwidth: got '0', expected an amount with its unit, as 40GiB",
     ),
     "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
     "parts twice": ([PARTS, "--parts", PARTS], "the model has parts already"),
     "memory of parts": ([PARTS, "--memory", "9"], "parts do not say what layers hold"),
     "no file": (["x.json"], "cannot read"),
-    "a wish": (["--config", "tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
+    "a wish": (["tiny", "--gpu", "h100", "--memory", "much"], "--memory: got 'much'"),
     "no unit": (
-        ["--config", "tiny", "--gpu", "h100", "--memory", "40"],
+        ["tiny", "--gpu", "h100", "--memory", "40"],
         "--memory: got '40', expected an amount with its unit, as 40GiB",
     ),
     "no unit of what is kept free": (
-        ["--config", "tiny", "--gpu", "h100", "--reserve", "2"],
+        ["tiny", "--gpu", "h100", "--reserve", "2"],
         "--reserve: got '2', expected an amount with its unit, as 2GiB",
     ),
     "a runtime": (["x.json", "--for", "torchtitn"], "'--for': 'torchtitn' is not one of 'torch', "),
     "all kept free": (
-        ["--config", "tiny", "--gpu", "h100", "--memory", "1GiB", "--reserve", "2GiB"],
+        ["tiny", "--gpu", "h100", "--memory", "1GiB", "--reserve", "2GiB"],
         "--reserve: got 2048, expected 0 to 1024, the memory",
     ),
 }
@@ -720,7 +721,7 @@ def test_python_asks_as_the_command_line_does() -> None:
 
 def test_a_folder_that_nothing_came_into_is_taken_back(cli: Run, tmp_path: Path) -> None:
     """What fits into no memory leaves no folder behind; one that was there stays."""
-    words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    words = ["advise", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
     (tmp_path / "there").mkdir()
     for folder in (tmp_path / "new" / "out", tmp_path / "there"):
         assert cli(*words, "--memory", "10MiB", "-o", folder).code == 3
@@ -740,7 +741,7 @@ def test_a_problem_is_no_question(cli: Run, tmp_path: Path) -> None:
 def test_a_narrow_table_leaves_columns_out(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """80 columns are too few for tokens/s; the flags stand uncut, so that they can be copied."""
     monkeypatch.setenv("COLUMNS", "80")
-    words = ["advise", "--config", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
+    words = ["advise", "tiny", "--gpu", "h100", "--devices", 2, "--microbatches", 4]
     outcome = cli(*words, "--for", "megatron", "--memory", "1GiB", "--time-limit", 1, "--json")
     found = json.loads(outcome.out)
     outcome = cli(*words, "--for", "megatron", "--memory", "1GiB", "--time-limit", 1)

@@ -79,8 +79,8 @@ def test_types_defaults_and_names_are_the_functions() -> None:
 def test_lists_are_separated_by_commas_or_repeated_and_texts_repeated_alone() -> None:
     assert asked("--shapes", "1,2", "--shapes", "3")["shapes"] == [1, 2, 3]
     assert asked("--layout", "a,b", "--layout", "c")["layouts"] == ["a,b", "c"]
-    assert asked("--memory", "40GiB,7")["memory"] == ["40GiB", 7]
-    assert asked("--memory", "7")["memory"] == 7  # one for all
+    assert asked("--memory", "40GiB,7")["memory"] == ["40GiB", "7"]
+    assert asked("--memory", "7")["memory"] == "7"  # one for all
 
 
 @pytest.mark.parametrize(
