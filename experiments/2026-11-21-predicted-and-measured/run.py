@@ -129,7 +129,16 @@ def refitted(problem: Path, results: dict[str, Any], source: str) -> None:
 def real() -> None:
     profile = HERE / "profile.json"
     if not profile.exists():
-        options = [*MODEL, "--stages", "2,4", "--split", "balanced", "--links", "--samples", "30"]
+        options = [
+            *MODEL,
+            "--stages",
+            "2,4",
+            "--split",
+            "balanced",
+            "--measure-links",
+            "--samples",
+            "30",
+        ]
         pipesat("profile", "-o", profile, *options)
     document = {}
     for title, (placement, baselines) in CASES.items():

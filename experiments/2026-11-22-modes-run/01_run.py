@@ -67,7 +67,7 @@ def allow(path: Path, choice: str) -> None:
 def case(folder: Path, ranks: int, blocks: int, choice: str, speed: str) -> dict:
     profile, problem, out = folder / "profile.json", folder / "problem.json", folder / "out"
     cut = ("--layers", blocks, "--stages", ranks, "--samples", 5)
-    pipesat("profile", *MODEL, *cut, "--modes", "-o", profile)
+    pipesat("profile", *MODEL, *cut, "--measure-modes", "-o", profile)
     pipesat(
         *("problem", "from-profile", profile, "--devices", ranks, "--microbatches", MICROBATCHES),
         *("--optimizer", "none", "--backward", "fused", "--copy-bandwidth", speed),

@@ -104,9 +104,10 @@ def _of_problem(name: str, found: Any, document: Document) -> Iterator[Case]:
         asks = [Ask(f"compare {clock} --time-limit 0.5", held)]
         yield Case(f"commands/compare/{name}", files, asks)
     if _turn(f"memory {name}", 12):
-        levers = " --levers" if any(stage.get("modes") for stage in document["stages"]) else ""
+        levers = " --by-mode" if any(stage.get("modes") for stage in document["stages"]) else ""
         asks = [Ask(f"frontier {clock} --points 3 --time-limit 1{levers}", held)]
-        asks.append(Ask("min-memory p.json --workers 1 --json --within 10% --time-limit 1", held))
+        words = "frontier p.json --workers 1 --json --within 10% --time-limit 1"
+        asks.append(Ask(words, held, "min-memory"))
         yield Case(f"commands/memory/{name}", files, asks)
     lists = any(isinstance(r["microbatches"], list) for r in document.get("routes", [document]))
     if lists and _turn(f"order {name}", 2):

@@ -41,7 +41,6 @@ app = Group(
             "frontier": "frontier",
             "balance": "balance",
             "sweep": "sweep",
-            "min-memory": "min_memory:min_memory",
             "risk": "risk",
         },
         "Describe": {

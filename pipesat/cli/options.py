@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import typer
+from typing import Any
 
 from pipesat.core.errors import BadInput
 
 
-def refuse_given(context: typer.Context, names: Sequence[str], why: str) -> None:
+def refuse_given(context: Any, names: Sequence[str], why: str) -> None:
     """Refuse those of a command's options that the user gave, by parameter name.
 
     Raises
@@ -30,7 +29,7 @@ def refuse_given(context: typer.Context, names: Sequence[str], why: str) -> None
             )
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
+def _is_given(context: Any, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

@@ -96,7 +96,7 @@ def profile(
         bool, typer.Option("--checkpoint", help="Checkpoint all but the first and last layer.")
     ] = False,
     modes: Annotated[
-        bool, typer.Option("--modes", help="Measure memory modes, too: recompute, offload.")
+        bool, typer.Option("--measure-modes", help="Measure memory modes, too: recompute, offload.")
     ] = False,
     compile_: Annotated[
         str,
@@ -108,7 +108,8 @@ def profile(
         ),
     ] = "",
     links: Annotated[
-        bool, typer.Option("--links", help="Measure delays between two local gloo ranks too.")
+        bool,
+        typer.Option("--measure-links", help="Measure delays between two local gloo ranks too."),
     ] = False,
     name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
     timeout: Timeout = 600.0,

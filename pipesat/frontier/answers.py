@@ -154,7 +154,7 @@ class LeastMemory(Displayed):
         return sufficient_document(self.found, self.within, folder, **self.about)
 
     def save(self, folder: str | Path) -> None:
-        """Write what ``pipesat min-memory -o`` writes.
+        """Write what ``pipesat frontier --within -o`` writes.
 
         Raises
         ------

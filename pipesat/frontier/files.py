@@ -1,4 +1,4 @@
-"""What ``frontier -o DIR`` and ``min-memory -o DIR`` write."""
+"""What ``frontier -o DIR`` and ``frontier --within -o DIR`` write."""
 
 from __future__ import annotations
 

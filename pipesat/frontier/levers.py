@@ -33,7 +33,8 @@ def with_levers(problem: Problem) -> dict[str | None, Problem]:
     """
     names = list(dict.fromkeys(mode.name for stage in problem.stages for mode in stage.modes))
     if not names:
-        raise BadInput("the problem has no memory modes: one curve is all", where="levers")
+        text = "the problem has no memory modes; pipesat profile --measure-modes measures them"
+        raise BadInput(text, where="by_mode")
     choices = [(), *((name,) for name in names)] + ([tuple(names)] if len(names) > 1 else [])
     return {Lever(" or ".join(kept) or KEEP): _allowing(problem, kept) for kept in choices}
 

@@ -12,8 +12,8 @@ from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Target, Within, Workers
-from pipesat.frontier.min_memory import Reference
 from pipesat.placement.geometry import Placement
+from pipesat.workflows.solve import problem_for
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -32,7 +32,7 @@ def frontier(
     count: Points | None = None,
     placements: Sequence[Placement] | None = None,
     layers: Count | Sequence[Count] | None = None,
-    levers: bool = False,
+    by_mode: bool = False,
     target: Target | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 600.0,
@@ -61,7 +61,7 @@ def frontier(
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
         stage; a loop and a V cut between them; ``None``: unknown.
-    levers
+    by_mode
         A curve for each way to save memory: none, each memory mode of the problem alone, all of
         them.
     target
@@ -89,19 +89,19 @@ def frontier(
     if placements and target is not None:
         text = "expected `placements` or a target: not every placement runs there"
         raise BadInput(text, where="target", value=target)
-    if levers and placements is not None:
-        raise BadInput("expected placements or levers, not both", where="levers")
+    if by_mode and placements is not None:
+        raise BadInput("expected placements or by_mode, not both", where="by_mode")
     problem = problem_for(problem, target)
-    placed = with_levers(problem) if levers else _placed(problem, placements, stated)
+    placed = with_levers(problem) if by_mode else _placed(problem, placements, stated)
     require_once("caps", caps or ())
     given = None if caps is None else [_cap(cap, problem.memory_unit) for cap in caps]
     compared: list[int] = []
-    if levers:
+    if by_mode:
         compared = caps_to_compare(problem) if given is None else readable_caps(problem, given)
     curves = frontiers(
         placed,
         also=compared,
-        caps={name: _caps(problem, one, given, levers=levers) for name, one in placed.items()},
+        caps={name: _caps(problem, one, given, levers=by_mode) for name, one in placed.items()},
         count=count or _POINTS,
         objective=objective,
         time_limit=time_limit,
@@ -121,7 +121,8 @@ def min_memory(
     problem: Problem,
     *,
     within: float | Fraction = Fraction(1, 20),
-    reference: Reference = "unlimited",
+    capacity_of: Problem | None = None,
+    target: Target | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 120.0,
     workers: Workers | None = None,
@@ -139,15 +140,19 @@ def min_memory(
         The problem.
     within
         How much longer than the best is accepted: 0.05 is five percent.
-    reference
-        The best with ``unlimited`` memory, or with the problem's own capacities, ``file``.
+    capacity_of
+        The best is with the capacities of this problem; ``None``: unlimited.
+    target
+        Only what this runtime can run; ``None``: any.
     time_limit
         Seconds for everything.
 
     Raises
     ------
     Infeasible
-        If nothing fits into the problem's own capacities and these are the reference.
+        If nothing fits into the capacities of ``capacity_of``.
+    BadInput
+        If it has another number of devices.
     """
     from pipesat.frontier.answers import LeastMemory
     from pipesat.frontier.min_memory import least_memory
@@ -157,12 +162,18 @@ def min_memory(
     if not 0 <= within <= 10_000:
         raise BadInput("expected a share from 0 to 10000", where="within", value=within)
     accepted = Fraction(str(within))
+    caps = None if capacity_of is None else [device.memory for device in capacity_of.devices]
+    if caps is not None and len(caps) != len(problem.devices):
+        text = f"expected a problem of {len(problem.devices)} devices"
+        raise BadInput(text, where="capacity_of", value=len(caps))
+    if caps is not None and caps != [device.memory for device in problem.devices]:
+        problem = problem.with_memory(caps)
     found = least_memory(
-        problem,
+        problem_for(problem, target),
         solve=solver_of(objective, workers, seed),
         objective=objective,
         within=accepted,
-        reference=reference,
+        reference="unlimited" if caps is None else "file",
         time_limit=time_limit,
         baselines=published(),
         listener=listener,

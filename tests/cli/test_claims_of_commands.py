@@ -120,7 +120,15 @@ def of_frontier(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[l
 
 def of_min_memory(cli: Run, save: Any, folder: Path, objective: str) -> Iterator[list[Listed]]:
     found = cli(
-        "min-memory", save(PROBLEM), "--objective", objective, "--time-limit", 1, "--json"
+        "frontier",
+        save(PROBLEM),
+        "--within",
+        "5%",
+        "--objective",
+        objective,
+        "--time-limit",
+        1,
+        "--json",
     ).json
     yield [("best", found["best"]["value"]), ("answer", found["value"])]
     yield [("answer", found["value"]), ("target", found["target"])]
@@ -218,15 +226,20 @@ def test_solve(cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "module"),
-    [("frontier", "pipesat.frontier.trace"), ("min-memory", "pipesat.frontier.min_memory")],
+    ("words", "module"),
+    [([], "pipesat.frontier.trace"), (["--within", "5%"], "pipesat.frontier.min_memory")],
 )
 def test_caps(
-    cli: Run, save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, module: str
+    cli: Run,
+    save: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    module: str,
 ) -> None:
     monkeypatch.setattr(importlib.import_module(module), "closed_form_bound", lambda *_: WRONG)
     out = tmp_path / "out"
-    outcome = cli(command, save(PROBLEM), "-o", out, "--time-limit", 2)
+    outcome = cli("frontier", save(PROBLEM), *words, "-o", out, "--time-limit", 2)
     told(outcome, out, "a wrong argument says at least 1000000, but a checked schedule has")
     assert str(WRONG.value) not in outcome.out
     schedules = list(out.rglob("schedule.json"))

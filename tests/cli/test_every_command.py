@@ -78,9 +78,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export trace": ("export", "p.json", "s.json", "--to", "trace", "-o", "t.json"),
     "order": ("balance", "p.json", *LIMIT),
     "order span": ("balance", "p.json", "--objective", "span", *LIMIT),
-    "min-memory": ("min-memory", "p.json", *LIMIT, "--workers", "1"),
+    "min-memory": ("frontier", "p.json", "--within", "5%", *LIMIT, "--workers", "1"),
     "frontier": ("frontier", "p.json", *LIMIT, "--workers", "1", "--points", "2"),
-    "levers": ("frontier", "p.json", *LIMIT, "--workers", "1", "--points", "2", "--levers"),
+    "levers": ("frontier", "p.json", *LIMIT, "--workers", "1", "--points", "2", "--by-mode"),
     "pairs": ("problem", "pairs", "parts.json", "--into", "p.json", "-o", "pi.json", *LIMIT),
 }
 

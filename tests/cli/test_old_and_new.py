@@ -26,6 +26,9 @@ class Row(NamedTuple):
     writes: str = ""
 
 
+SHORT = "--time-limit 1 --workers 1"
+AGAIN = {"name": "again", "backward": "fused", "BW": 7, "held_after_F": 1}
+
 # Two devices, three microbatches, F = 2, B = 2, W = 1, delay 1. 1F1B by hand: 0F0 0-2, 1F0 3-5,
 # 1BW0 5-8, 0BW0 9-12, 0F2 12-14, 1F2 15-17, 1BW2 17-20, 0BW2 21-24.
 ROWS = (
@@ -103,6 +106,18 @@ ROWS = (
         "--time-limit 0.2 --json",
         '"objective": "span"',
     ),
+    Row("frontier m.json --levers", f"frontier m.json --by-mode {SHORT} --json", '"again"'),
+    Row("min-memory p.json --within 5%", f"frontier p.json --within 5% {SHORT} -o new", "Written"),
+    Row(
+        "min-memory p.json --of file",
+        f"frontier p.json --within 5% --capacity-of p.json {SHORT} --json",
+        '"memory": "file"',
+    ),
+    Row(
+        "(only solve and plan had --for)",
+        f"frontier p.json --points 2 --for torch {SHORT} --json",
+        '"cap"',
+    ),
     Row("cp -r CHECKOUT/examples new", "problem examples new", "written to new: begin with"),
     Row(
         "layers from-profile profile.json -o l.json && plan l.json --devices 2 --microbatches 2",
@@ -145,6 +160,7 @@ def world(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "layers": [layer | {"name": f"l{k}"} for k in range(4)],
         },
         "n.json": [4, 2, 6],
+        "m.json": plain | {"stages": [one | {"modes": [AGAIN]} for one in plain["stages"]]},
         "loop.json": plain | {"microbatches": 4, "stages": stages},
     }
     for name, content in files.items():
@@ -171,7 +187,18 @@ def test_what_the_old_line_did_in_torch(row: Row, cli: Run, world: Path) -> None
     test_what_the_old_line_did(row, cli, world)
 
 
-OLD = ("baseline", "doctor", "import", "layers", "order", "pairs", "parity", "report", "steps")
+OLD = (
+    "baseline",
+    "doctor",
+    "import",
+    "layers",
+    "min-memory",
+    "order",
+    "pairs",
+    "parity",
+    "report",
+    "steps",
+)
 
 
 @pytest.mark.parametrize("name", OLD)
@@ -187,6 +214,10 @@ def test_solve_takes_the_problem_that_balance_writes(cli: Run, world: Path) -> N
     assert cli("solve", "new/problem.json", *words).json["value"] <= said["value"]
     again = cli("check", "new/problem.json", said["schedule"], "--json").json
     assert (again["valid"], again["makespan"]) == (True, said["value"])
+
+
+def test_a_problem_without_modes_is_told_where_they_come_from(cli: Run, world: Path) -> None:
+    one_bad_line(cli("frontier", "p.json", "--by-mode"), "pipesat profile --measure-modes")
 
 
 def test_a_schedule_is_a_file_a_folder_an_order_or_a_name(cli: Run, world: Path) -> None:

@@ -71,7 +71,7 @@ def test_commands_work_far_down(cli: Run, deep: Path) -> None:
         ("export", problem, schedule, "--to", "torch-csv", "-o", deep / "x.csv"),
         ("export", problem, deep / "schedule.csv", "--to", "schedule", "-o", deep / "b.json"),
         ("frontier", problem, "--points", 2, "-o", deep / "frontier", *limit),
-        ("min-memory", problem, "-o", deep / "least", *limit),
+        ("frontier", problem, "--within", "5%", "-o", deep / "least", *limit),
     ):
         assert cli(*words).code == 0, words[0]
     one_bad_line(cli("plan", problem, "--devices", 2, "--microbatches", 2), "pipesat.problem/1")

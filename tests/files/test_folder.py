@@ -327,7 +327,7 @@ def test_a_second_command_leaves_nothing_of_the_first(cli: Run, save: Save, tmp_
         ["solve"],
         ["compare", "--placements", "--layers", 4],
         ["frontier", "--points", 2],
-        ["min-memory"],
+        ["frontier", "--within", "5%"],
     ]
     alone: list[set[str]] = []
     for number, (name, *options) in enumerate(commands):
@@ -360,7 +360,7 @@ def test_every_name_is_known_before_the_work() -> None:
     [
         ("solve", []),
         ("frontier", ["--points", 2, "--time-limit", 2]),
-        ("min-memory", ["--time-limit", 2]),
+        ("frontier", ["--within", "5%", "--time-limit", 2]),
     ],
 )
 def test_a_command_s_names_are_known(

@@ -401,7 +401,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
             "problem from-profile F --devices 2 --microbatches 2 --reserve 999999TiB",
             "--reserve: got '999999TiB', expected at most 1000000000000000 bytes",
         ),
-        ("min-memory P --within 10001", "--within: got '10001', expected a share from 0 to 10000"),
+        ("frontier P --within 10001", "--within: got '10001', expected a share from 0 to 10000"),
         ("risk P S --noise 101%", "--noise: got '101%', expected a share from 0 to 1"),
     ],
 )

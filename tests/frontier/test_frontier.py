@@ -488,7 +488,7 @@ def test_the_table_fits_the_terminal(
 
 def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    outcome = cli("min-memory", save(SMALL), "--within", "0%", "-o", folder, "--json")
+    outcome = cli("frontier", save(SMALL), "--within", "0%", "-o", folder, "--json")
     assert outcome.code == 0
     result = outcome.json
     smallest = min(c for c in (1, 2, 3, 4, 5, 6) if optimum(at_cap(SMALL, c)) == optimum(SMALL))
@@ -501,7 +501,7 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
         "gantt.png",
         "result.json",
     }
-    text = cli("min-memory", save(SMALL), "--within", "0%")
+    text = cli("frontier", save(SMALL), "--within", "0%")
     assert f"{smallest} on every device" in text.out
     assert "proven smallest" in text.out
 
@@ -515,9 +515,9 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
         (["frontier", "--placements", "vee,star"], ["--placements", "star", "bidirectional"]),
         (["frontier", "--points", "1"], ["--points"]),
         (["frontier", "--time-limit", "0"], ["above 0"]),
-        (["min-memory", "--within", "five"], ["--within", "'five'", "5%"]),
-        (["min-memory", "--within", "-5%"], ["--within"]),
-        (["min-memory", "--of", "half"], ["--of"]),
+        (["frontier", "--within", "five"], ["--within", "'five'", "5%"]),
+        (["frontier", "--within", "-5%"], ["--within"]),
+        (["frontier", "--capacity-of", "half"], ["--capacity-of"]),
     ],
 )
 def test_bad_input(cli: Run, save: Save, arguments: list[str], words: list[str]) -> None:
@@ -569,16 +569,17 @@ def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
 
 def test_a_folder_that_cannot_be_written(cli: Run, save: Save, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for command in ("frontier", "min-memory"):
-        outcome = cli(command, save(chain(2, 3)), "-o", tmp_path / "file" / "out")
+    for words in ([], ["--within", "5%"]):
+        outcome = cli("frontier", *words, save(chain(2, 3)), "-o", tmp_path / "file" / "out")
         assert outcome.code == 2
         assert "cannot write" in outcome.err
 
 
 def test_an_infeasible_reference(cli: Run, save: Save) -> None:
     problem = chain(2, 3, cap=1, held=(2, 1))
-    assert cli("min-memory", save(problem), "--of", "file").code == 3
-    assert cli("min-memory", save(problem)).code == 0
+    least = (save(problem), "--within", "5%")
+    assert cli("frontier", *least, "--capacity-of", least[0]).code == 3
+    assert cli("frontier", *least).code == 0
 
 
 @pytest.mark.slow

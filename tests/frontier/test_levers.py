@@ -60,7 +60,7 @@ def test_levers_are_the_modes_one_by_one_and_together() -> None:
 
 def test_curves_agree_with_the_oracle_and_more_modes_are_never_worse(tmp_path: Path) -> None:
     problem = parse_problem(two_devices())
-    found = frontier(problem, levers=True, caps=[4, 5, 8], time_limit=4, workers=1)
+    found = frontier(problem, by_mode=True, caps=[4, 5, 8], time_limit=4, workers=1)
     values = {}
     for lever, curve in found.curves.items():
         for row in curve.rows[:-1]:
@@ -91,7 +91,7 @@ def test_levers_beside_each_other() -> None:
     problem = parse_problem(two_devices() | {"devices": [{"memory": 5}, {"memory": 5}]})
     assert caps_to_compare(problem) == [4, 5, 6]  # 1F1B holds 2 * 4: its half, the own, 3/4
     told: list[Improvement] = []
-    found = frontier(problem, levers=True, time_limit=2, workers=1, listener=told.append)
+    found = frontier(problem, by_mode=True, time_limit=2, workers=1, listener=told.append)
     rows = {row.cap: row for row in found.compared()}
     assert list(rows) == [4, 5, 6]
     assert [row.own for row in rows.values()] == [False, True, False]
@@ -120,7 +120,7 @@ def test_levers_beside_each_other() -> None:
 
 def test_a_lever_worse_than_a_part_of_it_is_refused() -> None:
     problem = parse_problem(two_devices())
-    curves = frontier(problem, levers=True, caps=[8], time_limit=1, workers=1).curves
+    curves = frontier(problem, by_mode=True, caps=[8], time_limit=1, workers=1).curves
     worse = curves["recompute or offload"]
     worse.curve.schedules[:] = [k for k in worse.curve.schedules if k.peak > 8]
     with pytest.raises(Contradiction, match="recompute or offload is called the best"):
@@ -128,7 +128,7 @@ def test_a_lever_worse_than_a_part_of_it_is_refused() -> None:
 
 
 def test_the_text_of_levers(cli: Run, save: Any) -> None:
-    limit = ("--levers", "--caps", "4,5", "--time-limit", 1, "--workers", 1)
+    limit = ("--by-mode", "--caps", "4,5", "--time-limit", 1, "--workers", 1)
     text = cli("frontier", save(two_devices()), *limit).out
     assert re.match(r"Take +at 4 \(0\.500 x 1F1B\): ", text)  # the answer, then long tables
     assert "with ample memory: " in text
@@ -171,12 +171,12 @@ def test_the_smallest_cap_with_modes() -> None:
 def test_what_is_refused() -> None:
     document = two_devices()
     problem = parse_problem(document)
-    with pytest.raises(BadInput, match="expected placements or levers, not both"):
-        frontier(problem, levers=True, placements=["chain"])
+    with pytest.raises(BadInput, match="expected placements or by_mode, not both"):
+        frontier(problem, by_mode=True, placements=["chain"])
     for stage in document["stages"]:
         del stage["modes"]
     with pytest.raises(BadInput, match="no memory modes"):
-        frontier(parse_problem(document), levers=True)
+        frontier(parse_problem(document), by_mode=True)
 
 
 def test_ample_memory_is_told_where_no_capacity_can_be_compared(cli: Run, save: Any) -> None:
@@ -190,7 +190,7 @@ def test_ample_memory_is_told_where_no_capacity_can_be_compared(cli: Run, save: 
         {"device": device, "F": 2, "B": 2, "W": 1, "backward": "fused", "modes": [again]}
         for device in range(2)
     ]
-    limit = ("--levers", "--points", "2", "--time-limit", 1, "--workers", 1)
+    limit = ("--by-mode", "--points", "2", "--time-limit", 1, "--workers", 1)
     text = " ".join(cli("frontier", save(document), *limit).out.split())
     assert "with ample memory: 10 (proven optimal), reached by keep from 0 on" in text
     assert "curve at the same caps" not in text

@@ -486,7 +486,7 @@ SMALL = [
 @pytest.mark.slow
 def test_from_a_profile_to_a_solved_problem(cli, tmp_path) -> None:
     profile, problem = tmp_path / "profile.json", tmp_path / "problem.json"
-    done = cli("profile", *SMALL, "--stages", "2,4", "--links", "-o", profile)
+    done = cli("profile", *SMALL, "--stages", "2,4", "--measure-links", "-o", profile)
     assert done.code == 0, done.err
     assert "links (gloo):" in done.out
     data = read_profile(profile)

@@ -61,7 +61,7 @@ _LINES = [
     "compare {chain.json} --placements --layers 4",
     "frontier {chain.json} --placements chain,loop --layers 4",
     "frontier {problem.json} --caps 9,1f1b*0.5",
-    "min-memory {problem.json}",
+    "frontier {problem.json} --within 5%",
     "export {problem.json} 1f1b --to schedule -o {new}",
     "export {vee.json} v-half --to schedule -o {new}",
     f"check {_PAIR}",

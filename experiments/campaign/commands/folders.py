@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "compare": ("compare",),
     "placements": ("compare", "--placements"),
     "frontier": ("frontier", "--points", 2),
-    "min-memory": ("min-memory",),
+    "min-memory": ("frontier", "--within", "5%"),
 }
 
 

@@ -1,4 +1,4 @@
-"""``frontier --levers``: a curve per choice of memory modes, and what is said of all of them."""
+"""``frontier --by-mode``: a curve per choice of memory modes, and what is said of all of them."""
 
 from __future__ import annotations
 

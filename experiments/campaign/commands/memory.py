@@ -44,7 +44,7 @@ def frontier(case: Case) -> None:
     words = ["--points", case.rng.randint(2, 5), "--workers", 1]
     words += ["--time-limit", 1 if case.quick else case.rng.choice([1, 4])]
     words += ["--objective", objective]
-    words += ["--levers"] if levers else []
+    words += ["--by-mode"] if levers else []
     as_json = not levers or case.rng.random() < 0.5
     words += ["--json"] if as_json else []
     ran = case.run("frontier", "problem.json", "-o", "out", *words, codes=(0, 2, 3))
@@ -146,7 +146,7 @@ def min_memory(case: Case) -> None:
     document, objective = a_problem(case), an_objective(case)
     within = case.rng.choice(["0%", "5%", "30%"])
     ran = case.run(
-        "min-memory",
+        "frontier",
         "problem.json",
         "-o",
         "out",
@@ -162,7 +162,7 @@ def min_memory(case: Case) -> None:
         codes=(0, 2, 3),
     )
     found = ran.json()
-    if ran.code or not case.expect(found is not None, "min-memory prints no JSON"):
+    if ran.code or not case.expect(found is not None, "frontier --within prints no JSON"):
         return
     best = found["best"]
     unlimited = truth_at(case, document, None, objective)
