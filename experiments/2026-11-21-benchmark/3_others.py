@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import ours
 from runner import Case, Row, main, repeated, since
 
+from pipesat.files.problem_file import read_problem
+
 if TYPE_CHECKING:
     from answer import Answer
 
@@ -45,10 +47,9 @@ def measure(case: Case, launched: float) -> Row:
     """Solve by the method that the case names; the limit counts from when the problem is read."""
     if case.variant == OURS:
         return ours.measure(case, launched)
-    import pipesat
     from pipesat.core.errors import NotApplicable
 
-    problem = pipesat.read_problem(case.file)
+    problem = read_problem(case.file)
     if case.objective != "makespan":
         return {"status": "not applicable", "why": "these models have the makespan only"}
     method = _method(case.variant)

@@ -18,6 +18,8 @@ from pathlib import Path
 from ours import first, thinned
 from runner import Case, Row, main, repeated, since
 
+from pipesat.files.problem_file import read_problem
+
 STEADY = "steady"
 MICROBATCHES = 1  # per period and route
 
@@ -30,13 +32,12 @@ def cases(options: argparse.Namespace, files: list[Path]) -> Iterator[Case]:
 
 def measure(case: Case, launched: float) -> Row:
     """Search shorter and shorter periods; seconds count from the start of the process."""
-    import pipesat
     from pipesat.solver.run.clock import Clock
     from pipesat.solver.run.runner import Runner
     from pipesat.solver.steady.period import microbatches_per_period, period_bound
     from pipesat.solver.steady.search import shorter_and_shorter
 
-    problem = pipesat.read_problem(case.file)
+    problem = read_problem(case.file)
     bound = period_bound(problem, microbatches_per_period(problem, MICROBATCHES))
     history: list[tuple[float, int | None, int | None]] = [(since(launched), None, bound)]
     clock = Clock(case.limit)

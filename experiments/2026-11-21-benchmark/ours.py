@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from runner import HERE, Case, Row, since
 
+from pipesat.files.problem_file import read_problem
+from pipesat.files.schedule_file import write_schedule
+
 if TYPE_CHECKING:
     from pipesat.core.result import Result
 
@@ -18,7 +21,7 @@ def measure(case: Case, launched: float) -> Row:
     """Solve as any user's ``pipesat.solve`` would; seconds count from the start of the process."""
     import pipesat
 
-    problem = pipesat.read_problem(case.file)
+    problem = read_problem(case.file)
     began = since(launched)
     result = pipesat.solve(
         problem,
@@ -30,7 +33,7 @@ def measure(case: Case, launched: float) -> Row:
     if result.schedule is not None:
         SCHEDULES.mkdir(exist_ok=True)
         name = f"{case.problem}.{case.objective}.{result.value}.json"
-        pipesat.write_schedule(SCHEDULES / name, problem, result.schedule)
+        write_schedule(SCHEDULES / name, problem, result.schedule)
     return row_of(result, began)
 
 

@@ -17,9 +17,9 @@ import sys
 from datetime import date
 from pathlib import Path
 
-import pipesat
 from pipesat.cli.table import print_answer
 from pipesat.files.atomic import prepare_folder, write_files
+from pipesat.files.problem_file import read_problem
 from pipesat.frontier.answers import Frontiers
 from pipesat.frontier.files import csv_bytes, document, staircases, write_frontier
 from pipesat.frontier.picture import frontier_pictures
@@ -48,7 +48,7 @@ def main() -> None:
     for name in options.only:
         print(f"{name}: {options.time_limit:g} s", file=sys.stderr)
         curves[name] = trace(
-            pipesat.read_problem(PROBLEMS / f"{PLACEMENTS[name]}.json"),
+            read_problem(PROBLEMS / f"{PLACEMENTS[name]}.json"),
             solve=solver_of("makespan", None, 0),
             baselines=published(),
             time_limit=options.time_limit,

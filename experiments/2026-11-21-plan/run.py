@@ -19,7 +19,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pipesat
 from pipesat.core.memory import peak_memory
 from pipesat.core.solving import Deadline
 from pipesat.files.atomic import write_files
@@ -84,7 +83,7 @@ def common_memory(layers: Layers, p: int, m: int) -> int:
     peaks = []
     for split, name in ((even_partition, "1f1b"), (balanced_partition, "zb-h1")):
         problem = problem_of_split(layers, split(layers, shape), shape)
-        peaks += peak_memory(problem, pipesat.baseline(name, problem))
+        peaks += peak_memory(problem, problem.schedule(name))
     return max(peaks)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pipesat
 from pipesat.core.schedule import Order
+from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES, LIST_SCHEDULING
 from pipesat.risk.report import links_risk, noise_risk
 from pipesat.risk.robustness import Noise
@@ -46,7 +47,7 @@ def main() -> None:
 
 
 def row(name: str, time_limit: float, samples: int) -> str:
-    problem = pipesat.read_problem(PROBLEMS / f"{name}.json")
+    problem = read_problem(PROBLEMS / f"{name}.json")
     found = pipesat.solve(problem, time_limit=time_limit, workers=2)
     assert found.schedule is not None
     baseline, order = best_baseline(problem)

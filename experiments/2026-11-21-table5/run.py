@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pipesat
 from pipesat.core.timing import time_order
+from pipesat.files.problem_file import read_problem
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE.parent / "bench"
@@ -66,9 +67,7 @@ def size(path: Path) -> tuple[float, int]:
 
 def row(name: str, printed: dict[str, float], limit: float) -> tuple[str, ...]:
     """One row: everything as 1 - load / span, the paper's bubble rate."""
-    tight, wide = (
-        pipesat.read_problem(BENCH / "problems" / f"{name}-cap{cap}.json") for cap in (1, 2)
-    )
+    tight, wide = (read_problem(BENCH / "problems" / f"{name}-cap{cap}.json") for cap in (1, 2))
     load = max(tight.microbatches[i] * (s.F + s.B + s.W) for i, s in enumerate(tight.stages))
     one, two = (
         pipesat.solve(problem, objective="span", time_limit=limit) for problem in (tight, wide)
@@ -90,7 +89,7 @@ def row(name: str, printed: dict[str, float], limit: float) -> tuple[str, ...]:
 
 def span(problem: pipesat.Problem, baseline: str) -> int:
     """Span of a hand-written schedule, timed for it; it must fit into memory."""
-    schedule = time_order(problem, pipesat.baseline(baseline, problem).order, "span")
+    schedule = time_order(problem, problem.schedule(baseline).order, "span")
     if violations := pipesat.check(problem, schedule):
         raise SystemExit(f"{baseline} on {problem.name}: {violations[0]}")
     return schedule.span

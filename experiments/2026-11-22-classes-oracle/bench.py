@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pipesat.files.problem_file import read_problem
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
@@ -19,7 +21,7 @@ def main(seconds: float, workers: int) -> None:
     gaps = []
     print("| problem | best rule | value | bound | gap | status |\n|---|---|---|---|---|---|")
     for path in sorted(PROBLEMS.glob("class-*.json")):
-        problem = pipesat.read_problem(path)
+        problem = read_problem(path)
         result = pipesat.solve(problem, time_limit=seconds, workers=workers)
         best = result.baseline
         rule = "-" if best is None else f"{best.name}: {best.value}"

@@ -9,6 +9,8 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+from pipesat.files.problem_file import read_problem
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
@@ -41,7 +43,7 @@ def best_start(problem: pipesat.Problem) -> Schedule:
 def main(seconds: float, runs: list[str]) -> None:
     """Print what each run, given as heat:seed, ends at within so many deterministic seconds."""
     path = ROOT / "experiments" / "bench-next" / "problems" / f"{PROBLEM}.json"
-    problem = pipesat.read_problem(path)
+    problem = read_problem(path)
     start = best_start(problem)
     print(f"start {start.makespan}", flush=True)
     for run in runs:

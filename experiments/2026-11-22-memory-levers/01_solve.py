@@ -22,6 +22,7 @@ from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
+from pipesat.files.schedule_file import read_schedule, write_schedule
 
 SECONDS = {4: 4, 8: 6, 16: 17}
 
@@ -59,9 +60,7 @@ def main() -> None:
         if row is None or again:
             before += [case] if again else []
             starts = [
-                moved(
-                    pipesat.read_schedule(options.work / f"{one.name}.schedule", old), old, problem
-                )
+                moved(read_schedule(options.work / f"{one.name}.schedule", old), old, problem)
                 for one in before
                 if implies(one, case)
                 for old in [one.problem()]
@@ -71,7 +70,7 @@ def main() -> None:
             )
             assert found.schedule is not None
             assert found.lower_bound is not None
-            pipesat.write_schedule(schedule, problem, found.schedule)
+            write_schedule(schedule, problem, found.schedule)
             bound = max(found.lower_bound, row["bound"] if row else 0)
             row = {"value": found.value, "bound": bound, "wall_s": round(found.wall_s, 2)}
             result.write_text(json.dumps(row | {"modes": mode_counts(problem, found.schedule)}))

@@ -10,6 +10,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pipesat.placement.lengths import microbatches_from_lengths
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
@@ -68,7 +70,7 @@ def problem_of(case: Case) -> Problem:
     lengths = [min(max(round(MEAN * x), _SHORTEST), _LONGEST) for x in drawn]
     return pipesat.Problem.chain(
         case.devices,
-        pipesat.microbatches_from_lengths(lengths, MEAN, Fraction(1, 5)),
+        microbatches_from_lengths(lengths, MEAN, Fraction(1, 5)),
         F=29802,
         B=29428,
         W=19530,

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipesat.files.problem_file import read_problem
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
-import pipesat  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
 
 RESULTS, RIVALS = HERE / "results.json", HERE / "rivals.json"
@@ -19,4 +20,4 @@ RESULTS, RIVALS = HERE / "results.json", HERE / "rivals.json"
 def problems() -> Iterator[tuple[str, Problem]]:
     """Names and problems."""
     for path in sorted((ROOT / "experiments" / "bench-next" / "problems").glob("mode-*.json")):
-        yield path.stem, pipesat.read_problem(path)
+        yield path.stem, read_problem(path)

@@ -11,10 +11,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from pipesat.files.problem_file import read_problem
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-import pipesat  # noqa: E402
 from pipesat.solver.modes.alone import least_end  # noqa: E402
 from pipesat.solver.modes.whole import least_schedule  # noqa: E402
 
@@ -27,7 +28,7 @@ KNOWN = 1_255_752  # a schedule of all 12
 
 def main(most: int) -> None:
     """Print a table."""
-    whole = pipesat.read_problem(PROBLEMS / f"{NAME}.json")
+    whole = read_problem(PROBLEMS / f"{NAME}.json")
     print("| microbatches | devices alone | in one order | in any order | gap |")
     print("| ---: | --- | ---: | ---: | ---: |")
     for count in range(3, most + 1):

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pipesat.parts.file import read_parts
+from pipesat.workflows.pair_times import pair_times
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT))
 
-import pipesat  # noqa: E402
 from pipesat.core.claims import difference, percent  # noqa: E402
 from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes  # noqa: E402
 from pipesat.parts.parts import Chunk, Parts  # noqa: E402
@@ -80,7 +82,7 @@ def row(name: str, time: int, proof: str = "") -> str:
 
 
 def rows_of(name: str, parts: Parts) -> Iterator[tuple[str, PairTimes, Plan]]:
-    found = pipesat.pair_times(parts, deterministic=True)
+    found = pair_times(parts, deterministic=True)
     least = found.together[PAIR]
     its = in_its_order(parts, least.shop)
     loads = least.shop.loads()
@@ -91,7 +93,7 @@ def rows_of(name: str, parts: Parts) -> Iterator[tuple[str, PairTimes, Plan]]:
 
 
 def main() -> None:
-    busy = pipesat.read_parts(ROOT / "examples" / "parts-deepseek-like.json")
+    busy = read_parts(ROOT / "examples" / "parts-deepseek-like.json")
     lines = ["| | us | against measured | |", "| --- | ---: | ---: | --- |"]
     lines.append(row("measured: the pair's span", MEASURED))
     for text, found, its in rows_of("busy times", busy):

@@ -30,6 +30,7 @@ import table
 from library import HERE, KINDS, OBJECTIVES, Contradiction, Library, Record
 
 import pipesat
+from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.schedule_file import read_schedule
@@ -90,7 +91,7 @@ def confirm(library: Library, from_scratch: bool) -> None:
 def wrong_with(library: Library, name: str, objective: Objective, record: Record) -> str:
     """Check a record's backing; returns what is wrong with it, or ''."""
     if "formula" in record.backed_by:
-        amount = pipesat.closed_form_bound(library.problem(name), objective).value
+        amount = closed_form_bound(library.problem(name), objective).value
         return "" if amount == record.amount else f"the formula gives {amount}"
     if "rerun" in record.backed_by:
         return ""
@@ -120,7 +121,7 @@ def backing_schedule(library: Library, name: str, objective: Objective, record: 
 def timed_baseline(library: Library, baseline: str, name: str, objective: Objective) -> Schedule:
     """A hand-written schedule, timed for the objective."""
     problem = library.problem(name)
-    return time_order(problem, pipesat.baseline(baseline, problem).order, objective)
+    return time_order(problem, problem.schedule(baseline).order, objective)
 
 
 # ---- rows ----

@@ -18,6 +18,7 @@ import table
 from library import HERE, OBJECTIVES, Contradiction, Library
 
 import pipesat
+from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
 
 
@@ -48,7 +49,7 @@ def main() -> int:
 def contribute(options: argparse.Namespace, by: str) -> int:
     """Check, compare and record; returns the exit status."""
     library = Library(options.folder)
-    problem = pipesat.read_problem(options.problem)
+    problem = read_problem(options.problem)
     name = library.name_of(problem)
     if name is None:
         raise pipesat.BadInput("this problem is not in the library", source=str(options.problem))

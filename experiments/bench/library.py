@@ -23,12 +23,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import pipesat
+from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.atomic import write_file
+from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import schedule_bytes
 
 HERE = Path(__file__).resolve().parent
@@ -76,7 +77,7 @@ class Library:
         """One problem, read and checked."""
         if name not in self._problems:
             path = self.folder / "problems" / f"{name}.json"
-            self._problems[name] = pipesat.read_problem(path)
+            self._problems[name] = read_problem(path)
         return self._problems[name]
 
     def name_of(self, problem: Problem) -> str | None:
@@ -171,7 +172,7 @@ class Library:
 
     def add_formula(self, name: str, objective: Objective, today: str) -> None:
         """Offer the bound in closed form: it backs itself."""
-        bound = pipesat.closed_form_bound(self.problem(name), objective)
+        bound = closed_form_bound(self.problem(name), objective)
         old = self.record(name, objective, "bound")
         date = old.date if old is not None and old.amount == bound.value else today
         record = Record(bound.value, bound.source, date, {"formula": bound.source})

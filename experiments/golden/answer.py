@@ -18,7 +18,10 @@ from golden.cases import Ask, Case
 from golden.look import digest, kept_of_file, kept_of_text
 from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.cli import main as command_line
+from pipesat.files.problem_file import read_problem
+from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
+from pipesat.workflows.hand_written import baseline
 
 Kept = dict[str, Any]
 RULES = [
@@ -119,7 +122,7 @@ def _descriptor(number: int, other: int) -> Iterator[None]:
 
 def _closed_forms(folder: Path) -> Kept:
     """Each objective's best bound with its argument, and the digest of all."""
-    problem = pipesat.read_problem(folder / "p.json")
+    problem = read_problem(folder / "p.json")
     kept: Kept = {}
     for objective in ("makespan", "span"):
         bounds = [(b.source, b.value) for b in closed_form_bounds(problem, objective)]
@@ -130,15 +133,15 @@ def _closed_forms(folder: Path) -> Kept:
 
 def _heuristics(folder: Path) -> Kept:
     """The makespan and the digest of each schedule's file; nothing where none is made."""
-    problem, kept = pipesat.read_problem(folder / "p.json"), {}
+    problem, kept = read_problem(folder / "p.json"), {}
     asked: list[tuple[str, Kept]] = [(name, {}) for name in BASELINES]
     asked += [("interleaved-1f1b", {"group": group}) for group in (1, 3)]
     if problem.has_lists:
         asked += RULES
     for name, options in asked:
         with suppress(pipesat.NotApplicable):
-            schedule = pipesat.baseline(name, problem, **options)
-            pipesat.write_schedule(folder / "s.json", problem, schedule)
+            schedule = baseline(name, problem, **options)
+            write_schedule(folder / "s.json", problem, schedule)
             text = " ".join([name, *map(str, options.values())])
             kept[text] = f"{schedule.makespan} {digest((folder / 's.json').read_text())}"
     return kept

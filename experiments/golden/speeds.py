@@ -23,6 +23,8 @@ import numpy as np
 from ortools.sat.python.cp_model import CpSolver
 
 import pipesat
+from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem, read_problem
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -64,14 +66,14 @@ def run(*, record: bool) -> int:
 
 def _speeds() -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
     """What is measured, with its yardstick; each returns how much it has done."""
-    problem = pipesat.parse_problem(_chain(devices=10, microbatches=3400))
-    order = pipesat.baseline("1f1b", problem).order
+    problem = parse_problem(_chain(devices=10, microbatches=3400))
+    order = problem.schedule("1f1b").order
     found = {
         "timing of 100,000 ops": (partial(_timed, problem, order), _python),
         "start-up of --help": (partial(_started, "-m", "pipesat", "--help"), _imported),
     }
     for name, path in SEARCHED.items():
-        searched = pipesat.read_problem(ROOT / "experiments" / path)
+        searched = read_problem(ROOT / "experiments" / path)
         found[f"CP-SAT solves, {name}"] = (partial(_windows, searched), _python)
     return found
 
@@ -121,7 +123,7 @@ def _processor() -> float:
 
 
 def _timed(problem: Any, order: Any) -> int:
-    pipesat.time_order(problem, order, source="golden")
+    time_order(problem, order, source="golden")
     return 1
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, TypeAlias
 
+from pipesat.core.attached import attached
 from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
 
@@ -97,6 +99,16 @@ class Layers:
 
     def __len__(self) -> int:
         return len(self.layers)
+
+    def write(self, path: str | Path) -> None:
+        """Write the file that says this.
+
+        Raises
+        ------
+        BadInput
+            If the file cannot be written.
+        """
+        attached("write_layers")(path, self)
 
     def label(self, layer: int) -> str:
         """Name of a layer for messages: ``layer 17 (head)``."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from pipesat.core.arguments import public
+from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.showing import Displayed, Facts
 from pipesat.files.atomic import write_file
@@ -137,6 +138,16 @@ class Profile(Displayed, StrictModel):
     tied: list[TiedModel] = []
     links: LinksModel | None = None
     copies: CopiesModel | None = None
+
+    def write(self, path: str | Path) -> None:
+        """Write the file that says this.
+
+        Raises
+        ------
+        BadInput
+            If the file cannot be written.
+        """
+        attached("write_profile")(path, self)
 
     def facts(self) -> Facts:
         """Return what was measured, and on what."""

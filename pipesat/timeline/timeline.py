@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, NamedTuple
 
+from pipesat.core.attached import attached
 from pipesat.core.errors import BadInput, Deadlock
 from pipesat.core.ops import KINDS, Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem
@@ -110,6 +112,16 @@ class Timeline:
     clock_error: float | None = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
     modes: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    def write(self, path: str | Path) -> None:
+        """Write the file that says this.
+
+        Raises
+        ------
+        BadInput
+            If the file cannot be written.
+        """
+        attached("write_timeline")(path, self)
 
     @property
     def typical(self) -> TrainingStep:

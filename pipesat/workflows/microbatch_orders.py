@@ -53,7 +53,7 @@ def balance(
         The problem (a JSON file), with microbatches that differ.
     lengths
         Tokens of each microbatch, in place of the problem's own microbatches; see
-        :func:`pipesat.microbatches_from_lengths`.
+        :func:`pipesat.placement.lengths.microbatches_from_lengths`.
     reference
         The length whose times and memory the stages have.
     quadratic

@@ -37,7 +37,7 @@ def pair_times(
     Parameters
     ----------
     parts
-        What :func:`pipesat.read_parts` returns, or the path of a parts file.
+        What :func:`pipesat.read` returns, or the path of a parts file.
     into
         A problem with the same stages: the answer's ``problem`` is it with the times of the parts.
     by

@@ -67,7 +67,7 @@ def plan(
     Parameters
     ----------
     layers
-        The layers or profile file (JSON). Or what :func:`pipesat.read_layers` returns.
+        The layers or profile file (JSON). Or what :func:`pipesat.read` returns.
     devices
         Pipeline ranks.
     microbatches

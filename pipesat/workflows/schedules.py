@@ -42,7 +42,7 @@ class ShownSchedule(Displayed):
 
     @property
     def critical_path(self) -> list[PathStep]:
-        """The chain of ops that sets the makespan: see :func:`pipesat.critical_path`."""
+        """The chain of ops that sets the makespan."""
         from pipesat.core.critical_path import critical_path
 
         return critical_path(self.problem, self.schedule)

@@ -81,7 +81,7 @@ def run(
     Returns
     -------
     Measured
-        ``timeline`` (write it with :func:`pipesat.write_timeline`), ``check`` and ``peaks`` if
+        ``timeline`` (``timeline.write(path)``), ``check`` and ``peaks`` if
         asked for.
 
     Raises

@@ -29,17 +29,20 @@ from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.table import megatron_flags
 from pipesat.advise.work import Work
+from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.result import Improvement
 from pipesat.core.solving import Deadline
 from pipesat.files.folder import FILES, FOLDERS, LIST
+from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import partition_of_layout
 from pipesat.layers.layout_text import parse_layout
 from pipesat.plan.answer import Plan
+from pipesat.workflows.from_profile import estimate_layers
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.paths import ROOT
@@ -198,7 +201,7 @@ def test_no_baseline_on_a_problem_of_the_table_is_better_than_the_best_of_its_na
         for name in NAMES.get(row.placement, ()):
             if runtime == "megatron" and (row.name == "ours" or name not in MEGATRONS):
                 continue  # an order or a problem that Megatron-LM does not have
-            schedule = pipesat.baseline(name, row.problem)
+            schedule = row.problem.schedule(name)
             if not check(row.problem, schedule):
                 best = min(x.makespan for x in rows_of(advice, name) if x.fits)
                 assert schedule.makespan >= best, (name, row.name, row.split)
@@ -440,7 +443,7 @@ def test_what_offloading_would_bring(rate: Fraction) -> None:
     best = min(rows, key=lambda row: row.makespan)
     if best.makespan < advice.chosen.makespan:
         said = f"{best.offloaded} (stage, microbatch) instead"
-    elif pipesat.closed_form_bound(best.problem, "makespan").value >= advice.chosen.makespan:
+    elif closed_form_bound(best.problem, "makespan").value >= advice.chosen.makespan:
         said = "it cannot help"
     else:
         said = "no better schedule with it was found"
@@ -610,7 +613,7 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
         assert "without, 1f1b would need 16 on rank 0, and there are 9" in text
     compile(files[1].read_text(), "schedule.py", "exec")
     best = min(plain, key=lambda row: row.makespan)
-    other = pipesat.read_problem(tmp_path / "nothing-by-hand" / "problem.json")
+    other = read_problem(tmp_path / "nothing-by-hand" / "problem.json")
     assert other.sha256 == best.problem.sha256
     for path, taken in (("", row), ("nothing-by-hand", best)):  # as it lies, nothing left to set
         words = tomllib.loads((tmp_path / path / "schedule.toml").read_text())
@@ -654,7 +657,7 @@ def test_the_picture_is_of_the_split_that_is_advised(
 
 
 def test_a_plan_of_an_estimate_says_so() -> None:
-    plan = pipesat.plan(pipesat.estimate_layers("tiny", "h100"), 2, 2, compare=False, time_limit=1)
+    plan = pipesat.plan(estimate_layers("tiny", "h100"), 2, 2, compare=False, time_limit=1)
     assert plan.remarks[0].startswith("all times and memory are an estimate: roofline")
     figure = plan.plot()
     assert figure is not None

@@ -23,6 +23,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS
 from pipesat.core.solving import Deadline
 from pipesat.files.folder import write_folder
+from pipesat.layers.file import write_layers
 from pipesat.layers.layer import Layers
 from pipesat.parts.file import parse_parts
 from tests.conftest import Run
@@ -211,7 +212,7 @@ def test_offloading_goes_with_pairs() -> None:
 def test_the_command_line_takes_parts_alone_or_beside_layers(cli: Run, tmp_path: Path) -> None:
     parts, layers = tmp_path / "parts.json", tmp_path / "layers.json"
     parts.write_text(json.dumps(DOCUMENT))
-    pipesat.write_layers(layers, replace(layers_of([entry(1, 1, 1)] * 4), time_unit="ms"))
+    write_layers(layers, replace(layers_of([entry(1, 1, 1)] * 4), time_unit="ms"))
     words = ["--devices", 2, "--microbatches", 4, "--for", "megatron", "--time-limit", 60]
     alone = cli("advise", parts, *words)
     beside = cli("advise", layers, "--parts", parts, *words)

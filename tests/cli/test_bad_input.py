@@ -16,6 +16,7 @@ import pytest
 import pipesat
 from pipesat.core.errors import BadInput
 from pipesat.files.atomic import write_file, write_files
+from pipesat.files.problem_file import read_problem
 from tests.conftest import Run
 from tests.support.outcomes import listing, one_bad_line
 from tests.support.problems import chain
@@ -286,6 +287,6 @@ def test_a_complaint_names_the_parameter_and_on_the_command_line_the_option(
 ) -> None:
     problem = save(GOOD)
     with pytest.raises(BadInput, match=r"^to: got 'nothing', expected one of"):
-        pipesat.export(pipesat.read_problem(problem), problem, to="nothing")
+        pipesat.export(read_problem(problem), problem, to="nothing")
     outcome = cli("export", problem, problem, "--to", "nothing", "-o", tmp_path / "x")
     assert outcome.err.startswith("pipesat: error: --to: got 'nothing', expected one of")

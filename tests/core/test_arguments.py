@@ -23,12 +23,13 @@ import pytest
 import pipesat
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, PipesatError
+from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 
 PROBLEM = Problem.chain(devices=2, microbatches=2, F=1, B=1, W=1)
-SCHEDULE = pipesat.baseline("1f1b", PROBLEM)
+SCHEDULE = PROBLEM.schedule("1f1b")
 UNTYPED = ("Any", "bool", "object")
 
 FUNCTIONS = {
@@ -173,7 +174,7 @@ def test_what_annotations_say() -> None:
 
 def test_what_is_no_op_is_said_as_of_any_text() -> None:
     with pytest.raises(ValueError, match="5 is not an op"):
-        pipesat.parse_item(5)  # type: ignore[arg-type]
+        parse_item(5)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="order"):
         time_order(PROBLEM, 5)  # type: ignore[arg-type]
 

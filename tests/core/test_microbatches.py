@@ -9,10 +9,11 @@ import pytest
 
 import pipesat
 from pipesat.bounds.feasibility import preflight, sure_order
+from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.microbatch_order import in_number_order, microbatch_order, permuted, relabelled
-from pipesat.core.ops import Op
+from pipesat.core.ops import Op, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, memory_change
 from pipesat.core.schedule import Schedule, Timed
@@ -54,7 +55,7 @@ def test_values_bounds_and_feasibility_agree_with_the_oracle(seed: int) -> None:
     all_of_them = len(orders) < 500
     for objective in ("makespan", "span") if all_of_them else ("makespan",):
         optimum = oracle.optimum(objective)
-        bound = pipesat.closed_form_bound(problem, objective)
+        bound = closed_form_bound(problem, objective)
         if optimum is None:
             assert not orders
             continue
@@ -114,7 +115,7 @@ def rows(*texts: str) -> Schedule:
     return Schedule(
         tuple(
             tuple(
-                Timed(pipesat.parse_item(words[0]), int(words[1]), int(words[2]))
+                Timed(parse_item(words[0]), int(words[1]), int(words[2]))
                 for words in (entry.split() for entry in text.split(","))
             )
             for text in texts

@@ -11,15 +11,18 @@ from types import SimpleNamespace
 import pytest
 
 import pipesat
-from pipesat import BadInput, Contradiction, Op, Problem, Result
+from pipesat import BadInput, Problem, Result
 from pipesat.core.amounts import memory_text, time_text
-from pipesat.core.claims import uneven
+from pipesat.core.claims import Bound, uneven
+from pipesat.core.errors import Contradiction
+from pipesat.core.ops import Op
 from pipesat.core.rounding import rounded_up
 from pipesat.core.schedule import Schedule
 from pipesat.runtime.answers import Check, Deviation
 from pipesat.runtime.parity import ParityReport
 from pipesat.runtime.run import Measured
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.workflows.exports import import_order
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -102,7 +105,7 @@ def test_a_result_is_saved_and_exported(result: Result, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "schedule.json").is_file()
     exported = result.export("torch-csv", tmp_path / "order.csv")
     assert (tmp_path / "order.csv").read_bytes() == exported.data
-    again, notes = pipesat.import_order(tmp_path / "order.csv", result.problem)
+    again, notes = import_order(tmp_path / "order.csv", result.problem)
     assert again.makespan == 6
     assert not notes
 
@@ -135,7 +138,7 @@ def test_who_exports_another_order_than_was_solved_is_told(tmp_path: Path) -> No
 
 def test_what_a_result_has_is_listed() -> None:
     assert {"status", "value", "lower_bound", "gap", "schedule", "baseline"} <= set(dir(Result))
-    assert repr(pipesat.Bound(548, "CP-SAT")) == "548 (CP-SAT)"
+    assert repr(Bound(548, "CP-SAT")) == "548 (CP-SAT)"
 
 
 def test_a_problem_in_a_notebook_is_a_table() -> None:

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import pipesat
+from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
+from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from tests.support.paths import ROOT
 
@@ -38,7 +40,7 @@ KEPT = [key for key, found in RECORDS.items() if "schedule" in found["value"]["b
 
 
 def problem_of(name: str) -> Problem:
-    return pipesat.read_problem(BENCH / "problems" / f"{name}.json")
+    return read_problem(BENCH / "problems" / f"{name}.json")
 
 
 # What is published
@@ -104,7 +106,7 @@ def test_hand_written_schedules_have_their_values() -> None:
         problem = problem_of(name)
         if baseline is None or problem.op_count > 400:
             continue
-        order = pipesat.baseline(baseline, problem).order
+        order = problem.schedule(baseline).order
         timed = time_order(problem, order, objective)  # type: ignore[arg-type]
         assert pipesat.check(problem, timed) == []
         assert timed.value(objective) == found["value"]["amount"], name  # type: ignore[arg-type]
@@ -116,7 +118,7 @@ def test_formulas_give_their_bounds() -> None:
     looked_at = 0
     for (name, objective), found in RECORDS.items():
         if "formula" in found["bound"]["backed_by"]:
-            bound = pipesat.closed_form_bound(problem_of(name), objective)  # type: ignore[arg-type]
+            bound = closed_form_bound(problem_of(name), objective)  # type: ignore[arg-type]
             assert bound.value == found["bound"]["amount"], name
             looked_at += 1
     assert looked_at > 30
@@ -197,7 +199,7 @@ def desk(tmp_path: Path) -> Desk:
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "problems")
     git(tmp_path, "commit", "--quiet", "-m", "problems")
-    return Desk(tmp_path, pipesat.read_problem(path))
+    return Desk(tmp_path, read_problem(path))
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -356,7 +358,7 @@ def test_a_schedule_that_a_solve_left_backs_its_row(script: Script, desk: Desk) 
 def test_a_hand_written_schedule_backs_its_row(
     script: Script, desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    value = time_order(desk.problem, pipesat.baseline("zb-h1", desk.problem).order).makespan
+    value = time_order(desk.problem, desk.problem.schedule("zb-h1").order).makespan
     lie = row(desk, value=None, bound=None, baseline=["zb-h1", value - 1])
     assert collect(script, desk, lie) == 0
     assert desk.amounts() == {}

@@ -22,7 +22,6 @@ from unittest.mock import Mock
 
 import pytest
 
-import pipesat
 from pipesat.core.ops import members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
@@ -32,6 +31,7 @@ from pipesat.export.frameworks.options import Options
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron
+from pipesat.workflows.hand_written import baseline
 from tests.support.loops import loop
 from tests.support.paths import ROOT
 from tests.support.problems import chain
@@ -393,7 +393,7 @@ def test_megatrons_warm_up_of_overlap() -> None:
     seen = 0
     for p, v, m in ((2, 2, 5), (4, 2, 8), (3, 3, 7), (4, 3, 12)):
         for group in megatron.group_sizes(p, m):
-            schedule = pipesat.baseline("interleaved-overlapped", loop(p, v, m), group=group)
+            schedule = baseline("interleaved-overlapped", loop(p, v, m), group=group)
             for rank, row in enumerate(schedule.devices):
                 names = {
                     "pipeline_parallel_size": p,

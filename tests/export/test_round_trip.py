@@ -22,6 +22,7 @@ from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import retime, time_order
 from pipesat.export.torch.modes import HEAD
 from pipesat.files.problem_file import parse_problem
+from pipesat.workflows.exports import import_order
 from tests.support.class_documents import chunked_document, random_document
 from tests.support.tiny_modes import random_order, tiny
 
@@ -86,7 +87,7 @@ def test_what_is_exported_comes_back(made: tuple[Problem, Schedule]) -> None:
             exported = pipesat.export(problem, schedule, path=folder / "a.csv")
         except NotApplicable:  # recomputes and splits, or a capacity is exceeded once it is changed
             return
-        back, _ = pipesat.import_order(folder / "a.csv", problem)
+        back, _ = import_order(folder / "a.csv", problem)
         # the numbers are the problem's own where microbatches differ, torch's where they do not
         if problem.has_lists or not any("relabelled" in note for note in exported.notes):
             changed = any("whole" in note for note in exported.notes)
@@ -138,7 +139,7 @@ def two_files(folder: Path, order: object = None, modes: str | None = None) -> P
 
 def test_both_files_are_read_by_name(tmp_path: Path) -> None:
     problem = two_files(tmp_path, [1, 0], "0,1,again,,,,,\n")
-    back, notes = pipesat.import_order(tmp_path / "x.csv", problem)
+    back, notes = import_order(tmp_path / "x.csv", problem)
     assert [[str(item) for item in row] for row in back.order] == [["0F1", "0BW1", "0F0", "0BW0"]]
     assert back.modes == {(0, 0): 1}  # torch's number 1 is microbatch a, whose own number is 0
     assert (back.makespan, notes) == (100, ())
@@ -146,7 +147,7 @@ def test_both_files_are_read_by_name(tmp_path: Path) -> None:
 
 def test_without_them_it_says_what_it_assumes(tmp_path: Path) -> None:
     problem = two_files(tmp_path)
-    back, notes = pipesat.import_order(tmp_path / "x.csv", problem)
+    back, notes = import_order(tmp_path / "x.csv", problem)
     assert str(back.order[0][0]) == "0F0"
     assert notes == (
         "no x.order.json beside it: its microbatch numbers are taken for the problem's own",
@@ -158,11 +159,11 @@ def test_what_does_not_fit_without_them_says_so_too(tmp_path: Path) -> None:
     problem = two_files(tmp_path)
     (tmp_path / "x.csv").write_text("0F0,0F1,0B0,0B1\n")  # kept, both take 20 of 11
     with pytest.raises(NotValid, match=r"no x\.modes\.csv beside it: every microbatch is kept\)"):
-        pipesat.import_order(tmp_path / "x.csv", problem)
+        import_order(tmp_path / "x.csv", problem)
     # b's copy out makes room for a, and a's end for the copy back
     (tmp_path / "x.modes.csv").write_text(f"{MODES}0,0,host,0,0F1,0,,0B1\n")
     (tmp_path / "x.csv").write_text("0F0,0F1,0B1,0B0\n")
-    back, _ = pipesat.import_order(tmp_path / "x.csv", problem)
+    back, _ = import_order(tmp_path / "x.csv", problem)
     # F0 0-10, O0 10-14, F1 14-34, BW1 34-74, L0 74-78, BW0 78-98
     assert [timed[1:] for timed in back.devices[0]] == [(0, 10), (14, 34), (34, 74), (78, 98)]
     assert [tuple(map(str, timed)) for timed in back.copies[0]] == [
@@ -174,10 +175,10 @@ def test_what_does_not_fit_without_them_says_so_too(tmp_path: Path) -> None:
 def test_files_of_other_names_are_named(tmp_path: Path) -> None:
     problem = two_files(tmp_path, [0, 1])
     (tmp_path / "mine").write_text("[1, 0]")
-    back, _ = pipesat.import_order(tmp_path / "x.csv", problem, order=tmp_path / "mine")
+    back, _ = import_order(tmp_path / "x.csv", problem, order=tmp_path / "mine")
     assert str(back.order[0][0]) == "0F1"
     with pytest.raises(BadInput, match=r"gone\.csv: cannot read"):
-        pipesat.import_order(tmp_path / "x.csv", problem, modes=tmp_path / "gone.csv")
+        import_order(tmp_path / "x.csv", problem, modes=tmp_path / "gone.csv")
 
 
 @pytest.mark.parametrize(
@@ -200,13 +201,13 @@ def test_a_file_that_contradicts_is_refused(
 ) -> None:
     problem = two_files(tmp_path, order, modes)
     with pytest.raises(BadInput) as raised:
-        pipesat.import_order(tmp_path / "x.csv", problem)
+        import_order(tmp_path / "x.csv", problem)
     assert said in str(raised.value)
 
 
 def test_an_order_leaves_no_file_of_the_one_before_it(tmp_path: Path) -> None:
     problem = two_files(tmp_path, [1, 0], "0,1,again,,,,,\n")
-    back, _ = pipesat.import_order(tmp_path / "x.csv", problem)
+    back, _ = import_order(tmp_path / "x.csv", problem)
     kept = time_order(problem, tuple(tuple(op._replace(mode=0) for op in r) for r in back.order))  # type: ignore[union-attr]
     exported = pipesat.export(problem, kept, path=tmp_path / "x.csv")
     assert not (tmp_path / "x.modes.csv").exists()

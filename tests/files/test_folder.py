@@ -24,6 +24,8 @@ from pipesat.export.torch.companions import SUFFIXES
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS
 from pipesat.files.atomic import finish, write_files
 from pipesat.files.folder import FILES, FOLDERS, LIST, add_files, listed, write_folder
+from pipesat.files.problem_file import read_problem
+from pipesat.files.schedule_file import read_schedule
 from pipesat.files.source import read_bytes
 from tests.conftest import Run
 from tests.support.problems import chain
@@ -151,8 +153,8 @@ def test_of_a_large_schedule_what_says_all_is_written_first(
     with pytest.raises(KeyboardInterrupt):
         result.save(tmp_path)
     assert sorted(there(tmp_path)) == ["problem.json", "result.json", "schedule.json"]
-    problem = pipesat.read_problem(tmp_path / "problem.json")
-    assert not check(problem, pipesat.read_schedule(tmp_path / "schedule.json", problem))
+    problem = read_problem(tmp_path / "problem.json")
+    assert not check(problem, read_schedule(tmp_path / "schedule.json", problem))
 
 
 def test_of_a_huge_schedule_nothing_else_is_written_and_the_log_says_so(

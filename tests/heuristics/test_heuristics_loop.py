@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipesat
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.memory import peak_memory
@@ -16,6 +15,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
 from pipesat.heuristics.shared.loops import full_groups, groups_of
+from pipesat.workflows.hand_written import baseline
 from tests.support.baselines import rules_broken
 from tests.support.loops import loop, uneven_loops
 from tests.support.problems import chain, problems, vee
@@ -57,7 +57,7 @@ def test_the_table_of_groups(device: int) -> None:
 @pytest.mark.parametrize("device", [0, 1])
 def test_the_table_of_groups_in_pairs(device: int) -> None:
     """The same order, one more forward first: 3 + 2 (1 - d) + 1; then each F with the next BW."""
-    schedule = pipesat.baseline("interleaved-overlapped", loop(2, 2, 5, overlap=(3, 4)), group=3)
+    schedule = baseline("interleaved-overlapped", loop(2, 2, 5, overlap=(3, 4)), group=3)
     items = [t.item for t in schedule.devices[device]]
     alone = 3 + 2 * (1 - device) + 1
     assert all(isinstance(item, Op) and item.kind == "F" for item in items[:alone])
@@ -127,11 +127,11 @@ def test_groups_cover_all_microbatches(m: int, size: int) -> None:
 
 def test_groups_from_outside_are_those_of_the_function() -> None:
     problem = loop(2, 2, 5)
-    assert pipesat.baseline("interleaved-1f1b", problem, group=3).order == (
+    assert baseline("interleaved-1f1b", problem, group=3).order == (
         interleaved(problem, group=3).order
     )
     with pytest.raises(BadInput, match="group: got 3, only interleaved-1f1b and"):
-        pipesat.baseline("gis", problem, group=3)
+        baseline("gis", problem, group=3)
 
 
 def test_a_group_has_at_least_one_microbatch() -> None:

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
-import pipesat
 from pipesat.cli.app import app
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem, read_problem
@@ -125,11 +124,11 @@ NEEDS_TORCH = {
     ): "in a rank: tests/runtime/test_memory_modes.py",
     (
         "docs/python.md",
-        "import pipesat\n\nif __name__",
+        "import pipesat\nfrom pipesat.timeline.refit",
     ): "starts processes: tests/runtime/test_python_page.py",
     (
         "docs/python.md",
-        "import pipesat\n\ntwo = ",
+        "import pipesat\nfrom pipesat.workflows.torch_runs",
     ): "under torchrun: tests/runtime/test_python_page.py",
     (
         "README.md",
@@ -347,7 +346,7 @@ class Reader:
 def as_predicted(path: Path) -> Timeline:
     """The timeline of a run of 1F1B in which everything takes as long as the problem says."""
     problem = read_problem(path)
-    order = pipesat.baseline("1f1b", problem)
+    order = problem.schedule("1f1b")
     rows = tuple(
         DeviceRun(tuple(Ran(t.item, float(t.start), float(t.end), 0.0) for t in row), ())  # type: ignore[arg-type]
         for row in order.devices

@@ -15,7 +15,7 @@ from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
 from pipesat.parts.answer import ChunkOp, factor_of
 from pipesat.parts.bounds import one_stream_bound, quick_plans
-from pipesat.parts.file import parse_parts
+from pipesat.parts.file import parse_parts, read_parts
 from pipesat.parts.into_problem import into_problem, require_same_stages
 from pipesat.parts.shop import Plan, fault_of, rows_by_start, shop_of, timed
 from pipesat.solver.parts.blocks import blocks_of, repeated
@@ -201,7 +201,7 @@ def test_a_rounded_model_says_nothing_false() -> None:
 
 
 def test_long_chunks_repeat_the_order_of_a_few_layers() -> None:
-    parts = pipesat.read_parts(ROOT / "examples" / "parts-deepseek-like.json")
+    parts = read_parts(ROOT / "examples" / "parts-deepseek-like.json")
     chunk = replace(parts.chunks[0], repeat=12)
     ops = [(chunk, "F"), (chunk, "BW")]
     shop = shop_of(2, ops)
@@ -271,7 +271,7 @@ def test_a_problem_gets_the_times_and_keeps_the_rest() -> None:
     stage = problem.stages[1]
     assert (stage.F, stage.B, stage.W, stage.BW, stage.held_after_F) == (8, 11, 2, 12, 2)
     assert document["overlap"] == found.document()["overlap"]  # and FB is gone
-    assert pipesat.check(problem, pipesat.baseline("list-scheduling", problem)) == []
+    assert pipesat.check(problem, problem.schedule("list-scheduling")) == []
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,8 @@ def test_times_that_no_problem_file_may_have_are_refused() -> None:
 def test_pair_times_show_themselves(tmp_path) -> None:
     path = tmp_path / "parts.json"
     path.write_text(json.dumps(BY_HAND))
-    found = pipesat.pair_times(path, into=parse_problem(PROBLEM), deterministic=True)
-    assert found.parts == pipesat.read_parts(path)
+    found = pair_times(path, into=parse_problem(PROBLEM), deterministic=True)
+    assert found.parts == read_parts(path)
     assert found.problem is not None
     assert found.problem.stages[0].BW == 12
     assert len(repr(found).splitlines()) == 4

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipesat import BadInput, Device, Problem, Stage, parse_problem, read_problem
+from pipesat import BadInput, Device, Problem, Stage
 from pipesat.core.building import Building
+from pipesat.files.problem_file import parse_problem, read_problem
 
 UNIT = {"F": 1, "B": 1, "W": 1}
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipesat import microbatches_from_lengths
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
-from pipesat.placement.lengths import read_lengths
+from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
 
 
 def test_factors_are_rounded_up_to_ten_thousandths() -> None:

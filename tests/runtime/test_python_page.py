@@ -21,7 +21,8 @@ pytestmark = [
     ),
 ]
 PAGE = (ROOT / "docs" / "python.md").read_text()
-(LOCAL, RANK) = re.findall(r"```python\n(import pipesat\n\n(?:if|two).*?)```", PAGE, re.DOTALL)
+STARTS = r"import pipesat\n(?:from [^\n]*\n)+\n(?:if __name|two =)"
+(LOCAL, RANK) = re.findall(rf"```python\n({STARTS}.*?)```", PAGE, re.DOTALL)
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
 
 

@@ -41,7 +41,7 @@ def chain(modes: list[dict[str, Any]], memory: int | None, **more: Any) -> Probl
 def test_those_give_way_whose_backward_comes_last() -> None:
     """1F1B holds 3, 2 and 1 on three devices: with room for 2, the first lets one go of three."""
     problem = chain([RECOMPUTE], 2)
-    guide = pipesat.baseline("1f1b", problem).order
+    guide = problem.schedule("1f1b").order
     order = fewest(problem, guide, lambda cell, _: 1)
     assert order is not None
     modes = time_order(problem, order).modes
@@ -54,7 +54,7 @@ def test_those_give_way_whose_backward_comes_last() -> None:
 
 def test_a_mode_that_fuses_drops_w_and_one_that_splits_adds_it() -> None:
     problem = chain([RECOMPUTE | {"name": "a"}, {"name": "b", "backward": "split"}], None)
-    guide = pipesat.baseline("zb-h1", problem).order
+    guide = problem.schedule("zb-h1").order
     fused = in_modes(problem, guide, {(1, 0): 1})
     assert "1W0" not in map(str, fused[1])
     assert "1BW0" in map(str, fused[1])
@@ -66,7 +66,7 @@ def test_a_mode_that_fuses_drops_w_and_one_that_splits_adds_it() -> None:
 @pytest.mark.parametrize("modes", [[RECOMPUTE], [OFFLOAD], [RECOMPUTE, OFFLOAD]])
 def test_packing_keeps_to_memory(modes: list[dict[str, Any]]) -> None:
     problem = chain(modes, 2)
-    guides = [pipesat.baseline(name, problem) for name in ("1f1b", "zb-h1")]
+    guides = [problem.schedule(name) for name in ("1f1b", "zb-h1")]
     starts = [start.order for start in orders_from(problem, guides)]
     valid = [order for order in starts if not check(problem, time_order(problem, order))]
     assert valid
@@ -90,7 +90,7 @@ def test_never_worse_than_each_single_mode(objective: Objective, choice: str) ->
         modes = result.schedule.modes
         assert all(sum(s == stage for s, _ in modes) in (0, 6) for stage in range(3))
     for name in ("1f1b", "zb-h1", "eager-1f1b"):
-        guide = pipesat.baseline(name, problem).order
+        guide = problem.schedule(name).order
         for mode in (0, 1, 2):
             every = {(s, m): mode for s in range(3) for m in range(6)}
             timed = time_order(problem, in_modes(problem, guide, every), objective)

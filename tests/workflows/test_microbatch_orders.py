@@ -14,15 +14,18 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.core.microbatch_order import relabelled
 from pipesat.core.timing import time_order
+from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.microbatch_orders import RULES
+from pipesat.placement.lengths import microbatches_from_lengths
+from pipesat.workflows.hand_written import baseline
 from tests.conftest import Run
 
 LENGTHS = [5, 1, 3, 1, 2]
 
 
 def chain(memory: int | None = None) -> pipesat.Problem:
-    listed = pipesat.microbatches_from_lengths(LENGTHS, 2, 0.25)
+    listed = microbatches_from_lengths(LENGTHS, 2, 0.25)
     return pipesat.Problem.chain(
         3, listed, F=4, B=5, W=3, held_after_F=6, memory=memory, comm=1, time_unit="ms"
     )
@@ -108,9 +111,9 @@ def test_the_command_writes_the_list(tmp_path: Path, cli: Run) -> None:
     assert written["replicas"] == [[[number] for number in said["order"]]]
     assert written["makespans"] == [written["value"]] == [said["makespan"]]
     assert written["schedule"] == said["best"]
-    new = pipesat.read_problem(tmp_path / "out" / "problem.json")  # numbers are places in it now
+    new = read_problem(tmp_path / "out" / "problem.json")  # numbers are places in it now
     assert new.order == "given"
-    assert pipesat.baseline(said["best"], new).makespan == said["makespan"]
+    assert baseline(said["best"], new).makespan == said["makespan"]
     assert sorted(said["order"]) == [*range(len(LENGTHS))]
     assert said["makespan"] == min(
         row["makespans"]["best"] for row in said["baselines"] if row["order"]
@@ -124,7 +127,7 @@ def test_the_command_writes_the_list(tmp_path: Path, cli: Run) -> None:
 
 def test_the_text_says_what_the_order_gains(tmp_path: Path, cli: Run) -> None:
     # one device: the makespan is the load in any order, 2 * (1 + 1 + 1) + 4 * (1 + 1 + 1) = 18
-    listed = pipesat.microbatches_from_lengths([2, 4], 2, 0)
+    listed = microbatches_from_lengths([2, 4], 2, 0)
     pipesat.Problem.chain(1, listed, F=2, B=2, W=2, time_unit="ms").write(tmp_path / "one.json")
     text = cli("balance", tmp_path / "one.json", "--schedule", "1f1b", "--time-limit", 0.2).out
     taken = "1f1b takes 18 ms (0.018 s), as long as in the given order, if they enter so"
