@@ -138,7 +138,8 @@ def _reading(name: str) -> Iterator[Ask]:
     yield Ask(f"check {both} --json", needs=there)
     yield Ask(f"show {both} --steps --json", label="steps", needs=there)
     if _turn(name, 4):
-        yield Ask(f"risk {both} --json --samples 3 --baselines 1 --seed 1", needs=there)
+        words = "--noise 5% --json --samples 3 --baselines 1 --seed 1"
+        yield Ask(f"compare {both} {words}", label="risk", needs=there)
     exported = {
         "torch-csv": "order.csv",
         "trace": "x.json",

@@ -41,7 +41,6 @@ app = Group(
             "frontier": "frontier",
             "balance": "balance",
             "sweep": "sweep",
-            "risk": "risk",
         },
         "Describe": {
             "profile": "profile",

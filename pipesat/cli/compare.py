@@ -12,6 +12,7 @@ import click
 from pipesat.cli.command import command
 from pipesat.cli.commands import Argument
 from pipesat.cli.exits import note
+from pipesat.cli.risk import OPTIONS, compare_risks
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -70,7 +71,7 @@ _LISTED = click.Option(
     example="pipesat compare problem.json mine.json --time-limit 20",
     names={"target": "--for"},
     without=("result", "schedules", "search", "solve_one"),
-    extra=(_SCHEDULES, _LISTED),
+    extra=(_SCHEDULES, _LISTED, *OPTIONS),
     output="DIR",
 )
 def compare(asked: Asked) -> int:
@@ -83,6 +84,8 @@ def compare(asked: Asked) -> int:
     device, and --layers states that stages divide; each placement is solved within the time limit
     and has a folder of its own. With costs per layer, use `plan --placement any`.
     """
+    if any(option.name in asked.given for option in OPTIONS):
+        return compare_risks(asked)
     from pipesat.core.summary import statement_of
     from pipesat.export.result_folder import write_result_folder
     from pipesat.workflows.solve import solve

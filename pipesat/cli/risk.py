@@ -1,116 +1,107 @@
-"""``pipesat risk``."""
+"""``pipesat compare --noise, --skew, --links``: one schedule where times vary and links queue."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
-from pipesat.cli.arguments import AsJson, ObjectiveName, ProblemFile, ScheduleFile
 from pipesat.cli.exits import one_line
 from pipesat.cli.risk_report import print_links, print_noise
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from pipesat.cli.asked import Asked
     from pipesat.core.ops import Phase
     from pipesat.risk.report import LinksRow
+    from pipesat.workflows.risk import Risk
 
-NOISE = "5%"
-
-
-class LinksName(StrEnum):
-    """How transfers queue."""
-
-    independent = "independent"
-    pair = "pair"
-    rank = "rank"
-
-
-def risk(
-    problem: ProblemFile,
-    schedule: ScheduleFile,
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="Variation of each op's time, 5% or F=3%,B=5%,W=4% (B is BW's too).",
-            show_default=NOISE,
-        ),
-    ] = None,
-    profile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Take it from the profile the problem was made from."),
-    ] = None,
-    skew: Annotated[str, typer.Option(help="Variation between devices, for a whole step.")] = "0%",
-    links: Annotated[
-        LinksName, typer.Option(help="How transfers queue while times vary.")
-    ] = LinksName.independent,
-    samples: Annotated[int, typer.Option(metavar="N", min=1, max=100_000)] = 200,
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the samples.")
-    ] = 0,
-    baselines: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, max=1000, help="Compare with the N best baselines that fit."
-        ),
-    ] = 3,
-    objective: Annotated[ObjectiveName, typer.Option(help="What to value.")] = (
-        ObjectiveName.makespan
+NOISE: Final = "5%"
+OPTIONS: Final = (
+    click.Option(
+        ["--noise"],
+        metavar="SHARE",
+        help="No search: value SCHEDULE and the best hand-written ones where each op's time varies "
+        "so, 5% or F=3%,B=5%,W=4%, and links queue.",
     ),
-    as_json: AsJson = False,
-) -> None:
-    """Value a schedule where links queue, and where times vary, beside the best baselines.
+    click.Option(
+        ["--noise-of", "profile"],
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="The same, as measured by the profile the problem was made from.",
+    ),
+    click.Option(
+        ["--skew"], metavar="SHARE", help="The same, varying between devices for a whole step."
+    ),
+    click.Option(
+        ["--links"],
+        type=click.Choice(["independent", "pair", "rank"]),
+        help="The same; how transfers queue while times vary.",
+    ),
+    click.Option(
+        ["--samples"],
+        metavar="N",
+        type=click.IntRange(1, 100_000),
+        help="How often times are drawn.  [default: 200]",
+    ),
+    click.Option(
+        ["--baselines"],
+        metavar="N",
+        type=click.IntRange(0, 1000),
+        help="The N best hand-written schedules that fit.  [default: 3]",
+    ),
+)
 
-    Links: transfers between two ranks one at a time, as NCCL runs torch's, or all of a rank's.
-    Noise: every order is timed under the same random times; variations are standard deviations
-    relative to the mean.
-    """
+
+def compare_risks(asked: Asked) -> int:
+    """Value a schedule where links queue, and where times vary, beside the best baselines."""
+    from pipesat.cli.asked import Asked
     from pipesat.cli.console import print_json
-    from pipesat.cli.reading import read_problem
-    from pipesat.workflows.risk import risk as run
+    from pipesat.cli.options import refuse_given
+    from pipesat.core.attached import attached
 
-    data = read_problem(problem)
-    drawn = str(profile) if profile else noise or NOISE
-    found = run(
-        data,
-        schedule,
+    searched = ("output", "time_limit", "workers", "placements", "layers", "target")
+    refuse_given(asked.context, searched, "where times vary or links queue, nothing is searched")
+    if len(asked["schedules"]) != 1:
+        text = "expected one where times vary or links queue: a file, a folder or a name"
+        raise BadInput(text, where="SCHEDULE", value=len(asked["schedules"]))
+    risk = Asked(attached("risk"), asked.context)
+    noise, profile, skew = (risk.given.get(name) for name in ("noise", "profile", "skew"))
+    skew, links = skew or "0%", risk.given.get("links", "independent")
+    found: Risk = risk.answer(
+        schedule=asked["schedules"][0],
         noise=_noise(noise, profile),
-        profile=profile,
         skew=_share("--skew", skew),
-        links=links.value,
-        samples=samples,
-        seed=seed,
-        baselines=baselines,
-        objective=objective.value,
     )
-    link_rows, noise_rows = found.links, found.noise
-    if as_json:
-        settings = {"noise": drawn, "skew": skew, "samples": samples, "seed": seed}
+    samples, seed = risk.given.get("samples", 200), risk.given.get("seed", 0)
+    drawn = str(profile) if profile else noise or NOISE
+    if asked["as_json"]:
+        settings = {"noise": drawn, "skew": skew, "samples": samples, "seed": seed, "links": links}
         print_json(
             {
-                "objective": objective.value,
-                "links": [_links_document(row) for row in link_rows],
-                "noise": settings
-                | {"links": links.value, "rows": [asdict(row) for row in noise_rows]},
+                "objective": found.objective,
+                "links": [_links_document(row) for row in found.links],
+                "noise": settings | {"rows": [asdict(row) for row in found.noise]},
             }
         )
-        return
-    heading = f"{objective.value}s" + (f" in {data.time_unit}" if data.time_unit else "")
-    typer.echo(one_line(f"{data.name or 'problem'}: {heading}"))
-    print_links(data, link_rows)
-    typer.echo("")
-    drawn = f"noise {drawn}, skew {skew}, links {links.value}, {samples} samples, seed {seed}"
-    typer.echo(one_line(f"{drawn}; gain: what schedule saves of a baseline's time"))
-    print_noise(noise_rows)
+        return 0
+    data = risk.read["problem"]
+    heading = f"{found.objective}s" + (f" in {data.time_unit}" if data.time_unit else "")
+    click.echo(one_line(f"{data.name or 'problem'}: {heading}"))
+    print_links(data, found.links)
+    click.echo("")
+    drawn = f"noise {drawn}, skew {skew}, links {links}, {samples} samples, seed {seed}"
+    click.echo(one_line(f"{drawn}; gain: what schedule saves of a baseline's time"))
+    print_noise(found.noise)
+    return 0
 
 
 def _noise(given: str | None, profile: Path | None) -> float | dict[Phase, float] | None:
     """Read ``5%`` or ``F=3%,B=5%,W=4%``."""
     if given is not None and profile is not None:
-        raise BadInput("expected it, or --profile, not both", where="--noise", value=given)
+        raise BadInput("expected it, or --noise-of, not both", where="--noise", value=given)
     if given is None or "=" not in given:
         return None if given is None else _share("--noise", given)
     phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}

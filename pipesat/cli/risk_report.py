@@ -1,4 +1,4 @@
-"""The text of ``pipesat risk``: a table about links, one about noise."""
+"""The text of ``pipesat compare --noise``: a table about links, one about noise."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ _ADVICE = {
     "op costs": "profile again, or take the measured costs: pipesat timeline refit",
     "cores shared with others": "ranks and other work take turns on the cores: run it on as many "
     "idle cores as there are ranks",
-    "op times that vary": "the machine is shared or its clocks change: pipesat risk says what the "
-    "order stands",
+    "op times that vary": "the machine is shared or its clocks change: compare --noise says "
+    "what the order stands",
     "send and receive calls that block": "the runtime blocks while it sends: raise the costs by "
     "it, as pipesat timeline refit does",
     "overhead between ops": "the runtime needs time for every op: larger microbatches, or costs "

@@ -155,7 +155,7 @@ def _caps(problem: Problem) -> str:
 
 
 def _not_modelled(problem: Problem) -> Iterator[str]:
-    yield "Variation of op times from step to step, and transfers that queue (see pipesat risk)."
+    yield "Variation of op times from step to step, and transfers that queue: compare --noise."
     yield "Launch overhead of each op, recompilation, and a slowdown of compute by transfers."
     yield "Data loading, the gradient reduction across replicas, and the optimizer's step."
     yield "Fragmentation and caches of the memory allocator; buffers that the problem leaves out."

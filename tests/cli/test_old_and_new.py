@@ -118,6 +118,17 @@ ROWS = (
         f"frontier p.json --points 2 --for torch {SHORT} --json",
         '"cap"',
     ),
+    Row("risk p.json s.json", "compare p.json 1f1b --noise 5%", "noise 5%, skew 0%, links ind"),
+    Row(
+        "risk p.json s.json --skew 2% --links pair --samples 3 --baselines 1 --seed 1 --json",
+        "compare p.json 1f1b --skew 2% --links pair --samples 3 --baselines 1 --seed 1 --json",
+        '"skew": "2%"',
+    ),
+    Row(
+        "(only solve and plan had --for)",
+        f"compare p.json 1f1b --for torch {SHORT} --json",
+        '"name": "solver"',
+    ),
     Row("cp -r CHECKOUT/examples new", "problem examples new", "written to new: begin with"),
     Row(
         "layers from-profile profile.json -o l.json && plan l.json --devices 2 --microbatches 2",
@@ -197,6 +208,7 @@ OLD = (
     "pairs",
     "parity",
     "report",
+    "risk",
     "steps",
 )
 

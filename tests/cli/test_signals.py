@@ -49,7 +49,11 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
         ("pipesat.cli.frontier", signal.SIGTERM, ["show", PROBLEM]),
         ("pipesat.core.checker", signal.SIGINT, ["check", PROBLEM, PROBLEM]),  # within a command
         ("pydantic", signal.SIGTERM, ["show", PROBLEM, PROBLEM]),
-        ("pipesat.files.schedule_file", signal.SIGINT, ["risk", PROBLEM, PROBLEM]),
+        (
+            "pipesat.files.schedule_file",
+            signal.SIGINT,
+            ["compare", PROBLEM, PROBLEM, "--noise", "5%"],
+        ),
         ("pipesat.doctor.report", signal.SIGINT, ["--doctor"]),
     ],
 )

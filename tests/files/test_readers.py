@@ -402,7 +402,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
             "--reserve: got '999999TiB', expected at most 1000000000000000 bytes",
         ),
         ("frontier P --within 10001", "--within: got '10001', expected a share from 0 to 10000"),
-        ("risk P S --noise 101%", "--noise: got '101%', expected a share from 0 to 1"),
+        ("compare P S --noise 101%", "--noise: got '101%', expected a share from 0 to 1"),
     ],
 )
 def test_options_that_say_nothing_together_or_too_much(

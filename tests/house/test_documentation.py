@@ -85,10 +85,10 @@ PART_OF = {
 
 # What else a page takes as given at a command that begins so.
 GIVEN = {
-    ("docs/risk.md", "pipesat risk examples/eager-torch"): (
+    ("docs/risk.md", "pipesat compare examples/eager-torch"): (
         "pipesat solve examples/eager-torch-6.2B-p4-m8.json --for torch -o out/",
     ),
-    ("docs/risk.md", "pipesat risk problem.json"): (
+    ("docs/risk.md", "pipesat compare problem.json"): (
         "pipesat problem from-profile profile.json --devices 4 --microbatches 8 -o problem.json",
         "pipesat solve problem.json -o out/",
     ),
@@ -230,10 +230,9 @@ def faster(words: list[str]) -> list[str]:
     if "--from-trace" in words:  # reads a trace and searches nothing
         return words
     known = options_of(command_of(words)[0])
-    extra = [
-        text for option, value in FASTER.items() if option in known for text in (option, value)
-    ]
-    return [*words, *extra]
+    sampled = {"--noise", "--noise-of", "--skew"} & {*words}
+    option = "--samples" if sampled else "--time-limit"
+    return [*words, option, FASTER[option]] if option in known else words
 
 
 class Reader:

@@ -261,16 +261,16 @@ def test_a_profile_of_another_problem(problem: Problem) -> None:
 
 def test_risk_from_a_profile(cli: Run, save: Save) -> None:
     problem = chain(4, 2, F=100, B=100, W=50)
-    where = [*files(save, problem), "--profile", save(profile_document(), "p.json")]
-    document = cli("risk", *where, "--json", "--samples", "20").json
+    where = [*files(save, problem), "--noise-of", save(profile_document(), "p.json")]
+    document = cli("compare", *where, "--json", "--samples", "20").json
     spread = document["noise"]["rows"][0]["spread"]
     assert spread["p05"] < spread["p50"] < spread["p95"]
-    outcome = cli("risk", *where, "--noise", "1%")
+    outcome = cli("compare", *where, "--noise", "1%")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "--noise: got '1%', expected it, or --profile, not both" in outcome.err
+    assert "--noise: got '1%', expected it, or --noise-of, not both" in outcome.err
 
 
-# pipesat risk
+# pipesat compare --noise, --skew, --links
 
 TWO = chain(2, 2, F=2, B=2, W=2, comm=4)
 
@@ -282,7 +282,7 @@ def files(save: Save, problem: Problem = TWO) -> tuple[Path, Path]:
 
 def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
     """The links of tests/risk/test_links.py: 26, and 28 where transfers queue: 7.69 % lost."""
-    outcome = cli("risk", *files(save))
+    outcome = cli("compare", *files(save), "--noise", "5%")
     assert (outcome.code, outcome.err) == (0, "")
     line = next(x for x in outcome.out.splitlines() if x.startswith("schedule"))
     assert line.split() == ["schedule", "26", "28", "7.69", "%", "28", "7.69", "%"]
@@ -292,7 +292,7 @@ def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
 
 def test_risk_as_json(cli: Run, save: Save) -> None:
     options = ["--noise", "F=0%,B=0,W=0.0%", "--samples", "5", "--links", "pair", "--baselines"]
-    document = cli("risk", *files(save), *options, "1", "--json").json
+    document = cli("compare", *files(save), *options, "1", "--json").json
     ours, best = document["links"]
     assert ours == {
         "name": "schedule",
@@ -309,7 +309,7 @@ def test_risk_as_json(cli: Run, save: Save) -> None:
 
 
 def test_risk_without_baselines_and_by_span(cli: Run, save: Save) -> None:
-    outcome = cli("risk", *files(save), "--baselines", "0", "--objective", "span", "--json")
+    outcome = cli("compare", *files(save), "--baselines", "0", "--objective", "span", "--json")
     assert [row["name"] for row in outcome.json["links"]] == ["schedule"]
     assert outcome.json["objective"] == "span"
     by_span = time_order(TWO, BASELINES["1f1b"](TWO).order, "span").span
@@ -318,6 +318,6 @@ def test_risk_without_baselines_and_by_span(cli: Run, save: Save) -> None:
 
 @pytest.mark.parametrize("value", ["much", "-1%", "101%", "5%%", "", "F=1%,F=2%", "X=1%", "F="])
 def test_risk_refuses_noise_that_is_none(cli: Run, save: Save, value: str) -> None:
-    outcome = cli("risk", *files(save), f"--noise={value}")
+    outcome = cli("compare", *files(save), f"--noise={value}")
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.startswith("pipesat: error: --noise: got ")
