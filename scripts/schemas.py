@@ -1,0 +1,47 @@
+"""Write the JSON Schema of each file format, from the models that read it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel
+
+from pipesat.files.problem_file import ProblemModel
+from pipesat.files.schedule_file import ScheduleModel
+from pipesat.layers.file import LayersModel
+from pipesat.parts.file import PartsModel
+from pipesat.parts.mapping import PartsMap
+from pipesat.profile.file import LinksModel, Profile
+from pipesat.sweep.spec import SpecModel
+from pipesat.timeline.file import TimelineModel
+
+FOLDER: Final = Path(__file__).parents[1] / "pipesat" / "files" / "schemas"
+MODELS: Final[dict[str, type[BaseModel]]] = {
+    "problem": ProblemModel,
+    "schedule": ScheduleModel,
+    "layers": LayersModel,
+    "profile": Profile,
+    "links": LinksModel,
+    "parts": PartsModel,
+    "parts-map": PartsMap,
+    "timeline": TimelineModel,
+    "sweep": SpecModel,
+}
+"""What reads each format, ``pipesat.NAME/1``."""
+
+
+def schema_of(name: str) -> str:
+    """Return the JSON Schema of a format as text."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema = MODELS[name].model_json_schema() | head | {"title": f"pipesat.{name}/1"}
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in MODELS:
+        (FOLDER / f"{name}.schema.json").write_text(schema_of(name), encoding="utf-8")
+    sys.stdout.write(f"{FOLDER}: {len(MODELS)} schemas\n")
