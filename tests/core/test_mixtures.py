@@ -98,6 +98,22 @@ def test_the_least_problem_has_pairs_no_longer_than_any() -> None:
     assert (short.stages[0].F, short.stages[0].BW) == (3, 3)
 
 
+def test_the_least_problem_has_the_least_delay_of_any_class() -> None:
+    near, far = {"name": "near", "comm": [1, 2]}, {"name": "far", "comm": [3, 1]}
+    stages = [{"device": device, "F": 1, "B": 1, "W": 1} for device in (0, 1)]
+    listed = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": [entry | {"count": 1} for entry in (near, far)],
+            "devices": [{}, {}],
+            "stages": stages,
+            "comm": {"default": 4},
+        }
+    )
+    (link,) = least_problem(listed).links.values()  # 2 and 12
+    assert (link.F, link.B) == (2, 2)
+
+
 def two_stages(order: str) -> Problem:
     """F's of a stage may pair; F 2, BW 2 on two devices, three microbatches of two classes."""
     listed = [{"name": "a", "count": 1}, {"name": "b", "count": 2, "held": [2, 1]}]
