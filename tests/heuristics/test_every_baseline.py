@@ -20,6 +20,7 @@ from tests.support.paths import ROOT
 
 PROBLEMS = ROOT / "experiments" / "bench" / "problems"
 FILES = sorted(path.stem for path in PROBLEMS.glob("*.json"))
+SOME = [file for n, file in enumerate(FILES) if n % 3 == 0 or "-p4-" in file]  # golden has all
 HAND_WRITTEN = [name for name in BASELINES if name != LIST_SCHEDULING]  # it: test_heuristics.py
 KEEP_CAPACITIES = {"zb-auto", "zb-auto-span", "v-auto"}
 SLOW = KEEP_CAPACITIES  # they try many orders
@@ -50,7 +51,8 @@ def test_the_benchmark_was_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", [pytest.param(file, marks=() if "-p4-" in file else pytest.mark.slow) for file in FILES]
+    "file",
+    [pytest.param(file, marks=() if "-p4-" in file else pytest.mark.slow) for file in SOME],
 )
 def test_on_the_benchmark(file: str) -> None:
     problem = read_problem(PROBLEMS / f"{file}.json")
@@ -140,7 +142,7 @@ def with_capacities(draw: st.DrawFn, doc: dict[str, Any], p: int) -> Problem:
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(placed())
 def test_on_random_problems(problem: Problem) -> None:
     names = [n for n in HAND_WRITTEN if n != GREEDY_PAIRS or problem.op_count <= PAIRED_UP_TO]

@@ -23,10 +23,9 @@ from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
 
 
-@pytest.mark.parametrize("draws", [100, pytest.param(250, marks=pytest.mark.slow)])
-def test_every_schedule_keeps_every_rule(draws: int) -> None:
+def test_every_schedule_keeps_every_rule() -> None:
     rng, kinds = random.Random(7), set[str]()
-    for _ in range(draws):
+    for _ in range(100):
         problem = drawn(rng)
         try:
             preflight(problem)

@@ -38,10 +38,9 @@ def paired(problem: Problem, time: int) -> Problem:
     return parse_problem(document(problem, overlap={"pairs": pairs}))
 
 
-@pytest.mark.parametrize("draws", [25, pytest.param(100, marks=pytest.mark.slow)])
-def test_every_schedule_keeps_every_rule(draws: int) -> None:
+def test_every_schedule_keeps_every_rule() -> None:
     rng, kinds, made = random.Random(3), set[str](), 0
-    for number in range(draws):
+    for number in range(25):
         problem = drawn(rng)
         try:
             preflight(problem)
@@ -52,7 +51,7 @@ def test_every_schedule_keeps_every_rule(draws: int) -> None:
             made += 1
             kinds |= pair_counts(schedule).keys()
             assert check(problem, schedule) == [], problem.document
-    assert made > 0.6 * draws
+    assert made > 15
     assert {"F+B", "F+BW"} <= kinds
 
 

@@ -337,8 +337,10 @@ def test_stop_is_heard() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", ["makespan", "span"])
-@pytest.mark.parametrize("problem", [chain(2, 40, F=2, B=3, W=2, cap=2), vee(2, 40, cap=6)])
+@pytest.mark.parametrize(
+    ("problem", "objective"),
+    [(chain(2, 40, F=2, B=3, W=2, cap=2), "makespan"), (vee(2, 40, cap=6), "span")],
+)
 def test_its_place_in_the_solve(problem: Problem, objective: Objective) -> None:
     """It improves a poor start, whatever the load; switched off, it does nothing."""
     timed = [time_order(problem, s.order, objective, "start") for s in list_schedules(problem)]
