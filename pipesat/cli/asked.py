@@ -130,7 +130,7 @@ class Asked:
             if name in self.given:
                 value = self.given[name]
                 kinds = wanted[name].kinds
-                read = isinstance(value, Path) and "Path" not in kinds
+                read = isinstance(value, Path) and ("Path" not in kinds or "Timeline" in kinds)
                 values[name] = _read(value, kinds, values) if read else value
         return values
 
@@ -148,6 +148,13 @@ def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
         from pipesat.placement.lengths import read_lengths
 
         return read_lengths(path)
+    if "Timeline" in kinds:
+        from pipesat.timeline.file import read_timeline
+
+        measured = read_timeline(path, values["problem"])
+        if measured.problem_sha256 != values["problem"].sha256:
+            note("this was measured with another problem of the same shape")
+        return measured
     from pipesat.parts.file import read_parts
 
     return read_parts(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,13 @@ from pipesat.core.attached import attached
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
+
+
+def _public(name: str) -> Callable[..., Any]:
+    module, _, function = name.rpartition(":")
+    home = import_module(f"pipesat.{module}") if module else None
+    found: Callable[..., Any] = getattr(home, function) if home else attached(function)
+    return found
 
 
 def command(
@@ -30,7 +38,7 @@ def command(
     Parameters
     ----------
     function
-        Its name, as in ``pipesat.solve``.
+        Its name, as in ``pipesat.solve``, or ``module:name`` of one below the top.
     example
         A command line, shown in the help.
     names, without, metavars
@@ -46,14 +54,14 @@ def command(
     def made() -> list[click.Parameter]:
         from pipesat.cli.derived import output_options, parameters
 
-        found = parameters(attached(function), names or {}, without, metavars)
-        return [*found, *extra, *output_options(attached(function), output, json=json)]
+        found = parameters(_public(function), names or {}, without, metavars)
+        return [*found, *extra, *output_options(_public(function), output, json=json)]
 
     def decorate(body: Callable[[Asked], int | None]) -> Command:
         def callback(**_: Any) -> int | None:
             from pipesat.cli.asked import Asked
 
-            return body(Asked(attached(function), click.get_current_context()))
+            return body(Asked(_public(function), click.get_current_context()))
 
         name = body.__name__.strip("_").replace("_", "-")
         return Command(name, made=made, example=example, help=body.__doc__, callback=callback)

@@ -37,7 +37,7 @@ _FILES: Final = {
     "Layers": "",
     "Profile": "",
     "Parts": "",
-    "Timeline": "",
+    "Timeline": "The timeline file (JSON).",
     "Spec": "",
 }
 """Types that stand in files: the command line takes a path. Some are told the same everywhere."""
@@ -148,8 +148,10 @@ def _parameter(
     name: str, default: Any, wanted: Wanted, option: str | None, metavar: str | None
 ) -> click.Parameter:
     required, kinds = default is inspect.Parameter.empty, wanted.kinds
-    if required and option is None and kinds.keys() & {*_FILES, "Path"}:
-        return Argument([name], help="", metavar=metavar, type=click.Path(path_type=Path))
+    files = wanted.each is not None and "Path" in wanted.each.kinds
+    if required and option is None and (files or kinds.keys() & {*_FILES, "Path"}):
+        several = {"nargs": -1, "metavar": f"{metavar}..."} if files else {"metavar": metavar}
+        return Argument([name], help="", type=click.Path(path_type=Path), required=True, **several)
     texts = wanted.each is not None and "".join(wanted.each.kinds) == "str"
     plain = name.removesuffix("s") if texts else name
     declared = [name, *(option or f"--{plain.replace('_', '-')}").split("/")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from pipesat.core.claims import percent
 
@@ -41,29 +41,29 @@ def print_summary(comparison: AgainstPrediction) -> None:
     if c.toy_model:
         _print_shape(c)
         return
-    typer.echo(
+    click.echo(
         f"makespan: predicted {milliseconds(c.predicted)} ms, measured {milliseconds(c.measured)} "
         f"ms (median of {c.steps} steps, {milliseconds(c.shortest)} to {milliseconds(c.longest)}), "
         f"error {percent(c.error, 1, sign=True)}"
     )
     for part in (part for part in c.parts if part.makes):
         share = percent(part.makes / c.measured if c.measured else 0.0, 1, sign=True)
-        typer.echo(
+        click.echo(
             f"  {part.assumption:<33} {part.makes / 1000:>+10,.2f} ms  {share:>8} of measured"
         )
     if abs(c.error) > _EXPLAIN:
-        typer.echo(f"largest: {c.largest.assumption}; {_ADVICE[c.largest.assumption]}")
+        click.echo(f"largest: {c.largest.assumption}; {_ADVICE[c.largest.assumption]}")
 
 
 def _print_shape(c: AgainstPrediction) -> None:
     """Print what a toy model's run says of an order: no times, which are of another model."""
-    typer.echo(
+    click.echo(
         "toy model: a small transformer ran, not the model that the costs are of (--model takes "
         "that one). The costs are scaled to its compute, so that only shapes are compared"
     )
     compute = sum(row.busy for row in c.devices) / len(c.devices)
     if compute:
-        typer.echo(
+        click.echo(
             f"makespan / mean compute of a device: predicted {c.predicted / compute:.2f}, measured "
             f"{c.measured / compute:.2f} (median of {c.steps} steps)"
         )
@@ -130,7 +130,7 @@ def _print(names: Sequence[str], heads: Sequence[str], rows: Sequence[Sequence[s
     if rows:
         columns = [*(Column(name, number=False) for name in names), *map(Column, heads)]
         print_table(columns, rows)
-        typer.echo("")
+        click.echo("")
 
 
 def _kinds(problem: Problem, comparison: AgainstPrediction) -> Iterator[list[str]]:

@@ -43,7 +43,10 @@ Microbatches: TypeAlias = Annotated[int, Within(1, 2_000_000, "M")]
 Chunks: TypeAlias = Annotated[int, Within(1, 16384, "V")]
 Amount: TypeAlias = Annotated[int, Within(0, MOST_AMOUNT)]
 Count: TypeAlias = Annotated[int, Within(1, 10**6)]
+Steps: TypeAlias = Annotated[int, Within(0, 10**6)]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
+Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
+"""Of a whole."""
 Target: TypeAlias = Literal["torch"]
 
 SHARED: Final = {

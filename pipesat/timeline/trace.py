@@ -16,6 +16,7 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
+from pipesat.core.settings import Steps
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.timeline.file import MOST_US
 from pipesat.timeline.replay import places_of, sources_of
@@ -41,11 +42,22 @@ class ImportedTrace:
 
 
 @public
-def import_traces(problem: Problem, paths: Sequence[str | Path], *, skip: int = 0) -> ImportedTrace:
-    """Read one trace per rank (``.json`` or ``.json.gz``), without the first ``skip`` steps.
+def import_traces(
+    problem: Problem, paths: Sequence[str | Path], *, skip: Steps = 0
+) -> ImportedTrace:
+    """Read one trace per rank, without the first ``skip`` steps.
 
     A trace that names its rank (``distributedInfo``) has that one; otherwise the order of the files
     counts.
+
+    Parameters
+    ----------
+    problem
+        The problem whose order ran.
+    paths
+        Chrome traces of torch's profiler (.json, .json.gz), one per rank.
+    skip
+        Steps to leave out first.
 
     Raises
     ------

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pipesat.core.arguments import public
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotValid
+from pipesat.core.settings import Count
+from pipesat.export.frameworks.options import Checkpointing
 from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
-    from pipesat.export.frameworks.options import Checkpointing
     from pipesat.export.torch.read import Imported
 
 
@@ -30,7 +31,7 @@ def export(
     to: str = "torch-csv",
     path: str | Path | None = None,
     *,
-    layers: int | Sequence[int] | None = None,
+    layers: Count | Sequence[Count] | None = None,
     exact: bool = False,
     remark: str = "",
     checkpointing: Checkpointing | None = None,
@@ -44,22 +45,22 @@ def export(
     schedule
         A schedule, the result that has it, or the path of a schedule file.
     to
-        ``torch-csv``, ``torchtitan``, ``nemo-automodel``, ``megatron-layout`` (the placement
-        alone), ``order`` (of the microbatches, for a data loader), ``schedule`` (a schedule file),
-        or ``trace`` for Perfetto.
+        The format: ``torch-csv``, ``torchtitan``, ``nemo-automodel``, ``megatron-layout`` (the
+        placement alone), ``order`` (of the microbatches, for a data loader), ``schedule`` (a
+        schedule file), or ``trace`` for Perfetto.
     path
         File to write; what belongs beside it is written beside it, under the same name with other
         suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.
     layers
         Transformer layers per stage, one number or one each, for a framework's cut of the model.
     exact
-        torch's order is the schedule's as it is: what would have to change is refused.
+        Change nothing in torch's order, and refuse what torch cannot run as it is.
     remark
-        What has to be done besides, one line: for the comments of a framework's configuration, and
-        the first of the hazards.
+        What has to be done besides, one line: for the comments of a configuration, and the first
+        of the hazards.
     checkpointing
-        ``full`` or ``none``, of all layers: written into a framework's configuration, which has its
-        own default otherwise. Where backwards are split it is ``none``, and ``full`` is refused.
+        Activation checkpointing of all layers, for a framework's configuration; ``None``: none if
+        backwards are split, else the framework's. With split backwards, ``full`` is refused.
 
     Returns
     -------

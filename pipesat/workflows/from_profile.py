@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import Part, Tokens
 from pipesat.placement.geometry import OneRoutePlacement
 from pipesat.profile.file import Profile, read_links, read_profile
 from pipesat.profile.modes import ModeName
@@ -130,12 +131,12 @@ def estimate_layers(
     config: str,
     gpu: str,
     *,
-    length: int | None = None,
-    batch: int = 1,
-    tensor_parallel: int = 1,
-    products: float = 0.7,
-    attention: float = 0.4,
-    traffic: float = 0.7,
+    length: Tokens | None = None,
+    batch: Tokens = 1,
+    tensor_parallel: Tokens = 1,
+    products: Part = 0.7,
+    attention: Part = 0.4,
+    traffic: Part = 0.7,
 ) -> Layers:
     """Estimate the layers of a published model without measuring: a roofline.
 
@@ -145,15 +146,21 @@ def estimate_layers(
     Parameters
     ----------
     config
-        A published model's shape; ``pipesat profile --list-configs`` lists them.
+        A published model's shape (pipesat profile --list-configs lists them).
     gpu
-        ``a100``, ``h100``, ``h200``, ``b200``, ``l40s`` or ``mi300x``.
-    length, batch
-        Tokens per sequence (``None``: the model's), and sequences per microbatch.
+        a100, h100, h200, b200, l40s or mi300x.
+    length
+        Tokens per sequence; ``None``: the model's.
+    batch
+        Sequences per microbatch.
     tensor_parallel
         GPUs that share every layer.
-    products, attention, traffic
-        Shares of the peak that matrix products and attention reach, and of the memory's bandwidth.
+    products
+        Share of the GPU's peak that matrix products reach.
+    attention
+        Share of the GPU's peak that attention reaches.
+    traffic
+        Share of the memory's bandwidth that is reached.
 
     Raises
     ------
