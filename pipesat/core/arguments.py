@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from pipesat.core.docstrings import with_shared
 from pipesat.core.errors import BadInput
+from pipesat.core.in_notebook import in_notebook, telling
 from pipesat.core.settings import Within
 
 P = ParamSpec("P")
@@ -68,7 +69,8 @@ _CLASSES: Final = (
 def public(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function complain about an argument that is not of the type that it states.
 
-    What is stated in other words than these is left to the function.
+    What is stated in other words than these is left to the function. In a notebook, one that takes
+    a ``listener`` and is given none shows its progress.
     """
     wanted = wanted_of(function)
     names = list(inspect.signature(function).parameters)
@@ -79,7 +81,11 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
             if name in wanted and not wanted[name].takes(value):
                 raise _complaint(name, value, wanted[name])
-        return function(*args, **kwargs)
+        if "listener" not in names or kwargs.get("listener") is not None or not in_notebook():
+            return function(*args, **kwargs)
+        with telling() as listener:
+            kwargs["listener"] = listener
+            return function(*args, **kwargs)
 
     return checked
 

@@ -238,3 +238,21 @@ def test_the_problem_of_a_result_is_its_schedules(result: Result) -> None:
     assert again.lower_bound_source
     table = result.problem.compare(search=False)
     assert table["1f1b"].makespan == 6
+
+
+def test_a_search_in_a_notebook_shows_its_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line that renews itself and goes at the end; whoever listens hears it in its place."""
+    problem = Problem.chain(1, 2, F=1, B=1, W=1)  # takes 2 x 3
+    problem.solve(deterministic=True, time_limit=5)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
+    problem.solve(deterministic=True, time_limit=5)
+    *lines, last, end = capsys.readouterr().err.split("\r")
+    assert any("value 6  bound 6" in line for line in lines)
+    assert (last.strip(), end) == ("", "")
+    heard: list[object] = []
+    problem.solve(deterministic=True, time_limit=5, listener=heard.append)
+    assert heard
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,32 @@
+"""Progress in a notebook: a line below the cell that renews itself while a search runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+_WIDTH: Final = 79
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[Any], None]]:
+    """Yield a listener that shows the last improvement on stderr; the line goes at the end."""
+
+    def tell(one: Any) -> None:
+        known = ((name, getattr(one, name)) for name in ("value", "bound"))
+        text = "  ".join(f"{name} {number}" for name, number in known if number is not None)
+        sys.stderr.write(f"\r{f'{one.seconds:.1f} s  {text}  {one.source}':<{_WIDTH}.{_WIDTH}}")
+        sys.stderr.flush()
+
+    try:
+        yield tell
+    finally:
+        sys.stderr.write(f"\r{'':<{_WIDTH}}\r")
+        sys.stderr.flush()
