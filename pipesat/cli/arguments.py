@@ -43,20 +43,14 @@ OutputFile: TypeAlias = Annotated[
         callback=writable,
     ),
 ]
-OutputFolder: TypeAlias = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for all results.")
-]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print one JSON document, nothing else, on stdout.")
 ]
 
 
-MOST_MICROBATCHES = 2_000_000
-"""Of the 4,000,000 ops that a problem may have, every microbatch has two."""
 MOST_CHUNKS = 16384
 MOST_AMOUNT = 10**12
 """Of a problem file's times and memory."""
-MOST_TOKENS = 10**9
 
 
 def seconds(option: typer.CallbackParam, value: float | None) -> float | None:
@@ -99,40 +93,12 @@ Workers: TypeAlias = Annotated[
 Seed: TypeAlias = Annotated[
     int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")
 ]
-Latency: TypeAlias = Annotated[
-    int,
-    typer.Option(
-        "--latency", metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link, in time units."
-    ),
-]
-LayersPerStage: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--layers",
-        metavar="N[,N...]",
-        show_default="unknown",
-        help="With --placements: you state that every stage is N equal layers, or one number per "
-        "stage; a loop and a V cut between them.",
-    ),
-]
 Deterministic: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--deterministic",
         help="One result for one seed, whatever the load: one thread, limits in solver time.",
     ),
-]
-
-
-class ObjectiveName(StrEnum):
-    """What to minimise."""
-
-    makespan = "makespan"
-    span = "span"
-
-
-Objective: TypeAlias = Annotated[
-    ObjectiveName, typer.Option("--objective", help="What to minimise.")
 ]
 
 
@@ -148,9 +114,3 @@ class SplitName(StrEnum):
 
     even = "even"
     balanced = "balanced"
-
-
-class TargetName(StrEnum):
-    """A runtime to solve for."""
-
-    torch = "torch"

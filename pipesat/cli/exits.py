@@ -26,7 +26,7 @@ from pipesat.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from pipesat.core.result import Result
+    pass
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -170,21 +170,6 @@ def end_of_run(error: RunFailed, interrupted: int) -> NoReturn:
     """End a command whose run failed, with 1 or 128 + signal."""
     print_failure(error)
     raise click.exceptions.Exit(interrupted or CHECK_FAILED) from None
-
-
-def end_of_solve(results: Sequence[Result], interrupted: int, folder: Path | None) -> NoReturn:
-    """End a command that has solved and written its files into a folder.
-
-    1 if a proof was refuted, 3 with the reason if the first is infeasible, else 0 or 128 + signal.
-    What a solve had to drop is said on stderr.
-    """
-    for warning in [text for result in results for text in result.warnings]:
-        click.echo(f"pipesat: warning: {one_line(warning)}", err=True)
-    refuse_contradictions([text for r in results for text in r.contradictions], folder)
-    if results[0].status == "infeasible":
-        click.echo(f"pipesat: infeasible: {one_line(results[0].explanation)}", err=True)
-        raise click.exceptions.Exit(INFEASIBLE)
-    raise click.exceptions.Exit(interrupted)
 
 
 def one_line(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from pipesat.core.claims import Standing
@@ -33,10 +33,10 @@ def print_pair_times(found: PairTimes) -> None:
         rows.append([found.name(two), *cells])
     print_table(columns, rows)
     saving = sum(found.saves(two) for two in found.together)
-    typer.echo(f"{saving} of {len(found.together)} combinations take less together than in turn")
-    typer.echo("times are the model's, without launches and shared bandwidth: measure what counts")
+    click.echo(f"{saving} of {len(found.together)} combinations take less together than in turn")
+    click.echo("times are the model's, without launches and shared bandwidth: measure what counts")
     if found.unproven:
-        typer.echo(
+        click.echo(
             f"{len(found.unproven)} times are not proven to be the least; a longer --time-limit "
             "may shorten them"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table
@@ -48,7 +48,7 @@ def print_profile(measured: Profile) -> None:
         begin, end = stage.layers
         rows.append(_row(f"layers {begin} to {end - 1}", stage.costs))
     e = measured.environment
-    typer.echo(
+    click.echo(
         one_line(
             f"{e.device_name}, {e.dtype}, torch {e.torch}, "
             f"{e.threads} {plural(e.threads, 'thread')}; "
@@ -58,19 +58,19 @@ def print_profile(measured: Profile) -> None:
     print_table(columns, rows)
     for reason in dict.fromkeys(c.no_split for c in measured.kinds.values() if c.no_split):
         whose = ", ".join(kind for kind, c in measured.kinds.items() if c.no_split == reason)
-        typer.echo(one_line(f"no B and W of {whose}: {reason}"))
+        click.echo(one_line(f"no B and W of {whose}: {reason}"))
     if late := [kind for kind, costs in measured.kinds.items() if costs.host_bound]:
-        typer.echo(
+        click.echo(
             one_line(
                 f"the GPU waited for the host in {', '.join(late)}: their times include launches, "
                 "and waiting if a layer reads a value back"
             )
         )
     for tied in measured.tied:
-        typer.echo(one_line(f"{tied.name} is shared by layers {tied.layers}"))
+        click.echo(one_line(f"{tied.name} is shared by layers {tied.layers}"))
     if measured.links is not None:
         delays = ", ".join(f"{x.delay.median:.0f} us for {x.bytes} B" for x in measured.links.sizes)
-        typer.echo(one_line(f"links ({measured.links.backend}): {delays}"))
+        click.echo(one_line(f"links ({measured.links.backend}): {delays}"))
 
 
 def _row(name: str, costs: MeasuredCostsModel) -> tuple[str, ...]:

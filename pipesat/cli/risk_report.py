@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table
@@ -19,7 +19,7 @@ _LONG = 10_000  # time units: from here on their fractions are not shown
 
 def print_links(problem: Problem, rows: list[LinksRow]) -> None:
     """Print a table of values under each kind of links, and where the first order waits most."""
-    typer.echo("\ntransfers one at a time, per pair of ranks (NCCL) or per rank (with device_id):")
+    click.echo("\ntransfers one at a time, per pair of ranks (NCCL) or per rank (with device_id):")
     columns = [
         Column("", number=False),
         Column("independent\nlinks"),
@@ -43,7 +43,7 @@ def print_links(problem: Problem, rows: list[LinksRow]) -> None:
     most = rows[0].most_waiting
     if most is not None:
         a, b = (problem.device_name(rank) for rank in most.ranks)
-        typer.echo(one_line(f"most waiting, per pair: {a} with {b}, {most.waiting} in sum"))
+        click.echo(one_line(f"most waiting, per pair: {a} with {b}, {most.waiting} in sum"))
 
 
 def print_noise(rows: list[NoiseRow]) -> None:

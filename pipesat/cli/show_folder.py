@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
 from pipesat.cli.exits import note, one_line, refuse_contradictions
 from pipesat.cli.options import refuse_repeated
@@ -132,7 +132,7 @@ def _show_results(folder: Path, *, as_json: bool) -> None:
         else:
             print_answer(result_in(place))
         if has_file(place, "schedule.json"):
-            typer.echo("")
+            click.echo("")
             problem = read_problem(place / "problem.json")
             print_schedule(show(problem, place / "schedule.json", width=stdout().width))
     if as_json:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_facts, print_table, wrapped
@@ -59,7 +59,7 @@ def _show_problem(path: Path) -> None:
     ]
     lines = [["-" if row[n] is None else str(row[n]) for n in names] for row in records]
     print_table(columns, lines)
-    typer.echo("")
+    click.echo("")
     print_facts(
         [
             ("problem", repr(problem).strip("<>")),
@@ -89,7 +89,7 @@ def _show_parts(path: Path) -> None:
     ]
     names = ("chunk", "of", "part", "stream")
     print_table([*(Column(name, number=False) for name in names), Column("time")], lines)
-    typer.echo("")
+    click.echo("")
     repeats = ", ".join(f"{chunk.name}: {chunk.repeat}" for chunk in parts.chunks)
     print_facts([("layers", repeats), ("next", f"pipesat problem pairs {path} -o pairs.json")])
 
@@ -106,7 +106,7 @@ def _show_timeline(path: Path) -> None:
         begins, ends = min(ops[0][1] for ops in rows), max(ops[-1][2] for ops in rows)
         lines.append([str(number), f"{(ends - begins) / 1000:.3f}", str(sum(map(len, rows)))])
     print_table([Column("step"), Column("ms"), Column("ops")], lines)
-    typer.echo("")
+    click.echo("")
     next_ = f"pipesat timeline compare PROBLEM {path}"
     print_facts([("source", found.source), ("next", next_)])
 
@@ -125,9 +125,9 @@ def _show_layers(path: Path) -> None:
         Column("flags", number=False, spare=1),
     ]
     print_table(columns, [_row(data, begin, end) for begin, end in _runs(data)])
-    typer.echo("")
+    click.echo("")
     for line in _summary(data):
-        typer.echo(wrapped(one_line(line), stdout().width))
+        click.echo(wrapped(one_line(line), stdout().width))
 
 
 def _runs(layers: Layers) -> list[tuple[int, int]]:

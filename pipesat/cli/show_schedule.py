@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from pipesat.cli.exits import one_line
 from pipesat.core.ops import members
@@ -48,7 +48,7 @@ def print_schedule(shown: ShownSchedule) -> None:
     from pipesat.cli.table import Column, print_table
     from pipesat.core.claims import percent
 
-    typer.echo(f"{shown}\n")
+    click.echo(f"{shown}\n")
     problem, metrics = shown.problem, shown.metrics
     heads = ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down", "peak mem.")
     rows = []
@@ -56,22 +56,22 @@ def print_schedule(shown: ShownSchedule) -> None:
         parts = (times.busy, times.warm_up, times.input, times.memory, times.unforced)
         rows.append([problem.device_name(device), *map(str, (*parts, times.cool_down, peak))])
     print_table([Column("device", number=False), *map(Column, heads)], rows)
-    typer.echo(
+    click.echo(
         f"\nmakespan {metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)}), "
         f"span {metrics.span} (bubble {percent(metrics.bubble_of_span)})"
     )
     for name, said in shown.differing():
-        typer.echo(one_line(f"{name}: {said}"))
+        click.echo(one_line(f"{name}: {said}"))
 
 
 def _print_critical_path(shown: ShownSchedule) -> None:
     problem = shown.problem
-    typer.echo("\ncritical path:")
+    click.echo("\ncritical path:")
     reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
     path = shown.critical_path
     widest = max([8, *(len(str(step.timed.item)) for step in path)])  # pairs have long texts
     for device, timed, through in path:
-        typer.echo(
+        click.echo(
             f"  {timed.start:>10} to {timed.end:>10}  {timed.item!s:<{widest}} "
             f"{one_line(problem.device_name(device)):<10} {reason[through]}".rstrip()
         )
@@ -87,7 +87,7 @@ def show_steps(problem: Problem, timed: Schedule, *, as_json: bool) -> None:
     if as_json:
         print_json([_rank_document(problem, rank, row) for rank, row in enumerate(lists)])
         return
-    typer.echo(text_grid(problem, timed, stdout().width))
+    click.echo(text_grid(problem, timed, stdout().width))
     _print_lists(problem, lists)
 
 
@@ -115,10 +115,10 @@ def _print_lists(problem: Problem, lists: Steps) -> None:
     for rank, row in enumerate(lists):
         transfers = sum(step.peer is not None for step in row)
         name = one_line(problem.device_name(rank))
-        typer.echo(f"\n{name}: {len(row) - transfers} compute steps, {transfers} transfers")
+        click.echo(f"\n{name}: {len(row) - transfers} compute steps, {transfers} transfers")
         for step in row:
             kind, item, peer = step
             way = "from" if kind.startswith("Recv") else "to"
             where = "" if peer is None else f" {way} {one_line(problem.device_name(peer))}"
             mode = "".join(f" in mode {name}" for name in _modes(problem, step).values())
-            typer.echo(one_line(f"  {kind:<18} {item}{where}{mode}"))
+            click.echo(one_line(f"  {kind:<18} {item}{where}{mode}"))
