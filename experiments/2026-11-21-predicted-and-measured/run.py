@@ -31,7 +31,7 @@ MODEL = [
     "1024",
     "--length",
     "128",
-    "--sequences",
+    "--batch",
     "2",
 ]
 MICROBATCHES = "8"
@@ -133,7 +133,7 @@ def real() -> None:
             *MODEL,
             "--stages",
             "2,4",
-            "--split",
+            "--cut",
             "balanced",
             "--measure-links",
             "--samples",
@@ -153,7 +153,7 @@ def real() -> None:
                 2,
                 "--microbatches",
                 MICROBATCHES,
-                "--split",
+                "--cut",
                 "balanced",
                 "--backward",
                 "either",
@@ -165,7 +165,7 @@ def real() -> None:
                 problem,
                 *placement,
             )
-            options = ["--model", profile, "--split", "balanced", "--verify", "--steps", "25"]
+            options = ["--model", profile, "--cut", "balanced", "--verify", "--steps", "25"]
             results = measure(problem, orders(problem, baselines, folder), ROUNDS, *options)
             undisturbed(problem, results)
             refitted(problem, results, baselines[0])
@@ -196,7 +196,7 @@ def virtual() -> None:
                 "--microbatches",
                 16,
                 *costs,
-                "--comm",
+                "--link-delay",
                 1,
                 "--held-after-F",
                 100,

@@ -23,9 +23,9 @@ STORIES = {
     "torchtitan": STORY.format(runtime="torchtitan"),
     "megatron": STORY.format(runtime="megatron"),
     "quick": STORY.format(runtime="torchtitan") + " --quick",
-    "parts": f"advise {PARTS} --devices 4 --microbatches 16 --latency 500 --for megatron -o out",
+    "parts": f"advise {PARTS} --devices 4 --microbatches 16 --link-delay 500 --for megatron -o out",
     "moe": f"advise {EXAMPLES / 'layers-moe.json'} --parts {PARTS} --devices 4 --microbatches 16 "
-    "--memory 60GiB --latency 500 --for megatron -o out",
+    "--memory 60GiB --link-delay 500 --for megatron -o out",
 }
 
 

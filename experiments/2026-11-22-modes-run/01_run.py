@@ -78,7 +78,7 @@ def case(folder: Path, ranks: int, blocks: int, choice: str, speed: str) -> dict
     runs = {}
     for name, more in (("modes", ["--verify"]), ("kept", ["--without-modes"])):
         words = ("run", problem, out / "schedule.json", "-o", folder / "timeline.json")
-        steps = ("--model", profile, "--steps", 1, "--warm-up", 1, "--memory", "--json")
+        steps = ("--model", profile, "--steps", 1, "--warm-up", 1, "--measure-memory", "--json")
         runs[name] = json.loads(pipesat(*words, *steps, *more))
     keys = ("status", "value", "lower_bound", "modes")
     return {

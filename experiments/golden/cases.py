@@ -166,7 +166,7 @@ def _of_layers(name: str, document: Document) -> Iterator[Case]:
     weights = sum(entry.get("weights", 0) for entry in document["layers"])
     memory = weights // 2 + document.get("reserve", 0) + chance.randint(1, max(2, 2 * held))
     asked = f"--devices 2 --microbatches {chance.randint(1, 4)} --workers 1 --json -o out"
-    asked += f" --latency {chance.choice([0, 0, 1, 2])}"
+    asked += f" --link-delay {chance.choice([0, 0, 1, 2])}"
     asked += f" --memory {memory}" if chance.random() < 0.6 else ""
     plan = f"plan l.json {asked} --placement {chance.choice(['chain', 'vee', 'loop', 'any'])}"
     if any("recompute" in entry for entry in document["layers"]):
@@ -186,14 +186,14 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     """What makes files from files."""
     each = "--F 4 --B 5 --W 3 --held-after-F 10 --held-after-B 4"
     new = {
-        "chain": f"{each} --devices 4 --microbatches 8 --comm 1 --memory 1f1b*0.75",
+        "chain": f"{each} --devices 4 --microbatches 8 --link-delay 1 --memory 1f1b*0.75",
         "loop": f"{each} --devices 2 --microbatches 4 --placement loop --chunks 3 --BW 7",
         "vee": f"{each} --devices 4 --microbatches 8 --placement vee --overlap 3/4",
         "two": f"{each} --devices 4 --microbatches 8 --placement bidirectional --memory 30",
         "by-length": f"{each} --devices 2 --lengths lengths.json --reference 1024 --order same "
         "--quadratic 0.2",
         "joined": f"{each} --devices 2 --lengths lengths.json --reference 1024 --tolerance 0.4",
-        "layers": f"{each} --devices 4 --microbatches 8 --layers 12 --split balanced",
+        "layers": f"{each} --devices 4 --microbatches 8 --layers 12 --cut balanced",
         "fused": f"{each} --devices 3 --microbatches 2 --backward fused --static 7 --memory 40",
         "pair-time": f"{each} --devices 2 --microbatches 4 --pair-time 11 --pair-time F+F=7",
         "uneven": "--F 4,5,6 --B 5,5,8 --W 3 --devices 3 --microbatches 4",
@@ -206,7 +206,7 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
         "vee": "--placement vee --memory 9GiB --links links.json",
         "high": "--cost high --optimizer sgd --receive held --reserve 1GiB",
         "no-modes": "--modes offload --copy-bandwidth 20GiB --copy-channels 1",
-        "balanced": "--split balanced --backward either --comm 50",
+        "balanced": "--cut balanced --backward either --link-delay 50",
     }
     sized = "profile.json --devices 2 --microbatches 4"
     asks = [
@@ -260,6 +260,6 @@ def _torch() -> Case:
         Ask("export p.json 1f1b --to schedule -o s.json", label="baseline"),
         Ask("run p.json s.json --verify --json", "code", "parity"),
         Ask("run p.json s.json --virtual --steps 1 --warm-up 1 -o t.json", "code"),
-        Ask(f"profile {size} --samples 1 --warmup 0 -o profile.json", "code"),
+        Ask(f"profile {size} --samples 1 --warm-up 0 -o profile.json", "code"),
     ]
     return Case("commands/torch", {"p.json": document}, asks)

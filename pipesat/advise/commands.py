@@ -70,7 +70,7 @@ def _plan(advice: Advice, plan: Plan) -> str:
     if question.may_recompute:
         words += ["--recompute", "choose"]
     if question.latency:
-        words += ["--latency", str(question.latency)]
+        words += ["--link-delay", str(question.latency)]
     if question.bandwidth is not None:
         words += ["--bandwidth", str(question.bandwidth)]
     if question.runtime != "megatron":

@@ -31,7 +31,7 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @command(
     "advise",
     example="pipesat advise llama3-8b --gpu h100 --devices 8 --microbatches 32",
-    names={"target": "--for"},
+    names={"latency": "--link-delay", "target": "--for"},
     metavars={
         "model": "MODEL",
         "gpu": "NAME",

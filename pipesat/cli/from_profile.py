@@ -61,7 +61,8 @@ def from_profile(
     placement: Annotated[OneRoutePlacement, typer.Option(help="Where the stages lie.")] = "chain",
     chunks: Chunks = None,
     split: Annotated[
-        SplitName, typer.Option(help="Layers per stage: equally many, or so that times balance.")
+        SplitName,
+        typer.Option("--cut", help="Layers per stage: equally many, or so that times balance."),
     ] = SplitName.even,
     memory: Annotated[
         str | None,
@@ -83,6 +84,7 @@ def from_profile(
     comm: Annotated[
         int | None,
         typer.Option(
+            "--link-delay",
             metavar="US",
             min=0,
             max=MOST_AMOUNT,
@@ -182,7 +184,7 @@ def from_profile(
     write_problem(dict(problem.document), output, str(profile))
     _print_summary(derived[0])
     if not derived[0].measured_links and comm is None:
-        typer.echo("links: no delay was measured or given; all are 0 (--comm US)", err=True)
+        typer.echo("links: no delay was measured or given; all are 0 (--link-delay US)", err=True)
 
 
 class _Trained(TypedDict):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @command(
     "plan",
     example="pipesat plan layers.json --devices 8 --microbatches 32 --memory 40GiB",
-    names={"target": "--for"},
+    names={"latency": "--link-delay", "target": "--for"},
     metavars={"memory": "CAP[,CAP...]", "reserve": "AMOUNT", "bandwidth": "X"},
     output="DIR",
 )

@@ -60,7 +60,8 @@ Layers: TypeAlias = Annotated[
     ),
 ]
 Split: TypeAlias = Annotated[
-    SplitName, typer.Option(help="Layers per stage: equally many, or so that times balance.")
+    SplitName,
+    typer.Option("--cut", help="Layers per stage: equally many, or so that times balance."),
 ]
 PlacementName: TypeAlias = Annotated[Placement, typer.Option(help="Where the stages lie.")]
 Chunks: TypeAlias = Annotated[
@@ -70,7 +71,8 @@ Chunks: TypeAlias = Annotated[
     ),
 ]
 Comm: TypeAlias = Annotated[
-    int, typer.Option(metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link.")
+    int,
+    typer.Option("--link-delay", metavar="N", min=0, max=MOST_AMOUNT, help="Delay of every link."),
 ]
 Memory: TypeAlias = Annotated[
     str | None,

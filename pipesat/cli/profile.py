@@ -73,7 +73,8 @@ def profile(
     vocabulary: _Size = None,
     length: _Size = None,
     sequences: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1 << 20, help="Sequences per microbatch.")
+        int,
+        typer.Option("--batch", metavar="N", min=1, max=1 << 20, help="Sequences per microbatch."),
     ] = 1,
     device: Annotated[DeviceName, typer.Option(help="Where to measure.")] = DeviceName.cpu,
     dtype: Annotated[
@@ -82,12 +83,15 @@ def profile(
     stages: Annotated[
         str, typer.Option(metavar="N[,N...]", help="Measure the stages of these cuts as a whole.")
     ] = "",
-    split: Annotated[SplitName, typer.Option(help="How these cuts are made.")] = SplitName.even,
+    split: Annotated[
+        SplitName, typer.Option("--cut", help="How these cuts are made.")
+    ] = SplitName.even,
     samples: Annotated[
         int, typer.Option(metavar="N", min=1, max=10_000, help="Microbatches that count.")
     ] = 10,
     warmup: Annotated[
-        int, typer.Option(metavar="N", min=0, max=10_000, help="Microbatches before them.")
+        int,
+        typer.Option("--warm-up", metavar="N", min=0, max=10_000, help="Microbatches before them."),
     ] = 3,
     threads: Annotated[
         int, typer.Option(metavar="N", min=1, max=1024, help="Threads of CPU ops.")

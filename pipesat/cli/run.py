@@ -66,7 +66,7 @@ def run(
         typer.Option("--scale", min=1e-9, max=1e9, help="Stretch the problem's times (--virtual)."),
     ] = 1.0,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Measure each rank's peak, in one more step.")
+        bool, typer.Option("--measure-memory", help="Measure each rank's peak, in one more step.")
     ] = False,
     without_modes: Annotated[
         bool,
@@ -81,7 +81,7 @@ def run(
         ),
     ] = "",
     split: Annotated[
-        SplitName, typer.Option("--split", help="How a profile's layers are cut into stages.")
+        SplitName, typer.Option("--cut", help="How a profile's layers are cut into stages.")
     ] = SplitName.even,
     blocks: Annotated[
         str, typer.Option("--blocks", help="Transformer blocks per stage: 2, or 2,3,3,2.")
@@ -92,7 +92,7 @@ def run(
         int, typer.Option("--length", help="Tokens per sequence.", **_AT_LEAST_ONE)
     ] = 128,
     sequences: Annotated[
-        int, typer.Option("--sequences", help="Sequences per microbatch.", **_AT_LEAST_ONE)
+        int, typer.Option("--batch", help="Sequences per microbatch.", **_AT_LEAST_ONE)
     ] = 1,
     vocabulary: Annotated[
         int, typer.Option("--vocabulary", help="Its words.", **_AT_LEAST_ONE)

@@ -36,7 +36,7 @@ def test_the_least_that_has_to_be_said(cli: Run) -> None:
 
 def test_every_flag(cli: Run) -> None:
     flags = (
-        "--BW 16,17 --held-after-F 5,6 --held-after-B 2 --comm 3 --memory 100,200 --static 8 "
+        "--BW 16,17 --held-after-F 5,6 --held-after-B 2 --link-delay 3 --memory 100,200 --static 8 "
         "--backward fused --overlap 3/4 --name n --time-unit us --memory-unit MiB"
     )
     document = new(cli, *flags.split())
@@ -81,11 +81,11 @@ def test_layers_are_cut_evenly_or_balanced(cli: Run) -> None:
     # cut is better: after the first layer it would be 48 and 84
     layers = ("--F", "30,10,10,10")
     assert [s["F"] for s in new(cli, *layers)["stages"]] == [40, 20]
-    assert [s["F"] for s in new(cli, *layers, "--split", "balanced")["stages"]] == [40, 20]
+    assert [s["F"] for s in new(cli, *layers, "--cut", "balanced")["stages"]] == [40, 20]
     # 100 + 18, then 28 three times: after the first, 118 and 84
     heavy = ("--F", "100,10,10,10")
     assert [s["F"] for s in new(cli, *heavy)["stages"]] == [110, 20]
-    assert [s["F"] for s in new(cli, *heavy, "--split", "balanced")["stages"]] == [100, 30]
+    assert [s["F"] for s in new(cli, *heavy, "--cut", "balanced")["stages"]] == [100, 30]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_bad_values(cli: Run, flags: list[object], complaint: str, tmp_path: Pat
         ["problem", "new", *BASIC, "--devices", "5000"],
         ["problem", "new", *BASIC, "--microbatches", "many"],
         ["problem", "new", *BASIC, "--placement", "ring"],
-        ["problem", "new", *BASIC, "--comm", "-1"],
+        ["problem", "new", *BASIC, "--link-delay", "-1"],
         ["problem", "new", *BASIC, "--backward", "none"],
     ],
 )

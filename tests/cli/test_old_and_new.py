@@ -129,6 +129,16 @@ ROWS = (
         f"compare p.json 1f1b --for torch {SHORT} --json",
         '"name": "solver"',
     ),
+    Row(
+        "problem new --devices 2 --microbatches 2 --F 2 --B 2 --W 1 --comm 3 --split even",
+        "problem new --devices 2 --microbatches 2 --F 2 --B 2 --W 1 --link-delay 3 --cut even",
+        '"default": 3',
+    ),
+    Row(
+        "plan layers.json --devices 2 --microbatches 2 --latency 3",
+        "plan layers.json --devices 2 --microbatches 2 --link-delay 3 --time-limit 1 --json",
+        '"value"',
+    ),
     Row("cp -r CHECKOUT/examples new", "problem examples new", "written to new: begin with"),
     Row(
         "layers from-profile profile.json -o l.json && plan l.json --devices 2 --microbatches 2",

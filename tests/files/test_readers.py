@@ -367,7 +367,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
         ("run P S -o N --virtual --width 64", "--width: got 64, virtual devices wait"),
         ("run P S -o N --virtual --model m", "--model: got 'm', expected --virtual or a model"),
         ("run P S -o N --model m --blocks 2", "--blocks: got '2', this is of the built-in"),
-        ("run P S -o N --split even", "--split: got 'even', only a profile is cut here"),
+        ("run P S -o N --cut even", "--cut: got 'even', only a profile is cut here"),
         ("frontier P --caps 9 --points 3", "--points: got 3, the caps are given"),
         ("frontier P --caps 9,9", "--caps: got '9,9', 9 appears twice"),
         ("frontier C --placements chain,chain", "--placements: got 'chain,chain', chain appears"),
@@ -390,7 +390,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
         ("sweep W --dry-run --processes 1000", "--processes: got 1000, expected at most"),
         ("solve P --deterministic --workers 4", "--workers: got 4, `--deterministic` runs one"),
         ("export P S --to trace -o N --layers 2", "--layers: trace says nothing of layers"),
-        ("profile -o N --split even", "--split: got 'even', only cuts of --stages"),
+        ("profile -o N --cut even", "--cut: got 'even', only cuts of --stages"),
         ("profile -o N --stages 2,2", "--stages: got '2,2', 2 appears twice"),
         ("profile -o N --model a:b --config tiny", "--config: got 'tiny', this is of the built-in"),
         (

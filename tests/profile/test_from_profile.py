@@ -473,7 +473,9 @@ def test_the_command(cli, save, tmp_path) -> None:
 
 def test_without_an_output_file_stdout_has_the_problem_alone(cli, save) -> None:
     path = save(document(), "profile.json")
-    done = cli("problem", "from-profile", path, "--devices", 2, "--microbatches", 4, "--comm", 5)
+    done = cli(
+        "problem", "from-profile", path, "--devices", 2, "--microbatches", 4, "--link-delay", 5
+    )
     assert done.json == derived(comm=5).document
     assert "no delay was measured" not in done.err
 
@@ -483,7 +485,7 @@ def test_delays_from_a_file_of_their_own(cli, save) -> None:
     arguments = ["problem", "from-profile", path, "--devices", 2, "--microbatches", 4]
     assert cli(*arguments, "--links", other).json["comm"] == {"default": 9}
     assert "no delay was measured" in cli(*arguments).err
-    assert cli(*arguments, "--links", other, "--comm", 5).code == 2
+    assert cli(*arguments, "--links", other, "--link-delay", 5).code == 2
     assert cli(*arguments, "--links", path).code == 2
 
 

@@ -478,7 +478,7 @@ SMALL = [
     64,
     "--samples",
     2,
-    "--warmup",
+    "--warm-up",
     1,
 ]
 
@@ -542,7 +542,7 @@ def fails():
 def test_the_users_own_model(cli, tmp_path, monkeypatch) -> None:
     (tmp_path / "own_model.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    arguments = ["profile", "--samples", 1, "--warmup", 0, "-o", "p.json", "--model"]
+    arguments = ["profile", "--samples", 1, "--warm-up", 0, "-o", "p.json", "--model"]
     assert cli(*arguments, "own_model:good").code == 0
     assert read_profile("p.json").model.path == "own_model:good"
     missing = cli(*arguments, "no_such_module:good")

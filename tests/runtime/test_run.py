@@ -241,7 +241,9 @@ def test_a_toy_models_memory_is_not_held_against_the_problems(cli, save, tmp_pat
     problem = parse_problem(document(chain(2, 2, held=(4, 4)), memory_unit="KiB"))
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, BASELINES["1f1b"](problem))
-    outcome = cli("run", save(problem), schedule, "-o", output, "--memory", "--json", "--steps", 1)
+    outcome = cli(
+        "run", save(problem), schedule, "-o", output, "--measure-memory", "--json", "--steps", 1
+    )
     assert outcome.code == 0, outcome.err
     for peak in outcome.json["memory"]:
         assert peak["measured_bytes"] > 0

@@ -139,7 +139,7 @@ def arguments(case: Case, path: Path, split: list[int] | None) -> list[str]:
         case.recompute,
         "--objective",
         case.objective,
-        "--latency",
+        "--link-delay",
         str(case.latency),
         "--workers",
         "1",

@@ -29,7 +29,7 @@ def case(case: Case) -> None:
     case.write("layers.json", document)
     question, reserve = _question(case, document)
     words = ["--devices", 2, "--microbatches", question.microbatches, "--for", runtime]
-    words += ["--latency", question.latency, "--workers", 1]
+    words += ["--link-delay", question.latency, "--workers", 1]
     words += ["--time-limit", 0.3 if case.quick else rng.choice([0.5, 2, 5])]
     if question.memory[0] is not None:
         words += ["--memory", question.memory[0], "--reserve", reserve]

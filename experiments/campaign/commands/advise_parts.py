@@ -36,7 +36,7 @@ def case(case: Case) -> None:
         if rng.random() < 0.5:
             costs += ["--memory", str(rng.randint(4, 20)), "--reserve", "0"]
     words = ["--devices", 2, "--microbatches", rng.randint(1, 4), "--for", runtime]
-    words += ["--latency", rng.choice([0, 0, 1]), "--workers", 1, "-o", "out", "--json"]
+    words += ["--link-delay", rng.choice([0, 0, 1]), "--workers", 1, "-o", "out", "--json"]
     ran = case.run("advise", *costs, *words, "--time-limit", 1 if case.quick else 3)
     if not ran.code:
         case.violations += false_advice(case, _least_of(parts, chunk), entries, ran.json())

@@ -31,7 +31,7 @@ def case(case: Case) -> None:
     question = _question(case, document, devices, placement)
     words = ["--devices", devices, "--microbatches", question.microbatches]
     words += ["--placement", placement, "--recompute", question.recompute]
-    words += ["--objective", objective, "--latency", question.latency, "--workers", 1]
+    words += ["--objective", objective, "--link-delay", question.latency, "--workers", 1]
     words += ["--time-limit", 0.2 if case.quick else rng.choice([0.5, 3, 8])]
     if question.memory[0] is not None:
         words += ["--memory", ",".join(map(str, question.memory))]
