@@ -36,7 +36,7 @@ _QUADRATIC = click.Option(
     output="DIR",
 )
 def balance(asked: Asked) -> int:
-    """Find the order in which microbatches that differ should enter: lengths that vary.
+    """Find the best order for microbatches whose lengths vary.
 
     Shows the best order beside the given one, descending, ascending and small at both ends, under
     each hand-written schedule, with a bound that no schedule goes below. The schedules stay as they

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @command("check", example="pipesat check problem.json schedule.json")
 def check(asked: Asked) -> int:
-    """Check a schedule against every rule, independently of the solver; list all violations."""
+    """Check a schedule against every rule; list all violations."""
     from pipesat.cli.console import print_json
     from pipesat.core.memory import peak_memory
     from pipesat.core.ops import members

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     json=False,
 )
 def estimate(asked: Asked) -> None:
-    """Write a layers file of a published model without measuring: a roofline estimate.
+    """Estimate a published model's layers without a GPU.
 
     From its shape and the GPU's published peaks; a profile on your own GPU replaces it.
     """

@@ -31,7 +31,7 @@ _FILE = click.Option(
     json=False,
 )
 def export(asked: Asked) -> None:
-    """Write a checked schedule for a runtime, as a trace or as a schedule file."""
+    """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
     from pipesat.cli.naming import with_options
     from pipesat.core.errors import Note
     from pipesat.workflows.exports import file_of, files_beside

@@ -126,7 +126,7 @@ def from_profile(
     name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
     output: Output = None,
 ) -> None:
-    """Write a problem from a measured profile: layers cut into stages, memory added up.
+    """Write a problem from a measured profile.
 
     For example: pipesat problem from-profile profile.json --devices 4 --microbatches 8.
     """

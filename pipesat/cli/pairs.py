@@ -106,7 +106,7 @@ def pairs(
     deterministic: Deterministic = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find how long ops, and pairs of ops, take from their parts on streams, each with a proof.
+    """Find how long pairs of ops take, from their parts.
 
     Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search;
     times that are not proven to be the least by then are those of the best orders so far.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     output="DIR",
 )
 def plan(asked: Asked) -> int:
-    """Cut layers into stages, place and order them, all three together.
+    """Cut layers into stages, place and order them, together.
 
     Ends early when nothing better can exist; the answer has a bound over all partitions.
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 app = Group(
     "problem",
-    "Write problems and layers from numbers, a profile, an estimate or parts.",
+    "Describe your pipeline: from numbers, a profile, an estimate.",
     {
         "Commands": {
             "new": "problem",
@@ -95,7 +95,7 @@ def new(
     memory_unit: Annotated[str, typer.Option(help="Of all memory amounts.")] = "",
     output: Output = None,
 ) -> None:
-    """Write a problem from the costs of stages, or of layers that are cut into stages.
+    """Write a problem from costs of stages, or of layers.
 
     A cost is one number for every stage (with --layers: for every layer), or a list with one each.
     Lists that are longer than there are stages are of layers.
@@ -147,7 +147,7 @@ def examples(
         Path, typer.Argument(metavar="[DIR]", help="Where to write them.", show_default=True)
     ] = Path("examples"),
 ) -> None:
-    """Write the shipped examples: problems, layers, parts, lengths, a sweep, and what they are."""
+    """Write the shipped examples into a folder."""
     from importlib.resources import files
 
     from pipesat.files.atomic import prepare_folder, write_files

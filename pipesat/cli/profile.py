@@ -119,7 +119,7 @@ def profile(
     timeout: Timeout = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    r"""Measure F, B, W, BW and memory of a real model's layers and stages.
+    r"""Measure F, B, W, BW and memory of your model's layers.
 
     Needs the extra: pip install 'pipesat\[torch]'.
     """

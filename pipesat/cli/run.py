@@ -106,7 +106,7 @@ def run(
     timeout: Timeout = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    r"""Run a schedule in torch's pipeline runtime and write when every op really ran.
+    r"""Run a schedule in torch; write when every op really ran.
 
     With --verify alone: does it compute the same as one process? Starts one local gloo process
     per rank; or, under torchrun, is one rank:

@@ -49,7 +49,7 @@ def show(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Show anything that pipesat reads or writes, as text or picture.
+    """Show any file or folder of pipesat, as text or picture.
 
     Of a problem with a schedule: a text grid, and where each device's time goes. For example:
     pipesat show problem.json 1f1b; pipesat show out/ --html report.html.

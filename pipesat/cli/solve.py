@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     output="DIR",
 )
 def solve(asked: Asked) -> int:
-    """Find the best schedule within the time limit, with a proven lower bound.
+    """Find the best schedule, with a proof of how good it is.
 
     Writes schedule.json, result.json, problem.json, gantt.png, trace.json, solver.log and, where
     torch can run it, schedule.csv with its hazards into DIR.

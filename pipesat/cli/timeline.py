@@ -45,7 +45,7 @@ _PNG = click.Option(
     extra=(_PNG,),
 )
 def compare(asked: Asked) -> None:
-    """Compare predicted and measured times, and say which assumption the difference comes from.
+    """Compare measured times with the prediction.
 
     The order that ran is timed again with one measured quantity after the other: op costs, their
     spread, calls that block, overhead, link delays.
@@ -77,7 +77,7 @@ def compare(asked: Asked) -> None:
     json=False,
 )
 def refit(asked: Asked) -> None:
-    """Write the problem again with the costs and delays of a timeline, for a second solve."""
+    """Write the problem again with measured costs."""
     import json
 
     from pipesat.files.atomic import write_file
@@ -98,7 +98,7 @@ def refit(asked: Asked) -> None:
     json=False,
 )
 def import_(asked: Asked) -> None:
-    """Read a timeline from torch's profiler traces: the ranges PP:0F0."""
+    """Read a timeline from torch's profiler traces."""
     from pipesat.timeline.file import write_timeline
 
     imported: ImportedTrace = asked.answer()
