@@ -5,7 +5,7 @@
     python experiments/faults/run.py --find
 
 The whole suite is run once without a fault to see which tests meet which fault's line. Each fault
-then meets those, the quickest first, until one fails; survivors alone meet the whole fast suite,
+then meets those, the quickest first, until one fails; what takes longest is left for survivors,
 some of them at a time. What is done is kept under `work/`, by commit: started again, it goes on.
 Exits with 1 if a fault that was caught no longer is.
 """
@@ -37,8 +37,8 @@ from faults.table import keep, no_longer_caught, read_results, write_results  # 
 
 Row = dict[str, Any]
 TOGETHER = 8
-"""Faults that meet the whole suite at once, after each survived the tests near it."""
-ALONE = 240.0
+"""Faults that meet longer tests at once, after each survived the quicker ones that meet it."""
+ALONE = 150.0
 """Seconds of tests that a fault meets alone; the longer ones meet it beside other survivors."""
 PATIENCE = 5400.0
 """Seconds after which even a batch of tests that takes no processor time is ended."""
@@ -59,12 +59,18 @@ def main() -> int:
         raise SystemExit(f"commit first, results are kept by commit:\n{changed}")
     folder = options.work / _git("rev-parse", "--short=12", "HEAD").strip()
     folder.mkdir(parents=True, exist_ok=True)
+    commit = _git("log", "-1", "--format=%h, %cs").strip()
+    if options.so_far:
+        rows = _so_far(folder, found, options)
+        write_results(rows)
+        keep(HERE / "README.md", rows, f"{commit}, so far")
+        return 0
     rows = run(folder, found, options)
     if options.only or len(rows) < len(found):
         return 0
     before = read_results()
     write_results(rows)
-    keep(HERE / "README.md", rows, _git("log", "-1", "--format=%h, %cs").strip())
+    keep(HERE / "README.md", rows, commit)
     lost = no_longer_caught(before, rows)
     for row in lost:
         print(f"{row['number']}: no longer caught: {row['file']} {row['function']}: {row['line']}")
@@ -77,6 +83,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="numbers of faults")
     parser.add_argument("--find", action="store_true", help="say which faults are in this source")
     parser.add_argument("--draw", action="store_true", help="draw the faults of this source anew")
+    parser.add_argument("--so-far", action="store_true", help="write the table of what is known")
     parser.add_argument("--work", type=Path, default=HERE / "work", metavar="DIR")
     return parser.parse_args()
 
@@ -105,6 +112,22 @@ def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> l
             for number, told in done.result().items():
                 rows.add(near_rows.known[number] | told)
     return [rows.known[fault.number] for fault in faults if fault.number in rows.known]
+
+
+def _so_far(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> list[Row]:
+    """Rows of all faults: ``open`` where tests that meet one have not been run with it."""
+    reached = reach(ROOT, INSIDE, folder, faults, options.workers)
+    near, known = _Rows(folder / "near.jsonl").known, _Rows(folder / "rows.jsonl").known
+    rows = []
+    for fault in faults:
+        tests = reached[fault.number]
+        new = asdict(fault.now.place) | {"number": fault.number, "group": fault.group}
+        row = known.get(fault.number) or near.get(fault.number) or new | {"verdict": "open"}
+        longer = fault.number not in known and bool(tests) and tests[-1][1] > ALONE
+        if row["verdict"] == "survived" and longer:
+            row |= {"verdict": "open"}
+        rows.append(row | {"met_by": len(tests)})
+    return rows
 
 
 class _Rows:
@@ -161,7 +184,7 @@ def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
 
 
 def run_group(folder: Path, group: Sequence[Fault], reached: Reach) -> dict[int, Row]:
-    """Run the fast suite with all faults of a group, and those longer tests that meet one.
+    """Run the longer tests that meet a fault of a group, with all of them.
 
     Until nothing fails that one alone explains: a fault that survives has met them beside others
     that no test saw either.
@@ -170,15 +193,11 @@ def run_group(folder: Path, group: Sequence[Fault], reached: Reach) -> dict[int,
     log = folder / ("group-" + "-".join(str(fault.number) for fault in group) + ".log")
     left = list(group)
     longer = {test for one in group for test, ends in reached[one.number] if ends > ALONE}
-    batches = [["-m", "not slow", "tests"]]
-    if longer:
-        batches.append([_listed(log.with_suffix(".tests"), sorted(longer))])
-    while left and batches:
-        words = [*batches[0], *(f"--deselect={test}" for test in skipped)]
-        code, by, how = _pytest(words, log, left)
+    listed = _listed(log.with_suffix(".tests"), sorted(longer))
+    while left and longer:
+        code, by, how = _pytest([listed, *(f"--deselect={test}" for test in skipped)], log, left)
         if code in (0, 5):
-            batches.pop(0)
-            continue
+            break
         guilty = [one for one in left if _pytest([by], log.with_suffix(".alone"), [one])[0]]
         if not guilty or _pytest([by], log.with_suffix(".without"), [])[0]:
             skipped.append(by)
