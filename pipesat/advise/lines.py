@@ -97,7 +97,7 @@ def _place(placement: str) -> str:
 def _work(row: Row, easy: Row | None) -> str:
     """What is to be done by hand, and what that saves."""
     if not row.by_hand:
-        return f"do nothing by hand ({row.setting})" if row.setting else "do nothing by hand"
+        return f"nothing by hand ({row.setting})" if row.setting else "nothing by hand"
     if easy is None or easy.makespan == row.makespan:
         return row.by_hand
     return f"{row.by_hand}: it is {against(row.makespan, easy.makespan, 'without', 1)}"
@@ -289,6 +289,8 @@ def _doubts(answer: Answer) -> Iterator[str]:
         if about is not None:
             text += f" (x {about[0] / 1000:.2f} to {about[1] / 1000:.2f})"
         yield text
+        if question.tokens:
+            yield f"a microbatch is taken to have {question.tokens:,} tokens"
         yield from _at_the_ends(answer)
     else:
         yield "costs are taken as exact"

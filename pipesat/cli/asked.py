@@ -79,8 +79,15 @@ class Asked:
             if self["as_json"]:
                 print_json(document())
             else:
-                lines = [*more, ("Written to", str(self.output or ""))]
-                print_answer(answer, lines, verbose=self["verbose"])
+                print_answer(answer, [*more, *self._written()], verbose=self["verbose"])
+
+    def _written(self) -> Facts:
+        """Where files are, and which of them is to be read before a run."""
+        if self.output is None:
+            return []
+        warnings = sorted(path.name for path in self.output.glob("*.hazards.txt"))
+        first = f". Read {', '.join(warnings)} before a run" if warnings else ""
+        return [("Written to", f"{self.output}{first}")]
 
     def end(self, *results: Result, contradictions: Sequence[str] = ()) -> int:
         """Return the exit code: 3 with the reason if the first is infeasible, 128 + signal, or 0.

@@ -121,7 +121,7 @@ def profile(
 ) -> None:
     r"""Measure F, B, W, BW and memory of your model's layers.
 
-    Needs the extra: pip install 'pipesat\[torch]'.
+    Needs the extra: pip install 'pipesat[torch]'.
     """
     del listed
     from pipesat.cli.console import print_json

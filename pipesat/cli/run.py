@@ -111,7 +111,7 @@ def run(
     With --verify alone: does it compute the same as one process? Starts one local gloo process
     per rank; or, under torchrun, is one rank:
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
-    Needs the extra: pip install 'pipesat\[torch]'.
+    Needs the extra: pip install 'pipesat[torch]'.
     """
     from pipesat.cli.naming import naming
     from pipesat.cli.reading import read_problem

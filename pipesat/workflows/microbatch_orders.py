@@ -78,7 +78,7 @@ def balance(
 
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if not free.has_lists:
-        text = "expected a list, or lengths beside it: those of a number are all alike"
+        text = "expected a list, or lengths beside it (--lengths): those of a number are alike"
         raise BadInput(text, where="microbatches", value=problem.routes[0].microbatches)
     preflight(free)
     clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
