@@ -52,7 +52,7 @@ class Asked:
         ended early by a signal. ``save(answer, folder, lines)`` is called if there is a folder.
         """
         with ExitStack() as around:
-            if "stop" in self.parameters:
+            if "stop" in self.parameters and "stop" not in more:
                 more = {"stop": around.enter_context(self.interrupts).stop} | more
             around.enter_context(prepared(self.output if save else None))
             around.enter_context(keeping(self.output))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +16,7 @@ from pipesat.core.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
+    from pipesat.sweep.rows import SweepRow
     from pipesat.sweep.study import Sweep
 
 _CSV = click.Option(
@@ -55,9 +58,16 @@ def sweep(asked: Asked) -> int:
         sweep_report.list_cases(found.cases, known, as_json=as_json)
         return 0
     asked.interrupts.promise = "what has a row is not run again"
-    watch = None if asked["quiet"] else lambda *about: SweepProgress(stderr(), *about)
+
+    @contextmanager
+    def watch(*about: Any) -> Iterator[Callable[[SweepRow], None]]:
+        """Hear signals once Ray, which has a handler of its own, has started."""
+        shown = nullcontext(_unseen) if asked["quiet"] else SweepProgress(stderr(), *about)
+        with asked.interrupts, shown as progress:
+            yield progress
+
     try:
-        found = asked.answer(watch=watch)
+        found = asked.answer(watch=watch, stop=asked.interrupts.stop)
     except RunFailed as error:
         print_failure(error)
         found = asked.answer(dry_run=True, retry=False, schedules=False)
@@ -69,3 +79,8 @@ def sweep(asked: Asked) -> int:
     sweep_report.report(found.cases, found.rows, found.path, as_json=as_json)
     asked.output = found.path
     return asked.end(contradictions=found.refuted) or code
+
+
+def _unseen(row: SweepRow) -> None:
+    """Show nothing of a row."""
+    del row

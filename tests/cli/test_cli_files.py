@@ -372,4 +372,4 @@ def test_names_that_stdout_cannot_encode(save: Save) -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = run_process("solve", save(document), stdout=subprocess.PIPE, env=environment)
     assert done.returncode == 0
-    assert r"on Ger\xe4t (unlimited)" in done.stdout
+    assert r"Ger\xe4t" in done.stdout

@@ -46,7 +46,7 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
     ("module", "number", "arguments"),
     [
         ("click", signal.SIGINT, ["--version"]),  # before any command is known
-        ("pipesat.cli.frontier", signal.SIGTERM, ["show", PROBLEM]),
+        ("pipesat.cli.show", signal.SIGTERM, ["show", PROBLEM]),
         ("pipesat.core.checker", signal.SIGINT, ["check", PROBLEM, PROBLEM]),  # within a command
         ("pydantic", signal.SIGTERM, ["show", PROBLEM, PROBLEM]),
         (

@@ -21,7 +21,7 @@ pytestmark = [
     ),
 ]
 
-OPTIONS = ("--check", "--json", "--steps", 1, "--warm-up", 1)
+OPTIONS = ("--verify", "--json", "--steps", 1, "--warm-up", 1)
 M = 4
 
 

@@ -125,7 +125,7 @@ def rows_of(problem_file: Path, output: Path) -> tuple[Problem, list[list[tuple]
 
 @needs_torch
 def test_virtual_devices(cli, files, output) -> None:
-    options = ["--virtual", "--steps", "3", "--warm-up", "1", "--check", "--json"]
+    options = ["--virtual", "--steps", "3", "--warm-up", "1", "--verify", "--json"]
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert outcome.json["check"]["passed"] is True
@@ -191,7 +191,7 @@ def test_overlapped_pairs_wait_for_their_time_on_virtual_devices(cli, save, tmp_
     write_schedule(schedule, problem, time_order(problem, order))
     # 0: 0F0 0-20, 0F1 20-40, the pair 75-100 (1BW0 ended at 70), 0BW1 135-155, 0BW2 155-175
     # 1: 1F0 25-45, 45-70, 105-130 (0F2 ended at 100), 1BW2 130-150
-    options = ["--virtual", "--steps", "2", "--warm-up", "1", "--check", "--json"]
+    options = ["--virtual", "--steps", "2", "--warm-up", "1", "--verify", "--json"]
     outcome = cli("run", save(problem), schedule, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert outcome.json["predicted"] == 175_000
@@ -212,7 +212,7 @@ def test_overlapped_pairs_wait_for_their_time_on_virtual_devices(cli, save, tmp_
 
 @needs_torch
 def test_the_transformer(cli, files, output) -> None:
-    options = ["--steps", "2", "--check", "--blocks", "1,2", "--width", "32"]
+    options = ["--steps", "2", "--verify", "--blocks", "1,2", "--width", "32"]
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert "check passed: largest relative error" in outcome.out
@@ -284,7 +284,7 @@ def loss_of(output, target):
 @needs_torch
 def test_a_model_of_the_users(cli, files, output, tmp_path) -> None:
     path = model(tmp_path, "pass")
-    outcome = cli("run", *files, "-o", output, "--model", path, "--check", "--steps", "1")
+    outcome = cli("run", *files, "-o", output, "--model", path, "--verify", "--steps", "1")
     assert outcome.code == 0, outcome.err
     assert "of 7 losses and gradients" in outcome.out
     assert "makespan: predicted" in outcome.out  # with the times of the model's costs
@@ -377,7 +377,7 @@ def torchrun(*arguments: object, module: str = "pipesat") -> subprocess.Complete
 
 @needs_torch
 def test_under_torchrun(files, output) -> None:
-    done = torchrun(*files, "-o", output, "--steps", "1", "--check")
+    done = torchrun(*files, "-o", output, "--steps", "1", "--verify")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("toy model: ") == 1  # rank 0 alone speaks
     assert "check passed" in done.stdout
@@ -391,7 +391,8 @@ def test_on_cuda_as_far_as_a_stand_in_goes(files, output) -> None:
     """Events, counters and moves to the device; kernels and NCCL are not tried by it."""
     from tests.support.cuda import NAME
 
-    options = ["--device", "cuda", "--steps", "2", "--check", "--memory", "--dtype", "bfloat16"]
+    options = ["--device", "cuda", "--steps", "2", "--verify", "--measure-memory"]
+    options += ["--dtype", "bfloat16"]
     done = torchrun(*files, "-o", output, *options, module="tests.support.cuda")
     assert done.returncode == 0, done.stderr
     assert "check passed: largest relative error 0.0e+00" in done.stdout
@@ -512,7 +513,7 @@ def test_virtual_devices_recompute_and_copy(cli, save, tmp_path, output) -> None
     problem = problem_with_modes("ms")
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, time_order(problem, ORDER))
-    options = ["--virtual", "--steps", "1", "--warm-up", "1", "--check", "--json"]
+    options = ["--virtual", "--steps", "1", "--warm-up", "1", "--verify", "--json"]
     outcome = cli("run", save(problem), schedule, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert outcome.json["predicted"] == 155_000

@@ -455,7 +455,7 @@ def test_ranks_end_when_their_parent_is_killed(files, fake_torch, tmp_path, temp
     "statement",
     [
         "import pipesat.runtime.parity, pipesat.runtime.child, pipesat.runtime.torch_api",
-        "import sys; sys.argv = ['', 'parity', '-h']; import pipesat.cli; pipesat.cli.main()",
+        "import sys; sys.argv = ['', 'run', '-h']; import pipesat.cli; pipesat.cli.main()",
     ],
 )
 def test_torch_is_only_imported_where_it_runs(statement):
