@@ -78,7 +78,7 @@ def test_it_stops_where_a_microbatch_does_not_fit() -> None:
 def test_it_is_a_row_of_the_best_orders() -> None:
     long = {"name": "long", "count": 1, "held": [2, 1], "time": [2, 1]}
     problem = lists([{"name": "short", "count": 3}, long], 8)
-    (row,) = balance(problem, baselines=[NAME], time_limit=0.1, deterministic=True).rows
+    (row,) = balance(problem, schedules=[NAME], time_limit=0.1, deterministic=True).rows
     assert row.name == NAME
     assert row.value is not None
     made = baseline(NAME, problem, "descending")
