@@ -24,20 +24,6 @@ from runner import HERE, RESULTS, Row, read_rows
 ROOT = HERE.parent.parent
 REFERENCE = HERE.parent / "bench" / "reference.json"
 NOT_RUN = "Not run."
-README_ROWS = {
-    "table5-6.2B-p8-m32-cap1": "6.2B, p 8, m 32, 1F1B's memory (Table 5)",
-    "table5-28.3B-p32-m256-cap1": "28.3B, p 32, m 256, 1F1B's memory (Table 5)",
-    "large-28.3B-p64-m512-cap1": "28.3B, p 64, m 512, 1F1B's memory: 98,304 ops",
-    "lowcap-6.2B-p8-m16-cap0.75": "6.2B, p 8, m 16, 3/4 of that memory",
-    "lowcap-6.2B-p16-m32-cap0.5": "6.2B, p 16, m 32, half of it",
-    "uneven-6.2B-s2-p8-m16-cap1": "6.2B, p 8, m 16, stages uneven by up to 20 %",
-    "vee-6.2B-p8-m16-cap1": "6.2B in a V, p 8, m 16, 1F1B's memory",
-    "vee-6.2B-p8-m32-cap0.625": "6.2B in a V, p 8, m 32, 5/8 of it",
-    "large-vee-28.3B-p32-m256-cap1": "28.3B in a V, p 32, m 256: 49,152 ops",
-    "bidir-6.2B-p8-m20": "6.2B on two opposite routes, p 8, m 20",
-    "torch-6.2B-p4-m8-cap8": "eager PyTorch's memory, p 4, m 8",
-    "torch-6.2B-p8-m32-cap24": "eager PyTorch's memory, p 8, m 32",
-}
 
 
 def main() -> int:
@@ -59,12 +45,6 @@ def main() -> int:
     for name, content in parts.items():
         text = replaced(text, name, content)
     page.write_text(text)
-    front = options.docs.parent / "README.md"
-    if front.exists():
-        solves = medians(solved, "makespan", options.limit)
-        rows = {name: row for (name, _), row in solves.items()}
-        short = readme_part(rows, json.loads(REFERENCE.read_text()), options.limit)
-        front.write_text(replaced(front.read_text(), "benchmark", short))
     print(f"wrote {page.name}: {len(solved)} solves, {len(ablated)} ablated, {len(others)} others")
     return 0
 
@@ -102,34 +82,6 @@ def sections(
         each = tables.problems_table(rows, references) if rows else NOT_RUN
         parts[f"problems {objective}"] = each
     return parts
-
-
-def readme_part(rows: dict[str, Row], references: dict[str, object], limit: float) -> str:
-    """The README's sentence and table: how many are proven, and some of each kind."""
-    own = [row for name, row in rows.items() if name in references]
-    proven = sum(row["status"] == "optimal" for row in own)
-    gaps = [1.0 if row["gap"] is None else row["gap"] for row in own]
-    head = (
-        f"One machine with 2 cores, {limit:g} s at most per problem, start-up included.\n"
-        f"{proven} of the {len(own)} benchmark problems are proven optimal, and the mean gap over "
-        f"all is {100 * sum(gaps) / max(1, len(gaps)):.2f} %\n"
-        "([every value, bound and goal](docs/benchmark.md)):"
-    )
-    shown = [
-        [
-            what,
-            f"{rows[name]['baseline'][1]:,} ({rows[name]['baseline'][0]})",
-            f"{rows[name]['value']:,}",
-            "optimal"
-            if rows[name]["status"] == "optimal"
-            else f"gap {100 * rows[name]['gap']:.2f} %",
-            f"{rows[name]['wall_s']:.1f}",
-        ]
-        for name, what in README_ROWS.items()
-        if name in rows
-    ]
-    columns = ("problem", "best baseline that fits", "ours", "status", "seconds")
-    return f"{head}\n\n{tables.table(columns, shown)}"
 
 
 def setting(rows: list[Row]) -> str:

@@ -1,0 +1,101 @@
+"""The rules of CONTRIBUTING.md for words, as far as a test can hold them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from pipesat.cli.app import app
+from tests.support.paths import ROOT
+from tests.support.prose import rendered, sentences, without_code, words
+
+TO_DO = {
+    *("advise", "benchmark", "files", "from-your-model-to-a-schedule", "frontier", "instances"),
+    *("layers", "memory", "microbatches", "pairs", "plan", "python", "report", "risk"),
+    *("schedules", "sweeps", "torch", "architecture", "bounds", "model", "search"),
+}
+PAGES = [
+    *("README.md", "CONTRIBUTING.md"),
+    *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md") if p.stem not in TO_DO),
+]
+LONGEST = 35
+BANNED = {
+    r"levers?|rivals?|peers?": "mode, alternative, hand-written schedule",
+    r"vees?": "V",
+    r"(?:two|opposite) (?:opposite )?(?:routes|ways)": "bidirectional",
+    r"rooms?": "package, or memory left",
+    r"nobody|whoever": "who does what",
+}
+LINKED = ("makespan", "span", "gap", "bubble", "warm-up", "chunk", "pair", "mode", "class")
+
+
+def commands(command: Any, name: str = "pipesat") -> Iterator[tuple[str, str]]:
+    """Every command with the texts of its help."""
+    helps = [command.help or "", *(getattr(p, "help", None) or "" for p in command.params)]
+    yield name, "\n\n".join(helps)
+    for sub in getattr(command, "commands", {}):
+        yield from commands(command.get_command(click.Context(command), sub), f"{name} {sub}")
+
+
+TEXTS = {page: (ROOT / page).read_text() for page in PAGES}
+HELPS = dict(commands(app))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_sentences_are_short_and_have_no_semicolons(name: str) -> None:
+    said = list(sentences((TEXTS | HELPS)[name]))
+    assert [s for s in said if len(s.split()) > LONGEST] == []
+    prose = [line for line in without_code((TEXTS | HELPS)[name]).splitlines() if "|" not in line]
+    assert [line for line in prose if ";" in re.sub("`[^`]*`|&[a-z]+;", "", line)] == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_one_word_for_one_thing(name: str) -> None:
+    text = re.sub(r"`[^`]*`", "", rendered(re.sub(r"`[^`\n]*`", "", (TEXTS | HELPS)[name])))
+    used = {w.lower() for banned in BANNED for w in re.findall(rf"\b(?:{banned})\b", text, re.I)}
+    assert used == set(), BANNED
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_first_use_of_a_word_links_to_the_glossary(page: str) -> None:
+    if page in ("docs/glossary.md", "CONTRIBUTING.md"):
+        return
+    prose = "\n".join(
+        line for line in without_code(TEXTS[page]).splitlines() if not line.startswith(("#", "|"))
+    )
+    prose = re.sub(r"`[^`]*`|!\[[^\]]*\]", "", prose)
+    for word in LINKED:
+        first = re.search(rf"(?<!zero )\b{word}(?:s|es)?\b", prose, re.IGNORECASE)
+        link = re.search(rf"\[{word}(?:s|es)?\]\([\w/.-]*glossary\.md#{word}\)", prose, re.I)
+        assert first is None or (link is not None and link.start() < first.start()), word
+
+
+def test_the_rules_would_be_seen_to_break() -> None:
+    text = (
+        "# A head\n\n"
+        + "word " * 36
+        + "end. Next `a; b` one. Last\n\n| a cell | b |\n\n```\ncode\n```\n"
+    )
+    assert [len(s.split()) for s in sentences(text)] == [2, 37, 3, 1, 2, 1]
+    assert words(text) == 2 + 37 + 4 + 1 + 3
+
+
+def test_the_readme_is_short() -> None:
+    assert words((ROOT / "README.md").read_text()) <= 600
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M)
+    assert all(block.count("\n") <= 25 for block in blocks)
+
+
+def test_figures_are_those_of_the_experiments() -> None:
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "experiments" / "figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    figures: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    assert [p.name for p in figures.PAGES if figures.filled(p.read_text()) != p.read_text()] == []
+    assert figures.filled("<!-- begin kinds -->\n<!-- end -->").count("\n") == 8
