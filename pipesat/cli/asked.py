@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesat.cli.derived import given
-from pipesat.cli.exits import INFEASIBLE, keeping, note, prepared, refuse_contradictions
+from pipesat.cli.exits import (
+    INFEASIBLE,
+    end_of_run,
+    keeping,
+    note,
+    prepared,
+    refuse_contradictions,
+)
 from pipesat.cli.interrupts import Interrupts
 from pipesat.cli.naming import naming
 from pipesat.core.arguments import wanted_of
+from pipesat.core.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:
     from pipesat.cli.progress import Progress
@@ -62,13 +70,32 @@ class Asked:
                 values["listener"] = progress = around.enter_context(self.progress())
                 if "note" in self.parameters:
                     values["note"] = progress.note
-            answer = self.function(**values)
+            elif "note" in self.parameters:
+                values["note"] = (lambda _: None) if self["quiet"] else note
+            try:
+                answer = self.function(**values)
+            except RunFailed as error:
+                end_of_run(error, self.interrupts.exit_code)
             if save is not None and self.output is not None:
                 from pipesat.core.doing import doing
 
                 with doing("writing files"):
                     self.written = save(answer, self.output, self.lines)
         return answer
+
+    def refuse(self, names: Sequence[str], why: str) -> None:
+        """Refuse what the user gave of these parameters: it would say nothing here.
+
+        Raises
+        ------
+        BadInput
+            Naming the first one, with its value and why.
+        """
+        for param in self.context.command.params:
+            if param.name in names and param.name in self.given:
+                value = self.given[param.name]
+                text = str(value) if isinstance(value, Path) else value
+                raise BadInput(why, where=max(param.opts, key=len), value=text)
 
     def show(self, answer: Displayed, document: Callable[[], Any], more: Facts = ()) -> None:
         """Print the answer: as a document with ``--json``, else its lines and ``more``."""

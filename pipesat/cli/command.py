@@ -46,7 +46,8 @@ def command(
     extra
         Further arguments and options.
     output
-        What ``-o`` writes, ``DIR`` or ``FILE``; empty: the command has no such option.
+        What ``-o`` writes, ``DIR``, ``FILE``, or ``[FILE]``, which may be left out; empty: the
+        command has no such option.
     json
         Whether it has ``--json``.
     """

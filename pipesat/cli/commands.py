@@ -12,7 +12,7 @@ import click
 from pipesat.cli.naming import options_named
 
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
-_SEARCH: Final = ("objective", "time_limit", "timeout", "workers", "seed", "deterministic")
+_SEARCH: Final = ("objective", "time_limit", "workers", "seed", "deterministic")
 _OUTPUT: Final = {"--output", "--json", "--quiet", "--verbose", "--help"}
 _SECTIONS: Final = ("Arguments", "Options", "Search", "Output")
 _HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"

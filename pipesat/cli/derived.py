@@ -223,9 +223,9 @@ def output_options(function: Callable[..., Any], output: str, *, json: bool) -> 
             click.Option(
                 ["-o", "--output"],
                 type=click.Path(path_type=Path),
-                metavar=output,
+                metavar=output.strip("[]"),
                 help="File to write.",
-                required=True,
+                required=not output.startswith("["),
                 callback=writable,
             )
         )

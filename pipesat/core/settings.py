@@ -44,6 +44,9 @@ Chunks: TypeAlias = Annotated[int, Within(1, 16384, "V")]
 Amount: TypeAlias = Annotated[int, Within(0, MOST_AMOUNT)]
 Count: TypeAlias = Annotated[int, Within(1, 10**6)]
 Steps: TypeAlias = Annotated[int, Within(0, 10**6)]
+RunSteps: TypeAlias = Annotated[int, Within(1, 10_000)]
+"""Of a measured run, and microbatches of a profile."""
+Stretch: TypeAlias = Annotated[float, Within(0, 10**9, "X", above=True)]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
 Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pipesat.core.errors import BadInput
+from pipesat.core.keyed import Keys, keyed
 from pipesat.runtime.orders import TorchOrder, order_of_csv
 
 DTYPES: Final = ("bfloat16", "float32", "float64")
@@ -19,14 +20,14 @@ class Shape:
     """Size of the built-in transformer; the defaults are as small as parity needs.
 
     ``blocks`` has the number of transformer blocks of every stage, or one number for all;
-    ``sequences`` of ``length`` tokens are one microbatch.
+    ``batch`` sequences of ``length`` tokens are one microbatch.
     """
 
     vocabulary: int = 11
     width: int = 16
     heads: int = 2
     length: int = 6
-    sequences: int = 2
+    batch: int = 2
     blocks: tuple[int, ...] = (1,)
     dtype: str = "float64"
 
@@ -44,15 +45,38 @@ class Shape:
         """
         if len(self.blocks) not in {1, stages}:
             raise BadInput(
-                f"{len(self.blocks)} numbers, expected {stages}, one per stage, or one for all",
-                where="blocks",
+                f"{len(self.blocks)} numbers of blocks, expected {stages}, one per stage, or one "
+                "for all",
+                where="shape",
             )
-        if self.dtype not in DTYPES:
-            raise BadInput(f"expected {' or '.join(DTYPES)}", where="dtype", value=self.dtype)
+        if not sum(self.blocks):
+            raise BadInput("expected at least one of the blocks", where="shape", value="blocks=0")
         if self.width % self.heads:
-            raise BadInput(
-                f"expected a multiple of the {self.heads} heads", where="width", value=self.width
-            )
+            expected = f"expected a multiple of the {self.heads} heads"
+            raise BadInput(expected, where="shape", value=f"width={self.width}")
+
+
+def measured_shape(given: str | Mapping[str, Any] | None) -> Shape:
+    """Return the shape whose run is measured: larger than parity's, with what is given.
+
+    Raises
+    ------
+    BadInput
+        If that is none.
+    """
+    keys: Keys = {field.name: _KEYS.get(field.name, int) for field in fields(Shape)}
+    return Shape(**_MEASURED | keyed("shape", given, keys))
+
+
+_KEYS: Final[Keys] = {"blocks": list, "dtype": DTYPES}
+_MEASURED: Final[dict[str, Any]] = {
+    "vocabulary": 256,
+    "width": 128,
+    "heads": 4,
+    "length": 128,
+    "batch": 1,
+    "dtype": "float32",
+}
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Transformer:
     def whole_batch(self, microbatches: int) -> tuple[Any, Any]:
         """Return tokens and targets of all microbatches, (microbatches x sequences, tokens)."""
         generator = torch.Generator().manual_seed(_SEED - 1)
-        size = (2, microbatches * self.shape.sequences, self.shape.length)
+        size = (2, microbatches * self.shape.batch, self.shape.length)
         tokens, targets = torch.randint(self.shape.vocabulary, size, generator=generator)
         return tokens, targets
 

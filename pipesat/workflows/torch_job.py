@@ -25,7 +25,7 @@ def torch_job(
     check: bool,
     module: str,
     split: str,
-    shape: Shape | None,
+    shape: Shape,
     device: str = "cpu",
     scale: float | None = None,
     memory: bool = False,
@@ -50,12 +50,11 @@ def torch_job(
     from pipesat.export.torch.modes import modes_csv
     from pipesat.export.torch.write import torch_csv
     from pipesat.profile.file import read_profile
-    from pipesat.runtime.job import Job, Shape
+    from pipesat.runtime.job import Job
     from pipesat.runtime.run import virtual_times
 
     if memory and scale is not None:
-        raise BadInput("waits hold no memory: virtual runs have no peaks", where="memory")
-    shape = shape or Shape()
+        raise BadInput("waits hold no memory: no peaks to measure", where="measure_memory")
     shape.require(len(problem.stages))
     if module.endswith(".json"):
         read_profile(module)  # every rank reads it again; what is wrong with it is known now

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
+from pipesat.core.settings import RunSteps, Seconds, Stretch
 from pipesat.workflows.torch_job import torch_job
 from pipesat.workflows.valid import valid_schedule
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
-    from pipesat.runtime.job import Shape
     from pipesat.runtime.parity import ParityReport
     from pipesat.runtime.run import Measured
 
@@ -26,25 +26,26 @@ def run(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
     *,
+    steps: RunSteps = 5,
+    warm_up: RunSteps = 2,
+    verify: bool = False,
     model: str | None = None,
-    shape: Shape | None = None,
-    virtual: bool = False,
-    scale: float = 1.0,
-    steps: int = 5,
-    warm_up: int = 2,
-    check: bool = False,
     split: Literal["even", "balanced"] = "even",
-    memory: bool = False,
+    shape: str | Mapping[str, Any] | None = None,
+    virtual: bool = False,
+    scale: Stretch = 1.0,
+    measure_memory: bool = False,
     without_modes: bool = False,
-    timeout: float = 600.0,
+    device: Literal["cpu", "cuda"] = "cpu",
+    timeout: Seconds = 600.0,
     note: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
-) -> Measured:
+) -> Measured | None:
     """Run a schedule in torch's pipeline runtime, and return when every op really ran.
 
     Starts one local gloo process per rank, on the CPU; needs ``pipesat[torch]``. In a script, call
-    it under ``if __name__ == "__main__":``. Under torchrun, :func:`run_rank` runs this process's
-    rank.
+    it under ``if __name__ == "__main__":``. Under torchrun, which starts one process per rank, it
+    is this process's rank.
 
     Parameters
     ----------
@@ -52,37 +53,42 @@ def run(
         The problem that it is a schedule of.
     schedule
         A schedule, the result that has it, or the path of a schedule file.
-    model
-        A profile (.json), ``package.module:function``, or a module or .py file with
-        ``build_stage``, ``whole_batch`` and ``loss_of``; a transformer if not given.
-    shape
-        Sizes of that transformer, a :class:`pipesat.runtime.job.Shape`.
-    virtual
-        Waits of the problem's times instead of compute.
-    scale
-        Stretches these times.
-    steps, warm_up
-        Training steps that are measured, and that are run before them.
-    check
+    steps
+        Training steps that are measured.
+    warm_up
+        Training steps before them, which do not count.
+    verify
         Compare losses and gradients with one process.
+    model
+        A profile (.json), package.module:function as for pipesat profile, or a module or .py file
+        with build_stage, whole_batch and loss_of; ``None``: a small transformer.
     split
         How a profile's layers are cut into stages.
-    memory
-        Run one more step and measure the most memory that each device holds in it.
+    shape
+        Sizes of that transformer, as width=64,blocks=2,3: vocabulary, width, heads, length, batch,
+        blocks per stage, dtype.
+    virtual
+        Wait the problem's times instead of computing.
+    scale
+        Stretches the times of ``virtual``.
+    measure_memory
+        Measure each device's peak memory, in one more step.
     without_modes
         Keep every microbatch, whatever memory mode the schedule has for it.
+    device
+        ``cuda``: one GPU per rank, with NCCL, under torchrun alone.
     timeout
         Seconds for everything; then all processes are ended.
     note
         Called with what was changed for torch, and with how it runs pairs.
     stop
-        Ends everything when set.
+        Ends everything when set; not under torchrun, which ends its ranks itself.
 
     Returns
     -------
-    Measured
-        ``timeline`` (``timeline.write(path)``), ``check`` and ``peaks`` if
-        asked for.
+    Measured | None
+        ``timeline`` (``timeline.write(path)``), ``check`` and ``peaks`` if asked for; ``None``
+        under torchrun on ranks other than 0.
 
     Raises
     ------
@@ -90,91 +96,55 @@ def run(
         If the checker refuses the schedule.
     NotApplicable
         If torch cannot run it.
+    BadInput
+        If settings do not go together, or torchrun started another number of ranks.
     RunFailed
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
+    from pipesat.runtime.job import measured_shape
     from pipesat.runtime.run import run_order
+    from pipesat.runtime.torchrun import run_this_rank, under_torchrun
 
-    if virtual and model is not None:
-        raise BadInput("expected virtual or a model, not both", where="model", value=model)
+    _require_together(model, split, shape, virtual, scale)
+    if device == "cuda" and not under_torchrun():
+        text = "local ranks run on the CPU: start it with torchrun, one GPU per rank"
+        raise BadInput(text, where="device", value=device)
     job = torch_job(
         problem,
         valid_schedule(problem, schedule),
         steps=steps,
         warm_up=warm_up,
-        check=check,
+        check=verify,
         module=model or "",
         split=split,
-        shape=shape,
+        shape=measured_shape(shape),
         scale=scale if virtual else None,
-        memory=memory,
+        device=device,
+        memory=measure_memory,
         without_modes=without_modes,
         note=note,
     )
+    if under_torchrun():
+        return run_this_rank(problem, job, timeout=timeout)
     return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
 
 
-@public
-def run_rank(
-    problem: Problem,
-    schedule: Schedule | Result | str | Path,
-    *,
-    model: str | None = None,
-    shape: Shape | None = None,
-    steps: int = 5,
-    warm_up: int = 2,
-    check: bool = False,
-    memory: bool = False,
-    without_modes: bool = False,
-    split: Literal["even", "balanced"] = "even",
-    device: Literal["cpu", "cuda"] = "cpu",
-    timeout: float = 600.0,
-    note: Callable[[str], None] | None = None,
-) -> Measured | None:
-    """Run this process's rank of a schedule under torchrun, which starts one process per rank.
-
-    Parameters
-    ----------
-    problem, schedule, model, shape, steps, warm_up, check, split, timeout, note
-        As of :func:`run`.
-    memory, without_modes
-        As of :func:`run`.
-    device
-        ``cuda``: one GPU per rank, with NCCL.
-
-    Returns
-    -------
-    Measured | None
-        What all ranks measured; ``None`` on ranks other than 0.
-
-    Raises
-    ------
-    NotValid, NotApplicable
-        As :func:`run`.
-    BadInput
-        If torchrun did not start this process, or started another number of ranks.
-    RunFailed
-        If this rank fails or loses another; the message says in which action.
-    """
-    from pipesat.runtime.torchrun import run_this_rank, under_torchrun
-
-    if not under_torchrun():
-        raise BadInput("this process is no rank of torchrun's: use run, which starts local ranks")
-    job = torch_job(
-        problem,
-        valid_schedule(problem, schedule),
-        steps=steps,
-        warm_up=warm_up,
-        check=check,
-        module=model or "",
-        split=split,
-        shape=shape,
-        device=device,
-        note=note,
-        memory=memory,
-        without_modes=without_modes,
-    )
-    return run_this_rank(problem, job, timeout=timeout)
+def _require_together(
+    model: str | None, split: str, shape: object, virtual: bool, scale: float
+) -> None:
+    """Refuse what would say nothing beside the rest."""
+    if virtual and model is not None:
+        raise BadInput("expected `virtual` or a model, not both", where="model", value=model)
+    if shape is not None and (virtual or model is not None):
+        why = "devices that wait have no model" if virtual else "not of another model"
+        text = f"this is of the built-in transformer: {why}"
+        raise BadInput(text, where="shape", value=shape)
+    if split != "even" and not (model or "").endswith(".json"):
+        text = "only a profile is cut here: `model` FILE.json"
+        raise BadInput(text, where="split", value=split)
+    if scale != 1.0 and not virtual:
+        text = "only times of `virtual` can be stretched"
+        raise BadInput(text, where="scale", value=scale)
 
 
 @public
@@ -182,7 +152,7 @@ def parity(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
     *,
-    timeout: float = 120.0,
+    timeout: Seconds = 120.0,
     note: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> ParityReport:

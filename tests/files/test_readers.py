@@ -363,11 +363,17 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run P S -o N --scale 2", "--scale: got 2.0, only times of --virtual can be stretched"),
-        ("run P S -o N --virtual --width 64", "--width: got 64, virtual devices wait"),
-        ("run P S -o N --virtual --model m", "--model: got 'm', expected --virtual or a model"),
-        ("run P S -o N --model m --blocks 2", "--blocks: got '2', this is of the built-in"),
-        ("run P S -o N --cut even", "--cut: got 'even', only a profile is cut here"),
+        ("run P S -o N --scale 2", "--scale: got 2.0, only times of `--virtual` can be stretched"),
+        (
+            "run P S -o N --virtual --shape width=64",
+            "--shape: got 'width=64', this is of the built-in",
+        ),
+        ("run P S -o N --virtual --model m", "--model: got 'm', expected `--virtual` or a"),
+        (
+            "run P S -o N --model m --shape blocks=2",
+            "--shape: got 'blocks=2', this is of the built",
+        ),
+        ("run P S -o N --cut balanced", "--cut: got 'balanced', only a profile is cut here"),
         ("frontier P --caps 9 --points 3", "--points: got 3, the caps are given"),
         ("frontier P --caps 9,9", "--caps: got '9,9', 9 appears twice"),
         ("frontier C --placements chain,chain", "--placements: got 'chain,chain', chain appears"),

@@ -119,10 +119,6 @@ NEEDS_TORCH = {
         "import pipesat\nfrom pipesat.timeline.refit",
     ): "starts processes: tests/runtime/test_python_page.py",
     (
-        "docs/python.md",
-        "import pipesat\nfrom pipesat.workflows.torch_runs",
-    ): "under torchrun: tests/runtime/test_python_page.py",
-    (
         "docs/torch.md",
         "from torch.distributed.pipelining",
     ): "in a rank: tests/export/test_torch_itself.py",

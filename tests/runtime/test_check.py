@@ -53,7 +53,7 @@ BACK_TO_FRONT = (
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 def test_the_built_in_model_in_every_type(run, dtype) -> None:
-    outcome = run(BACK_TO_FRONT, "--dtype", dtype, "--width", 32)
+    outcome = run(BACK_TO_FRONT, "--shape", f"dtype={dtype},width=32")
     assert outcome.code == 0, outcome.err
     check = outcome.json["check"]
     assert check["compared"] == M + 2 * 11 + 6  # losses, blocks, words, positions, norm and head

@@ -229,7 +229,7 @@ def test_modes_lower_the_measured_peak(tmp_path: Path, cli: Any) -> None:
         for row in BASELINES["gpipe"](problem).order
     )
     write_schedule(file, problem, time_order(problem, rows))
-    shape = ["--width", 32, "--length", 64, "--blocks", 2, "--steps", 1, "--warm-up", 1]
+    shape = ["--shape", "width=32,length=64,blocks=2", "--steps", 1, "--warm-up", 1]
     peaks, listed, timeline = [], [], tmp_path / "t.json"
     for more in ([], ["--without-modes"]):
         ran = cli("run", path, file, "-o", timeline, "--measure-memory", "--json", *shape, *more)

@@ -21,8 +21,14 @@ pytestmark = [
     ),
 ]
 PAGE = (ROOT / "docs" / "python.md").read_text()
-STARTS = r"import pipesat\n(?:from [^\n]*\n)+\n(?:if __name|two =)"
-(LOCAL, RANK) = re.findall(rf"```python\n({STARTS}.*?)```", PAGE, re.DOTALL)
+STARTS = r"import pipesat\n(?:from [^\n]*\n)+\nif __name"
+(LOCAL,) = re.findall(rf"```python\n({STARTS}.*?)```", PAGE, re.DOTALL)
+RANK = """
+import os, pipesat
+two = pipesat.Problem.chain(devices=2, microbatches=2, F=2, B=2, W=2, comm=1, time_unit="ms")
+measured = pipesat.run(two, two.schedule("1f1b"), shape="width=16", steps=1)
+assert (measured is None) == (os.environ["RANK"] != "0")
+"""
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
 
 

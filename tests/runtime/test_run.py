@@ -89,13 +89,16 @@ def output(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--blocks", "1,2,3"], "--blocks: 3 numbers, expected 2, one per stage"),
-        (["--blocks", "x"], "--blocks: got 'x', expected a whole number"),
-        (["--blocks", "0"], "--blocks: got '0', expected a block at least"),
-        (["--width", "10"], "--width: got 10, expected a multiple of the 4 heads"),
-        (["--virtual", "--model", "x"], "expected --virtual or a model, not both"),
+        (["--shape", "blocks=1,2,3"], "--shape: 3 numbers of blocks, expected 2, one per stage"),
+        (["--shape", "blocks=x"], "--shape: got 'x', expected blocks to be whole numbers"),
+        (["--shape", "blocks=0"], "--shape: got 'blocks=0', expected at least one of the blocks"),
+        (["--shape", "width=10"], "--shape: got 'width=10', expected a multiple of the 4 heads"),
+        (["--shape", "width=8,width=8"], "batch, blocks, dtype, once each"),
+        (["--shape", "rooms=8"], "heads, length, batch, blocks, dtype, not rooms"),
+        (["--shape", "64"], "--shape: got '64', expected KEY=VALUE, as width=64"),
+        (["--virtual", "--model", "x"], "expected `--virtual` or a model, not both"),
         (["--device", "cuda"], "start it with torchrun, one GPU per rank"),
-        (["--dtype", "int8"], "--dtype: got 'int8', expected bfloat16 or float32 or float64"),
+        (["--shape", "dtype=int8"], "expected dtype to be one of bfloat16, float32, float64"),
     ],
 )
 def test_options_that_do_not_fit(cli, files, output, options, message) -> None:
@@ -212,7 +215,7 @@ def test_overlapped_pairs_wait_for_their_time_on_virtual_devices(cli, save, tmp_
 
 @needs_torch
 def test_the_transformer(cli, files, output) -> None:
-    options = ["--steps", "2", "--verify", "--blocks", "1,2", "--width", "32"]
+    options = ["--steps", "2", "--verify", "--shape", "blocks=1,2,width=32"]
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert "check passed: largest relative error" in outcome.out
@@ -392,7 +395,7 @@ def test_on_cuda_as_far_as_a_stand_in_goes(files, output) -> None:
     from tests.support.cuda import NAME
 
     options = ["--device", "cuda", "--steps", "2", "--verify", "--measure-memory"]
-    options += ["--dtype", "bfloat16"]
+    options += ["--shape", "dtype=bfloat16"]
     done = torchrun(*files, "-o", output, *options, module="tests.support.cuda")
     assert done.returncode == 0, done.stderr
     assert "check passed: largest relative error 0.0e+00" in done.stdout
