@@ -22,20 +22,20 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("seed", seeds(10, quick=3))
+@pytest.mark.parametrize("seed", seeds(5, quick=2))
 def test_no_claim_about_a_mixture_is_false(seed: int, objective: Objective) -> None:
     names, _ = held_against_oracle(mixture(Random(seed)).document, objective, 0.05, 20.0)
     assert [name for name in names if name.endswith("!")] == []
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("seed", seeds(6, quick=4))
+@pytest.mark.parametrize("seed", seeds(4, quick=2))
 def test_the_model_of_pairs_and_lists_is_exact(seed: int, objective: Objective) -> None:
     assert wrong_of_mixture_s_model(seed, objective) == []
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("seed", [*seeds(8, quick=3), 39])
+@pytest.mark.parametrize("seed", [*seeds(4, quick=2), 39])
 def test_models_with_memory_over_time_say_what_the_oracle_says(
     seed: int, objective: Objective
 ) -> None:
