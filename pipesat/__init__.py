@@ -5,7 +5,7 @@
 >>> result = pipesat.solve(problem, time_limit=5)
 >>> print(result)
 >>> result.plot().savefig("gantt.png")
->>> result.export("torch-csv", "schedule.csv")
+>>> result.export("torch", "schedule.csv")
 
 One function for every command of the command line; ``help(pipesat.solve)`` explains its parameters,
 and docs/python.md lists all, also what is imported from its room. Everything is imported when first

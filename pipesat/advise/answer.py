@@ -90,7 +90,7 @@ class Answer:
     def _bound_of_split(self, row: Row) -> Bound:
         """The best bound of the row's split; for Megatron-LM of any order, F paired with BW."""
         same = (row.partition, row.shape.homes)
-        runtime = None if self.question.runtime == "megatron" else row.runtime
+        runtime = row.runtime if self.question.any_order else None
         widest = self.question.problem(row.partition, row.shape, (), runtime)
         found = [closed_form_bound(widest, "makespan")]
         for other in self.rows:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipesat.advise.credit import OURS
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import Row
-from pipesat.advise.runtimes import FORMAT_OF, checkpointing_of
+from pipesat.advise.runtimes import checkpointing_of
 from pipesat.workflows.plan_orders import SOME_SETTINGS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def commands(advice: Advice) -> Iterator[str]:
     if advice.chosen is None:
         return
     yield "pipesat compare problem.json"
-    if question.runtime == "megatron":
+    if not question.any_order:
         yield "cat megatron.txt"
     else:
         yield _export(advice, advice.chosen, "")
@@ -48,8 +48,8 @@ def commands(advice: Advice) -> Iterator[str]:
 def _export(advice: Advice, row: Row, folder: str) -> str:
     counts = ",".join(map(str, row.layout(advice.question).counts))
     words = ["pipesat", "export", f"{folder}problem.json", f"{folder}schedule.json"]
-    words += ["--to", FORMAT_OF[advice.question.runtime]]
-    if advice.question.runtime != "torch":
+    words += ["--to", advice.question.runtime]
+    if advice.question.record.takes_layers:
         words += ["--layers", counts, "--checkpointing", checkpointing_of(row)]
     if remark := remark_of(advice, row):
         words += ["--remark", remark]
@@ -73,8 +73,8 @@ def _plan(advice: Advice, plan: Plan) -> str:
         words += ["--link-delay", str(question.latency)]
     if question.bandwidth is not None:
         words += ["--bandwidth", str(question.bandwidth)]
-    if question.runtime != "megatron":
-        words += ["--for", "torch"]
+    if question.any_order:
+        words += ["--for", question.runtime]
     return shlex.join([*words, "-o", "plan"])
 
 

@@ -75,7 +75,7 @@ def plain_of(rows: Iterable[Row]) -> Row | None:
 def compared(question: Question, rows: Iterable[Row]) -> Iterator[tuple[str, Row | None]]:
     """Yield what users know, to compare with: for Megatron-LM, what it runs as it is called."""
     rows = tuple(rows)
-    if question.runtime != "megatron":
+    if question.any_order:
         yield "1F1B found", best_of(rows, "1f1b")
         yield "interleaved 1F1B found", best_of(rows, "interleaved-1f1b")
         if question.parts is not None:

@@ -11,7 +11,7 @@ from pipesat.advise.advice import Advice
 from pipesat.advise.commands import LAYERS, commands, problem_name
 from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import Row
-from pipesat.advise.runtimes import FORMAT_OF, options_of
+from pipesat.advise.runtimes import options_of
 from pipesat.advise.table import megatron_flags
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.result import Baseline, Result
@@ -41,7 +41,7 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
     files |= {f"rows/{problem_name(row)}": _json(row.problem.document) for row in advice.shown}
     made = None
     if row is not None:
-        for_torch = advice.question.runtime != "megatron"
+        for_torch = advice.question.any_order
         made = result_files(folder, result_of(advice, row), log, torch=for_torch)
         files |= made.files | _configuration(advice, row)
     files |= _plain_files(advice)
@@ -74,8 +74,8 @@ def _pictures(advice: Advice) -> dict[str, bytes]:
 
 def _configuration(advice: Advice, row: Row, place: str = "") -> dict[str, bytes]:
     """What the runtime is handed: its file, with what belongs beside it; where it is to lie."""
-    to = FORMAT_OF[advice.question.runtime]
-    if advice.question.runtime == "megatron":
+    to = advice.question.runtime
+    if not advice.question.any_order:
         return {FILE_NAMES[to]: megatron_flags(advice.question, row).encode()}
     options = replace(
         options_of(advice.question, row),

@@ -104,7 +104,7 @@ def _cut_or_none(split: str, layers: Layers, shape: Pipeline) -> tuple[range, ..
 def families(question: Question, left_out: LeftOut) -> list[Family]:
     """Return the families to try, those first that should fit; of those, what is usually best."""
     p, m = question.devices, question.microbatches
-    megatron = question.runtime == "megatron"
+    megatron = not question.any_order
     sizes = group_sizes(p, m) if p > 1 else []
     if megatron and question.parts is None:
         option, *_ = overlap_options()
@@ -176,7 +176,7 @@ def not_tried(families: Iterable[Family], builds: Sequence[Build]) -> str:
 
 def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Iterator[Row]:
     """Yield better rows: the layouts of the best ones, moved a layer at a time while it helps."""
-    if question.runtime == "megatron":
+    if not question.any_order:
         best = sorted((row for row in rows if row.runs), key=rank)[:_MOVED]
     else:
         found = sorted((row for row in rows if row.fits), key=rank)
@@ -215,7 +215,7 @@ def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row |
             near = _near(question, row, partition)
         except NotApplicable:
             continue
-        counts = near.runs if question.runtime == "megatron" else near.fits
+        counts = near.runs if not question.any_order else near.fits
         if counts and near.makespan < (found or row).makespan:
             found = near
     return found and marked(question, found)
@@ -223,7 +223,7 @@ def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row |
 
 def _near(question: Question, row: Row, partition: tuple[range, ...]) -> Row:
     """The row of a layout; with many stages, the same ones recompute, as trying all takes long."""
-    if row.placement == "chain" or question.runtime == "megatron":
+    if row.placement == "chain" or not question.any_order:
         made = rows_of_flags(
             question, row.name, "ours", row.shape, partition, row.runtime, row.group
         )

@@ -237,7 +237,8 @@ def _offload(answer: Answer, row: Row) -> Iterator[str]:
 
 def _searched(answer: Answer) -> str:
     """Name what a bound is proven for: schedules that torch runs, or any."""
-    runs = "" if answer.question.runtime == "megatron" else " that torch runs"
+    question = answer.question
+    runs = f" that {question.runtime} runs" if question.any_order else ""
     shapes = _place(answer.shapes)
     if answer.plan is None:
         return f"schedule{runs} of this split in a {shapes} that pairs F with BW alone"
@@ -263,7 +264,7 @@ def of_order(row: Row, what: str) -> Iterator[str]:
 
 def _proof(answer: Answer, row: Row) -> Iterator[str]:
     question, standing, bound = answer.question, answer.standing, answer.bound
-    megatron = question.runtime == "megatron"
+    megatron = not question.any_order
     any_order = ", in any order, also such as Megatron-LM cannot run" if megatron else ""
     if bound is None:
         yield "no bound is known for it"
@@ -336,6 +337,6 @@ def _next(answer: Answer) -> str:
     question: Question = answer.question
     if question.layers.estimate:
         return "measure your layers with pipesat profile, then pipesat advise with its file"
-    if question.runtime == "megatron":
+    if not question.any_order:
         return "run one step with these flags, and compare its time with this one"
     return "run the order, then pipesat timeline compare says where measured times differ"

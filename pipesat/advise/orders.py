@@ -56,7 +56,7 @@ def named_rows(question: Question, rows: Iterable[Row]) -> list[Row]:
 
 def in_any_order(question: Question, row: Row) -> Problem:
     """Return a row's problem, of all orders that the runtime runs; of Megatron-LM's, of any."""
-    if question.runtime != "megatron":
+    if question.any_order:
         return row.problem
     return question.problem(row.partition, row.shape, row.recompute, None, first=row.first)
 
@@ -88,7 +88,7 @@ def best_hand_written(problem: Problem, over: GiveUp = never) -> Tried:
 
 def in_order(question: Question, like: Row, schedule: Schedule, bound: Bound | None = None) -> Row:
     """Return the row of an order on the same stages as another row, by the name of who found it."""
-    runtime = None if question.runtime == "megatron" else like.runtime
+    runtime = like.runtime if question.any_order else None
     row = replace(
         like,
         name=credited(schedule.source),
@@ -127,7 +127,7 @@ def unsettled(question: Question, rows: Iterable[Row], searched: Sequence[Proble
     the best in any order; then other rows of the table that could become shorter than the best.
     """
     rows = tuple(row for row in rows if row.fits and not row.offload)
-    megatron = question.runtime == "megatron"
+    megatron = not question.any_order
     able = [row for row in rows if row.runs or megatron]
     best = min(able, key=lambda row: rank(row)[2:], default=None)
     if best is None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 from pipesat.advise.offload import with_offload
 from pipesat.advise.pairs import LayerParts, with_pairs
 from pipesat.core.problem import Problem
+from pipesat.core.settings import Target
+from pipesat.export.runtimes import RUNTIMES as RECORDS
+from pipesat.export.runtimes import Runtime as Record
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay
@@ -17,9 +20,9 @@ from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 from pipesat.plan.recompute import Flags
 from pipesat.plan.shapes import Shapes
-from pipesat.workflows.plans import for_torch
+from pipesat.workflows.plans import for_runtime
 
-Runtime: TypeAlias = Literal["torch", "torchtitan", "automodel", "megatron"]
+Runtime: TypeAlias = Literal[Target, "megatron"]
 RUNTIMES: Final = get_args(Runtime)
 
 
@@ -59,6 +62,16 @@ class Question:
     untimed: Layers | None = None
 
     @property
+    def record(self) -> Record:
+        """What its runtime can run."""
+        return RECORDS[self.runtime]
+
+    @property
+    def any_order(self) -> bool:
+        """Whether its runtime runs an order that it is given; else it runs its own."""
+        return self.record.any_order
+
+    @property
     def may_offload(self) -> bool:
         """Whether offloading could help, and a rate is known."""
         limited = self.memory is not None and self.copy_rate is not None
@@ -70,8 +83,13 @@ class Question:
         return self.memory is not None and self.layers.recomputable
 
     def runtime_in(self, placement: OneRoutePlacement) -> Runtime | None:
-        """Whose restrictions a hand-written schedule obeys: in a V, Megatron-LM has none."""
-        return None if self.runtime == "megatron" and placement == "vee" else self.runtime
+        """Whose restrictions a hand-written schedule obeys: an own order in a V has none."""
+        return None if not self.any_order and placement == "vee" else self.runtime
+
+    @property
+    def free(self) -> Target | None:
+        """Whose restrictions a searched order obeys: a runtime with its own runs no other."""
+        return cast("Target", self.runtime) if self.any_order else None
 
     def shape(self, placement: OneRoutePlacement, chunks: int = CHUNKS) -> Pipeline:
         """Return the pipeline of a placement, the same one whenever it is asked for."""
@@ -94,9 +112,9 @@ class Question:
         """Return layers and shape with what a runtime cannot run ruled out; ``None``: nothing."""
         if runtime is None:
             return self.layers, shape
-        if runtime == "megatron":
+        if not RECORDS[runtime].any_order:
             return self.layers, replace(shape, backward="fused")
-        layers, shapes = for_torch(self.layers, Shapes((shape,)))
+        layers, shapes = for_runtime(self.layers, Shapes((shape,)), runtime)
         return layers, shapes.pipelines[0]
 
     def problem(

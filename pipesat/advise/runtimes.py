@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from pipesat.advise.offload import WHY_NOT
-from pipesat.advise.question import Question, Runtime
+from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
@@ -14,16 +14,8 @@ from pipesat.export import EXPORTERS
 from pipesat.export.frameworks.options import Checkpointing, Options
 from pipesat.layers.megatron import group_sizes, refusal
 
-FORMAT_OF: Final[dict[Runtime, str]] = {
-    "torch": "torch-csv",
-    "torchtitan": "torchtitan",
-    "automodel": "nemo-automodel",
-    "megatron": "megatron-layout",
-}
-"""What each runtime's configuration is exported as."""
 _MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b", "interleaved-overlapped")
 _FULL: Final = "full activation checkpointing, which its configuration sets"
-_IN_TURN: Final = "register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn"
 
 
 def marked(question: Question, row: Row) -> Row:
@@ -32,10 +24,10 @@ def marked(question: Question, row: Row) -> Row:
         return replace(row, why_not="needs more memory than there is")
     if row.offload:
         return replace(row, why_not=WHY_NOT)
-    if question.runtime == "megatron":
+    if not question.any_order:
         return replace(row, why_not=_megatron(question, row))
     try:
-        EXPORTERS[FORMAT_OF[question.runtime]](row.problem, row.schedule, options_of(question, row))
+        EXPORTERS[question.runtime](row.problem, row.schedule, options_of(question, row))
     except (NotApplicable, BadInput) as error:
         return replace(row, why_not=str(error))
     setting, by_hand = to_do(question, row)
@@ -44,7 +36,7 @@ def marked(question: Question, row: Row) -> Row:
 
 def options_of(question: Question, row: Row) -> Options:
     """Return what the exporter is told besides problem and schedule."""
-    if question.runtime == "torch":
+    if not question.record.takes_layers:
         return Options()
     return Options(layers=row.layout(question).counts, checkpointing=checkpointing_of(row))
 
@@ -58,7 +50,7 @@ def checkpointing_of(row: Row) -> Checkpointing:
 
 
 def _megatron(question: Question, row: Row) -> str:
-    if row.name not in _MEGATRON_ORDERS or row.runtime != "megatron":
+    if row.name not in _MEGATRON_ORDERS or row.runtime != question.runtime:
         return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"
@@ -72,9 +64,9 @@ def _megatron(question: Question, row: Row) -> str:
 def to_do(question: Question, row: Row) -> tuple[str, str]:
     """What has to be set, and what to be written by hand, for stages that recompute and pairs."""
     if not row.again:
-        return "", _IN_TURN if row.pairs else ""
+        return "", question.record.in_turn if row.pairs else ""
     splits = any(isinstance(i, Op) and i.kind == "B" for line in row.schedule.order for i in line)
-    if question.runtime != "torch" and row.all_again(question) and not splits:
+    if question.record.one_switch and row.all_again(question) and not splits:
         return _FULL, ""
     return "", f"checkpoint {stages_text(row.again)} in your own code"
 

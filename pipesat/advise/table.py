@@ -60,7 +60,7 @@ def table_of(answer: Answer) -> Table:
 def tables_of(answer: Answer) -> Iterator[Table]:
     """Yield the table of schedules, and what Megatron-LM is started with."""
     yield table_of(answer)
-    if answer.question.runtime == "megatron" and answer.chosen is not None:
+    if not answer.question.any_order and answer.chosen is not None:
         flags = megatron_flags(answer.question, answer.chosen).rstrip().split("\n")
         yield Table([Column("flags for Megatron-LM", number=False)], flags)
 

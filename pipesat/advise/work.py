@@ -58,7 +58,6 @@ _ALIKE: Final = 0.15  # a plan in which all stages recompute or none
 _SETTLING: Final = 0.3  # the order of what is advised, and other orders of what is named
 _COMPLETING: Final = 0.1  # of that, the latter
 _FIRST: Final = 0.6  # of the rest, the former before what runs with nothing by hand
-_ALIKE_ONLY: Final = ("torchtitan", "automodel")  # their configuration has one switch for all
 
 
 @dataclass
@@ -87,7 +86,7 @@ class Work:
 
         The first one recomputes nowhere or everywhere; what lies between comes after all of these.
         """
-        question, megatron = self.question, self.question.runtime == "megatron"
+        question, megatron = self.question, not self.question.any_order
         known = families(question, self.left_out.__setitem__)
         builds = [family.builds() for family in known]
         firsts = [first for first, *_ in builds]
@@ -202,7 +201,7 @@ class Work:
             self._search_pairs()
             return None
         again = question.may_recompute
-        alike = again and question.runtime in _ALIKE_ONLY
+        alike = again and question.record.one_switch
         kept = _SETTLING + _ALIKE * alike + _OFFLOADING * question.may_offload
         kept *= self.deadline.limit
         found = self._plan(
@@ -277,7 +276,7 @@ class Work:
         self, split: str, shape: Pipeline, partition: tuple[range, ...], seconds: float
     ) -> None:
         question = self.question
-        runtime = None if question.runtime == "megatron" else question.runtime
+        runtime = question.free
         problem = question.problem(partition, shape, (), runtime, offload=True)
         found = solve(
             problem,
@@ -322,7 +321,7 @@ class Work:
             latency=question.latency,
             bandwidth=question.bandwidth,
             recompute=recompute,
-            target=None if question.runtime == "megatron" else "torch",
+            target=question.free,
             compare=True,  # the even and the balanced split are solved too, memory short or not
             time_limit=max(LEAST_SECONDS, seconds),
             workers=self.workers,
@@ -366,7 +365,7 @@ class Work:
 
     def _ours(self, chosen: Candidate, flags: tuple[bool, ...]) -> Row:
         question = self.question
-        runtime = None if question.runtime == "megatron" else question.runtime
+        runtime = question.free
         shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
         problem = question.problem(chosen.partition, shape, flags, runtime)
         schedule = chosen.schedules[0]

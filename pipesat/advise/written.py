@@ -40,7 +40,7 @@ LeftOut = Callable[[str, str], None]
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
     """Return the names that the table has of a placement, for the runtime."""
     combined = ("interleaved-overlapped",) if question.parts is not None else ()
-    if question.runtime != "megatron":
+    if question.any_order:
         return SCHEDULES[placement] + (combined if placement == "loop" else ())
     if placement == "vee":
         return ("dualpipev",) if question.parts is not None else ()
@@ -86,7 +86,7 @@ def rows_of_flags(
         row = row_of(build, name, split, shape, partition, flags, problem, runtime)
         return replace(row, group=group, first=first)
 
-    if runtime == "megatron":
+    if runtime is not None and not question.any_order:
         rows = list(_of_megatron(question, made, partition, over))
     else:
         rows = list(kept_less_and_less(question, shape, partition, made, over))

@@ -24,7 +24,7 @@ _FILE = click.Option(
 
 @command(
     "export",
-    example="pipesat export problem.json zb-auto --to torch-csv -o schedule.csv",
+    example="pipesat export problem.json zb-auto --to torch -o schedule.csv",
     without=("path",),
     metavars={"to": "FORMAT"},
     extra=(_FILE,),

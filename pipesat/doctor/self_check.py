@@ -98,7 +98,7 @@ def _torch_csv(problem: Problem, schedule: Schedule, folder: Path) -> str:
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.read import read_torch_csv
 
-    (folder / "schedule.csv").write_bytes(EXPORTERS["torch-csv"](problem, schedule).data)
+    (folder / "schedule.csv").write_bytes(EXPORTERS["torch"](problem, schedule).data)
     back = read_torch_csv(folder / "schedule.csv", problem).schedule
     _same(back.order, adapt(problem, schedule).schedule.order)
     return f"{len(back)} ops written and parsed back"

@@ -19,6 +19,7 @@ from pipesat.export.frameworks.megatron import megatron_arguments, megatron_note
 from pipesat.export.frameworks.options import Options
 from pipesat.export.frameworks.torchtitan import NOTE as TORCHTITAN_NOTE
 from pipesat.export.frameworks.torchtitan import torchtitan_files
+from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import ORDER_SUFFIX
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
@@ -34,14 +35,11 @@ from pipesat.files.schedule_file import schedule_bytes
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""
 
-TORCH_CSV: Final = "torch-csv"
+TORCH: Final = "torch"
 FILE_NAMES: Final = {
-    "megatron-layout": "megatron.txt",
-    "nemo-automodel": "schedule.yaml",
+    **{name: runtime.file for name, runtime in RUNTIMES.items()},
     "order": "order.json",
     "schedule": "schedule.json",
-    TORCH_CSV: "schedule.csv",
-    "torchtitan": "schedule.toml",
     "trace": "trace.json",
 }
 """What the file is called in a folder that is given in its place."""
@@ -172,8 +170,8 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
     """
     del schedule  # that is the first note
     if options.exact:
-        raise BadInput("megatron-layout carries no order: leave it out", where="exact")
-    _require_no_comments("megatron-layout", options)
+        raise BadInput("megatron carries no order: leave it out", where="exact")
+    _require_no_comments("megatron", options)
     text = megatron_arguments(problem, options)
     return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
 
@@ -218,7 +216,7 @@ def _plain(
     remark = "" if options is None else options.remark
     if options is not None and options.layers is not None:
         raise BadInput(f"{name} says nothing of layers: leave it out", where="layers")
-    if name == TORCH_CSV:
+    if name == TORCH:
         _require_no_comments(name, replace(options or Options(), remark=""))
         return export_torch_csv(problem, schedule, exact=exact, remark=remark)
     _require_no_comments(name, options or Options())
@@ -228,11 +226,25 @@ def _plain(
 
 
 EXPORTERS: Final[dict[str, Exporter]] = {
-    "megatron-layout": export_megatron_layout,
-    "nemo-automodel": export_nemo_automodel,
+    "automodel": export_nemo_automodel,
+    "megatron": export_megatron_layout,
     "order": partial(_plain, "order", export_order),
     "schedule": partial(_plain, "schedule", export_schedule),
-    TORCH_CSV: partial(_plain, TORCH_CSV, export_torch_csv),
+    TORCH: partial(_plain, TORCH, export_torch_csv),
     "torchtitan": export_torchtitan,
     "trace": partial(_plain, "trace", export_trace),
 }
+
+
+def format_of(name: str) -> str:
+    """Return what a format is called now.
+
+    Raises
+    ------
+    BadInput
+        If there is none of this name.
+    """
+    known = OLD_NAMES.get(name, name)
+    if known not in EXPORTERS:
+        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=name)
+    return known

@@ -15,6 +15,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
+from pipesat.core.settings import Target
 from pipesat.core.showing import Column, Displayed, Facts, Table
 from pipesat.files.complaint import validated
 from pipesat.files.folder import has_file, listed
@@ -40,7 +41,7 @@ class ResultModel(BaseModel):
     workers: Value
     versions: dict[StrictStr, StrictStr]
     explanation: StrictStr | None = None
-    target: Annotated[Literal["torch"] | None, Field(alias="for")] = None
+    target: Annotated[Target | None, Field(alias="for")] = None
 
 
 class ColumnModel(BaseModel):

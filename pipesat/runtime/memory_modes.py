@@ -66,7 +66,7 @@ class MemoryModes:
 
     @classmethod
     def read(cls, path: str | Path) -> MemoryModes:
-        """Read the file that ``pipesat export --to torch-csv`` writes beside the order.
+        """Read the file that ``pipesat export --to torch`` writes beside the order.
 
         Raises
         ------

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import MOST_SECONDS
+from pipesat.core.settings import MOST_SECONDS, Target
 from pipesat.files.complaint import validated
 from pipesat.files.problem_file import MOST_DEVICES
 from pipesat.files.source import read_text
@@ -71,7 +71,7 @@ class GridModel(StrictModel):
     comm: _Axis[Amount] | None = None
     backward: _Axis[Literal["auto", "split", "fused", "either"]] | None = None
     objective: _Axis[Literal["makespan", "span"]] = ["makespan"]
-    target: _Axis[Literal["any", "torch"]] = ["any"]
+    target: _Axis[Literal["any", Target]] = ["any"]
     time_limit: _Axis[_Seconds] = [60.0]
     seed: _Axis[Annotated[int, Field(ge=0, le=_MOST_SEED)]] = [0]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def export(
     problem: Problem,
     schedule: Schedule | Result | str | Path,
-    to: str = "torch-csv",
+    to: str = "torch",
     path: str | Path | None = None,
     *,
     layers: Count | Sequence[Count] | None = None,
@@ -45,9 +45,9 @@ def export(
     schedule
         A schedule, the result that has it, or the path of a schedule file.
     to
-        The format: ``torch-csv``, ``torchtitan``, ``nemo-automodel``, ``megatron-layout`` (the
-        placement alone), ``order`` (of the microbatches, for a data loader), ``schedule`` (a
-        schedule file), or ``trace`` for Perfetto.
+        The format: ``torch``, ``torchtitan``, ``automodel``, ``megatron`` (the placement alone),
+        ``order`` (of the microbatches, for a data loader), ``schedule`` (a schedule file), or
+        ``trace`` for Perfetto.
     path
         File to write; what belongs beside it is written beside it, under the same name with other
         suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.
@@ -110,11 +110,10 @@ def _exported(
     remark: str = "",
     checkpointing: Checkpointing | None = None,
 ) -> Exported:
-    from pipesat.export import EXPORTERS
+    from pipesat.export import EXPORTERS, format_of
     from pipesat.export.frameworks.options import Options
 
-    if to not in EXPORTERS:
-        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=to)
+    to = format_of(to)
     counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
     file = None if path is None else file_of(path, to)
     options = Options(layers=counts, exact=exact, remark=remark, checkpointing=checkpointing)
@@ -140,11 +139,10 @@ def file_of(path: str | Path, to: str) -> Path:
     BadInput
         If there is no such format, or nothing can be written there.
     """
-    from pipesat.export import EXPORTERS, FILE_NAMES
+    from pipesat.export import FILE_NAMES, format_of
     from pipesat.files.atomic import prepare_folder, require_writable
 
-    if to not in EXPORTERS:
-        raise BadInput(f"expected one of {', '.join(EXPORTERS)}", where="to", value=to)
+    to = format_of(to)
     file = Path(path)
     if str(path).endswith("/") or os.path.isdir(file):
         prepare_folder(file)

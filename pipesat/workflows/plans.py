@@ -95,7 +95,7 @@ def plan(
         Compare with the even and the balanced split.
     target
         Plan only what this runtime runs: whole backwards on the first stage and where stages
-        recompute; ``None``: any order. See :func:`for_torch`.
+        recompute; ``None``: any order. See :func:`for_runtime`.
 
     Raises
     ------
@@ -135,8 +135,8 @@ def plan(
         )
     except BadInput as error:
         raise error.of(source) if source and not error.source else error from None
-    if target == "torch":
-        layers, shapes = for_torch(layers, shapes)
+    if target is not None:
+        layers, shapes = for_runtime(layers, shapes, target)
     hand = []
     for text in layouts:
         with said_of(text if text.endswith(".json") else ""):
@@ -155,14 +155,17 @@ def plan(
     )
 
 
-def for_torch(layers: Layers, shapes: Shapes) -> tuple[Layers, Shapes]:
-    """Return layers and shapes whose schedules torch runs as they are.
+def for_runtime(layers: Layers, shapes: Shapes, target: str) -> tuple[Layers, Shapes]:
+    """Return layers and shapes whose schedules a runtime runs as they are.
 
-    The first stage's backward is whole: torch does nothing in its input-gradient op and everything
-    in the other. So is that of stages that recompute: split, torch would recompute in both halves.
+    In torch the first stage's backward is whole: it does nothing in its input-gradient op and
+    everything in the other. So is that of stages that recompute: split, both halves would.
     """
+    from pipesat.export.runtimes import RUNTIMES
+
     first, *rest = layers.layers
-    whole = replace(layers, layers=(replace(first, fused=True), *rest))
+    fused = first.fused or RUNTIMES[target].first_whole
+    whole = replace(layers, layers=(replace(first, fused=fused), *rest))
     pipelines = tuple(replace(shape, recompute_whole=True) for shape in shapes.pipelines)
     return whole, replace(shapes, pipelines=pipelines)
 

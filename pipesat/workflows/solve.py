@@ -58,9 +58,9 @@ def solve(
     problem
         The problem (a JSON file). :class:`pipesat.Problem` builds one.
     target
-        Find only what this runtime can run; ``None``: any. ``"torch"`` makes what torch cannot do
-        part of the problem (its first stage's backward is whole), so that value and bound are those
-        of orders that run there.
+        Find only what this runtime can run; ``None``: any. What it cannot do becomes part of the
+        problem (in torch the first stage's backward is whole), so that value and bound are those of
+        orders that run there.
     schedules
         Schedules to start from besides the hand-written ones, for example those of the same
         problem with less memory. What breaks a rule of this problem is passed over.
@@ -149,11 +149,16 @@ def problem_for(problem: Problem, target: str | None) -> Problem:
     BadInput
         If there is no such target.
     """
-    from pipesat.export.torch.restrict import restricted_to_torch
+    from pipesat.export.restrict import restricted
+    from pipesat.export.runtimes import RUNTIMES
 
-    if target not in (None, "torch"):
-        raise BadInput("expected torch or None", where="target", value=target)
-    return problem if target is None else restricted_to_torch(problem)
+    if target is None:
+        return problem
+    known = [name for name, runtime in RUNTIMES.items() if runtime.any_order]
+    if target not in known:
+        expected = f"expected one of {', '.join(known)}, or None"
+        raise BadInput(expected, where="target", value=target)
+    return restricted(problem, RUNTIMES[target])
 
 
 @dataclass

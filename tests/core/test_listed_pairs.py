@@ -19,10 +19,10 @@ from pipesat.core.schedule import Order, Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.in_turn import makespan_in_turn
-from pipesat.export.torch.restrict import restricted_to_torch
 from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
+from pipesat.workflows.solve import problem_for
 from tests.support.problems import chain, document
 
 
@@ -199,6 +199,6 @@ def test_stock_torch_runs_members_in_turn_the_forward_first() -> None:
     assert torch_csv(problem, adapted) == "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n"
     with pytest.raises(NotApplicable, match=r"\(0F1\+0F0\) is another pair"):
         adapt(ONE, time_order(ONE, order_of("(0F1+0F0) 0BW0 0BW1")))
-    kept = restricted_to_torch(ONE).overlap
+    kept = problem_for(ONE, "torch").overlap
     assert kept is not None
     assert [*kept.times] == [((0, "F"), (0, "BW"))]

@@ -293,7 +293,7 @@ def split_chain() -> tuple[Problem, Schedule]:
 
 def test_torch_gets_overlapped_cells_and_gives_them_back(tmp_path: Path) -> None:
     problem, schedule = split_chain()
-    exported = EXPORTERS["torch-csv"](problem, schedule)
+    exported = EXPORTERS["torch"](problem, schedule)
     first, second = exported.data.decode().splitlines()
     assert first == "0F0,0F1,0F2,(0F3;0B0)OVERLAP_F_B,0B1,0B2,0B3"
     # 1B3 and 1W3 follow each other, and BW lasts as long: they are written whole

@@ -138,7 +138,7 @@ def test_a_schedule_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 def test_an_export_that_lies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     export = import_module("pipesat.export")
-    honest = export.EXPORTERS["torch-csv"]
+    honest = export.EXPORTERS["torch"]
 
     def swapped(problem: Any, schedule: Any) -> Any:
         exported = honest(problem, schedule)
@@ -147,7 +147,7 @@ def test_an_export_that_lies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         cells[-2:] = reversed(cells[-2:])
         return replace(exported, data="\n".join([",".join(cells), *rest, ""]).encode())
 
-    monkeypatch.setitem(export.EXPORTERS, "torch-csv", swapped)
+    monkeypatch.setitem(export.EXPORTERS, "torch", swapped)
     same = steps_with(lambda schedule: schedule, monkeypatch)
     assert same[-1] == ("torch-csv", "FAILED")
 

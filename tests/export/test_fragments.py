@@ -179,7 +179,7 @@ def test_checkpointing_of_all_layers_is_written_where_it_is_asked_for(
 @pytest.mark.parametrize("to", sorted(EXPORTERS))
 def test_checkpointing_is_refused_where_it_means_nothing(to: str) -> None:
     """Split backwards are never checkpointed; formats without a configuration cannot say it."""
-    name = "zb-h1" if to in ("torchtitan", "nemo-automodel") else "1f1b"
+    name = "zb-h1" if to in ("torchtitan", "automodel") else "1f1b"
     with pytest.raises(BadInput, match=r"^checkpointing: "):
         made(CHAIN, EXPORTERS[to], name, checkpointing="full")
     with pytest.raises(BadInput, match="checkpointing: got 'some', expected none or full"):
@@ -188,7 +188,7 @@ def test_checkpointing_is_refused_where_it_means_nothing(to: str) -> None:
 
 def test_the_csv_and_its_hazards_are_those_of_torch_csv() -> None:
     schedule = BASELINES["list-scheduling"](LOOP)
-    alone = EXPORTERS["torch-csv"](LOOP, schedule)
+    alone = EXPORTERS["torch"](LOOP, schedule)
     for export in (export_torchtitan, export_nemo_automodel):
         exported = export(LOOP, schedule, Options())
         assert exported.beside[".csv"] == alone.data
@@ -374,7 +374,7 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
     assert files == {"run.toml", "run.py", "run.csv", "run.hazards.txt"}
     assert "without `--layers` the framework cuts the model itself" in outcome.out
     csv = tomllib.loads(output.read_text())["parallelism"]["pipeline_parallel_schedule_csv"]
-    assert Path(csv).read_bytes() == EXPORTERS["torch-csv"](VEE, BASELINES["zb-v"](VEE)).data
+    assert Path(csv).read_bytes() == EXPORTERS["torch"](VEE, BASELINES["zb-v"](VEE)).data
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_torchtitans_toml_classes(problem: Problem, name: str, load: Load) -> No
 def test_automodels_classes(problem: Problem, name: str, load: Load) -> None:
     folder = release("nemo-automodel", automodel.VERSION) / "nemo_automodel"
     pipelining = folder / "components" / "distributed" / "pipelining"
-    section = yaml(exported(problem, "nemo-automodel", name).data.decode())["distributed"]
+    section = yaml(exported(problem, "automodel", name).data.decode())["distributed"]
     config = load(pipelining / "config.py").PipelineConfig(**section.pop("pipeline"))
     assert config.pp_batch_size // config.pp_microbatch_size == 8
     stages = len(problem.stages)
@@ -247,7 +247,7 @@ def test_its_builder_runs_our_order_in_this_torch(name: str, version: str, tmp_p
     row = "0F0 1F0 0F1 1F1 1B0 1B1 1W0 1W1 0BW0 0BW1"
     order = time_order(problem, (tuple(map(parse_item, row.split())),))
     csv = tmp_path / "order.csv"
-    csv.write_bytes(EXPORTERS["torch-csv"](problem, order, Options(exact=True)).data)
+    csv.write_bytes(EXPORTERS["torch"](problem, order, Options(exact=True)).data)
 
     torch.manual_seed(0)
     modules = [torch.nn.Linear(4, 4) for _ in range(2)]
@@ -289,7 +289,7 @@ def test_full_checkpointing_in_all_three(load: Load) -> None:
     definition(folder / "distributed" / "activation_checkpoint.py", "FullAC", "Config")
     assert b"torchtitan.distributed.activation_checkpoint import FullAC" in made.beside[".py"]
     folder = release("nemo-automodel", automodel.VERSION) / "nemo_automodel"
-    text = EXPORTERS["nemo-automodel"](problem, schedule, options).data.decode()
+    text = EXPORTERS["automodel"](problem, schedule, options).data.decode()
     value = yaml(text)["distributed"]["activation_checkpointing"]
     path = folder / "recipes" / "_dist_utils.py"
     assert function(path, "_normalize_activation_checkpointing")(value) is True

@@ -53,7 +53,7 @@ def test_the_order_is_a_list_of_indices(problem: Problem, short_first: Schedule)
 def test_torch_numbers_them_as_they_run_and_a_list_has_their_own_numbers(
     problem: Problem, short_first: Schedule
 ) -> None:
-    exported = EXPORTERS["torch-csv"](problem, short_first)
+    exported = EXPORTERS["torch"](problem, short_first)
     assert exported.data.decode().splitlines() == ["0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"]
     assert json.loads(exported.beside[".order.json"]) == [1, 0]
     # nothing but the numbers changes, so what torch takes is what was planned

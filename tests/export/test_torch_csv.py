@@ -24,13 +24,12 @@ from pipesat.export.torch.in_turn import makespan_in_turn
 from pipesat.export.torch.lint import lint
 from pipesat.export.torch.loaders import loader_for
 from pipesat.export.torch.read import read_torch_csv, rows_of_csv
-from pipesat.export.torch.restrict import restricted_to_torch
 from pipesat.export.torch.tokens import cell_text, parse_cell
 from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.workflows.solve import solve
+from pipesat.workflows.solve import problem_for, solve
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, document, problems, vee
@@ -241,7 +240,7 @@ def test_import_gives_back_the_exported_schedule(tmp_path: Path) -> None:
     problem = vee(2, 4, cap=6, F=2, B=3, W=1)
     schedule = adapt(problem, BASELINES["list-scheduling"](problem)).schedule
     path = tmp_path / "order.csv"
-    path.write_bytes(EXPORTERS["torch-csv"](problem, schedule).data)
+    path.write_bytes(EXPORTERS["torch"](problem, schedule).data)
     assert read_torch_csv(path, problem).schedule.devices == schedule.devices
 
 
@@ -312,7 +311,7 @@ def test_both_makespans_of_overlapped_pairs() -> None:
     # F = 4, BW = 6, a pair 6: 4 + 6 + 6 overlapped, 4 + 4 + 6 + 6 in turn
     problem = parse_problem(document(chain(1, 2, F=4, B=3, W=3), overlap={"FB": [3, 5]}))
     schedule = time_order(problem, order_of("0F0 (0F1+0BW0) 0BW1"))
-    (note,) = EXPORTERS["torch-csv"](problem, schedule).notes
+    (note,) = EXPORTERS["torch"](problem, schedule).notes
     assert (
         "makespan 20 in stock torch, which runs the members of its overlapped pairs (1) in turn"
         in note
@@ -363,7 +362,7 @@ def test_stages_that_are_renumbered_are_named() -> None:
             "routes": [{"stages": [1, 0], "microbatches": 2}],
         }
     )
-    exported = EXPORTERS["torch-csv"](problem, BASELINES["1f1b"](problem))
+    exported = EXPORTERS["torch"](problem, BASELINES["1f1b"](problem))
     assert exported.data.decode().startswith("0F0,")
     assert exported.notes == ("stages renumbered along the route: 1 is 0, 0 is 1",)
 
@@ -407,6 +406,6 @@ def test_solving_for_torch_is_optimal_for_what_torch_runs() -> None:
 
 def test_solving_for_torch_says_what_torch_cannot_run() -> None:
     with pytest.raises(NotApplicable, match="torch runs the first stage's backward whole"):
-        restricted_to_torch(chain(2, 2, backward="split"))
+        problem_for(chain(2, 2, backward="split"), "torch")
     with pytest.raises(NotApplicable, match="device 1 has none"):
-        restricted_to_torch(chain(2, 1, device=0))
+        problem_for(chain(2, 1, device=0), "torch")

@@ -16,10 +16,10 @@ import pytest
 
 import pipesat
 from pipesat.advise.recomputing import PLAIN
-from pipesat.advise.runtimes import FORMAT_OF
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
-from pipesat.export import FILE_NAMES, result_folder
+from pipesat.export import result_folder
+from pipesat.export.runtimes import RUNTIMES
 from pipesat.export.torch.companions import SUFFIXES
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS
 from pipesat.files.atomic import finish, write_files
@@ -351,7 +351,7 @@ def test_a_second_command_leaves_nothing_of_the_first(cli: Run, save: Save, tmp_
 
 def test_every_name_is_known_before_the_work() -> None:
     """So that a folder with the name of a file is refused in time."""
-    made = {FILE_NAMES[to] for to in FORMAT_OF.values()} | {"schedule.py"}
+    made = {runtime.file for runtime in RUNTIMES.values()} | {"schedule.py"}
     made |= {f"schedule{suffix}" for suffix in (*SUFFIXES, HAZARDS)}
     assert made <= FILES
     assert PLAIN in FOLDERS

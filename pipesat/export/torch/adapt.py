@@ -88,8 +88,8 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
     return Adapted(replace(now, source=schedule.source), problem, entering, tuple(changes))
 
 
-def require_torch_pipeline(problem: Problem) -> None:
-    """Pass if torch can run a pipeline of this shape.
+def require_torch_pipeline(problem: Problem, title: str = "torch") -> None:
+    """Pass if torch, or another of that name, can run a pipeline of this shape.
 
     Raises
     ------
@@ -98,12 +98,12 @@ def require_torch_pipeline(problem: Problem) -> None:
     """
     if len(problem.routes) > 1:
         raise NotApplicable(
-            f"torch runs one route of stages, this problem has {len(problem.routes)}"
+            f"{title} runs one route of stages, this problem has {len(problem.routes)}"
         )
     for device, stages in enumerate(problem.stages_on):
         if not stages:
             raise NotApplicable(
-                f"torch needs a stage on every rank, {problem.device_name(device)} has none"
+                f"{title} needs a stage on every rank, {problem.device_name(device)} has none"
             )
 
 
