@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import typing
 
     from pipesat.advise.study import advise
-    from pipesat.core.checker import check
     from pipesat.core.errors import (
         BadInput,
         Infeasible,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from pipesat.report.reading import read
     from pipesat.report.study import report
     from pipesat.sweep.study import sweep
+    from pipesat.workflows.checking import check
     from pipesat.workflows.compare import compare
     from pipesat.workflows.exports import export
     from pipesat.workflows.hand_written import baselines
@@ -65,7 +65,7 @@ _HOMES = {
     "advise": "advise.study",
     "balance": "workflows.microbatch_orders",
     "baselines": "workflows.hand_written",
-    "check": "core.checker",
+    "check": "workflows.checking",
     "compare": "workflows.compare",
     "export": "workflows.exports",
     "frontier": "workflows.memory",

@@ -16,32 +16,44 @@ if TYPE_CHECKING:
     from pipesat.core.violation import Violation
 
 
-@command("check", example="pipesat check problem.json schedule.json")
+@command(
+    "check",
+    example="pipesat check problem.json schedule.json --runtime pair-fifo",
+    extra=[click.Option(["-v", "--verbose"], is_flag=True, help="List a safe order, by rank.")],
+)
 def check(asked: Asked) -> int:
-    """Check a schedule against every rule; list all violations."""
+    """Check a schedule against every rule; list all violations.
+
+    With --runtime, say whether its order can hang: exit code 1 if it can.
+    """
     from pipesat.cli.console import print_json
+    from pipesat.cli.table import print_answer
     from pipesat.core.memory import peak_memory
     from pipesat.core.ops import members
+    from pipesat.hangs.verdict import verdict
 
-    violations: list[Violation] = asked.answer()
+    violations: list[Violation] = asked.answer(runtime=None)
     problem, timed = asked.read["problem"], asked.read["schedule"]
     valid = not violations
+    found = verdict(problem, timed, asked["runtime"]) if valid and asked["runtime"] else None
 
     if asked["as_json"]:
-        print_json(
-            {
-                "valid": valid,
-                "makespan": timed.makespan,
-                "span": timed.span,
-                "peak_memory": peak_memory(problem, timed) if valid else None,
-                "violations": [asdict(violation) for violation in violations],
-            }
-        )
+        said = {
+            "valid": valid,
+            "makespan": timed.makespan,
+            "span": timed.span,
+            "peak_memory": peak_memory(problem, timed) if valid else None,
+            "violations": [asdict(violation) for violation in violations],
+        }
+        print_json(said if found is None else said | {"runtime": found.document()})
     elif valid:
         ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
         click.echo(f"valid: {ops} ops, makespan {timed.makespan}, span {timed.span}")
+        if found is not None:
+            click.echo()
+            print_answer(found, verbose=asked["verbose"])
     else:
         for violation in violations:
             click.echo(one_line(str(violation)))
         click.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
-    return 0 if valid else CHECK_FAILED
+    return 0 if valid and (found is None or found.safe) else CHECK_FAILED

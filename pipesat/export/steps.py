@@ -44,6 +44,8 @@ StepKind: TypeAlias = Literal[
     "Backward",
     "Weight",
     "SendGradient",
+    "WaitSendActivations",
+    "WaitSendGradient",
     "ForwardAndForward",
     "ForwardAndBackward",
     "ForwardAndWeight",
@@ -60,7 +62,7 @@ class RankStep(NamedTuple):
 
     ``item`` is the op that is computed, or the pair (``ForwardAndBackward`` and its like, whatever
     the order of the members); of a send, the op whose result leaves; of a receive, the op that
-    needs it. ``peer`` is the other rank.
+    needs it. ``peer`` is the other rank. A ``Wait`` is for an earlier send.
     """
 
     kind: StepKind
@@ -109,7 +111,7 @@ def steps_of(problem: Problem, schedule: Schedule) -> Steps:
         item = linear.item[tie // 2]
         here = linear.device[tie // 2]
         if tie % 2 == 0:
-            steps[here].append(RankStep(_compute(item), item))
+            steps[here].append(RankStep(compute_kind(item), item))
             continue
         transfer = transfers[number]
         there = linear.device[transfer.consumer]
@@ -121,7 +123,8 @@ def steps_of(problem: Problem, schedule: Schedule) -> Steps:
     return tuple(map(tuple, steps))
 
 
-def _compute(item: Item) -> StepKind:
+def compute_kind(item: Item) -> StepKind:
+    """Return the kind of step in which an item is computed."""
     ordered = sorted((COMPUTE[op.kind] for op in members(item)), key=[*COMPUTE.values()].index)
     return "And".join(ordered)  # type: ignore[return-value]
 

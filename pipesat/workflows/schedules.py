@@ -138,8 +138,8 @@ def steps(problem: Problem, schedule: Schedule | Result | str | Path) -> Steps:
         If it has copies, whose effect on memory depends on times.
     """
     from pipesat.core.errors import Fault, NotApplicable
-    from pipesat.export.step_check import step_faults
     from pipesat.export.steps import steps_of
+    from pipesat.hangs.verdict import step_faults
 
     timed = valid_schedule(problem, schedule)
     if any(timed.copies):

@@ -23,7 +23,6 @@ from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS, export_trace
-from pipesat.export.step_check import step_faults
 from pipesat.export.steps import steps_of
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.hazards import hazards_text
@@ -33,6 +32,7 @@ from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import ops_in_trace
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
+from pipesat.hangs.verdict import step_faults
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.picture.boxes import boxes_of
 from pipesat.picture.grid import text_grid

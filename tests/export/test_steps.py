@@ -13,9 +13,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
-from pipesat.export.step_check import step_faults
 from pipesat.export.steps import RankStep, Steps, steps_of
 from pipesat.files.problem_file import parse_problem
+from pipesat.hangs.verdict import step_faults
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.picture.grid import text_grid
@@ -244,8 +244,8 @@ def test_a_deadlock_is_found_and_its_members_are_named() -> None:
     crossed = "-1F0 1F0 1BW0 +1BW0 -1F1 1F1 1BW1 +1BW1"
     (fault,) = faults_of(GOOD[0], crossed)
     assert fault.startswith("deadlock: ")
-    assert "SendActivations 0F1 on device 0" in fault
-    assert "SendGradient 1BW0 on device 1" in fault
+    assert "rank 0 waits in SEND_F 0F1 for rank 1" in fault
+    assert "waits in SEND_B 1BW0 for rank 0" in fault
 
 
 @pytest.mark.parametrize(

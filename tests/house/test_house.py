@@ -89,7 +89,7 @@ heuristics solver
 profile
 layers risk
 export
-timeline frontier
+timeline frontier hangs
 plan runtime
 workflows
 sweep report doctor

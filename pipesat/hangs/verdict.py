@@ -1,0 +1,160 @@
+"""Will it hang? The verdict on an order under a communicator's rule, and what would be safe."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pipesat.core.claims import plural
+from pipesat.core.errors import Fault
+from pipesat.core.showing import Displayed, Facts
+from pipesat.export.steps import Steps, steps_of
+from pipesat.hangs.machine import RULES, Crossed, RuleName, Wait, crossed_of, cycle_of, word
+from pipesat.hangs.posting import WORDS, faults, late, with_waits
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Order, Schedule
+
+_LATE: Final = "each receive directly before the op that needs it, each send directly after its op"
+_EARLY: Final = "as `pipesat show PROBLEM SCHEDULE --steps`: all ranks in one common sequence"
+_UNTOLD: Final = (
+    "collectives on the same communicator, sends and receives that a runtime puts into one batch, "
+    "communicators made at first use, shapes sent ahead"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict(Displayed):
+    """Whether an order can hang, or mix up messages, under the rule of a communicator.
+
+    ``cycle`` is who waits for whom, each rank for the next and the last for the first; ``crossed``
+    are messages that are received as others. Both are empty where it is ``safe``. ``steps`` is an
+    order of sends and receives that is safe: what was judged, if it is, else pipesat's own.
+    ``buffers`` is the least number of buffers per stage and direction with which what was judged
+    does not hang (rule ``graph``); 1 is judged.
+    """
+
+    rule: RuleName
+    cycle: tuple[Wait, ...]
+    crossed: tuple[Crossed, ...]
+    steps: Steps
+    buffers: int | None = None
+
+    @property
+    def safe(self) -> bool:
+        """Whether it neither hangs nor mixes up messages."""
+        return not self.cycle and not self.crossed
+
+    def facts(self) -> Facts:
+        """Return the verdict, the cyclic wait, the first crossed message and a safe order."""
+        said = "can hang" if self.cycle else "mixes up messages" if self.crossed else "safe"
+        safe = "what was judged" if self.safe else _EARLY
+        return [
+            ("Verdict", f"{said} under {self.rule}: {RULES[self.rule].text}"),
+            ("Cyclic wait", self.cyclic_wait),
+            ("Crossed", self.mixed_up),
+            ("Buffers", self._buffers()),
+            ("Judged", _LATE),
+            ("Safe order", safe if self.safe else f"{safe} (-v and --json list it)"),
+            ("Not judged", _UNTOLD),
+        ]
+
+    def details(self) -> Facts:
+        """Return the safe order, rank by rank."""
+        rows = (", ".join(map(word, row)) for row in self.steps)
+        return [(f"Rank {rank}", text) for rank, text in enumerate(rows)]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the ranks that wait for each other."""
+        return [wait._asdict() for wait in self.cycle]
+
+    def document(self) -> dict[str, Any]:
+        """Return everything, ready for JSON."""
+        return {
+            "rule": self.rule,
+            "safe": self.safe,
+            "hangs": bool(self.cycle),
+            "cycle": self.records(),
+            "crossed": [one._asdict() for one in self.crossed],
+            "buffers": self.buffers,
+            "safe_steps": [
+                [{"step": WORDS.get(s.kind, "run"), "op": str(s.item), "peer": s.peer} for s in row]
+                for row in self.steps
+            ],
+        }
+
+    @property
+    def cyclic_wait(self) -> str:
+        """Say who waits for whom."""
+        texts = [f"waits in {one.step} for rank {one.peer} ({one.needs})" for one in self.cycle]
+        return f"rank {self.cycle[0].rank} {', which '.join(texts)}" if texts else "none"
+
+    @property
+    def mixed_up(self) -> str:
+        """Say how many messages are received as others, and which is the first."""
+        if not self.crossed:
+            return "none"
+        one = self.crossed[0]
+        count = f"{len(self.crossed)} {plural(len(self.crossed), 'message')}"
+        return (
+            f"{count}, first number {one.number} from rank {one.sender} to rank {one.receiver}: "
+            f"{one.sent} arrives in {one.received}, without an error where shapes are equal"
+        )
+
+    def _buffers(self) -> str:
+        if self.rule != "graph":
+            return ""
+        more = "" if self.buffers is None else f", {self.buffers} would not hang"
+        return f"one per stage and direction{more if self.cycle else ''}"
+
+
+def verdict(problem: Problem, schedule: Schedule, rule: RuleName) -> Verdict:
+    """Judge a valid schedule's order. O(n log n) for n ops.
+
+    Raises
+    ------
+    Fault
+        If pipesat's own order of sends and receives is not safe.
+    """
+    posted = late(problem, schedule.order)
+    found = _judged(problem, posted, rule)
+    if found.safe:
+        return found
+    own = steps_of(problem, schedule)
+    if wrong := step_faults(problem, schedule.order, own, rule):
+        raise Fault(f"pipesat's own order of sends and receives is not safe: {wrong[0]}")
+    return replace(
+        found,
+        steps=_judged(problem, own, rule).steps,
+        buffers=_least_buffers(problem, posted) if rule == "graph" and found.cycle else None,
+    )
+
+
+def step_faults(
+    problem: Problem, order: Order, steps: Steps, rule: RuleName = "rendezvous"
+) -> list[str]:
+    """Return what is wrong with the steps of an order; empty if they run to their end. O(steps).
+
+    What is safe by ``rendezvous`` and has no crossed messages is safe by every rule.
+    """
+    if found := faults(problem, order, steps):
+        return found
+    judged = _judged(problem, steps, rule)
+    return [] if judged.safe else [f"deadlock: {judged.cyclic_wait}, crossed: {judged.mixed_up}"]
+
+
+def _judged(problem: Problem, steps: Steps, rule: RuleName) -> Verdict:
+    steps = with_waits(steps) if RULES[rule].waits else steps
+    cycle, crossed = cycle_of(problem, steps, RULES[rule]), crossed_of(problem, steps)
+    return Verdict(rule, tuple(cycle), tuple(crossed), steps)
+
+
+def _least_buffers(problem: Problem, posted: Steps) -> int:
+    """More of them never hurt, and with one per microbatch nothing is used again."""
+
+    def enough(buffers: int) -> bool:
+        return not cycle_of(problem, with_waits(posted, buffers), RULES["graph"])
+
+    return bisect_left(range(max(problem.microbatches)), True, lo=1, key=enough)

@@ -1,0 +1,323 @@
+"""An exhaustive simulator of ranks that send and receive, and random orders for it.
+
+It shares no code with pipesat: from a problem's document and an order's texts it makes each rank's
+program anew, and visits every state that any interleaving of ranks and transfers can reach.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+RULES = ("pair-fifo", "edge-fifo", "group", "rendezvous", "graph")
+
+Data = tuple[str, int, int]
+"""What an op makes: ``f`` or ``b``, the stage, the microbatch (``w`` of weights)."""
+
+
+class Act(NamedTuple):
+    """``run`` (with the data that must have come), ``send``, ``recv``, ``wait`` for a send."""
+
+    what: str
+    needs: tuple[Data, ...] = ()
+    data: Data = ("", 0, 0)
+    peer: int = -1
+
+
+class Outcome(NamedTuple):
+    """Whether some interleaving stops early, whether all do, and whether a message was mixed up.
+
+    ``stuck`` is a state in which nothing can move: how far ranks are, what has come and gone.
+    """
+
+    hangs: bool
+    always: bool
+    crossed: bool
+    states: int
+    stuck: tuple[tuple[int, ...], frozenset[tuple[int, int]]] | None
+
+
+def members(text: str) -> list[tuple[str, int, int]]:
+    """(kind, stage, microbatch) of each member."""
+    found = re.findall(r"(\d+)(F|BW|B|W)(\d+)", text)
+    return [(kind, int(stage), int(microbatch)) for stage, kind, microbatch in found]
+
+
+class Pipe:
+    """Which data an op takes and makes, and where stages are."""
+
+    def __init__(self, doc: dict[str, Any]) -> None:
+        self.home = [stage["device"] for stage in doc["stages"]]
+        self.ranks = len(doc["devices"])
+        routes = doc.get("routes") or [
+            {"stages": [*range(len(self.home))], "microbatches": doc["microbatches"]}
+        ]
+        self.before: dict[int, int] = {}
+        self.after: dict[int, int] = {}
+        self.jobs: list[tuple[int, int]] = []  # (stage, microbatch)
+        for route in routes:
+            for one, other in zip(route["stages"], route["stages"][1:], strict=False):
+                self.after[one], self.before[other] = other, one
+            self.jobs += [(s, m) for s in route["stages"] for m in range(route["microbatches"])]
+
+    def takes(self, kind: str, stage: int, microbatch: int) -> Data | None:
+        if kind == "F":
+            return ("f", self.before[stage], microbatch) if stage in self.before else None
+        if kind == "W":
+            return "b", stage, microbatch
+        if stage in self.after:
+            return "b", self.after[stage], microbatch
+        return "f", stage, microbatch
+
+    def goes_to(self, data: Data) -> int | None:
+        """The rank that data is sent to, if it is another one."""
+        way, stage, _ = data
+        there = {"f": self.after, "b": self.before}.get(way, {}).get(stage)
+        return None if there is None or self.home[there] == self.home[stage] else self.home[there]
+
+
+def made_by(kind: str, stage: int, microbatch: int) -> Data:
+    return {"F": "f", "W": "w"}.get(kind, "b"), stage, microbatch
+
+
+def programs(doc: dict[str, Any], rows: list[list[str]], buffers: int = 0) -> list[list[Act]]:
+    """Receive directly before, send directly after; with ``buffers``, waits for earlier sends."""
+    pipe = Pipe(doc)
+    found = []
+    for rank, row in enumerate(rows):
+        acts: list[Act] = []
+        sent: dict[tuple[str, int], list[Data]] = defaultdict(list)  # by a stage, each way
+        for text in row:
+            ops = sorted(members(text), key=lambda op: op[0] != "F")
+            come = []
+            for op in ops:
+                data = pipe.takes(*op)
+                if data is not None and pipe.home[data[1]] != rank:
+                    come.append(data)
+                    acts.append(Act("recv", (), data, pipe.home[data[1]]))
+            before = [sent[made_by(*op)[:2]] for op in members(text)] if buffers else []
+            acts += [Act("wait", (), e[-buffers]) for e in before if len(e) >= buffers]
+            acts.append(Act("run", tuple(come)))
+            for op in ops:
+                data = made_by(*op)
+                if (peer := pipe.goes_to(data)) is not None:
+                    sent[data[:2]].append(data)
+                    acts.append(Act("send", (), data, peer))
+        found.append(acts)
+    return found
+
+
+def programs_of_steps(doc: dict[str, Any], steps: list[list[dict[str, Any]]]) -> list[list[Act]]:
+    """The programs that step lists in JSON stand for."""
+    pipe = Pipe(doc)
+    found: list[list[Act]] = []
+    for rank, row in enumerate(steps):
+        found.append([])
+        for step in row:
+            ops = members(step["op"])
+            taken = [data for op in ops if (data := pipe.takes(*op)) is not None]
+            match step["step"].split("_"):
+                case ["run"]:
+                    come = tuple(data for data in taken if pipe.home[data[1]] != rank)
+                    found[-1].append(Act("run", come))
+                case ["WAIT", "SEND", _]:
+                    found[-1].append(Act("wait", (), made_by(*ops[0])))
+                case ["SEND", _]:
+                    found[-1].append(Act("send", (), made_by(*ops[0]), step["peer"]))
+                case ["RECV", _]:
+                    found[-1].append(Act("recv", (), taken[0], step["peer"]))
+    return found
+
+
+def is_a_cycle(
+    doc: dict[str, Any], acts: list[list[Act]], stuck: Any, cycle: list[dict[str, Any]]
+) -> bool:
+    """Whether each of these has been posted, is not over, and needs what its peer has later."""
+    pipe, (at, done) = Pipe(doc), stuck
+
+    def place(rank: int, text: str) -> int:
+        what, op = text.split(" ")
+        (one,) = members(op)
+        receives = what.startswith("RECV")
+        data = pipe.takes(*one) if receives else made_by(*one)
+        return next(
+            n
+            for n, act in enumerate(acts[rank])
+            if act.what == ("recv" if receives else "send") and act.data == data
+        )
+
+    for one, after in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+        here, there = place(one["rank"], one["step"]), place(one["peer"], one["needs"])
+        posted = here <= at[one["rank"]]
+        over = (one["rank"], here) in done or (one["peer"], there) in done
+        later = place(after["rank"], after["step"]) < there
+        if not posted or over or not later or after["rank"] != one["peer"]:
+            return False
+    return bool(cycle)
+
+
+State = tuple[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], ...], frozenset[tuple[int, int]]]
+
+
+def simulate(acts: list[list[Act]], rule: str) -> Outcome:
+    """Visit all states: where each rank is, what is posted in which queue, what has come or gone.
+
+    A queue is a list of places in the rank's program, first the one whose turn it is.
+    """
+    names: list[dict[Any, int]] = [{} for _ in acts]  # of each rank, its queues by key
+    for rank, row in enumerate(acts):
+        for act in row:
+            if act.peer >= 0:
+                names[rank].setdefault(_key(rule, act), len(names[rank]))
+    first: State = (
+        tuple(0 for _ in acts),
+        tuple(tuple(() for _ in name) for name in names),
+        frozenset(),
+    )
+    seen, todo, ends, crossed, stuck = {first}, [first], [], False, None
+    while todo:
+        state = todo.pop()
+        moved = False
+        for after, mixed in _moves(acts, names, rule, state):
+            moved = True
+            crossed = crossed or mixed
+            if after not in seen:
+                seen.add(after)
+                todo.append(after)
+        if not moved:
+            at, queues, done = state
+            over = all(n == len(row) for n, row in zip(at, acts, strict=True))
+            ends.append(over and not any(map(any, queues)))
+            stuck = stuck if ends[-1] else (at, done)
+    return Outcome(not all(ends), not any(ends), crossed, len(seen), stuck)
+
+
+def _key(rule: str, act: Act) -> Any:
+    if rule in ("group", "rendezvous"):
+        return ""
+    return act.peer if rule == "pair-fifo" else (act.peer, act.what)
+
+
+def _moves(
+    acts: list[list[Act]], names: list[dict[Any, int]], rule: str, state: State
+) -> Iterator[tuple[State, bool]]:
+    at, queues, done = state
+
+    def gone(rank: int, what: str, data: Data) -> bool:
+        return (rank, acts[rank].index(Act(what, (), data, _peer(acts[rank], what, data)))) in done
+
+    for rank, here in enumerate(at):
+        if here == len(acts[rank]):
+            continue
+        act = acts[rank][here]
+        queued = queues
+        if act.what == "run" and not all(gone(rank, "recv", data) for data in act.needs):
+            continue
+        if act.what == "wait" and not gone(rank, "send", act.data):
+            continue
+        if act.what in ("send", "recv"):
+            if rule == "rendezvous" and (rank, here) not in done:
+                if here in queues[rank][0]:
+                    continue  # called, and it has not returned
+                yield (at, _changed(queues, rank, 0, (here,)), done), False
+                continue
+            if rule != "rendezvous":
+                which = names[rank][_key(rule, act)]
+                queued = _changed(queues, rank, which, (*queues[rank][which], here))
+        yield (_replaced(at, rank, here + 1), queued, done), False
+    heads = [
+        (rank, which, queue[0])
+        for rank, of in enumerate(queues)
+        for which, queue in enumerate(of)
+        if queue
+    ]
+    for rank, which, here in heads:
+        send = acts[rank][here]
+        for other, there_which, there in heads:
+            recv = acts[other][there]
+            if (send.what, send.peer, recv.what, recv.peer) == ("send", other, "recv", rank):
+                rest = _changed(queues, rank, which, queues[rank][which][1:])
+                rest = _changed(rest, other, there_which, rest[other][there_which][1:])
+                yield (at, rest, done | {(rank, here), (other, there)}), send.data != recv.data
+
+
+def _peer(row: list[Act], what: str, data: Data) -> int:
+    return next(act.peer for act in row if act.what == what and act.data == data)
+
+
+def _replaced(of: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
+    return (*of[:place], value, *of[place + 1 :])
+
+
+def _changed(queues: Any, rank: int, which: int, queue: tuple[int, ...]) -> Any:
+    return _replaced(queues, rank, _replaced(queues[rank], which, queue))
+
+
+def random_order(doc: dict[str, Any], rng: Random) -> list[list[str]]:
+    """Any valid order: one op after the other whose data is there, on any rank, a few as pairs.
+
+    Half of them take the microbatches of a stage in turn, as people write orders.
+    """
+    split, pairs, tame = rng.choice([0, 0.5, 1]), rng.choice([0, 0, 0.5]), rng.random() < 0.5
+    pipe = Pipe(doc)
+    left = [("F", *job) for job in pipe.jobs]
+    for job in pipe.jobs:
+        apart = rng.random() < split if not tame else split == 1 or job[0] % 2 < 2 * split
+        left += [("B", *job), ("W", *job)] if apart else [("BW", *job)]
+    there: set[Data] = set()
+    rows: list[list[str]] = [[] for _ in range(pipe.ranks)]
+    bias = {op: rng.random() for op in left}  # some orders are close to one direction, some wild
+    while left:
+        ready = [op for op in left if (need := pipe.takes(*op)) is None or need in there]
+        if tame:  # of a stage's ops of one kind, the first
+            ready = [one for one in ready if one == min(x for x in left if x[:2] == one[:2])]
+        op = min(ready, key=lambda one: bias[one] + rng.random() * 0.5)
+        here = [op]
+        others = [
+            one
+            for one in ready
+            if pipe.home[one[1]] == pipe.home[op[1]]
+            and {one[0], op[0]} == {"F", "BW"}
+            and one[1:] != op[1:]
+        ]
+        if others and rng.random() < pairs:
+            here = sorted([op, rng.choice(others)], key=lambda one: one[0] != "F")
+        texts = [f"{stage}{kind}{microbatch}" for kind, stage, microbatch in here]
+        rows[pipe.home[op[1]]].append(texts[0] if len(texts) == 1 else f"({'+'.join(texts)})")
+        for one in here:
+            left.remove(one)
+            there.add(made_by(*one))
+    return rows
+
+
+def random_problem(rng: Random) -> tuple[str, dict[str, Any]]:
+    """A small pipeline: its shape by name, and its document."""
+    shape = rng.choice(["chain", "loop", "vee", "two ranks", "two routes", "anywhere"])
+    p = 2 if shape in ("two ranks", "two routes") else rng.choice([2, 3])
+    count = {"chain": p, "loop": 2 * p, "vee": 2 * p, "two ranks": 4, "two routes": 4}.get(shape, 4)
+    m = rng.choice([2, 3, 4]) if count <= 3 else rng.choice([2, 3])
+    places = {
+        "chain": [*range(p)],
+        "loop": [s % p for s in range(count)],
+        "vee": [min(s, count - 1 - s) for s in range(count)],
+        "two ranks": [0, 1, 0, 1],
+        "two routes": [0, 1, 1, 0],
+    }
+    home = places.get(shape) or [rng.randrange(p) for _ in range(count)]
+    doc: dict[str, Any] = {
+        "format": "pipesat.problem/1",
+        "devices": [{} for _ in range(p)],
+        "stages": [{"device": d, "F": 1, "B": 1, "W": 1} for d in home],
+        "overlap": {"FB": [3, 4]},
+    }
+    if shape == "two routes":
+        doc["routes"] = [
+            {"stages": [0, 1], "microbatches": m},
+            {"stages": [2, 3], "microbatches": m},
+        ]
+    else:
+        doc["microbatches"] = m
+    return shape, doc
