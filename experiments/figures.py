@@ -93,7 +93,16 @@ def table() -> str:
     )
 
 
-FIGURES = {"proven": proven, "kinds": table}
+def modes() -> str:
+    """What waiting, recomputing, offloading and all together cost on 8 devices."""
+    lines = part("2026-11-22-memory-levers/README.md", "table").splitlines(keepends=True)
+    shown = ("wait", "recompute", "offload, k = 1", "any of them, k = 1")
+    return "".join(lines[:2]) + "".join(
+        line for line in lines if line.startswith(tuple(f"| 8 | {what} |" for what in shown))
+    )
+
+
+FIGURES = {"proven": proven, "kinds": table, "modes": modes}
 
 
 def part(file: str, name: str) -> str:

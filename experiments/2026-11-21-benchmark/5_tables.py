@@ -1,7 +1,7 @@
-"""Write the tables of docs/benchmark.md and its pictures from results/.
+"""Write the tables of results.md and its pictures from results/.
 
     python experiments/2026-11-21-benchmark/5_tables.py [--limit S] [--reduced-limit S]
-        [--results DIR] [--docs DIR]
+        [--results DIR] [--page FILE]
 
 What stands between `<!-- begin NAME -->` and `<!-- end NAME -->` is replaced; the rest is not
 touched.
@@ -21,7 +21,6 @@ import tables
 from rows import medians
 from runner import HERE, RESULTS, Row, read_rows
 
-ROOT = HERE.parent.parent
 REFERENCE = HERE.parent / "bench" / "reference.json"
 NOT_RUN = "Not run."
 
@@ -31,21 +30,20 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60.0, help="rows of this time limit (60)")
     parser.add_argument("--reduced-limit", type=float, help="of scripts 2 and 3 (the same)")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    parser.add_argument("--page", type=Path, default=HERE / "results.md")
     options = parser.parse_args()
     solved, ablated, others, steady = (
         read_rows(options.results / f"{name}.jsonl")
         for name in ("solve", "ablate", "others", "steady")
     )
-    page = options.docs / "benchmark.md"
-    text = page.read_text()
+    text = options.page.read_text()
     limits = options.limit, options.reduced_limit or options.limit
     parts = sections(solved, ablated, others, steady, *limits)
-    parts |= draw(options.docs / "pictures", solved, ablated, *limits)
+    parts |= draw(options.page.parent, solved, ablated, *limits)
     for name, content in parts.items():
         text = replaced(text, name, content)
-    page.write_text(text)
-    print(f"wrote {page.name}: {len(solved)} solves, {len(ablated)} ablated, {len(others)} others")
+    options.page.write_text(text)
+    print(f"wrote {len(solved)} solves, {len(ablated)} ablated, {len(others)} others")
     return 0
 
 
@@ -127,11 +125,11 @@ def draw(
     if own:
         curves.draw_quality(folder / "benchmark-quality.png", own, limit)
         alt = "Number of problems solved to a gap, and mean gap per group, over time"
-        parts["quality picture"] = f"![{alt}](pictures/benchmark-quality.png)"
+        parts["quality picture"] = f"![{alt}](benchmark-quality.png)"
     if ablations:
         curves.draw_variants(folder / "benchmark-ablation.png", ablations, reduced)
         alt = "Proofs and mean gap over time, without each part"
-        parts["ablation picture"] = f"![{alt}](pictures/benchmark-ablation.png)"
+        parts["ablation picture"] = f"![{alt}](benchmark-ablation.png)"
     return parts
 
 

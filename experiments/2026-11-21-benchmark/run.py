@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds per solve (60)")
     parser.add_argument("--workers", type=int, default=usable_cores(), help="threads")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the rows")
-    parser.add_argument("--docs", type=Path, default=HERE.parent.parent / "docs")
+    parser.add_argument("--page", type=Path, default=HERE / "results.md")
     options = parser.parse_args()
     limit = f"{options.limit:g}"
     commands = []
@@ -48,7 +48,7 @@ def main() -> int:
     if options.plan:
         return plan(commands)
     commands.insert(0, [sys.executable, str(HERE / "0_generate.py"), "--check"])
-    places = ["--results", str(options.results), "--docs", str(options.docs)]
+    places = ["--results", str(options.results), "--page", str(options.page)]
     commands.append([sys.executable, str(HERE / "5_tables.py"), "--limit", limit, *places])
     failed = [subprocess.run(command, check=False).returncode for command in commands]
     return 1 if any(failed) else 0

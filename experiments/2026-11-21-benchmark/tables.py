@@ -1,4 +1,4 @@
-"""The Markdown tables of docs/benchmark.md, from rows."""
+"""The Markdown tables of results.md, from rows."""
 
 from __future__ import annotations
 

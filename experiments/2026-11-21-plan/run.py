@@ -4,7 +4,7 @@
 
 Every device has the memory that the fullest of them needs for the even split with 1F1B and for
 the cost-balanced split with ZB-H1, so both fit. Writes results.json and a picture beside this
-script, and the table into docs/plan.md and README.md here, between their markers.
+script, and the table into README.md here, between its markers.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ def main() -> None:
     }
     results = json.dumps({"about": about, "cases": rows}, indent=1) + "\n"
     write_files(HERE, files | {"results.json": results.encode()})
-    for page in (ROOT / "docs" / "plan.md", HERE / "README.md"):
-        between_markers(page, table(rows, about))
+    between_markers(HERE / "README.md", table(rows, about))
 
 
 def common_memory(layers: Layers, p: int, m: int) -> int:

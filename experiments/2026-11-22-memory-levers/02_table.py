@@ -18,7 +18,7 @@ from typing import Any
 from cases import COPY_TIMES, DEVICES, HERE, LEVERS, RESULTS, SHARES, Case, cases, implies, levers
 
 BEGIN, END = "<!-- begin table -->\n", "<!-- end table -->"
-PAGE = HERE.parents[1] / "docs" / "memory.md"
+PAGE = HERE / "README.md"
 COLOURS = {"wait": "#555555", "recompute": "#d55e00", "offload": "#0072b2", "both": "#009e73"}
 Found = dict[Case, tuple[int, int]]
 
@@ -53,7 +53,7 @@ def cell(found: Found, case: Case) -> str:
 
 def table(found: Found) -> str:
     """The table of docs/memory.md."""
-    lines = ["| devices | lever | " + " | ".join(map(str, SHARES)) + " |", "|---|---|" + "---|" * 4]
+    lines = ["| devices | mode | " + " | ".join(map(str, SHARES)) + " |", "|---|---|" + "---|" * 4]
     for p in DEVICES:
         for lever, copies, channels in levers(p):
             name = lever if lever != "both" else "any of them"

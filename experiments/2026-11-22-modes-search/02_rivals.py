@@ -6,7 +6,7 @@
 Rivals: the same problem without modes, solved; all microbatches in one mode, under every
 hand-written schedule and in orders of plain problems (``in_one_mode``); one mode for all
 microbatches of a stage, solved; PipeOffload's PO-H, the longer-lived half of the chunks offloaded,
-under every hand-written schedule. The table is put into README.md and docs/memory.md.
+under every hand-written schedule. The table is put into README.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cases import HERE, RESULTS, RIVALS, ROOT, problems
+from cases import HERE, RESULTS, RIVALS, problems
 
 import pipesat
 from pipesat.core.checker import check
@@ -29,7 +29,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.solver.modes.assign import in_modes
 from pipesat.workflows.hand_written import hand_written
 
-PAGES = (HERE / "README.md", ROOT / "docs" / "memory.md")
+PAGE = HERE / "README.md"
 BEGIN, END = "<!-- begin rivals -->\n", "<!-- end rivals -->"
 KINDS = ("keep", "all recompute", "all offload", "per stage", "PO-H")
 
@@ -201,9 +201,8 @@ def main() -> None:
         RIVALS.write_text(json.dumps(found, indent=1) + "\n")
     text = "\n".join(table()) + "\n"
     print(text)
-    for page in PAGES:
-        before, rest = page.read_text().split(BEGIN)
-        page.write_text(before + BEGIN + text + END + rest.split(END)[1])
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(before + BEGIN + text + END + rest.split(END)[1])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ PROBLEM = HERE.parent / "bench-next" / "problems" / "pair-dsv3-vee-p4-m10.json"
 KEPT = HERE / "schedule.json"
 """The best schedule known of that problem."""
 
-PAGES = (HERE / "README.md", ROOT / "docs" / "pairs.md")
+PAGE = HERE / "README.md"
 
 
 class Costs(NamedTuple):
@@ -205,20 +205,18 @@ def about(rows: Sequence[dict[str, Any]], unit: str = "problem") -> str:
     loads = [row["load_before"] for row in rows]
     return (
         f"{' or '.join(f'{limit:g}' for limit in limits)} s per {unit}, 2 threads, "
-        f"{date.today()}; load before it {min(loads):g} to {max(loads):g} on "
+        f"{date.today()}. Load before it: {min(loads):g} to {max(loads):g} on "
         f"{len(os.sched_getaffinity(0))} cores.\n"
     )
 
 
 def fill(name: str, text: str) -> None:
-    """Print a text and put it between the marks of that name, on every page that has them."""
+    """Print a text and put it between the marks of that name in README.md."""
     print(text)
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-    for page in PAGES:
-        head, found, rest = page.read_text().partition(begin)
-        if found:
-            _, _, tail = rest.partition(end)
-            page.write_text(head + begin + text + end + tail)
+    head, found, rest = PAGE.read_text().partition(begin)
+    if found:
+        PAGE.write_text(head + begin + text + end + rest.partition(end)[2])
 
 
 def share(part: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Bring best_known.json and docs/instances.md up to date from the benchmark's rows.
+"""Bring best_known.json and instances.md up to date from the benchmark's rows.
 
     python experiments/bench/collect.py [--back S] [--results DIR] [--from-scratch]
 
@@ -46,7 +46,6 @@ def main() -> int:
     add("--workers", type=int, default=None, help="threads for that (the cores there are)")
     add("--from-scratch", action="store_true", help="forget all figures that only rows vouch for")
     add("--folder", type=Path, default=HERE, help="of the library")
-    add("--docs", type=Path, default=table.DOCS, help="folder of the page")
     options = parser.parse_args()
     library = Library(options.folder)
     try:
@@ -67,7 +66,7 @@ def main() -> int:
     for line in library.dropped:
         print(line)
     library.save()
-    print(table.write(library, options.docs))
+    print(table.write(library))
     return 0
 
 

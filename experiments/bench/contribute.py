@@ -31,7 +31,6 @@ def main() -> int:
         "--date", type=date.fromisoformat, default=datetime.now(UTC).date(), help="when (today)"
     )
     parser.add_argument("--folder", type=Path, default=HERE, help="of the library")
-    parser.add_argument("--docs", type=Path, default=table.DOCS, help="folder of the page")
     options = parser.parse_args()
     by = " ".join(options.by.split())
     if not by or len(by) > 80 or not by.isprintable() or set(by) & set("|<>[]`"):
@@ -67,7 +66,7 @@ def contribute(options: argparse.Namespace, by: str) -> int:
                 print(f"{name}: not better than {objective} {best.amount} by {best.by}")
         return 0
     library.save()
-    table.write(library, options.docs)
+    table.write(library)
     print("\n".join(recorded))
     return 0
 

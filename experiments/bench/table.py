@@ -1,4 +1,4 @@
-"""Write the tables of docs/instances.md from best_known.json and reference.json.
+"""Write the tables of instances.md from best_known.json and reference.json.
 
     python experiments/bench/table.py [--check]
 
@@ -21,30 +21,27 @@ from library import HERE, OBJECTIVES, Library, Record
 from pipesat.core.claims import at_most
 from pipesat.core.schedule import Objective
 
-DOCS = HERE.parent.parent / "docs"
 PAGE = "instances.md"
-LINK = "../experiments/bench"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only compare")
     parser.add_argument("--folder", type=Path, default=HERE, help="of the library")
-    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     options = parser.parse_args()
     library = Library(options.folder)
     if options.check:
-        page = options.docs / PAGE
+        page = library.folder / PAGE
         same = not library.dropped and page.read_text() == filled(page.read_text(), library)
         print("\n".join(library.dropped) or f"{PAGE} is {'' if same else 'NOT '}up to date")
         return 0 if same else 1
-    print(write(library, options.docs))
+    print(write(library))
     return 0
 
 
-def write(library: Library, docs: Path) -> str:
+def write(library: Library) -> str:
     """Write the page; returns what was done."""
-    page = docs / PAGE
+    page = library.folder / PAGE
     page.write_text(filled(page.read_text(), library))
     return f"wrote {PAGE}: {len(library.names)} problems"
 
@@ -116,7 +113,7 @@ def problems(library: Library, objective: Objective) -> str:
         data = library.problem(name)
         rows.append(
             [
-                f"[{name}]({LINK}/problems/{name}.json)",
+                f"[{name}](problems/{name}.json)",
                 len(data.devices),
                 len(data.stages),
                 sum(route.microbatches for route in data.routes),
@@ -163,7 +160,7 @@ def check_by(value: Record) -> str:
     """What to look at, or to do, to see that the value is real."""
     if "schedule" in value.backed_by:
         path = value.backed_by["schedule"]
-        return f"[schedule]({LINK}/{path})"
+        return f"[schedule]({path})"
     if "baseline" in value.backed_by:
         return f"baseline {value.backed_by['baseline']}"
     raise AssertionError(f"a value without a schedule: {value}")

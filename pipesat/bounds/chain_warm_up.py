@@ -4,7 +4,7 @@ Before its first backward a device runs forwards only, one after the other. So t
 first op to its first backward, its *warm-up*, is that of k whole forwards and of some idling. A
 device's warm-up outlasts that of the next one by a fixed time, the way to it and back. The k are
 limited by memory, and a device that has little time to spare cannot idle long: together this
-bounds the whole schedule, where each device alone would be fine. docs/bounds.md has the argument.
+bounds the whole schedule, where each device alone would be fine. proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one device must do, and how long that takes at least: every closed form, once.
 
-docs/bounds.md derives them. Words used here, for one device:
+docs/proofs/bounds.md derives them. Words used here, for one device:
 
 * ``head``: a backward cannot start before its microbatch has travelled to the last stage and back;
   until then the device runs forwards only, and memory limits how many.

@@ -3,7 +3,7 @@
 Every stage runs its forwards, and its backwards, by number, so much is known of what runs before an
 op and after it: a *head*, the earliest start of an op, and a *tail*, the least time from its end to
 the makespan. One device with heads and tails, its ops allowed to stop and go on, is what Jackson's
-rule solves (Carlier, "The one-machine sequencing problem", 1982). docs/bounds.md has the argument.
+rule solves (Carlier, "The one-machine sequencing problem", 1982). The argument: proofs/bounds.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lower bounds with memory modes: how many microbatches of a device run in each, counted.
 
-docs/bounds.md ("Memory modes") derives the rows. Per device, a small programme in whole numbers
+proofs/bounds.md ("Memory modes") derives the rows. Per device, a small programme in whole numbers
 (:mod:`pipesat.bounds.counting`) chooses how many microbatches of each stage run in each *way* (a
 mode, its backward split or fused), and says how long that takes at least: compute time with what is
 idle before the first backward and after the last F, memory times time, the time of the copies.
@@ -59,7 +59,7 @@ def _programmes(counts: Counts) -> Iterator[Programme]:
 
 @dataclass
 class _Rows:
-    """Rows of docs/bounds.md over counts per way; ``before``: all F's run before any backward.
+    """Rows of proofs/bounds.md over counts per way; ``before``: all F's run before any backward.
 
     ``last`` says what the last backward holds beside the W's that are pending after it.
 

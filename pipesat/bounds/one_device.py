@@ -1,7 +1,7 @@
 """Closed-form lower bounds on makespan and span: arithmetic, no search.
 
 One collector asks what a problem has: each argument comes once, for whatever it holds of.
-docs/bounds.md derives them; :mod:`pipesat.bounds.device_terms` has those of one device.
+docs/proofs/bounds.md derives them; :mod:`pipesat.bounds.device_terms` has those of one device.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a device holds in a problem with pairs: memory times time, as a row of counts.
 
-docs/bounds.md has the argument.
+docs/proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ last backward has run, only weight gradients are *pending*; what lies *between* 
 many of each kind of item run in each phase is not known, but every op runs once, memory limits the
 first and the last phases, and each of these lasts at least as long as a microbatch's way to the
 route's ends and back. The least length over all such counts is a bound: a programme in whole
-numbers (:mod:`pipesat.bounds.counting`). docs/bounds.md has the argument.
+numbers (:mod:`pipesat.bounds.counting`). docs/proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations

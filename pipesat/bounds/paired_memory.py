@@ -4,7 +4,7 @@ A pair is shorter than its members in turn, but longer than one of them, and for
 both microbatches wait. So pairs save a device's time, and lengthen the stay of what every device
 before it on the route holds. One programme has the counts of all devices
 (:mod:`pipesat.bounds.paired_device`), and for each the memory times time that these counts take
-(:mod:`pipesat.bounds.paired_area`). docs/bounds.md has the argument.
+(:mod:`pipesat.bounds.paired_area`). docs/proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations

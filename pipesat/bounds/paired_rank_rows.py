@@ -3,7 +3,7 @@
 Between the starts of two of its first backwards run only the backwards between them in rank, alone
 or in pairs; and the later of both is known not to start before some time
 (:mod:`pipesat.bounds.paired_ranks`). So a device idles, or runs forwards alone, while backwards
-come to it slowly. Its last forwards are the same from the end. docs/bounds.md has the argument.
+come to it slowly. Its last forwards are the same from the end. proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Microbatches come to a device one after another, at the pace of the slowest device on their way. So
 its first backwards are spread, and so are its last forwards, seen from the end: it can make no
-more pairs meanwhile. docs/bounds.md has the argument ("Ranks").
+more pairs meanwhile. docs/proofs/bounds.md has the argument ("Ranks").
 """
 
 from __future__ import annotations

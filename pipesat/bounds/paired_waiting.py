@@ -3,7 +3,7 @@
 The first forwards of a route and its last backwards run alone, and a device runs them one after the
 other: the k-th microbatch is through a device with two stages after k times the work of both. A
 device before it gains nothing by taking microbatches in sooner: it holds them while they wait on
-their way. docs/bounds.md has the argument.
+their way. docs/proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Room for five chunks holds two microbatches of two chunks each, not two and a half. Such a limit on
 the number of microbatches is memory, too: that of a problem in which a microbatch holds 1 of it.
-docs/bounds.md has the argument.
+docs/proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations

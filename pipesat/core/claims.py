@@ -23,7 +23,7 @@ Status: TypeAlias = Literal["optimal", "feasible", "infeasible", "unknown"]
 class Bound(NamedTuple):
     """A value that no schedule can go below, and the argument that proves it.
 
-    ``value`` is in the problem's time unit. ``source`` is a formula of docs/bounds.md by name, or
+    ``value`` is in the problem's time unit. ``source`` is a formula of proofs/bounds.md by name, or
     ``CP-SAT``: the search has shown it for the whole problem. ``CP-SAT on rank 3 alone`` has shown
     it for a relaxation, in which the other devices may do anything at any time; on ``fewer
     microbatches``, for a shorter run, and what the others add at least.

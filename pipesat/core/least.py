@@ -21,7 +21,7 @@ def least_problem(problem: Problem) -> Problem:
 
     The least over classes and modes, of each amount on its own, and no rule about the order. A
     schedule of ``problem`` stays valid there if every op keeps its start and ends no later
-    (docs/bounds.md), so a bound of the answer, and a proof that it is infeasible, hold of
+    (docs/proofs/bounds.md), so a bound of the answer, and a proof that it is infeasible, hold of
     ``problem``. It is ``problem`` itself where that is plain; where it is alike and no backward
     holds more than usual, they have the same schedules but for the rule about the order.
     """

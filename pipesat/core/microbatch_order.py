@@ -86,7 +86,7 @@ def in_number_order(schedule: Schedule) -> Schedule:
 
     Valid if the schedule is and microbatches are alike: an op that waits for the k-th of another
     stage's now waits for the number k, and each stage starts as many at any time as before
-    (docs/model.md). A W keeps its own B.
+    (docs/proofs/model.md). A W keeps its own B.
     """
     name: dict[Op, int] = {}
     for device in range(len(schedule.devices)):

@@ -60,7 +60,7 @@ class Result(Displayed):
         ``makespan`` or ``span``; ``value`` is the schedule's, in the problem's time unit.
     schedule
         The times of all ops; ``schedule.source`` says who found them: a hand-written schedule by
-        name (:func:`pipesat.baselines`) or a part of the search (docs/search.md).
+        name (:func:`pipesat.baselines`) or a part of the search (docs/proofs/search.md).
     bound
         What no schedule goes below, ``lower_bound``, and what proves it, ``lower_bound_source``.
     baseline
@@ -126,7 +126,7 @@ class Result(Displayed):
 
     @property
     def lower_bound_source(self) -> str | None:
-        """What proves the lower bound: a formula of docs/bounds.md by name, or CP-SAT."""
+        """What proves the lower bound: a formula of docs/proofs/bounds.md by name, or CP-SAT."""
         return None if self.bound is None else self.bound.source
 
     @property

@@ -1,4 +1,4 @@
 """Layers of a model and how they are cut into stages: files, rules, dynamic programmes, layouts.
 
-docs/layers.md has the formulas and says what is exact.
+docs/plan.md has the formulas and says what is exact.
 """

@@ -2,7 +2,7 @@
 
 For a value T, a programme over devices asks whether any partition, recomputing as it may, leaves
 every device time and memory enough. The largest T that is proven impossible bounds all. The rows
-are the closed forms of docs/bounds.md for a device with a low and a top stage: load, the way home,
+are the forms of docs/proofs/bounds.md for a device with a low and a top stage: load, the way home,
 area, head, tail. Other stages count with the cheaper of every amount.
 """
 

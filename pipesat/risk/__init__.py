@@ -1,1 +1,1 @@
-"""What a schedule's value assumes and a real run may not grant: docs/risk.md."""
+"""What a schedule's value assumes and a real run may not grant: docs/compare.md."""

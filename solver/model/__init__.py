@@ -1,1 +1,1 @@
-"""The finite CP-SAT model: times, variables, constraints, objective. docs/model.md explains it."""
+"""The finite CP-SAT model: times, variables, constraints, objective; docs/proofs/model.md."""

@@ -1,4 +1,4 @@
-"""Constraint families, each one function: what a schedule must keep, in docs/model.md's words."""
+"""Constraint families, each one function: what a schedule must keep, in proofs/model.md's words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_dataflow(v: Variables) -> None:
 
 
 def add_microbatch_order(v: Variables) -> None:
-    """Run F, backwards and W of a stage in microbatch order each (docs/model.md: no loss)."""
+    """Run F, backwards and W of a stage in microbatch order each (proofs/model.md: no loss)."""
     for phase, stages in v.tasks.items():
         for stage in range(len(stages)):
             for tasks in v.chains(stage, phase):

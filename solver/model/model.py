@@ -1,4 +1,4 @@
-"""The finite CP-SAT model of a problem: docs/model.md has it as formulas."""
+"""The finite CP-SAT model of a problem: docs/proofs/model.md has it as formulas."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Variables say which class stands at which place of that order, and how many of a class stand before.
 All amounts at a place, and all sums up to it, are then linear, whatever the order: a model with
 literals "this one before that one" knows nothing of the sort before most of them are decided.
-docs/search.md has the constraints, and why each holds in every schedule.
+docs/proofs/search.md has the constraints, and why each holds in every schedule.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Normally the unit is what all durations and delays have in common, and nothing is rounded. Beyond
 ``LARGEST`` units CP-SAT cannot be relied on: from 3 x 10^10 on, OR-Tools 9.15 declares models
 infeasible that hold a schedule (``experiments/2026-11-22-large-times``). Then the unit is larger,
-and durations and delays are rounded *down*. docs/model.md proves what such a model says of the
+and durations and delays are rounded *down*. proofs/model.md proves what such a model says of the
 exact problem; :meth:`Times.at_least`, :meth:`Times.at_most` and :meth:`Times.bound` say it in code.
 """
 
@@ -56,7 +56,7 @@ def model_times(problem: Problem, longest: int, objective: Objective = "makespan
     """Express durations and delays in a unit of which ``longest`` time units are few enough.
 
     Without rounding, that is what they have in common; for the makespan alone, as the least span
-    may be no multiple of it (docs/model.md).
+    may be no multiple of it (docs/proofs/model.md).
     """
     unit = unit_for(longest)
     exact = unit == 1

@@ -1,6 +1,6 @@
 """In which order microbatches run: what is known beforehand, and what the model chooses.
 
-Those of one class run by number (docs/model.md, Microbatch order). Where the numbers are the order,
+Those of one class run by number (docs/proofs/model.md). Where the numbers are the order,
 all do but for their W's; where every stage has the same order, a literal per two microbatches of
 different classes says which comes first, for all stages.
 """

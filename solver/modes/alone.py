@@ -1,6 +1,6 @@
 """Proofs with memory modes: one device alone, all of its modes, copies and memory in one model.
 
-The other devices count with the least time that a microbatch needs there (docs/search.md). The
+The other devices count with the least time that a microbatch needs there (proofs/search.md). The
 model is asked whether a schedule of at most some length exists; "no" is a bound.
 """
 

@@ -1,7 +1,7 @@
 """A model with memory over time: cells of some stages, pairs, order, devices and their channels.
 
 The whole problem and one device alone are made of it; what may be ordered without loss stands in
-docs/search.md.
+docs/proofs/search.md.
 """
 
 from __future__ import annotations

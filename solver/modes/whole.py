@@ -2,7 +2,7 @@
 
 *In one order*: of microbatches that are alike, every stage runs the F's and the backwards in the
 order of the numbers; that no such schedule is better says nothing of others. *In any order*:
-nothing is lost, so "no" is a bound (docs/search.md). It is found many times faster in one order.
+nothing is lost, so "no" is a bound (proofs/search.md). It is found many times faster in one order.
 """
 
 from __future__ import annotations

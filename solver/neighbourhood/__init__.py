@@ -1,4 +1,4 @@
 """Large-neighbourhood search: re-optimise a part of an order, everything else keeps its order.
 
-docs/search.md explains it.
+docs/proofs/search.md explains it.
 """

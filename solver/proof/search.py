@@ -85,6 +85,6 @@ class ProofSearch:
 
 
 def _proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
-    """Whether no times are rounded, or none of them are of pairs (docs/model.md, Pairs)."""
+    """Whether no times are rounded, or none of them are of pairs (docs/proofs/model.md, Pairs)."""
     longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
     return problem.overlap is None or unit_for(longest) == 1

@@ -42,7 +42,7 @@ def add_dataflow(v: Cycle) -> None:
 def add_microbatch_order(v: Cycle) -> None:
     """Run each phase of a stage in microbatch order, from period to period as well.
 
-    No loss: sorting, as docs/model.md does it for finite schedules, works for infinite ones too,
+    No loss: sorting, as proofs/model.md does it for finite schedules, works for infinite ones too,
     with "number started by time t" counted from any fixed microbatch on. Where W's may be absent,
     only the starts are ordered.
     """

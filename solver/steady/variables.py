@@ -104,7 +104,7 @@ def _most_periods(v: Cycle) -> int:
     Keep every op's place in the period and start it as soon as its input allows: each of the at
     most 2 S + 1 steps of a microbatch through the S stages of its route then waits less than one
     period, which makes no time between two of its ops longer and so costs no memory. Sorting
-    microbatches into order (docs/model.md) keeps them within these limits. One period more, because
+    microbatches into order (model.md) keeps them within these limits. One period more, because
     the microbatches of a period start at different times.
     """
     most = 0

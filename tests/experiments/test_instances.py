@@ -26,7 +26,7 @@ from pipesat.files.schedule_file import read_schedule, write_schedule
 from tests.support.paths import ROOT
 
 BENCH = ROOT / "experiments" / "bench"
-PAGE = BENCH.parent.parent / "docs" / "instances.md"
+PAGE = BENCH / "instances.md"
 OBJECTIVES = ("makespan", "span")
 
 PUBLISHED = json.loads((BENCH / "best_known.json").read_text())["problems"]
@@ -160,7 +160,7 @@ class Desk(NamedTuple):
 
     @property
     def place(self) -> list[str]:
-        return ["--folder", str(self.folder), "--docs", str(self.folder)]
+        return ["--folder", str(self.folder)]
 
     @property
     def known(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def value(text: str, point: Point, d: int = 0) -> Any:
 
 def problem_of(placement: str, point: Point) -> Problem:
     p, m, v, F, B, W, overlap = point
-    if placement == "two routes":
+    if placement == "bidirectional":
         return two_routes(p, (m, m), overlap=overlap, F=F, B=B, W=W)
     if placement == "loop":
         return loop(p, v, m, F=F, B=B, W=W, overlap=overlap)
@@ -91,7 +91,7 @@ def problem_of(placement: str, point: Point) -> Problem:
 
 
 def points(placement: str) -> Iterator[Point]:
-    ranks = (2, 4, 6) if placement == "two routes" else (1, 2, 3, 4, 5)
+    ranks = (2, 4, 6) if placement == "bidirectional" else (1, 2, 3, 4, 5)
     for p in ranks:
         some = (1, 2, p - 1, p, p + 1, 2 * p - 2, 2 * p - 1, 2 * p, 2 * p + 1, 3 * p)
         for number, m in enumerate(sorted({m for m in some if m > 0})):
@@ -188,7 +188,7 @@ def test_the_makespan_wants_a_short_w_too(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_PEAK)
 def test_most_activations(name: str) -> None:
     row = ROWS[name]
-    for p in (2, 4, 6) if row.placement == "two routes" else (1, 2, 3, 4, 7):
+    for p in (2, 4, 6) if row.placement == "bidirectional" else (1, 2, 3, 4, 7):
         few = (1, 2, p, p + 1) if re.search(r"\bm", row.peak) else ()
         for m in {*few, 2 * p, 3 * p}:
             for v in (2, 3) if row.placement == "loop" else (1,):

@@ -15,7 +15,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,15 +84,12 @@ PART_OF = {
 
 # What else a page takes as given at a command that begins so.
 GIVEN = {
-    ("docs/risk.md", "pipesat compare examples/eager-torch"): (
+    ("docs/compare.md", "pipesat compare examples/eager-torch"): (
         "pipesat solve examples/eager-torch-6.2B-p4-m8.json --for torch -o out/",
     ),
-    ("docs/risk.md", "pipesat compare problem.json"): (
+    ("docs/compare.md", "pipesat compare problem.json"): (
         "pipesat problem from-profile profile.json --devices 4 --microbatches 8 -o problem.json",
         "pipesat solve problem.json -o out/",
-    ),
-    ("docs/instances.md", "pipesat check PROBLEM SCHEDULE"): (
-        "pipesat export PROBLEM NAME --to schedule -o SCHEDULE",
     ),
     ("docs/torch.md", "pipesat show PROBLEM order.csv"): (
         "pipesat export PROBLEM NAME --to torch-csv -o order.csv",
@@ -106,7 +102,6 @@ NOT_RUN = {
     "pip": "installs from a registry; here: the extra is there",
     "source": "acts on the reader's shell",
     "torchrun": "starts a process per rank: tests/runtime/test_run.py; here: it is there",
-    "python": "experiments take minutes and write into the checkout; here: the options are there",
 }
 
 NEEDS_TORCH = {
@@ -266,25 +261,8 @@ class Reader:
             module, *rest = arguments[arguments.index("-m") + 1 :]
             assert importlib.util.find_spec(module) is not None
             assert module != "pipesat" or accepts(rest)
-        elif program == "python":
-            self.script(arguments)
         else:
             assert program == "source", f"{self.page}: neither run nor listed: {program}"
-
-    def script(self, arguments: list[str]) -> None:
-        """Run what only compares; of other scripts, look for the options in their --help."""
-        path, *words = arguments
-        only_compares = words == ["--check"]
-        done = subprocess.run(
-            [sys.executable, str(ROOT / path), *(words if only_compares else ["--help"])],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        if not only_compares:
-            options = {word.partition("=")[0] for word in words if word.startswith("--")}
-            assert options <= set(re.findall(r"--[\w-]+", done.stdout))
 
     def shell(self, block: Block) -> None:
         for words in shell_lines(block.text):
@@ -395,8 +373,6 @@ def test_the_reader_would_notice(reader: Callable[[str], Reader]) -> None:
         person.shell(Block("", "pipesat check no-such.json no-such.json\n"))
     with pytest.raises(AssertionError, match="neither run nor listed"):
         person.other(["no-such-program"])
-    with pytest.raises(AssertionError):
-        person.other(["python", "experiments/bench/generate.py", "--no-such-option"])
     with pytest.raises(AttributeError):
         person.python(Block("python", "import pipesat\npipesat.no_such_name\n"))
 
@@ -437,7 +413,14 @@ def resolves(path: list[str]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "examples/README.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        str(path.relative_to(ROOT))
+        for of in ("*.md", "docs/**/*.md", "examples/*.md", "experiments/*/*.md")
+        for path in sorted(ROOT.glob(of))
+    ],
+)
 def test_links_lead_somewhere(page: str) -> None:
     text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

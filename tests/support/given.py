@@ -11,7 +11,7 @@ class Given:
     """Starts, ends and truth values that a schedule gives to the model's variables.
 
     Microbatches are relabelled so that every stage runs each phase in microbatch order, as the
-    model wants it (docs/model.md: this changes neither times nor memory).
+    model wants it (docs/proofs/model.md: this changes neither times nor memory).
     """
 
     def __init__(self, v: Variables, schedule: Schedule) -> None:

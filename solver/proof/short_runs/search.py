@@ -95,7 +95,7 @@ class ShortRuns:
             return False
         v = step_model(few, self.known, upper, staircase=self.staircase)
         if self.problem.overlap is not None and not v.times.exact:
-            return False  # docs/model.md, Pairs: large times
+            return False  # docs/proofs/model.md, Pairs: large times
         solver, status = self._solve(v, runner)
         if status == cp_model.INFEASIBLE:
             self._refute(upper + 1, f"the step of {n} microbatches", upper)
