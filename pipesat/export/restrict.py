@@ -14,7 +14,7 @@ def restricted(problem: Problem, runtime: Runtime) -> Problem:
     """Return the problem with what a runtime cannot run ruled out.
 
     Every schedule of the result is one of the problem, and is exported without a loss (for the
-    order of microbatches that are alike, docs/model.md).
+    order of microbatches that are alike, docs/proofs/model.md).
 
     Raises
     ------
