@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.timeline.compare import AgainstPrediction
     from pipesat.timeline.refit import Refit
-    from pipesat.timeline.trace import ImportedTrace
+    from pipesat.workflows.trace_answer import TraceAnswer
 
 app = Group(
     "timeline",
@@ -30,6 +30,7 @@ app = Group(
     },
 )
 
+_LARGEST_PROBLEM = 64 << 20
 _PNG = click.Option(
     ["--png"],
     type=click.Path(path_type=Path),
@@ -91,19 +92,56 @@ def refit(asked: Asked) -> None:
 
 
 @command(
-    "timeline.trace:import_traces",
-    example="pipesat timeline import problem.json rank*.json -o timeline.json",
-    metavars={"paths": "TRACE"},
-    output="FILE",
-    json=False,
+    "workflows.traces:import_trace",
+    example="pipesat timeline import pp_data -o imported",
+    metavars={"paths": "TRACE", "patterns": "FILE"},
+    output="DIR",
 )
-def import_(asked: Asked) -> None:
-    """Read a timeline from torch's profiler traces."""
-    from pipesat.timeline.file import write_timeline
+def import_(asked: Asked) -> int:
+    """Say what traces of a real run tell, and make a problem of them.
 
-    imported: ImportedTrace = asked.answer()
-    write_timeline(asked["output"], imported.timeline)
+    Reads torch's profiler (d9d's too), Primus dump_pp_data, NDTimeline, Megatron's VPP simulator,
+    OpenTelemetry spans and timers, and Nsight Systems (sqlite): files of one run, or its folder.
+
+    Writes problem.json with the costs seen, schedule.json, the order that ran, timeline.json and
+    best.json, the best order found, into DIR.
+
+    After a problem file, torch's traces of that problem become one timeline: -o is then its file.
+    """
+    if _is_problem(asked["paths"][0]):
+        return _import_of(asked)
+    found: TraceAnswer = asked.answer(lambda answer, folder, _: answer.save(folder))
+    asked.show(found, found.document)
+    return asked.end(found.result)
+
+
+def _is_problem(path: Path) -> bool:
+    """Whether a file that can be read says that it is a problem."""
+    try:
+        with path.open("rb") as file:
+            return b'"pipesat.problem/' in file.read(_LARGEST_PROBLEM)
+    except (OSError, ValueError):
+        return False  # the reader of traces says what is wrong
+
+
+def _import_of(asked: Asked) -> int:
+    """Import torch's traces of a problem that is given."""
+    from pipesat.cli.reading import read_problem
+    from pipesat.core.errors import BadInput
+    from pipesat.files.atomic import require_writable
+    from pipesat.timeline.file import write_timeline
+    from pipesat.timeline.trace import import_traces
+
+    problem, *paths = asked["paths"]
+    if asked.output is None:
+        raise BadInput("expected a file to write", where="--output")
+    for name in asked.given.keys() - {"paths", "skip", "output", "quiet"}:
+        raise BadInput("is for traces without a problem file", where=f"--{name.replace('_', '-')}")
+    require_writable(asked.output)
+    imported = import_traces(read_problem(problem), paths, skip=asked["skip"])
+    write_timeline(asked.output, imported.timeline)
     for text in imported.notes:
         note(text)
     steps = len(imported.timeline.steps)
     click.echo(f"{steps} steps, written to {one_line(str(asked.output))}")
+    return 0

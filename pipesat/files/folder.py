@@ -38,6 +38,8 @@ FILES: Final = frozenset(
         "frontier": "json csv png svg",
         "advice": "json",
         "assignment": "json",
+        "timeline": "json",
+        "best": "json",
         "layers": "json",
         "commands": "sh",
         "megatron": "txt",

@@ -1,0 +1,141 @@
+"""Readers of traces: one module per family of formats, each yields plain rows.
+
+A format is an entry of :data:`FORMATS`: what recognises a file's content, what reads all files, and
+what to switch on so that a trace holds what is needed. Everything after the rows is common.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pipesat.core.errors import BadInput
+from pipesat.files.source import read_bytes
+from pipesat.files.strict_json import parse_json
+from pipesat.timeline.readers import chrome, megatron, nsight, spans
+from pipesat.timeline.readers.rows import Document, Told, Trace
+
+LARGEST_FILE: Final = 1 << 30
+_SUFFIXES: Final = (".json", ".json.gz", ".jsonl", ".sqlite", ".log", ".txt")
+
+
+class Format(NamedTuple):
+    """A format of traces."""
+
+    name: str
+    recognises: Callable[[Any], bool]
+    read: Callable[[Sequence[Document], Told], Trace]
+    switch_on: str
+
+
+FORMATS: Final = (
+    Format(
+        "torch profiler",
+        chrome.is_torch,
+        chrome.read_torch,
+        "torch.profiler around the step, one trace per rank. The multi-stage runtime names its "
+        "ranges PP:0F0; the plain Schedule1F1B names none",
+    ),
+    Format(
+        "NDTimeline",
+        chrome.is_ndtimeline,
+        chrome.read_ndtimeline,
+        "forward-compute and backward-compute",
+    ),
+    Format(
+        "Primus dump_pp_data",
+        megatron.is_primus,
+        megatron.read_primus,
+        "--dump_pp_data true, which writes config.json and pp_rank_*.json",
+    ),
+    Format("Megatron VPP simulator", megatron.is_tasks, megatron.read_tasks, "task_durations.json"),
+    Format(
+        "Megatron OpenTelemetry",
+        spans.is_spans,
+        spans.read_spans,
+        "--otel-enabled --otel-span-groups forward_backward,microbatch on all ranks "
+        "(MEGATRON_OTEL_RANK_STRATEGY=all_ranks)",
+    ),
+    Format(
+        "Nsight Systems",
+        nsight.is_sqlite,
+        nsight.read_sqlite,
+        "nsys export --type sqlite, with NVTX ranges of each op (Megatron's --nvtx-ranges has "
+        "none), and `patterns` for their names",
+    ),
+    Format(
+        "Megatron timers",
+        megatron.is_timers,
+        megatron.read_timers,
+        "--timing-log-level 2 --timing-log-option all",
+    ),
+)
+
+
+def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
+    """Read the files, or all files of folders, of one run.
+
+    Raises
+    ------
+    BadInput
+        If a file is of no known format, or they are of several.
+    """
+    documents = [Document(str(path), _content(path)) for path in _files(paths)]
+    formats = [_format(document) for document in documents]
+    for document, found in zip(documents, formats, strict=True):
+        if found is not formats[0]:
+            text = f"this is of {found.name}, {documents[0].source} of {formats[0].name}"
+            raise BadInput(f"{text}: give the files of one job", source=document.source)
+    trace = formats[0].read(documents, told)
+    if not trace.rows:
+        text = f"no op of a pipeline is in it. Switch on: {formats[0].switch_on}"
+        raise BadInput(text, source=trace.source)
+    return trace
+
+
+def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(one for one in path.iterdir() if one.name.endswith(_SUFFIXES))
+        if not inside:
+            raise BadInput(f"no file in it ends in {', '.join(_SUFFIXES)}", source=str(path))
+        yield from inside
+
+
+def _content(path: Path) -> Any:
+    """Return a file's JSON, all documents of several in a row, its text, or its path if sqlite."""
+    source = str(path)
+    data = read_bytes(path, LARGEST_FILE, packed=True)
+    if data.startswith(b"SQLite format 3\0"):
+        return path
+    text = data.decode("utf-8", "replace").lstrip("\ufeff").strip()
+    if not text:
+        raise BadInput("the file is empty, expected a trace", source=source)
+    if text[0] not in "[{" or megatron.is_timers(text):
+        return text
+    found, place, decoder = [], 0, json.JSONDecoder(strict=False)
+    try:
+        while place < len(text):
+            one, end = decoder.raw_decode(text, place)
+            found.append(one)
+            place = end + len(text[end:]) - len(text[end:].lstrip(", \t\r\n"))
+    except (ValueError, RecursionError):
+        parse_json(text[place:] if found else text, source, lenient=True)  # says what is wrong
+    return found[0] if len(found) == 1 else found
+
+
+def _format(document: Document) -> Format:
+    for one in FORMATS:
+        if one.recognises(document.content):
+            return one
+    content = document.content
+    if isinstance(content, dict) and str(content.get("format")).startswith("pipesat."):
+        raise BadInput(f"this is a {content['format']} file, no trace", source=document.source)
+    known = chrome.events_of(content) is not None
+    told = FORMATS[0].switch_on if known else ", ".join(one.name for one in FORMATS)
+    text = "no op of a pipeline is in it. Switch on: " if known else "no known trace, expected: "
+    raise BadInput(f"{text}{told}", source=document.source)

@@ -1,0 +1,159 @@
+"""Megatron's own records: Primus' dump_pp_data, the VPP simulator's task times, timer logs.
+
+Primus (AMD-AGI/Primus, ``pp_visualizer.py``) writes ``config.json`` and ``pp_rank_{r}.json``: per
+iteration lists ``fwd_start``, ``fwd_end``, ``bwd_*``, ``wgrad_*`` in ms, of schedules of its own
+with ``*_minibatch`` and ``*_chunk``. The simulator (Megatron-LM #5104) writes
+``task_durations.json``. Timers (``megatron/core/timers.py``) log how long each rank took in all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Kind
+from pipesat.timeline.readers.rows import Document, Row, Told, Trace, number, whole
+
+_SERIES: Final[dict[str, Kind]] = {"fwd": "F", "bwd": "BW", "wgrad": "W"}
+_TASK: Final = re.compile(r"pp_\d+-mbs_\d+-model_chunk_\d+-task_type_\w+")
+_TIMER: Final = re.compile(r"^\s*(forward|backward)-compute:((?:\s+rank +\d+: [\d.]+)+)", re.M)
+_RANK: Final = re.compile(r"rank +(\d+): ([\d.]+)")
+_ARGUMENT: Final = re.compile(r"^\W*(?:\w+:\s*)*(\w+) \.+ (\d+)\s*$", re.M)
+
+
+def _is_config(content: Any) -> bool:
+    return isinstance(content, dict) and {"pp_size", "train_iters"} <= content.keys()
+
+
+def _is_rank(content: Any) -> bool:
+    return isinstance(content, dict) and any(
+        isinstance(value, dict) and "fwd_start" in value for value in content.values()
+    )
+
+
+def is_primus(content: Any) -> bool:
+    """Whether this is a file of Primus' dump_pp_data."""
+    return _is_config(content) or _is_rank(content)
+
+
+def read_primus(documents: Sequence[Document], told: Told) -> Trace:
+    """Read a folder of dump_pp_data: ``config.json`` and one file per pipeline rank."""
+    configs = [one for one in documents if _is_config(one.content)]
+    if len(configs) > 1:
+        text = f"a second configuration, beside {configs[0].source}: are these files of one job?"
+        raise BadInput(text, source=configs[1].source)
+    config = configs[0].content if configs else {}
+    ranks: dict[int, Document] = {}
+    for place, document in enumerate(one for one in documents if _is_rank(one.content)):
+        said = re.search(r"pp_rank_(\d+)", document.source.rpartition("/")[2])
+        rank = int(said[1]) if said else place
+        if rank in ranks:
+            text = f"rank {rank} again, beside {ranks[rank].source}: are these files of one job?"
+            raise BadInput(text, source=document.source)
+        ranks[rank] = document
+    source = (configs or [*ranks.values()])[0].source
+    size = config.get("pp_size", len(ranks))
+    if sorted(ranks) != [*range(size if isinstance(size, int) else 0)]:
+        text = f"expected pp_rank_0.json and so on, one for each of {size} ranks"
+        raise BadInput(text, source=source, where="ranks", value=sorted(ranks))
+    chunks = told.chunks or config.get("vp_size", config.get("vpp_size")) or 1
+    rows = [row for rank, one in ranks.items() for row in _primus_rows(rank, one)]
+    return Trace("Primus dump_pp_data", source, rows, chunks=whole(documents[0], "vp_size", chunks))
+
+
+def _primus_rows(rank: int, document: Document) -> Iterator[Row]:
+    for key, content in document.content.items():
+        if not key.isdecimal() or not isinstance(content, dict):
+            raise BadInput("expected an iteration", source=document.source, where=key)
+        for series, kind in _SERIES.items():
+            lists = [content.get(f"{series}_{part}") or [] for part in ("start", "end")]
+            if not all(isinstance(one, list) for one in lists) or len({*map(len, lists)}) > 1:
+                text = "expected as many ends as starts"
+                raise BadInput(text, source=document.source, where=f"{key}.{series}_end")
+            marks = [content.get(f"{series}_{part}") for part in ("chunk", "minibatch")]
+            for place, (start, end) in enumerate(zip(*lists, strict=True)):
+                where = f"{key}.{series}_start[{place}]"
+                begin = number(document, where, start) * 1000
+                until = number(document, where.replace("start", "end"), end) * 1000
+                chunk, microbatch = (
+                    whole(document, where, one[place]) if one and len(one) > place else None
+                    for one in marks
+                )
+                yield Row(rank, chunk, microbatch, kind, begin, until, int(key))
+
+
+def is_tasks(content: Any) -> bool:
+    """Whether these are task times of Megatron's VPP simulator."""
+    return isinstance(content, dict) and any(_TASK.fullmatch(str(key)) for key in content)
+
+
+def read_tasks(documents: Sequence[Document], told: Told) -> Trace:
+    """Read ``task_durations.json``: how long every op takes, without when."""
+    del told
+    rows = []
+    for document in documents:
+        for key, task in document.content.items():
+            if not isinstance(task, dict):
+                raise BadInput("expected a task", source=document.source, where=key, value=task)
+            rank, microbatch, chunk = (
+                whole(document, f"{key}.{part}", task.get(part))
+                for part in ("pp_rank", "microbatch_id", "model_chunk_id")
+            )
+            kind: Kind = "F" if task.get("task_type") == "forward" else "BW"
+            end = number(document, f"{key}.duration_ms", task.get("duration_ms"), 0) * 1000
+            rows.append(Row(rank, chunk, microbatch, kind, 0.0, end, 0))
+    chunks = max((row.stage or 0 for row in rows), default=0) + 1
+    name = "Megatron VPP simulator"
+    return Trace(name, documents[0].source, rows, chunks=chunks, timed=False)
+
+
+def is_timers(content: Any) -> bool:
+    """Whether this is a log with Megatron's timers."""
+    return isinstance(content, str) and "time" in content and "across ranks (ms):" in content
+
+
+def read_timers(documents: Sequence[Document], told: Told) -> Trace:
+    """Read the totals of a log: an op's time is its rank's total over the number of such ops.
+
+    The first block, of the first steps, is left out if there are others.
+    """
+    document = documents[0]
+    stated = {name: int(value) for name, value in _ARGUMENT.findall(document.content)}
+    totals: dict[tuple[Kind, int], list[float]] = {}
+    for name, block in _TIMER.findall(document.content):
+        for rank, value in _RANK.findall(block):
+            kind: Kind = "F" if name == "forward" else "BW"
+            totals.setdefault((kind, int(rank)), []).append(float(value))
+    if not totals:
+        text = (
+            "its timers do not say what each rank took: run with --timing-log-level 2 "
+            "--timing-log-option all"
+        )
+        raise BadInput(text, source=document.source)
+    world = len({rank for _, rank in totals})
+    size = min(stated.get("pipeline_model_parallel_size", world), world)
+    together = stated.get("micro_batch_size", 0) * stated.get("data_parallel_size", 0)
+    microbatches = told.microbatches or stated.get("global_batch_size", 0) // max(together, 1)
+    if not together and not told.microbatches:
+        text = "the log does not say how many microbatches a step has: give `microbatches`"
+        raise BadInput(text, source=document.source)
+    chunks = told.chunks or 1
+    rows = []
+    for kind in ("F", "BW"):
+        for rank in range(size):
+            seen = [
+                value
+                for (of, place), values in totals.items()
+                if of == kind and place * size // world == rank
+                for value in values[1:] or values
+            ]
+            each = 1000 * sorted(seen)[len(seen) // 2] / (microbatches * chunks) if seen else 0.0
+            rows += [
+                Row(rank, chunk, microbatch, kind, 0.0, each, 0)
+                for chunk in range(chunks)
+                for microbatch in range(microbatches)
+            ]
+    notes = ["averages only: a rank's total over its microbatches, with synchronised timers"]
+    return Trace("Megatron timers", document.source, rows, chunks, timed=False, notes=notes)

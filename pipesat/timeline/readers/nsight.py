@@ -1,0 +1,138 @@
+"""Nsight Systems' sqlite export: NVTX ranges whose names match patterns, and their kernels.
+
+Patterns are regular expressions by kind (F, B, BW, W) with groups ``microbatch`` and ``chunk``, or
+``stage``. Those of sail-sg's zero-bubble Megatron ship as ``sail_sg.json``, from its
+``tools/load_nsys_events.py`` at 39f2c186. An op lasts from its first kernel to the end of its last,
+NCCL's left out; where no kernels were recorded, as long as its range on the host.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import KINDS, Kind
+from pipesat.timeline.readers.rows import Document, Row, Told, Trace
+
+_RANGES: Final = "SELECT start, end, globalTid, text FROM NVTX_EVENTS WHERE end IS NOT NULL"
+_NAMES: Final = """SELECT e.start, e.end, e.globalTid, s.value FROM NVTX_EVENTS AS e
+    JOIN StringIds AS s ON e.textId = s.id WHERE e.end IS NOT NULL"""
+_KERNELS: Final = """SELECT runtime.globalTid / 16777216, runtime.start, kernel.start, kernel.end
+    FROM CUPTI_ACTIVITY_KIND_KERNEL AS kernel
+    JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS runtime ON runtime.correlationId = kernel.correlationId
+        AND runtime.globalTid / 16777216 = kernel.globalPid / 16777216
+    JOIN StringIds AS s ON s.id = kernel.shortName WHERE s.value NOT LIKE 'nccl%'"""
+
+
+_PROCESS: Final = 2**24
+"""Threads of a process have numbers in one range of this length."""
+_Kernel: TypeAlias = tuple[int, ...]
+"""Launched on the host, start and end on the GPU, in ns."""
+
+
+class _Range(NamedTuple):
+    """One NVTX range: times on the host in ns."""
+
+    start: int
+    end: int
+    kind: Kind
+    microbatch: int
+    place: int
+
+
+def is_sqlite(content: Any) -> bool:
+    """Whether this is a sqlite file."""
+    return isinstance(content, Path)
+
+
+def read_sqlite(documents: Sequence[Document], told: Told) -> Trace:
+    """Read exports, one per node in order of their names; ranks begin one after the other."""
+    given = told.patterns or json.loads(
+        files("pipesat.timeline.readers").joinpath("sail_sg.json").read_text()
+    )
+    patterns = _compiled(given)
+    by_stage = all("stage" in pattern.groupindex for pattern in patterns.values())
+    rows: list[Row] = []
+    host = False
+    ranks = 0
+    for document in documents:
+        try:
+            address = f"{document.content.resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True)) as db:
+                ranges, kernels = _ranges(db, patterns), _kernels(db)
+        except sqlite3.Error as error:
+            text = f"no export of Nsight Systems ({error})"
+            raise BadInput(text, source=document.source) from None
+        timed = [[*_timed(own, kernels.get(process, []))] for process, own in ranges.items()]
+        host |= not kernels
+        for own in sorted(filter(None, timed), key=lambda own: min(start for _, start, _ in own)):
+            for r, start, end in own:
+                rows.append(Row(ranks, r.place, r.microbatch, r.kind, start / 1000, end / 1000))
+            ranks += 1
+    chunks = 0 if by_stage else max((row.stage or 0 for row in rows), default=0) + 1
+    name = "Nsight Systems"
+    return Trace(name, documents[0].source, rows, chunks=chunks, host_times=host)
+
+
+def _compiled(given: Mapping[str, str]) -> dict[Kind, re.Pattern[str]]:
+    found = {}
+    for kind, text in given.items():
+        try:
+            pattern = re.compile(text)
+        except (re.error, TypeError) as error:
+            said = f"expected a regular expression ({error})"
+            raise BadInput(said, where=f"patterns.{kind}", value=text) from None
+        if kind not in KINDS or "microbatch" not in pattern.groupindex:
+            said = f"expected one of {', '.join(KINDS)}, with a group `microbatch`"
+            raise BadInput(said, where=f"patterns.{kind}", value=text)
+        found[kind] = pattern
+    return found
+
+
+def _ranges(
+    db: sqlite3.Connection, patterns: Mapping[Kind, re.Pattern[str]]
+) -> dict[int, list[_Range]]:
+    found: dict[int, list[_Range]] = defaultdict(list)
+    columns = {row[1] for row in db.execute("PRAGMA table_info(NVTX_EVENTS)")}
+    queries = [_RANGES, *([_NAMES] if "textId" in columns else [])]
+    for start, end, thread, text in (row for query in queries for row in db.execute(query)):
+        for kind, pattern in patterns.items():
+            if text and (said := pattern.fullmatch(text)):
+                parts = said.groupdict()
+                place = int(parts.get("stage") or parts.get("chunk") or 0)
+                microbatch = int(parts["microbatch"])
+                found[thread // _PROCESS].append(_Range(start, end, kind, microbatch, place))
+    return found
+
+
+def _kernels(db: sqlite3.Connection) -> dict[int, list[_Kernel]]:
+    """Kernels by process, as backwards are launched by threads of autograd."""
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+    found: dict[int, list[_Kernel]] = defaultdict(list)
+    if "CUPTI_ACTIVITY_KIND_KERNEL" in tables:
+        for process, *kernel in db.execute(_KERNELS):
+            found[process].append((*kernel,))
+    return found
+
+
+def _timed(
+    ranges: Sequence[_Range], kernels: Sequence[_Kernel]
+) -> Iterator[tuple[_Range, int, int]]:
+    """Yield every range with the times of its kernels; those without any are left out."""
+    launches = sorted(kernels)
+    times = [kernel[0] for kernel in launches]
+    for one in sorted(ranges):
+        own = launches[bisect_right(times, one.start - 1) : bisect_right(times, one.end)]
+        if own:
+            yield one, min(kernel[1] for kernel in own), max(kernel[2] for kernel in own)
+        elif not kernels:
+            yield one, one.start, one.end

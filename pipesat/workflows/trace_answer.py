@@ -1,0 +1,318 @@
+"""What a trace says, in a few lines: measured and predicted, stalls, and what an order gains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from pipesat.core.claims import at_most, percent, plural
+from pipesat.core.ops import KINDS
+from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.files.folder import write_folder
+from pipesat.files.problem_text import problem_text
+from pipesat.files.schedule_file import schedule_bytes
+from pipesat.timeline.file import timeline_bytes
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Result
+    from pipesat.core.schedule import Schedule
+    from pipesat.timeline.steps import Steps
+    from pipesat.timeline.timeline import Timeline
+    from pipesat.timeline.trace_prediction import Prediction
+
+_NOTHING: Final = 0.01
+"""Of the step: what cannot be gained is nothing from here on."""
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1000:,.1f} ms" if us < 1e6 else f"{us / 1000:,.0f} ms"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {plural(number, word)}"
+
+
+def _sign(error: float) -> str:
+    return percent(error, 1, sign=True)
+
+
+@dataclass(frozen=True, repr=False)
+class TraceAnswer(Displayed):
+    """What a trace says.
+
+    Attributes
+    ----------
+    steps
+        What ran: the whole steps without warm-up.
+    problem, schedule, timeline
+        The problem of its typical step, the order that ran as predicted, and what was measured;
+        ``timeline`` is ``None`` where the trace has no times.
+    result
+        The best order on these costs, with its bound.
+    name
+        The schedule that ran; ``None``: none of the hand-written ones.
+    prediction
+        Predicted against measured.
+    given_delay
+        The link delay that was given, in us; ``None``: the one that explains the rest is taken.
+    number
+        Which of the steps is the typical one.
+    """
+
+    steps: Steps
+    problem: Problem
+    schedule: Schedule
+    timeline: Timeline | None
+    result: Result
+    name: str | None
+    prediction: Prediction
+    given_delay: float | None
+    number: int
+    answer_first = True
+
+    @property
+    def gain(self) -> float:
+        """What the best order found saves, as a part of the one that ran."""
+        return 1 - (self.result.value or self._ran) / self._ran
+
+    @property
+    def most(self) -> float | None:
+        """What no order can save more of; ``None``: no bound is known."""
+        bound = self.result.lower_bound
+        return None if bound is None else 1 - bound / self._ran
+
+    @property
+    def _ran(self) -> int:
+        return self.schedule.makespan or 1
+
+    @property
+    def verdict(self) -> str:
+        """Whether there is anything to gain, and whether such a prediction can tell."""
+        resolves = at_most(self.prediction.resolves, 1)
+        if self.most is not None and self.most <= _NOTHING:
+            most = f"more than {at_most(self.most)} shorter" if self.most else "shorter"
+            return f"nothing to gain: no order is {most} on these costs"
+        if not self.steps.trace.timed:
+            return "the trace has no times of steps: nothing says how far to trust this"
+        found = f"{percent(self.gain, 1)} shorter"
+        if self.gain <= self.prediction.resolves:
+            return f"{found}, not above the {resolves} by which such predictions err here"
+        return f"{found}, above the {resolves} by which such predictions err here"
+
+    def facts(self) -> Facts:
+        """Return the answer."""
+        best = self.result
+        bound = "unknown" if best.lower_bound is None else _ms(best.lower_bound)
+        value = "none found" if best.value is None else _ms(best.value)
+        return [
+            ("Trace", self._what()),
+            ("Measured step", self._measured()),
+            ("Predicted", self._predicted()),
+            ("Microbatches", self._sizes()),
+            ("Link delay", self._delay()),
+            ("Stalls", self._stalls()),
+            ("Replicas", self._replicas()),
+            ("Schedule", f"{self.name or 'none of the hand-written ones'}, {_ms(self._ran)}"),
+            ("Best order", f"{value}, none takes less than {bound}"),
+            ("Gain", self.verdict),
+            ("Not in the trace", self._unknown()),
+        ]
+
+    def _what(self) -> str:
+        found, trace = self.steps, self.steps.trace
+        kept = len({step.iteration for step in found.steps})
+        stages = _count(len(found.homes), "stage")
+        text = f"{trace.name}: {stages} on {found.devices} ranks, {found.placement}, "
+        text += f"{found.microbatches} microbatches"
+        if trace.timed:
+            text += f", {_count(kept, 'step')}"
+        if found.warm_ups:
+            ratios = ", ".join(f"{ratio:.1f}" for ratio in found.warm_ups.values())
+            text += f", without {len(found.warm_ups)} of warm-up ({ratios} times as long)"
+        if found.partial:
+            text += f", {found.partial} incomplete left out"
+        return text
+
+    def _measured(self) -> str:
+        times = self.prediction.measured
+        if not self.steps.trace.timed:
+            return "unknown: only lengths of ops are in the trace"
+        return (
+            f"{_ms(median(times))}, median of {len(times)}, {_ms(min(times))} to {_ms(max(times))}"
+        )
+
+    def _predicted(self) -> str:
+        p = self.prediction
+        if not self.steps.trace.timed:
+            return f"{_ms(self._ran)} for {self.name}"
+        text = f"{_sign(p.medians.median)} from medians by stage"
+        if p.by_class is not None and p.classes is not None:
+            count = len(p.classes.cuts) + 1
+            text += f", {_sign(p.by_class.median)} from {count} classes of microbatches"
+        return f"{text}, {_sign(p.own.median)} from the ops' own times, without link delay"
+
+    def _sizes(self) -> str:
+        p = self.prediction
+        if p.classes is None or p.by_size is None:
+            return ""
+        count = len(p.classes.cuts) + 1
+        return (
+            f"they differ: {count} classes, fitted on half of the steps and judged by the others. "
+            f"One class each errs by {_sign(p.by_size.median)}"
+        )
+
+    def _delay(self) -> str:
+        if self.given_delay is not None:
+            return f"{_ms(self.given_delay)} a hop, as given"
+        if not self.prediction.delay:
+            return "none needed" if self.steps.trace.timed else "unknown, taken as 0"
+        text = f"{_ms(self.prediction.delay)} a hop explains the rest"
+        seen = self.prediction.seen_delay
+        return (
+            text if seen is None else f"{text}. Ops that waited came {_ms(seen)} after their input"
+        )
+
+    def _stalls(self) -> str:
+        stalls, lost = self.prediction.stalls, self.prediction.lost
+        if not stalls:
+            return "none" if self.steps.trace.timed else ""
+        longest = max(stalls, key=lambda stall: stall.excess)
+        hurt = [us for us in lost.values() if us > _NOTHING * median(self.prediction.measured)]
+        text = f"{_count(len(stalls), 'op')} in {_count(len(lost), 'step')}, the longest "
+        text += f"{longest.op} of step {longest.iteration} by {_ms(longest.excess)}. "
+        cost = f", up to {_ms(max(hurt))}" if hurt else ""
+        return f"{text}They lengthened {_count(len(hurt), 'step')}{cost}"
+
+    def _replicas(self) -> str:
+        slowest, count = self.prediction.slowest, len(self.steps.replicas)
+        if slowest is None:
+            return ""
+        chosen = self.steps.steps[self.number].replica
+        return f"{count}, the slowest takes {slowest:.2f} times the mean. Costs are of {chosen}"
+
+    def _unknown(self) -> str:
+        counted = self.problem.memory_unit == "activations"
+        memory = "memory (activations are counted, --memory --held give it)" if counted else ""
+        links = "" if self.given_delay is not None else "links (--link-delay)"
+        return "; ".join(filter(None, (memory, links, *self.steps.notes)))
+
+    def details(self) -> Facts:
+        """Return every stall."""
+        lost = self.prediction.lost
+        return [
+            (
+                f"Stall of {s.op}",
+                f"{_ms(s.excess)} in step {s.iteration} of replica {s.replica}, "
+                f"which lost {_ms(lost[s.replica, s.iteration])}",
+            )
+            for s in self.prediction.stalls[:50]
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per stage: its rank, costs in us and noise by kind."""
+        rows = []
+        for number, stage in enumerate(self.problem.stages):
+            noise = {kind: self.prediction.noise.get((number, kind)) for kind in KINDS}
+            rows.append(
+                {"stage": number, "rank": stage.device}
+                | {kind: getattr(stage, kind) for kind in KINDS if noise[kind] is not None}
+                | {f"noise of {kind}": noise[kind] for kind in KINDS if noise[kind] is not None}
+            )
+        return rows
+
+    def tables(self) -> Iterator[Table]:
+        """Yield costs and noise by stage."""
+        rows = self.records()
+        kinds = [kind for kind in KINDS if any(kind in row for row in rows)]
+        columns = [Column("stage"), Column("rank")]
+        for kind in kinds:
+            columns += [Column(f"{kind}\nms"), Column("noise")]
+        lines = [
+            [str(row["stage"]), str(row["rank"])]
+            + [
+                text
+                for kind in kinds
+                for text in (
+                    (f"{row[kind] / 1000:,.2f}", percent(row[f"noise of {kind}"], 1))
+                    if kind in row
+                    else ("-", "-")
+                )
+            ]
+            for row in rows
+        ]
+        yield Table(columns, lines)
+
+    def document(self) -> dict[str, Any]:
+        """Return everything for ``--json``, times in us; what is unknown is null."""
+        found, p, timed = self.steps, self.prediction, self.steps.trace.timed
+        errors = {
+            name: None if error is None or not timed else error._asdict()
+            for name, error in {
+                "medians": p.medians,
+                "own_times": p.own,
+                "classes": p.by_class,
+                "own_classes": p.by_size,
+            }.items()
+        }
+        return {
+            "format": found.trace.name,
+            "devices": found.devices,
+            "stages": len(found.homes),
+            "placement": found.placement,
+            "microbatches": found.microbatches,
+            "steps": len({step.iteration for step in found.steps}),
+            "warm_ups": {str(number): ratio for number, ratio in found.warm_ups.items()},
+            "incomplete_steps": found.partial,
+            "replicas": len(found.replicas),
+            "replica": found.steps[self.number].replica,
+            "slowest_over_mean": p.slowest,
+            "measured": median(p.measured) if timed else None,
+            "shortest": min(p.measured) if timed else None,
+            "longest": max(p.measured) if timed else None,
+            "predicted": self._ran,
+            "errors": errors,
+            "classes": None if p.classes is None else len(p.classes.cuts) + 1,
+            "link_delay": p.delay if timed else None,
+            "link_delay_seen": p.seen_delay,
+            "resolution": p.resolves if timed else None,
+            "stalls": [
+                {"op": str(s.op), "step": s.iteration, "replica": s.replica, "excess": s.excess}
+                for s in p.stalls
+            ],
+            "lost_to_stalls": [
+                {"step": step, "replica": replica, "lost": us}
+                for (replica, step), us in p.lost.items()
+            ],
+            "by_stage": self.records(),
+            "schedule": self.name,
+            "best": self.result.value,
+            "lower_bound": self.result.lower_bound,
+            "lower_bound_source": self.result.lower_bound_source,
+            "status": self.result.status,
+            "gain": self.gain,
+            "gain_at_most": self.most,
+            "verdict": self.verdict,
+            "notes": list(found.notes),
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``problem.json``, ``schedule.json``, ``best.json`` and ``timeline.json``.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        """
+        files = {
+            "problem.json": problem_text(self.problem.document).encode(),
+            "schedule.json": schedule_bytes(self.problem, self.schedule),
+        }
+        if self.result.schedule is not None:
+            files["best.json"] = schedule_bytes(self.problem, self.result.schedule)
+        if self.timeline is not None:
+            files["timeline.json"] = timeline_bytes(self.timeline)
+        write_folder(Path(folder), files)

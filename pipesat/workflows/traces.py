@@ -1,0 +1,186 @@
+"""A trace of a real run: its problem, what it says, and what a better order gains."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipesat.core.arguments import public
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.settings import Chunks, Microbatches, Seconds, Steps, Workers
+from pipesat.core.timing import time_order
+from pipesat.files.strict_json import read_json
+from pipesat.timeline.readers import read_trace
+from pipesat.timeline.readers.rows import Told
+from pipesat.timeline.steps import Steps as FoundSteps
+from pipesat.timeline.steps import steps_of
+from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.timeline.trace_costs import Costs
+from pipesat.timeline.trace_prediction import laid_out, predict
+from pipesat.timeline.trace_problem import Memory, problem_of
+from pipesat.workflows.solve import solve
+from pipesat.workflows.trace_answer import TraceAnswer
+
+if TYPE_CHECKING:
+    from pipesat.core.ops import Op
+    from pipesat.core.problem import Problem
+    from pipesat.core.solving import Listener
+
+_MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}
+_MOST_PATTERNS = 1 << 20
+
+
+@public
+def import_trace(
+    paths: Sequence[str | Path],
+    *,
+    skip: Steps = 0,
+    replica: Steps | None = None,
+    chunks: Chunks | None = None,
+    microbatches: Microbatches | None = None,
+    patterns: str | Path | None = None,
+    link_delay: str | None = None,
+    memory: str | None = None,
+    static: str | None = None,
+    held: str | None = None,
+    time_limit: Seconds = 10.0,
+    workers: Workers | None = None,
+    listener: Listener | None = None,
+    stop: threading.Event | None = None,
+) -> TraceAnswer:
+    """Read the traces of a run without a problem file, and say what they tell.
+
+    The format is recognised; ranks, stages, placement, microbatches, whether backwards are split,
+    and costs are found. First steps that took longer are left out.
+
+    Parameters
+    ----------
+    paths
+        Traces of one run: files, or folders of them.
+    skip
+        Further steps to leave out first.
+    replica
+        The data-parallel replica whose problem is written; ``None``: the one of median step.
+    chunks
+        Chunks (virtual stages) of each rank, where the trace does not say it; ``None``: 1.
+    microbatches
+        Microbatches of a step, for a log of timers that does not say it; ``None``: as it says.
+    patterns
+        A JSON file of patterns of NVTX ranges by kind; ``None``: sail-sg's names.
+    link_delay
+        Delay of every link, as 1.5ms; ``None``: what explains the measured step.
+    memory
+        Capacity of each device, as 80GiB, one for all or one each; ``None``: as many activations
+        as the order that ran held.
+    static
+        Memory that is always taken on each device, as 20GiB; ``None``: 0.
+    held
+        What a stage holds after F, as 1.5GiB, one for all or one each; ``None``: unknown.
+    time_limit
+        Seconds for the search.
+
+    Raises
+    ------
+    BadInput
+        If the files are no traces of one run, or hold no whole step.
+    """
+    told = Told(chunks, microbatches, {} if patterns is None else _patterns(Path(patterns)))
+    given = None if link_delay is None else _microseconds(link_delay)
+    found = _skipped(steps_of(read_trace(paths, told)), skip)
+    found = found if found.trace.timed else laid_out(found)
+    costs = Costs(found)
+    number = _typical(found, replica)
+    prediction = predict(costs)
+    delay = prediction.delay if given is None else given
+    limits = Memory(memory, static, held)
+    problem = problem_of(costs, number, delay, limits, prediction.classes, _name(found))
+    order = found.steps[number].order
+    name = _recognised(problem, order)
+    schedule = time_order(problem, order, source=name or "trace")
+    if violations := check(problem, schedule):
+        text = f"the order that ran does not fit: {violations[0]}"
+        raise BadInput(text, where="memory", value=memory)
+    search = {"time_limit": time_limit, "workers": workers, "listener": listener, "stop": stop}
+    result = solve(problem, schedules=[schedule], **search)  # type: ignore[arg-type]
+    timeline = _timeline(problem, found, number, alone=prediction.classes is not None)
+    return TraceAnswer(found, problem, schedule, timeline, result, name, prediction, given, number)
+
+
+def _patterns(path: Path) -> Mapping[str, str]:
+    content = read_json(path, _MOST_PATTERNS)
+    if not isinstance(content, dict) or not content:
+        text = 'expected patterns by kind, as {"F": "F(?P<microbatch>[0-9]+)"}'
+        raise BadInput(text, source=str(path))
+    return content
+
+
+def _microseconds(text: str) -> float:
+    said = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(us|ms|s)?", text.strip())
+    if said is None:
+        raise BadInput("expected a time, as 1.5ms or 200us", where="link_delay", value=text)
+    return float(said[1]) * _MICROSECONDS[said[2] or "us"]
+
+
+def _skipped(found: FoundSteps, skip: int) -> FoundSteps:
+    numbers = sorted({step.iteration for step in found.steps})
+    if skip >= len(numbers):
+        text = f"the trace has {len(numbers)} whole steps after its warm-up"
+        raise BadInput(text, where="skip", value=skip)
+    kept = set(numbers[skip:])
+    return replace(found, steps=tuple(step for step in found.steps if step.iteration in kept))
+
+
+def _typical(found: FoundSteps, replica: int | None) -> int:
+    """Return which step is taken: of median length, among those of the replica asked for."""
+    chosen = [n for n, s in enumerate(found.steps) if replica is None or s.replica == replica]
+    if not chosen:
+        text = f"expected one of the replicas {found.replicas}"
+        raise BadInput(text, where="replica", value=replica)
+    return sorted(chosen, key=lambda n: found.steps[n].length)[(len(chosen) - 1) // 2]
+
+
+def _name(found: FoundSteps) -> str:
+    return f"{found.trace.name}, {found.devices} ranks"
+
+
+def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:
+    """Return the name of the hand-written schedule of this order; ``None``: it is none of them."""
+    from pipesat.heuristics import BASELINES, LIST_SCHEDULING
+
+    split = any(op.kind == "W" for row in order for op in row)
+    for name, entry in BASELINES.items():
+        if entry.slow is None and entry.splits == split and name != LIST_SCHEDULING:
+            with suppress(NotApplicable):
+                if entry(problem).order == order:
+                    return name
+    return None
+
+
+def _timeline(problem: Problem, found: FoundSteps, number: int, *, alone: bool) -> Timeline | None:
+    """Return the steps of a step's replica and order; where microbatches differ, it alone.
+
+    Nothing tells waiting from other idle time: an op is taken to have waited since the one before.
+    """
+    typical = found.steps[number]
+    if not found.trace.timed:
+        return None
+    steps = []
+    for step in [typical] if alone else found.steps:
+        if (step.replica, step.order) == (typical.replica, typical.order):
+            rows = []
+            for row in step.order:
+                ran, before = [], 0.0
+                for op in row:
+                    start, end = step.times[op]
+                    ran.append(Ran(op, start, end, max(0.0, start - before)))
+                    before = end
+                rows.append(DeviceRun(tuple(ran)))
+            steps.append(TrainingStep(tuple(rows)))
+    about: dict[str, Any] = {"replica": str(typical.replica)}
+    return Timeline(problem.sha256, tuple(steps), 1.0, found.trace.name, None, about)

@@ -1,0 +1,307 @@
+"""Traces of runs made up here: what is found in them, in every format, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput
+from pipesat.workflows.trace_answer import TraceAnswer
+from pipesat.workflows.traces import import_trace
+from tests.support import traced
+from tests.support.traced import Traced, made_up
+
+
+def read(*paths: str | Path, time_limit: float = 0.2, **told: object) -> TraceAnswer:
+    return import_trace([*paths], time_limit=time_limit, workers=1, **told)  # type: ignore[arg-type]
+
+
+def saved(path: Path, content: object) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def torch_files(folder: Path, documents: Sequence[object]) -> Path:
+    folder.mkdir()
+    for number, document in enumerate(documents):
+        saved(folder / f"rank{number}.json", document)
+    return folder
+
+
+Write = Callable[[Path, list[Traced]], Path]
+FORMATS: dict[str, tuple[str, Write]] = {
+    "primus": ("Primus dump_pp_data", traced.primus),
+    "ndtimeline": ("NDTimeline", lambda path, run: saved(path, traced.ndtimeline(run))),
+    "torch": ("torch profiler", lambda path, run: torch_files(path, traced.torch_traces(run))),
+    "d9d": ("torch profiler", lambda path, run: torch_files(path, traced.torch_traces(run, ""))),
+    "otlp": (
+        "Megatron OpenTelemetry",
+        lambda path, run: saved(path, "\n".join(map(json.dumps, traced.otlp(run)))),
+    ),
+    "console": ("Megatron OpenTelemetry", lambda path, run: saved(path, traced.console(run))),
+    "jaeger": ("Megatron OpenTelemetry", lambda path, run: saved(path, traced.jaeger(run))),
+    "nsys": ("Nsight Systems", traced.nsys),
+    "nsys, no kernels": (
+        "Nsight Systems",
+        lambda path, run: traced.nsys(path, run, kernels=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_was_made_up_is_found(kind: str, chunks: int, tmp_path: Path) -> None:
+    """Stage s takes 20 + s ms forward, 40 + s backward; 2 ms a hop between ranks."""
+
+    def length(stage: int, kind: str, microbatch: int, step: int) -> float:
+        return (20.0 if kind == "F" else 40.0) + stage
+
+    run = made_up(4, 8, chunks, length=length, delay=2.0)
+    name, write = FORMATS[kind]
+    told = {"chunks": 2} if chunks == 2 and name == "Megatron OpenTelemetry" else {}
+    found = read(write(tmp_path / "trace", run), **told)
+    document = found.document()
+    assert document["format"] == name
+    assert (document["devices"], document["stages"]) == (4, 4 * chunks)
+    assert document["placement"] == ("chain" if chunks == 1 else "loop")
+    assert (document["microbatches"], document["steps"], document["warm_ups"]) == (8, 3, {})
+    assert document["schedule"] == ("1f1b" if chunks == 1 else "interleaved-1f1b")
+    # torch's ranges begin with the wait for input, so that delays count as the op's own time
+    inside = 2000 if name == "torch profiler" else 0
+    for number, stage in enumerate(found.problem.stages):
+        assert 20_000 + 1000 * number <= stage.F <= 22_000 + 1000 * number
+        assert 40_000 + 1000 * number <= stage.BW <= 42_000 + 1000 * number + inside
+        assert stage.device == number % 4
+    measured = max(op.end for op in run if op.step == 0) - 100
+    assert document["measured"] == pytest.approx(1000 * measured, rel=1e-4)
+    if not inside:
+        assert document["link_delay"] == pytest.approx(2000, rel=0.02)
+        assert document["link_delay_seen"] == pytest.approx(2000, rel=0.02)
+        assert found.schedule.makespan == pytest.approx(1000 * measured, rel=1e-3)
+    assert check(found.problem, found.schedule) == []
+    assert document["stalls"] == []
+
+
+def test_times_alone_are_laid_out_by_megatrons_order(tmp_path: Path) -> None:
+    run = made_up(4, 8, 2)
+    found = read(saved(tmp_path / "task_durations.json", traced.tasks(run)))
+    assert found.document()["measured"] is None
+    assert found.timeline is None
+    assert found.name == "interleaved-1f1b"
+    # without delays, what was made up is as early as possible
+    assert found.schedule.makespan == 1000 * (max(op.end for op in run if op.step == 0) - 100)
+
+
+ARGUMENTS = """
+  pipeline_model_parallel_size .................... 2
+  data_parallel_size .............................. 2
+  micro_batch_size ................................ 1
+  global_batch_size ............................... 16
+"""
+
+
+def test_a_log_of_timers_gives_averages(tmp_path: Path) -> None:
+    """8 microbatches: 16 / (1 x 2). Two ranks are one pipeline rank, the first block is left."""
+    warm = {"forward-compute": [999.0] * 4, "backward-compute": [999.0] * 4}
+    usual = {"forward-compute": [80, 80, 96, 96], "backward-compute": [160, 160, 240, 240]}
+    log = saved(tmp_path / "log.txt", traced.timer_log([warm, usual, usual], ARGUMENTS))
+    found = read(log)
+    assert [(s.F, s.BW) for s in found.problem.stages] == [(10_000, 20_000), (12_000, 30_000)]
+    assert found.problem.microbatches == (8, 8)
+    assert "averages only" in dict(found.facts())["Not in the trace"]
+    bare = saved(tmp_path / "bare.txt", traced.timer_log([usual]))
+    assert read(bare, microbatches=8).steps.devices == 4
+    with pytest.raises(BadInput, match="how many microbatches"):
+        read(bare)
+
+
+def test_warm_ups_and_stalls_are_found_and_left_out(tmp_path: Path) -> None:
+    """Step 0 has an op of 5 s; in step 3 an op of rank 1 takes 300 ms more, in step 4 one waits."""
+
+    def length(stage: int, kind: str, microbatch: int, step: int) -> float:
+        usual = 20.0 if kind == "F" else 40.0
+        if (stage, kind, microbatch, step) == (0, "F", 0, 0):
+            return 5000.0
+        return usual + 300 * ((stage, kind, microbatch, step) == (1, "B", 4, 3))
+
+    found = read(traced.primus(tmp_path / "pp", made_up(steps=6, length=length)))
+    document = found.document()
+    # 1F1B of 4 ranks and 8 microbatches of 60 ms: (8 + 3) x 60 = 660 ms; step 0 takes 4980 more
+    assert document["measured"] == pytest.approx(660_000)
+    assert document["warm_ups"] == {"1": pytest.approx(5640 / 660)}
+    (stall,) = document["stalls"]
+    assert (stall["op"], stall["step"]) == ("1BW4", 4)
+    assert stall["excess"] == pytest.approx(300_000)
+    (lost,) = document["lost_to_stalls"]
+    assert lost["lost"] == pytest.approx(document["longest"] - 660_000)
+    assert document["gain_at_most"] == pytest.approx(0, abs=0.01)
+    assert "nothing to gain" in found.verdict
+
+
+def test_lengths_that_differ_become_classes(tmp_path: Path) -> None:
+    """Two lengths, dealt differently to each replica and step: 1 and 3 times the usual."""
+
+    def of(replica: int) -> traced.Length:
+        def length(stage: int, kind: str, microbatch: int, step: int) -> float:
+            long = (microbatch * 7 + step * 3 + replica) % 4 == 0
+            return (20.0 if kind == "F" else 40.0) * (3 if long else 1) + stage
+
+        return length
+
+    runs = [made_up(2, 8, length=of(r)) for r in range(4)]
+    found = read(saved(tmp_path / "t.json", traced.ndtimeline(*runs)), replica=1)
+    document = found.document()
+    assert (document["replicas"], document["replica"], document["classes"]) == (4, 1, 2)
+    assert abs(document["errors"]["classes"]["median"]) < 0.002
+    assert document["errors"]["medians"]["median"] < -0.1
+    assert found.problem.has_lists
+    assert check(found.problem, found.schedule) == []
+    long = {m for m in range(8) if found.problem.class_of(0, m) != found.problem.class_of(0, 1)}
+    assert len(long) == 2
+
+
+def test_steps_that_are_cut_off_and_ranks_recorded_for_longer(tmp_path: Path) -> None:
+    """A profiler that starts within a step, on rank 3 a step earlier, and ends within another."""
+    run = made_up(4, 8, steps=6)
+    middle = [(a + b) / 2 for a, b in ((100, 760), (770, 1430), (3450, 4110))]
+    kept = [
+        op
+        for op in run
+        if (op.start > middle[0] if op.rank == 3 else op.start > middle[1]) and op.end < middle[2]
+    ]
+    found = read(torch_files(tmp_path / "t", traced.torch_traces(kept)))
+    assert found.document()["steps"] == 3  # steps 2, 3 and 4 are whole on all ranks
+    assert found.name == "1f1b"
+
+
+def test_a_v_is_told_from_a_loop(tmp_path: Path) -> None:
+    """Two chunks, the second passed back from the last rank: 2 ranks, 1 microbatch, by hand."""
+    times = [(0, 0, "F", 0), (1, 0, "F", 1), (1, 1, "F", 2), (0, 1, "F", 3)]
+    times += [(r, c, "B", 8 - at) for r, c, _, at in times]
+    run = [
+        Traced(step, r, c, 0, kind, 0, 100.0 * step + 10 * at, 100.0 * step + 10 * at + 9)
+        for step in range(2)
+        for r, c, kind, at in times
+    ]
+    found = read(saved(tmp_path / "t.json", traced.ndtimeline(run)))
+    assert found.steps.placement == "vee"
+    assert found.steps.homes == (0, 1, 1, 0)
+
+
+def test_replicas_of_torch_are_told_by_their_stages(tmp_path: Path) -> None:
+    documents = [d for _ in range(2) for d in traced.torch_traces(made_up(2, 4))]
+    for rank, document in enumerate(documents):
+        document["distributedInfo"] = {"rank": rank}
+    found = read(torch_files(tmp_path / "t", documents))
+    assert (found.steps.devices, found.steps.replicas) == (2, [0, 1])
+
+
+def test_what_is_given_replaces_what_is_not_seen(tmp_path: Path) -> None:
+    folder = traced.primus(tmp_path / "pp", made_up(delay=2.0))
+    found = read(folder, link_delay="0.5ms", memory="80GiB", static="20GiB", held="1GiB")
+    assert {edge.F for edge in found.problem.links.values()} == {500}
+    assert found.problem.memory_unit == "MiB"
+    assert [device.memory for device in found.problem.devices] == [80 * 1024] * 4
+    assert {stage.held_after_F for stage in found.problem.stages} == {1024}
+    with pytest.raises(BadInput, match="held"):
+        read(folder, memory="80GiB")
+    with pytest.raises(BadInput, match="does not fit"):
+        read(folder, memory="22GiB", static="20GiB", held="1GiB")  # rank 0 holds 4
+
+
+def test_the_command_writes_what_solve_and_check_read(cli, tmp_path: Path) -> None:
+    trace = tmp_path / "t.json.gz"
+    trace.write_bytes(gzip.compress(json.dumps(traced.ndtimeline(made_up(2, 4))).encode()))
+    out = tmp_path / "out"
+    outcome = cli("timeline", "import", trace, "-o", out, "--time-limit", "0.2", "--json")
+    assert outcome.code == 0
+    assert json.loads(outcome.out)["schedule"] == "1f1b"
+    assert cli("check", out / "problem.json", out / "schedule.json").code == 0
+    assert cli("timeline", "compare", out / "problem.json", out / "timeline.json").code == 0
+    shown = cli("timeline", "import", trace, "--time-limit", "0.2").out
+    assert "nothing to gain" in " ".join(shown.split())
+
+
+# What is refused, in one line
+
+
+def _without_rank(run: list[Traced]) -> list[Traced]:
+    return [op for op in run if op.rank == 0]
+
+
+def _overlapping(run: list[Traced]) -> list[Traced]:
+    return [op._replace(end=op.end + 15) if op[:6] == (1, 2, 0, 2, "F", 3) else op for op in run]
+
+
+def _backward_in_time(run: list[Traced]) -> list[Traced]:
+    return [op._replace(end=op.start - 1) if op.kind == "B" else op for op in run]
+
+
+def _other_job(run: list[Traced]) -> list[Traced]:
+    return [op for op in run if op.rank] + [
+        op._replace(start=op.start + 400 * op.step + 30 * op.microbatch,
+                    end=op.end + 400 * op.step + 30 * op.microbatch)
+        for op in run
+        if not op.rank
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_without_rank, "of one rank only"),
+        (_overlapping, "2F3 and 2.*overlap"),
+        (_backward_in_time, "negative|at least 0"),
+        (_other_job, "whatever the clocks"),
+        (lambda run: [op for op in run if op.kind == "F"], "has the backward of microbatch 0"),
+        (lambda run: [op for op in run if (op.rank, op.microbatch) != (2, 5)], "microbatch 5"),
+        (lambda run: [*run, *run], "ran before in the same step|ran twice"),
+        (
+            lambda run: [*run, *(op._replace(microbatch=op.microbatch + 8) for op in run[:64])],
+            "others lack it|has the|overlap|ran before",
+        ),
+    ],
+)
+def test_runs_that_cannot_be(spoil, message: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", traced.ndtimeline(spoil(made_up())))
+    with pytest.raises(BadInput, match=message) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "empty"),
+        ('[{"ph": "X", "name": "forward-comp', "not JSON"),
+        ("{}", "no known trace"),
+        ("hello", "no known trace"),
+        ('{"format": "pipesat.problem/1"}', "pipesat.problem/1 file"),
+        ('{"traceEvents": [{"ph": "X", "name": "aten::mm", "ts": 1, "dur": 2}]}', "Switch on"),
+        ('{"1": {"fwd_start": [1], "fwd_end": []}}', "as many ends as starts"),
+        ('{"1": {"fwd_start": [1], "fwd_end": ["x"]}}', "expected a number"),
+        ("max time across ranks (ms):\n  forward-compute: 3", "--timing-log-option all"),
+    ],
+)
+def test_files_that_are_no_traces(content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        read(saved(tmp_path / "pp_rank_0.json", content))
+    assert "\n" not in str(caught.value)
+
+
+def test_two_jobs_are_not_one(tmp_path: Path) -> None:
+    one = traced.primus(tmp_path / "one", made_up())
+    two = traced.primus(tmp_path / "two", made_up(4, 4))
+    with pytest.raises(BadInput, match="one job"):
+        read(one, two)
+    (two / "pp_rank_0.json").rename(one / "pp_rank_0.json")
+    with pytest.raises(BadInput, match="whole steps"):
+        read(one)
+    with pytest.raises(BadInput, match="is of NDTimeline"):
+        read(tmp_path / "one", saved(tmp_path / "t.json", traced.ndtimeline(made_up())))
