@@ -16,24 +16,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-MODEL = [
-    "--style",
-    "gpt",
-    "--layers",
-    "6",
-    "--width",
-    "256",
-    "--heads",
-    "4",
-    "--feed-forward",
-    "1024",
-    "--vocabulary",
-    "1024",
-    "--length",
-    "128",
-    "--batch",
-    "2",
-]
+SIZES = "layers=6,width=256,heads=4,feed_forward=1024,vocabulary=1024,length=128,batch=2"
+MODEL = ["--shape", f"style=gpt,{SIZES}"]
 MICROBATCHES = "8"
 CASES = {  # stages on 2 ranks: placement, and hand-written orders beside the synthesized one
     "2 stages, chain": (["--placement", "chain"], ["1f1b", "zb-h1"]),

@@ -21,8 +21,8 @@ import torch
 from pipesat.runtime.offload import Trip
 
 HERE = Path(__file__).parent
-SIZES = {"config": "tiny", "width": 128, "heads": 4, "length": 256, "vocabulary": 256}
-MODEL = [word for key, value in SIZES.items() for word in (f"--{key}", value)]
+SIZES = {"width": 128, "heads": 4, "length": 256, "vocabulary": 256}
+SHAPE = ",".join(f"{key}={value}" for key, value in SIZES.items())
 MICROBATCHES, CAPACITY = 6, "18MiB"
 SIZE = 3 << 20  # bytes of a typical trip
 CASES = (  # ranks, blocks, which modes each stage has
@@ -66,11 +66,11 @@ def allow(path: Path, choice: str) -> None:
 
 def case(folder: Path, ranks: int, blocks: int, choice: str, speed: str) -> dict:
     profile, problem, out = folder / "profile.json", folder / "problem.json", folder / "out"
-    cut = ("--layers", blocks, "--stages", ranks, "--samples", 5)
-    pipesat("profile", *MODEL, *cut, "--measure-modes", "-o", profile)
+    cut = ("--shape", f"{SHAPE},layers={blocks}", "--stages", ranks, "--samples", 5)
+    pipesat("profile", *cut, "--measure-modes", "-o", profile)
     pipesat(
         *("problem", "from-profile", profile, "--devices", ranks, "--microbatches", MICROBATCHES),
-        *("--optimizer", "none", "--backward", "fused", "--copy-bandwidth", speed),
+        *("--training", "optimizer=none", "--backward", "fused", "--copy-bandwidth", speed),
         *("--memory", CAPACITY, "-o", problem),
     )
     allow(problem, choice)

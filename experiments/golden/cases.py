@@ -204,7 +204,7 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     profiles = {
         "chain": "",
         "vee": "--placement vee --memory 9GiB --links links.json",
-        "high": "--cost high --optimizer sgd --receive held --reserve 1GiB",
+        "high": "--cost high --training optimizer=sgd,receive=held --reserve 1GiB",
         "no-modes": "--modes offload --copy-bandwidth 20GiB --copy-channels 1",
         "balanced": "--cut balanced --backward either --link-delay 50",
     }
@@ -225,7 +225,7 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
         Ask(f"timeline compare {both} --json", label="compare"),
         Ask(f"timeline compare {both} --shortest --json", label="shortest"),
         Ask(f"timeline refit {both} -o again.json", label="refit"),
-        Ask(f"problem pairs --from-trace {traced}", label="pairs"),
+        Ask(f"problem pairs {traced}", label="pairs"),
     ]
     files = world | {"map.json": EXAMPLES / "parts-map-deepseek.json"}
     yield Case("commands/timeline", files, asks)
@@ -255,7 +255,7 @@ def _torch() -> Case:
     stages = [{"device": device, "F": 2, "B": 2, "W": 1, "held_after_F": 1} for device in (0, 1)]
     document = {"format": "pipesat.problem/1", "microbatches": 2, "stages": stages}
     document["devices"] = [{}, {}]
-    size = "--style llama --layers 1 --width 16 --heads 2 --length 8 --vocabulary 16"
+    size = "--shape style=llama,layers=1,width=16,heads=2,length=8,vocabulary=16"
     asks = [
         Ask("export p.json 1f1b --to schedule -o s.json", label="baseline"),
         Ask("run p.json s.json --verify --json", "code", "parity"),

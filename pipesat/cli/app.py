@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from pipesat.cli.commands import Group
@@ -73,17 +71,3 @@ app = Group(
         click.Option(["--json", "as_json"], is_flag=True, help="With --doctor: as JSON."),
     ],
 )
-
-
-def _made(name: str, found: Any) -> click.Command:
-    """Return a command that is not made from its function yet as one that is."""
-    if isinstance(found, Group):
-        found.made = _made
-    if isinstance(found, click.Command):
-        return found
-    from pipesat.cli.old import old
-
-    return old(name, found)
-
-
-app.made = _made

@@ -13,7 +13,6 @@ import click
 from pipesat.cli.derived import given
 from pipesat.cli.exits import (
     INFEASIBLE,
-    end_of_run,
     keeping,
     note,
     prepared,
@@ -22,7 +21,7 @@ from pipesat.cli.exits import (
 from pipesat.cli.interrupts import Interrupts
 from pipesat.cli.naming import naming
 from pipesat.core.arguments import wanted_of
-from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.cli.progress import Progress
@@ -45,6 +44,7 @@ class Asked:
         self.output: Path | None = context.params.get("output")
         self.limit: float = context.params.get("time_limit") or 0.0
         self.interrupts = Interrupts()
+        self.about: Path | None = None
         self.lines: list[str] = []
         self.written: Any = None
         self.read: dict[str, Any] = {}
@@ -70,18 +70,23 @@ class Asked:
                 values["listener"] = progress = around.enter_context(self.progress())
                 if "note" in self.parameters:
                     values["note"] = progress.note
-            elif "note" in self.parameters:
+            elif {"listener", "watch"}.isdisjoint(self.parameters) and "stop" in self.parameters:
+                around.enter_context(self.progress())
+            if "note" in self.parameters and "listener" not in self.parameters:
                 values["note"] = (lambda _: None) if self["quiet"] else note
-            try:
-                answer = self.function(**values)
-            except RunFailed as error:
-                end_of_run(error, self.interrupts.exit_code)
+            answer = self.function(**values)
             if save is not None and self.output is not None:
                 from pipesat.core.doing import doing
 
                 with doing("writing files"):
                     self.written = save(answer, self.output, self.lines)
         return answer
+
+    def other(self, function: Callable[..., Any]) -> Asked:
+        """Return the same question, put to another function."""
+        found = Asked(function, self.context)
+        found.interrupts = self.interrupts
+        return found
 
     def refuse(self, names: Sequence[str], why: str) -> None:
         """Refuse what the user gave of these parameters: it would say nothing here.
@@ -95,6 +100,7 @@ class Asked:
             if param.name in names and param.name in self.given:
                 value = self.given[param.name]
                 text = str(value) if isinstance(value, Path) else value
+                text = [*text] if isinstance(text, tuple) else text
                 raise BadInput(why, where=max(param.opts, key=len), value=text)
 
     def show(self, answer: Displayed, document: Callable[[], Any], more: Facts = ()) -> None:
@@ -146,12 +152,14 @@ class Asked:
         from pipesat.cli.console import stderr
         from pipesat.cli.progress import Progress
 
-        found = Progress(stderr(), quiet=self["quiet"], limit=self.limit)
+        found = Progress(stderr(), quiet=self["quiet"], limit=self.limit or None)
         self.lines = found.lines
         return found
 
     def _first(self) -> Path:
-        """The file that complaints are about: the first argument."""
+        """The file that complaints are about: the first argument, unless ``about`` is another."""
+        if self.about is not None:
+            return self.about
         names = [one.name for one in self.context.command.params if isinstance(one, click.Argument)]
         found = (self.context.params[name] for name in names if name)
         return next((one for one in found if isinstance(one, Path)), Path())

@@ -45,15 +45,13 @@ def balance(asked: Asked) -> int:
     Writes assignment.json, the order, and problem.json, the problem in this order, into DIR; solve
     takes it and may change the schedule, too.
     """
-    from pipesat.cli.console import print_json, stderr
-    from pipesat.cli.progress import Progress
+    from pipesat.cli.console import print_json
     from pipesat.core.amounts import share
 
-    with Progress(stderr()):
-        found: MicrobatchOrders = asked.answer(
-            lambda answer, folder, _: answer.save(folder),
-            quadratic=share("--quadratic", asked["quadratic"]),
-        )
+    found: MicrobatchOrders = asked.answer(
+        lambda answer, folder, _: answer.save(folder),
+        quadratic=share("--quadratic", asked["quadratic"]),
+    )
     if asked["as_json"]:
         print_json(found.document())
     else:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipesat.cli.commands import Command
+from pipesat.cli.exits import end_of_run
 from pipesat.core.attached import attached
+from pipesat.core.errors import RunFailed
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -28,6 +30,8 @@ def command(
     example: str = "",
     names: Mapping[str, str] | None = None,
     without: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    written: Sequence[str] = (),
     metavars: Mapping[str, str] | None = None,
     extra: Sequence[click.Parameter] = (),
     output: str = "",
@@ -43,6 +47,10 @@ def command(
         A command line, shown in the help.
     names, without, metavars
         As of :func:`pipesat.cli.derived.parameters`.
+    optional
+        Parameters that may be left out although the function needs them.
+    written
+        Files that are written: that they can be is known before anything is read.
     extra
         Further arguments and options.
     output
@@ -53,16 +61,23 @@ def command(
     """
 
     def made() -> list[click.Parameter]:
-        from pipesat.cli.derived import output_options, parameters
+        from pipesat.cli.derived import output_options, parameters, writable
 
         found = parameters(_public(function), names or {}, without, metavars)
+        for one in found:
+            one.required &= one.name not in optional
+            one.callback = writable if one.name in written else one.callback
         return [*found, *extra, *output_options(_public(function), output, json=json)]
 
     def decorate(body: Callable[[Asked], int | None]) -> Command:
         def callback(**_: Any) -> int | None:
             from pipesat.cli.asked import Asked
 
-            return body(Asked(_public(function), click.get_current_context()))
+            asked = Asked(_public(function), click.get_current_context())
+            try:
+                return body(asked)
+            except RunFailed as error:
+                end_of_run(error, asked.interrupts.exit_code)
 
         name = body.__name__.strip("_").replace("_", "-")
         return Command(name, made=made, example=example, help=body.__doc__, callback=callback)

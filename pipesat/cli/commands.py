@@ -98,7 +98,6 @@ class Group(click.Group):
     def __init__(self, name: str, help: str, panels: Mapping[str, Mapping[str, str]], **more: Any):  # noqa: A002
         super().__init__(name, help=help, context_settings=HELP, no_args_is_help=True, **more)
         self.panels = panels
-        self.made: Callable[[str, Any], click.Command] | None = None
         names = [name for panel in panels.values() for name in panel]
         self.commands: dict[str, Any] = dict.fromkeys(names)
 
@@ -108,8 +107,8 @@ class Group(click.Group):
         if cmd_name in self.commands and self.commands[cmd_name] is None:
             home = next(panel[cmd_name] for panel in self.panels.values() if cmd_name in panel)
             module, _, attribute = home.partition(":")
-            found = getattr(import_module(f"pipesat.cli.{module}"), attribute or cmd_name)
-            self.commands[cmd_name] = found if self.made is None else self.made(cmd_name, found)
+            found = import_module(f"pipesat.cli.{module}")
+            self.commands[cmd_name] = getattr(found, attribute or cmd_name)
         return self.commands.get(cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

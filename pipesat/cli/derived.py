@@ -36,11 +36,11 @@ _FILES: Final = {
     "has them; also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
     "Layers": "",
     "Profile": "",
-    "Parts": "",
+    "Parts": "The parts file (JSON).",
     "Timeline": "The timeline file (JSON).",
     "Spec": "",
 }
-"""Types that stand in files: the command line takes a path. Some are told the same everywhere."""
+"""Types that stand in files: the command line takes a path. Some arguments are told so."""
 FILLED: Final = ("listener", "stop", "watch", "note")
 """Parameters that commands fill themselves."""
 _NONE = re.compile(r"[;,]? *\(?``None``: ([^.;)]+)\)?")
@@ -58,6 +58,10 @@ class Several(click.Option):
         found = [*chain.from_iterable(super().type_cast_value(ctx, value) or ())]
         alone = isinstance(self.type, Value) and self.type.wanted.kinds.keys() & {"int", "str"}
         return found[0] if alone and len(found) == 1 else found
+
+    def value_is_missing(self, value: Any) -> bool:
+        """Whether there is none; click looks for an empty tuple."""
+        return value == [] or super().value_is_missing(value)
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]
@@ -103,10 +107,16 @@ def _read(text: str, wanted: Wanted) -> Any:
     return None
 
 
+def _whole(text: str) -> int:
+    if not re.fullmatch("-?[0-9]{1,30}", text):  # no 1_000, no digits of other scripts
+        raise ValueError(text)
+    return int(text)
+
+
 _MADE: Final[dict[str, Callable[[str], Any]]] = {
     "str": str,  # first: the function reads it, as 40GiB or 40
     "Literal": str,
-    "int": int,
+    "int": _whole,
     "float": float,
     "Path": Path,
 }
@@ -120,8 +130,9 @@ def parameters(
 ) -> list[click.Parameter]:
     """Return the arguments and options of a function.
 
-    ``names`` has the options of parameters that are called otherwise (``-o/--output``: both),
-    ``without`` the parameters that the command line lacks.
+    ``names`` has the options of parameters that are called otherwise (``-o/--output``: both;
+    ``[PARTS]``: an argument that may be left out), ``without`` the parameters that the command line
+    lacks.
 
     Raises
     ------
@@ -138,7 +149,10 @@ def parameters(
         metavar = (metavars or {}).get(name) or _metavar(wanted[name])
         found[name] = _parameter(name, parameter.default, wanted[name], names.get(name), metavar)
     for name, one in found.items():
-        if not (text := next(filter(None, map(_FILES.get, wanted[name].kinds)), said.get(name))):
+        told = isinstance(one, Argument) and next(
+            filter(None, map(_FILES.get, wanted[name].kinds)), ""
+        )
+        if not (text := told or said.get(name)):
             raise TypeError(f"{function.__name__}: its docstring has no entry for {name}")
         one.help = _help(text, found, one.default)
     return [*found.values()]
@@ -149,9 +163,16 @@ def _parameter(
 ) -> click.Parameter:
     required, kinds = default is inspect.Parameter.empty, wanted.kinds
     files = wanted.each is not None and "Path" in wanted.each.kinds
-    if required and option is None and (files or kinds.keys() & {*_FILES, "Path"}):
+    stated = option if option is None or option.startswith("[") else None
+    if (required or stated) and stated == option and (files or kinds.keys() & {*_FILES, "Path"}):
         several = {"nargs": -1, "metavar": f"{metavar}..."} if files else {"metavar": metavar}
-        return Argument([name], help="", type=click.Path(path_type=Path), required=True, **several)
+        return Argument(
+            [name],
+            help="",
+            type=click.Path(path_type=Path),
+            required=stated is None,
+            **several | ({"metavar": stated} if stated else {}),
+        )
     texts = wanted.each is not None and "".join(wanted.each.kinds) == "str"
     plain = name.removesuffix("s") if texts else name
     declared = [name, *(option or f"--{plain.replace('_', '-')}").split("/")]
@@ -161,7 +182,7 @@ def _parameter(
         return click.Option(declared, is_flag=True, default=default)
     more: dict[str, Any] = {"required": required, "metavar": metavar}
     more |= {} if required else {"default": default}
-    if wanted.each is not None:
+    if wanted.each is not None and "Path" not in kinds:
         return Several(declared, type=Value(wanted), **more | {"default": None})
     if wanted.choices and kinds.keys() <= {"Literal", "None"}:
         return click.Option(declared, type=click.Choice(wanted.choices), **more)
@@ -191,7 +212,7 @@ def _help(text: str, known: Mapping[str, click.Parameter], default: object) -> s
         return max(one.opts, key=len) if isinstance(one, click.Option) else name[1]
 
     if meant := _NONE.search(text):
-        default = meant[1]
+        default = re.sub(r"``([^`]+)``", option, meant[1])
     plain = re.sub(r"``([^`]+)``", option, _ROLE.sub(r"\1", _NONE.sub("", text)))
     sentence = re.split(r"(?<=[a-z)])\. (?=[A-Z\"])", plain)[0].rstrip(".")
     if isinstance(default, float):
@@ -235,7 +256,7 @@ def output_options(function: Callable[..., Any], output: str, *, json: bool) -> 
     if output == "DIR":
         text = "Show all that is known, not only the most important."
         found.append(click.Option(["-v", "--verbose"], is_flag=True, help=text))
-    if {"listener", "watch", "note"} & inspect.signature(function).parameters.keys():
+    if {"listener", "watch", "note", "stop"} & inspect.signature(function).parameters.keys():
         found.append(click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress."))
     return found
 

@@ -50,11 +50,9 @@ def frontier(asked: Asked) -> int:
     Writes frontier.json, .csv, .png, .svg and a problem and a schedule per capacity into DIR.
     Ctrl-C keeps the curve so far.
     """
-    from pipesat.cli.options import refuse_given
-
     if asked["within"] is not None:
         return _least(asked)
-    refuse_given(asked.context, ["capacity_of"], "it says what --within is near")
+    asked.refuse(["capacity_of"], "it says what --within is near")
     found: Frontiers = asked.answer(lambda found, folder, _: found.save(folder))
     asked.show(found, lambda: found.document(asked.output))
     return asked.end(contradictions=found.contradictions)
@@ -62,14 +60,12 @@ def frontier(asked: Asked) -> int:
 
 def _least(asked: Asked) -> int:
     """Answer with the least memory that costs at most so much."""
-    from pipesat.cli.asked import Asked
-    from pipesat.cli.options import refuse_given
     from pipesat.core.amounts import share
     from pipesat.core.attached import attached
 
     curve = ("caps", "count", "placements", "layers", "by_mode")
-    refuse_given(asked.context, curve, "--within asks for one capacity, not for a curve")
-    least = Asked(attached("min_memory"), asked.context)
+    asked.refuse(curve, "--within asks for one capacity, not for a curve")
+    least = asked.other(attached("min_memory"))
     found: LeastMemory = least.answer(
         lambda found, folder, _: found.save(folder),
         within=share("--within", asked["within"], 10_000),

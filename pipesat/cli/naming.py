@@ -50,7 +50,7 @@ def naming(path: Path) -> Iterator[None]:
 def with_options(text: str) -> str:
     """Return a text in which each parameter in backquotes that is an option is named as one."""
     options = _OPTIONS.get({})
-    return re.sub(r"`([a-z_]+)`", lambda name: f"`{options.get(name[1], name[1])}`", text)
+    return re.sub(r"`([A-Za-z_]+)`", lambda name: f"`{options.get(name[1], name[1])}`", text)
 
 
 def _with_option(error: BadInput) -> BadInput | None:

@@ -3,44 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from pipesat.cli.arguments import MOST_AMOUNT, SplitName
+from pipesat.cli.command import command
 from pipesat.cli.commands import Group
 from pipesat.cli.exits import one_line
-from pipesat.cli.problem_options import (
-    BackwardInput,
-    BackwardKind,
-    BackwardName,
-    BackwardWeight,
-    Chunks,
-    Comm,
-    Devices,
-    Forward,
-    Fused,
-    HeldAfterB,
-    HeldAfterF,
-    Layers,
-    Lengths,
-    Memory,
-    Order,
-    OrderName,
-    Output,
-    Overlap,
-    PairTime,
-    PlacementName,
-    Quadratic,
-    Reference,
-    Split,
-    Static,
-    Tolerance,
-)
-from pipesat.placement.geometry import CHUNKS, Placement
 
 if TYPE_CHECKING:
-    from pipesat.placement.documents import CapacityChoice
+    from pipesat.cli.asked import Asked
+    from pipesat.core.problem import Problem
 
 app = Group(
     "problem",
@@ -57,97 +30,56 @@ app = Group(
 )
 
 
-def new(
-    devices: Devices,
-    forward: Forward,
-    backward_input: BackwardInput,
-    backward_weight: BackwardWeight,
-    microbatches: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=MOST_AMOUNT,
-            help="Microbatches, of both directions together.",
-            show_default="of --lengths",
-        ),
-    ] = None,
-    lengths: Lengths = None,
-    reference: Reference = None,
-    quadratic: Quadratic = "0",
-    tolerance: Tolerance = "0",
-    order: Order = None,
-    fused: Fused = None,
-    held_after_f: HeldAfterF = "0",
-    held_after_b: HeldAfterB = "0",
-    layers: Layers = None,
-    split: Split = SplitName.even,
-    placement: PlacementName = "chain",
-    chunks: Chunks = None,
-    comm: Comm = 0,
-    memory: Memory = None,
-    static: Static = "0",
-    backward: BackwardKind = BackwardName.either,
-    overlap: Overlap = None,
-    pair_time: PairTime = None,
-    name: Annotated[str, typer.Option(help="For tables and pictures.")] = "",
-    time_unit: Annotated[str, typer.Option(help="Of all times.")] = "",
-    memory_unit: Annotated[str, typer.Option(help="Of all memory amounts.")] = "",
-    output: Output = None,
-) -> None:
+@command(
+    "workflows.from_numbers:problem_from_numbers",
+    example="pipesat problem new --devices 4 --microbatches 8 --F 10 --B 10 --W 8 -o p.json",
+    names={"split": "--cut"},
+    metavars={
+        "lengths": "FILE",
+        "held_after_F": "N[,N...]",
+        "held_after_B": "N[,N...]",
+        "memory": "N[,N...]",
+        "static": "N[,N...]",
+        "quadratic": "SHARE",
+        "tolerance": "SHARE",
+        "overlap": "NUM/DEN",
+        "pair_time": "[KIND+KIND=]TIME",
+    },
+    output="[FILE]",
+)
+def new(asked: Asked) -> None:
     """Write a problem from costs of stages, or of layers.
 
     A cost is one number for every stage (with --layers: for every layer), or a list with one each.
-    Lists that are longer than there are stages are of layers.
+    Lists that are longer than there are stages are of layers. Without -o, it is printed.
     """
-    from pipesat.cli.costs import costs_of, numbers, pair_times, ratio
-    from pipesat.core.errors import BadInput
-    from pipesat.placement.documents import Setting
-    from pipesat.placement.from_numbers import document_from_numbers, stages_of
-
-    listed = _of_lengths(lengths, reference, quadratic, tolerance, order, microbatches)
-    if listed and (placement == "bidirectional" or (memory or "").startswith("1f1b")):
-        what = "--placement bidirectional" if placement == "bidirectional" else "a share of 1F1B's"
-        raise BadInput(f"{what} needs microbatches that are alike", where="--lengths")
-    setting = Setting(
-        devices=devices,
-        microbatches=microbatches or sum(entry["count"] for entry in listed),
-        comm=comm,
-        static=numbers("--static", static),
-        backward=backward.value,
-        overlap=None if overlap is None else ratio("--overlap", overlap),
-        pair_times=pair_times("--pair-time", pair_time or []),
-        name=name,
-        time_unit=time_unit,
-        memory_unit=memory_unit,
-    )
-    v = chunks_of(placement, chunks)
-    texts = {
-        "F": forward,
-        "B": backward_input,
-        "W": backward_weight,
-        "BW": fused,
-        "held_after_F": held_after_f,
-        "held_after_B": held_after_b,
-    }
-    stages = stages_of(placement, devices, v, "--chunks")
-    costs = costs_of(texts, layers, stages)
-    document = document_from_numbers(
-        costs, setting, placement, v, split.value, _memory(memory), "--memory"
-    )
-    if listed:
-        document["microbatches"] = listed
-    if order is not None:
-        document["order"] = order.value
-    write_problem(document, output, "problem new")
+    write_problem(asked, asked.answer())
 
 
-def examples(
-    folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to write them.", show_default=True)
-    ] = Path("examples"),
-) -> None:
-    """Write the shipped examples into a folder."""
+def write_problem(asked: Asked, problem: Problem) -> None:
+    """Write a problem into a file, or on stdout."""
+    from pipesat.files.atomic import write_file
+    from pipesat.files.problem_text import problem_text
+
+    text = problem_text(problem.document)
+    if asked.output is not None:
+        write_file(asked.output, text.encode())
+    if asked.output is None or asked["as_json"]:
+        click.echo(text, nl=False)
+        return
+    counts = f"{len(problem.devices)} devices, {len(problem.stages)} stages"
+    microbatches = sum(route.microbatches for route in problem.routes)
+    click.echo(one_line(f"{counts}, {microbatches} microbatches, written to {asked.output}"))
+
+
+def written(folder: Path = Path("examples")) -> dict[str, bytes]:
+    """Write the shipped examples into a folder; return them by name.
+
+    Parameters
+    ----------
+    folder
+        Where to write them; ``None``: examples.
+    """
     from importlib.resources import files
 
     from pipesat.files.atomic import prepare_folder, write_files
@@ -156,90 +88,16 @@ def examples(
     shipped = {entry.name: entry.read_bytes() for entry in found}
     prepare_folder(folder)
     write_files(folder, shipped)
-    typer.echo(one_line(f"{len(shipped)} files, written to {folder}: begin with README.md"))
+    return shipped
 
 
-def _of_lengths(
-    lengths: Path | None,
-    reference: int | None,
-    quadratic: str,
-    tolerance: str,
-    order: OrderName | None,
-    microbatches: int | None,
-) -> list[dict[str, Any]]:
-    """Return the list of microbatches that lengths make; empty without any.
+@command("cli.problem:written", names={"folder": "[DIR]"}, example="pipesat problem examples")
+def examples(asked: Asked) -> None:
+    """Write the shipped examples into a folder."""
+    shipped, folder = asked.answer(), asked["folder"]
+    if asked["as_json"]:
+        from pipesat.cli.console import print_json
 
-    Raises
-    ------
-    BadInput
-        If options do not go together.
-    """
-    from pipesat.core.amounts import share
-    from pipesat.core.errors import BadInput
-    from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
-
-    if (lengths is None) == (microbatches is None):
-        both = "" if lengths is None else ", not both"
-        raise BadInput(f"expected either --microbatches or --lengths{both}", where="--microbatches")
-    if lengths is None:
-        if reference is not None or order is not None or (quadratic, tolerance) != ("0", "0"):
-            text = "--reference, --quadratic, --tolerance and --order go with it"
-            raise BadInput(text, where="--lengths")
-        return []
-    if reference is None:
-        raise BadInput("expected the length that the costs are of", where="--reference")
-    return microbatches_from_lengths(
-        read_lengths(lengths),
-        reference,
-        share("--quadratic", quadratic),
-        share("--tolerance", tolerance, 1000),
-        str(lengths),
-    )
-
-
-def chunks_of(placement: Placement, chunks: int | None) -> int:
-    """Stages per device of a loop.
-
-    Raises
-    ------
-    BadInput
-        If they are given for another placement.
-    """
-    from pipesat.core.errors import BadInput
-
-    if chunks is not None and placement != "loop":
-        raise BadInput("only a loop has a choice: --placement loop", where="--chunks", value=chunks)
-    return chunks or CHUNKS
-
-
-def _memory(text: str | None) -> CapacityChoice:
-    from pipesat.cli.costs import numbers
-    from pipesat.placement.from_numbers import share_of_1f1b
-
-    if text is None:
-        return None
-    share = share_of_1f1b(text)
-    return numbers("--memory", text) if share is None else share
-
-
-def write_problem(document: dict[str, Any], output: Path | None, source: str) -> None:
-    """Write a document that is a valid problem into a file, or on stdout.
-
-    Raises
-    ------
-    BadInput
-        If it is none, naming ``source``, or the file cannot be written.
-    """
-    from pipesat.files.atomic import write_file
-    from pipesat.files.problem_file import parse_problem
-    from pipesat.files.problem_text import problem_text
-
-    problem = parse_problem(document, source)
-    text = problem_text(document)
-    if output is None:
-        typer.echo(text, nl=False)
+        print_json(sorted(str(folder / name) for name in shipped))
         return
-    write_file(output, text.encode())
-    counts = f"{len(problem.devices)} devices, {len(problem.stages)} stages"
-    microbatches = sum(route.microbatches for route in problem.routes)
-    typer.echo(one_line(f"{counts}, {microbatches} microbatches, written to {output}"))
+    click.echo(one_line(f"{len(shipped)} files, written to {folder}: begin with README.md"))

@@ -57,17 +57,15 @@ OPTIONS: Final = (
 
 def compare_risks(asked: Asked) -> int:
     """Value a schedule where links queue, and where times vary, beside the best baselines."""
-    from pipesat.cli.asked import Asked
     from pipesat.cli.console import print_json
-    from pipesat.cli.options import refuse_given
     from pipesat.core.attached import attached
 
     searched = ("output", "time_limit", "workers", "placements", "layers", "target")
-    refuse_given(asked.context, searched, "where times vary or links queue, nothing is searched")
+    asked.refuse(searched, "where times vary or links queue, nothing is searched")
     if len(asked["schedules"]) != 1:
         text = "expected one where times vary or links queue: a file, a folder or a name"
         raise BadInput(text, where="SCHEDULE", value=len(asked["schedules"]))
-    risk = Asked(attached("risk"), asked.context)
+    risk = asked.other(attached("risk"))
     noise, profile, skew = (risk.given.get(name) for name in ("noise", "profile", "skew"))
     skew, links = skew or "0%", risk.given.get("links", "independent")
     found: Risk = risk.answer(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
-from pipesat.cli.exits import CHECK_FAILED, one_line
+from pipesat.cli.exits import CHECK_FAILED, one_line, print_failure
+from pipesat.core.errors import BadInput, RunFailed
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
@@ -39,18 +40,17 @@ def run(asked: Asked) -> int:
     more = {"stop": None} if under_torchrun() else {}  # torchrun ends its ranks itself
     try:
         measured: Measured | None = asked.answer(**more)
-    except click.exceptions.Exit as ended:
-        if under_torchrun():
-            leave(ended.exit_code)
-        raise
+    except RunFailed as error:
+        if not under_torchrun():
+            raise
+        print_failure(error)
+        leave(CHECK_FAILED)
     return 0 if measured is None else _report(asked, measured)
 
 
 def _verify(asked: Asked) -> int:
     """Hold one step of a small transformer against one process."""
-    from pipesat.cli.asked import Asked
     from pipesat.cli.console import print_json
-    from pipesat.core.errors import BadInput
     from pipesat.workflows.torch_runs import parity
 
     if not asked["verify"]:
@@ -58,7 +58,7 @@ def _verify(asked: Asked) -> int:
     kept = {"problem", "schedule", "verify", "timeout"}
     names = [name for name in asked.given if name in asked.parameters.keys() - kept]
     asked.refuse(names, "expected -o FILE with it: --verify alone runs a step of its own")
-    report: ParityReport = (alone := Asked(parity, asked.context)).answer()
+    report: ParityReport = (alone := asked.other(parity)).answer()
     if asked["as_json"]:
         print_json(report.document())
     else:

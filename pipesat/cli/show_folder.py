@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pipesat.cli.exits import note, one_line, refuse_contradictions
-from pipesat.cli.options import refuse_repeated
+from pipesat.core.arguments import require_once
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _drawn(made: Report, kind: str, path: Path) -> bytes:
 
 
 def _refuse_inputs(folder: Path, files: list[Path]) -> None:
-    refuse_repeated("outputs", [os.path.realpath(path) for path in files], str(files[-1]))
+    require_once("outputs", [os.path.realpath(path) for path in files])
     for path in files:
         if path.name in _READ and os.path.realpath(path.parent) == os.path.realpath(folder):
             raise BadInput("expected another file: this one is read", source=str(path))

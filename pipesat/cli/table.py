@@ -105,7 +105,7 @@ def print_table(
     from pipesat.cli.console import stderr, stdout
 
     width = (stderr if err else stdout)().width
-    stream = sys.stderr if err else sys.stdout  # typer.echo would ignore its encoding
+    stream = sys.stderr if err else sys.stdout  # click.echo would ignore its encoding
     for line in table_lines(columns, lines, width, wrap_last=wrap_last):
         stream.write(f"{line}\n")
     stream.flush()

@@ -46,16 +46,17 @@ def amount(option: str, text: str) -> int:
     return count
 
 
-def amounts(option: str, text: str) -> int | list[int]:
-    """Read one amount, or several separated by commas.
+def in_bytes(where: str, given: int | str | Sequence[int | str]) -> int | list[int]:
+    """Return bytes: numbers of them, or texts with their unit.
 
     Raises
     ------
     BadInput
         As :func:`amount`.
     """
-    values = [amount(option, word) for word in text.split(",")]
-    return values[0] if len(values) == 1 else values
+    if isinstance(given, int | str):
+        return given if isinstance(given, int) else amount(where, given)
+    return [one if isinstance(one, int) else amount(where, one) for one in given]
 
 
 def in_unit(

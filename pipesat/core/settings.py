@@ -22,6 +22,7 @@ class Within:
     most: int
     metavar: str = "N"
     above: bool = False
+    hint: str = ""
 
     def takes(self, value: float) -> bool:
         """Whether a number is within."""
@@ -31,7 +32,8 @@ class Within:
         """Return the range in words, as they follow "a number" or "an integer"."""
         if self.above:
             return f"above {self.least}, at most {self.most}"
-        return f"from {self.least} to {self.most}"
+        most = "10^12" if self.most == MOST_AMOUNT else self.most
+        return f"from {self.least} to {most}{self.hint}"
 
 
 Seconds: TypeAlias = Annotated[float, Within(0, MOST_SECONDS, "S", above=True)]
@@ -41,11 +43,12 @@ Devices: TypeAlias = Annotated[int, Within(1, 4096, "P")]
 Microbatches: TypeAlias = Annotated[int, Within(1, 2_000_000, "M")]
 """Of the 4,000,000 ops that a problem may have, every microbatch has two."""
 Chunks: TypeAlias = Annotated[int, Within(1, 16384, "V")]
-Amount: TypeAlias = Annotated[int, Within(0, MOST_AMOUNT)]
+Amount: TypeAlias = Annotated[int, Within(0, MOST_AMOUNT, hint=" (no fractions: a smaller unit)")]
 Count: TypeAlias = Annotated[int, Within(1, 10**6)]
 Steps: TypeAlias = Annotated[int, Within(0, 10**6)]
 RunSteps: TypeAlias = Annotated[int, Within(1, 10_000)]
 """Of a measured run, and microbatches of a profile."""
+Ratio: TypeAlias = Annotated[float, Within(1, 10**6, "RATIO")]
 Stretch: TypeAlias = Annotated[float, Within(0, 10**9, "X", above=True)]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
 Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]

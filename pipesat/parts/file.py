@@ -81,6 +81,9 @@ def parse_parts(document: object, source: str = "parts") -> Parts:
     BadInput
         As :func:`read_parts`.
     """
+    if isinstance(document, dict) and "traceEvents" in document:
+        text = "expected parts; of a trace, `problem pairs TRACE --map MAPPING` makes them"
+        raise BadInput(text, source=source)
     model = validated(document, PartsModel, source, _wanted)
     with said_of(source):
         return _parts(model, source)

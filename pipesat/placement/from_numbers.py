@@ -51,7 +51,7 @@ def costs_of(
         if not isinstance(values, int):
             if count is not None and len(values) != count:
                 raise BadInput(
-                    f"{len(values)} numbers, expected {count} as {because} says, or one for all",
+                    f"{len(values)} numbers, expected {count} as `{because}` says, or one for all",
                     where=named(field),
                 )
             count, because = len(values), named(field) if layers is None else because

@@ -6,11 +6,13 @@ that an op takes for itself while it runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
+from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
+from pipesat.core.keyed import Keys, keyed
 from pipesat.profile.costs_file import ParametersModel
 from pipesat.profile.cut import StageCosts
 from pipesat.profile.file import Profile
@@ -75,6 +77,26 @@ class Training:
             value = getattr(self, field)
             if value is not None and value not in BYTES_OF:
                 raise BadInput(f"expected one of {', '.join(BYTES_OF)}", where=field, value=value)
+
+
+_KEYS: Final[Keys] = {
+    "optimizer": (*OPTIMIZER_STATES,),
+    **dict.fromkeys(("grad_dtype", "state_dtype", "master_dtype"), (*BYTES_OF,)),
+    "receive": get_args(Receive),
+}
+
+
+def training_of(given: str | Mapping[str, Any] | None, reserve: int | str = 0) -> Training:
+    """Return training of settings such as ``optimizer=sgd,grad_dtype=float32``.
+
+    Raises
+    ------
+    BadInput
+        If a setting is none, or ``reserve`` no amount.
+    """
+    settings = keyed("training", given, _KEYS)
+    kept = amount("reserve", reserve) if isinstance(reserve, str) else reserve
+    return Training(**settings, reserve=kept)
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipesat.core.arguments import public
+from pipesat.core.amounts import amount, in_bytes
+from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
-from pipesat.core.settings import Part, Tokens
-from pipesat.placement.geometry import OneRoutePlacement
+from pipesat.core.settings import Amount, Chunks, Devices, Microbatches, Part, Ratio, Tokens
+from pipesat.placement.documents import Split
+from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
 from pipesat.profile.file import Profile, read_links, read_profile
-from pipesat.profile.modes import ModeName
+from pipesat.profile.modes import MODES, ModeName
+from pipesat.profile.problem import SPLIT_LIMIT
+from pipesat.profile.static import training_of
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -25,98 +29,114 @@ Statistic = Literal["low", "median", "high"]
 @public
 def problem_from_profile(
     profile: Profile | str | Path,
-    devices: int,
-    microbatches: int,
+    devices: Devices,
+    microbatches: Microbatches,
     *,
     placement: OneRoutePlacement = "chain",
-    chunks: int = 2,
-    split: Literal["even", "balanced"] = "even",
-    memory: int | Sequence[int] | None = None,
-    comm: int | None = None,
+    chunks: Chunks | None = None,
+    split: Split = "even",
+    memory: int | str | Sequence[int | str] | None = None,
+    training: str | Mapping[str, Any] | None = None,
+    reserve: int | str = 0,
+    link_delay: Amount | None = None,
     links: LinksModel | str | Path | None = None,
     backward: Literal["auto", "split", "fused", "either"] = "auto",
-    split_limit: float = 1.5,
+    split_limit: Ratio = SPLIT_LIMIT,
     cost: Statistic = "median",
-    name: str = "",
-    modes: Sequence[ModeName] | None = None,
-    copy_bandwidth: int | None = None,
+    modes: Sequence[Literal["recompute", "offload", "none"]] | None = None,
+    copy_bandwidth: int | str | None = None,
     copy_channels: Literal[1, 2] = 2,
+    name: str = "",
     details: Callable[[Derived], None] | None = None,
-    **training: Any,
 ) -> Problem:
     """Make a problem of a measured profile: layers cut into stages, memory added up.
 
     Parameters
     ----------
     profile
-        What :func:`pipesat.profile` or ``profile_model`` returned, or the path of a profile file.
-    devices, microbatches
-        Pipeline ranks, and microbatches.
-    placement, chunks
-        ``chain``, ``loop`` (``chunks`` stages per device) or ``vee``.
+        A profile, or the path of its file.
+    devices
+        Pipeline ranks.
+    microbatches
+        How many enter.
+    placement
+        Where the stages lie.
+    chunks
+        Stages per device of a loop; ``None``: 2.
     split
-        Layers per stage: ``even``, equally many, or ``balanced``, so that times balance.
+        Layers per stage: equally many, or so that times balance.
     memory
-        Bytes per device, one number for all or one each; ``None``: unlimited.
-    comm
-        Microseconds of delay on every link; ``None``: as the profile measured, or 0.
+        Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
+    training
+        What training adds to the model, as optimizer=sgd,grad_dtype=float32: optimizer,
+        grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive (torch:
+        buffers of all microbatches, as torch 2.13, or held as needed); ``None``: adamw with the
+        parameters' own types, as in torch.
+    reserve
+        Memory per device for everything else, as 1GiB.
+    link_delay
+        Microseconds of delay on every link; ``None``: as measured, or 0.
     links
-        Measured delays from another file, in place of the profile's.
+        Measured delays from another file.
     backward
         ``auto``: fused where splitting does not pay, else either.
     split_limit
-        Largest (B + W) / BW that may pay.
+        Largest (B + W) / BW that may pay, for ``backward`` auto.
     cost
-        Of an op's times: 10th percentile (``low``), ``median``, or 90th (``high``).
-    name
-        For tables and pictures.
+        Of an op's times: 10th percentile (low), median, or 90th (high).
     modes
-        Memory modes of the stages, of ``recompute`` and ``offload``; ``None``: those that the
-        profile has.
+        Memory modes of the stages: recompute, offload, none; ``None``: those that the profile has.
     copy_bandwidth
-        Bytes per second between a device and its host; ``None``: as measured on a GPU. Without any
-        there is no ``offload``.
+        Per second between a device and its host, as 20GiB: gives the offload mode; ``None``: as
+        measured on a GPU.
     copy_channels
         1: copies out and back share a channel; 2: they have one each.
+    name
+        For tables and pictures.
     details
         Called with what the numbers consist of: costs and layers of every stage, each device's
         static memory by what it is for, why a backward is fused, remarks.
-    training
-        Fields of :class:`pipesat.profile.static.Training`: ``optimizer="adamw"``,
-        ``grad_dtype``, ``state_dtype``, ``master_dtype``, ``receive``, ``reserve`` (bytes).
 
     Raises
     ------
     BadInput
-        If there are more stages than layers, a value is wrong, or both ``comm`` and ``links`` are
-        given.
+        If there are more stages than layers, a value is wrong, or both ``link_delay`` and ``links``
+        are given.
     """
     from pipesat.files.problem_file import parse_problem
     from pipesat.profile.problem import ProblemOptions, problem_of_profile
-    from pipesat.profile.static import Training
 
-    if comm is not None and links is not None:
-        raise BadInput("expected it or links, not both", where="comm", value=comm)
+    if link_delay is not None and links is not None:
+        raise BadInput("expected it or `links`, not both", where="link_delay", value=link_delay)
+    if chunks is not None and placement != "loop":
+        raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
+    if split_limit != SPLIT_LIMIT and backward != "auto":
+        text = "it decides between backwards only where `backward` is auto"
+        raise BadInput(text, where="split_limit", value=split_limit)
     measured = profile if isinstance(profile, Profile) else read_profile(profile)
     source = "profile" if isinstance(profile, Profile) else str(profile)
-    if comm is None and links is None:
+    if link_delay is None and links is None:
         links = measured.links
     options = ProblemOptions(
         devices=devices,
         microbatches=microbatches,
         placement=placement,
-        chunks=chunks,
+        chunks=chunks or CHUNKS,
         split=split,
-        memory=memory if memory is None or isinstance(memory, int) else list(memory),
-        training=Training(**training),
+        memory=None if memory is None else in_bytes("memory", memory),
+        training=training_of(training, reserve),
         links=read_links(links) if isinstance(links, str | Path) else links,
-        comm=comm or 0,
+        comm=link_delay or 0,
         backward=backward,
         split_limit=split_limit,
         statistic=cost,
         name=name,
-        modes=None if modes is None else tuple(modes),
-        copy_bandwidth=copy_bandwidth,
+        modes=_modes(modes),
+        copy_bandwidth=(
+            amount("copy_bandwidth", copy_bandwidth)
+            if isinstance(copy_bandwidth, str)
+            else copy_bandwidth
+        ),
         copy_channels=copy_channels,
     )
     derived = problem_of_profile(measured, options)
@@ -124,6 +144,16 @@ def problem_from_profile(
     if details is not None:
         details(derived)
     return problem
+
+
+def _modes(given: Sequence[str] | None) -> tuple[ModeName, ...] | None:
+    if given is None:
+        return None
+    require_once("modes", given)
+    if "none" in given and len(given) > 1:
+        text = "expected recompute, offload, both or none"
+        raise BadInput(text, where="modes", value=",".join(given))
+    return tuple(name for name in MODES if name in given)
 
 
 @public
@@ -190,7 +220,11 @@ def estimate_layers(
 
 @public
 def layers_from_profile(
-    profile: Profile | str | Path, *, cost: Statistic = "median", **training: Any
+    profile: Profile | str | Path,
+    *,
+    training: str | Mapping[str, Any] | None = None,
+    reserve: int | str = 0,
+    cost: Statistic = "median",
 ) -> Layers:
     """Return a profile's layers, to be cut by :func:`pipesat.plan`.
 
@@ -198,17 +232,14 @@ def layers_from_profile(
     ----------
     profile
         What :func:`pipesat.profile` or ``profile_model`` returned, or the path of a profile file.
-    cost
-        Of an op's times: 10th percentile (``low``), ``median``, or 90th (``high``).
-    training
-        Fields of :class:`pipesat.profile.static.Training`: ``optimizer="adamw"``, ...
+    training, reserve, cost
+        As of :func:`problem_from_profile`.
     """
     from pipesat.layers.file import layers_document, parse_layers
     from pipesat.layers.from_profile import layers_of_profile
-    from pipesat.profile.static import Training
 
     measured = profile if isinstance(profile, Profile) else read_profile(profile)
     source = "profile" if isinstance(profile, Profile) else str(profile)
-    layers = layers_of_profile(measured, Training(**training), statistic=cost)
+    layers = layers_of_profile(measured, training_of(training, reserve), statistic=cost)
     parse_layers(layers_document(layers), f"{source}: made into layers")
     return layers

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pipesat.core.arguments import public
 from pipesat.core.doing import doing
@@ -16,7 +16,7 @@ from pipesat.parts.parts import Parts
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.parts.answer import ChunkOp, LeastTime, PairsBy, PairTimes
+    from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes
     from pipesat.parts.shop import Plan
 
 
@@ -25,7 +25,7 @@ def pair_times(
     parts: Parts | str | Path,
     *,
     into: Problem | None = None,
-    by: PairsBy = "time",
+    by: Literal["time", "factor"] = "time",
     time_limit: Seconds = 60.0,
     workers: Workers | None = None,
     seed: Seed = 0,
@@ -39,10 +39,11 @@ def pair_times(
     parts
         What :func:`pipesat.read` returns, or the path of a parts file.
     into
-        A problem with the same stages: the answer's ``problem`` is it with the times of the parts.
+        Write this problem with the times of the parts, ready to solve: the answer's ``problem``.
+        It has the same stages.
     by
-        ``"factor"``: pairs are written by factor of what their two ops take alone, rounded up, so
-        that they go with microbatches that differ and with memory modes that compute again.
+        Write pairs by time, or by factor of what their two ops take alone, rounded up: for
+        microbatches that differ and stages that recompute.
     time_limit
         Seconds for all of them. A time that is not proven by then has a bound below it, and is the
         length of a plan that exists.
@@ -64,8 +65,6 @@ def pair_times(
     from pipesat.solver.parts.search import least_time
     from pipesat.solver.run.clock import Clock
 
-    if by not in ("time", "factor"):
-        raise BadInput("expected time or factor", where="by", value=by)
     parts = parts if isinstance(parts, Parts) else read_parts(parts)
     if into is not None:
         require_same_stages(parts, into)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pipesat.core.arguments import public
+from pipesat.core.arguments import public, require_once
 from pipesat.core.errors import BadInput
+from pipesat.core.keyed import Keys, keyed
+from pipesat.core.settings import Count, RunSteps, Seconds, Steps, Workers
 
 if TYPE_CHECKING:
     from pipesat.profile.file import Profile
@@ -17,14 +20,21 @@ def profile(
     config: str = "tiny",
     *,
     model: str | None = None,
-    sizes: dict[str, Any] | None = None,
-    length: int | None = None,
-    sequences: int = 1,
-    dtype: str | None = None,
-    links: bool = False,
-    timeout: float = 600.0,
+    shape: str | Mapping[str, Any] | None = None,
+    dtype: Literal["float64", "float32", "bfloat16", "float16"] | None = None,
+    device: Literal["cpu", "cuda"] = "cpu",
+    samples: RunSteps = 10,
+    warm_up: Steps = 3,
+    threads: Workers | None = 1,
+    stages: Sequence[Count] = (),
+    split: Literal["even", "balanced"] = "even",
+    checkpoint: bool = False,
+    compile: str = "",  # noqa: A002  as torch calls it
+    measure_modes: bool = False,
+    measure_links: bool = False,
+    name: str = "",
+    timeout: Seconds = 600.0,
     stop: threading.Event | None = None,
-    **options: Any,
 ) -> Profile:
     """Measure F, B, W, BW and memory of a model's layers, in a process of its own.
 
@@ -34,28 +44,40 @@ def profile(
     Parameters
     ----------
     config
-        Built-in decoder of a published model's shape; ``pipesat profile --list-configs`` lists
-        them.
+        Built-in decoder of a published model's shape.
     model
-        Your own, ``package.module:function``: it returns layers, microbatch and loss in a dict.
-    sizes
-        Sizes of the built-in decoder that differ: ``style``, ``layers``, ``width``, ``heads``,
-        ``kv_heads``, ``feed_forward``, ``vocabulary``.
-    length
-        Tokens per sequence of the built-in decoder.
-    sequences
-        Its sequences per microbatch.
+        Your own, package.module:function: it returns layers, microbatch and loss in a dict.
+    shape
+        Sizes of the built-in decoder that differ, as layers=2,width=512: style (gpt or llama),
+        layers, width, heads, kv_heads, feed_forward, vocabulary, length, batch.
     dtype
-        torch's name of a type; ``None``: the model's own, or float32.
-    links
-        Measure delays between two local gloo ranks too.
+        torch's type of weights and activations; ``None``: the model's own, or float32.
+    device
+        Where to measure.
+    samples
+        Microbatches that count.
+    warm_up
+        Microbatches before them, which do not.
+    threads
+        Threads of CPU ops. If it is ``None``, torch decides.
+    stages
+        Numbers of stages: the stages of these cuts are measured as a whole, too.
+    split
+        How the cuts of ``stages`` are made.
+    checkpoint
+        Checkpoint all but the first and last layer.
+    compile
+        Compile these layers with this backend, inductor or aot_eager say.
+    measure_modes
+        Measure memory modes, too: recompute, offload.
+    measure_links
+        Measure delays between two local gloo ranks, too.
+    name
+        For tables and pictures.
     timeout
         Seconds for all processes.
     stop
         Ends everything when set.
-    options
-        Fields of :class:`pipesat.profile.options.MeasureOptions`: ``samples=20``,
-        ``stages=[2, 4]``, ``device="cuda"``, ...
 
     Raises
     ------
@@ -67,34 +89,44 @@ def profile(
     from pipesat.profile.options import MeasureOptions
     from pipesat.runtime.profile_model import Request, measure_profile
 
-    given = {key: value for key, value in (sizes or {}).items() if value is not None}
-    options = {"name": model or config} | options
-    request = Request(
-        model=_model(model, config, given, length, sequences, dtype or ""),
-        options=MeasureOptions(**options),
-        dtype=dtype or "",
-        links=links,
+    require_once("stages", stages)
+    if split != "even" and not stages:
+        raise BadInput("expected `stages`, which are cut so", where="split", value=split)
+    options = MeasureOptions(
+        name=name or model or config,
+        device=device,
+        samples=samples,
+        warmup=warm_up,
+        threads=threads,
+        stages=stages,
+        splits=[split],
+        checkpoint=checkpoint,
+        modes=measure_modes,
+        compile=compile,
     )
+    wanted = _model(model, config, keyed("shape", shape, _KEYS), dtype or "")
+    request = Request(model=wanted, options=options, dtype=dtype or "", links=measure_links)
     return measure_profile(request, timeout=timeout, stop=stop)
 
 
-def _model(
-    path: str | None,
-    config: str,
-    given: dict[str, Any],
-    length: int | None,
-    sequences: int,
-    dtype: str,
-) -> dict[str, Any]:
+_KEYS: Final[Keys] = {
+    "style": ("gpt", "llama"),
+    **dict.fromkeys(("layers", "width", "heads", "kv_heads", "feed_forward", "vocabulary"), int),
+    **dict.fromkeys(("length", "batch"), int),
+}
+
+
+def _model(path: str | None, config: str, given: dict[str, Any], dtype: str) -> dict[str, Any]:
     """What the profile file's ``model`` is to be."""
     from pipesat.profile.shapes import DecoderShape, named_shape, shape_document
 
     if path is not None:
-        if given or length is not None:
-            size = next(iter(given), "length")
-            raise BadInput("sizes are for the built-in decoder, not for a model", where=size)
+        if given:
+            text = "sizes are of the built-in decoder, not of a model"
+            raise BadInput(text, where="shape", value=given)
         return {"source": "import", "path": path, "dtype": dtype}
     base = named_shape(config)
+    length, sequences = given.pop("length", base.length), given.pop("batch", 1)
     fields = shape_document(base.shape) | given
     if "heads" in given and "kv_heads" not in given:
         fields["kv_heads"] = fields["heads"]
@@ -103,6 +135,6 @@ def _model(
     return {
         "source": "decoder",
         "shape": shape_document(DecoderShape(**fields)),
-        "length": length or base.length,
+        "length": length,
         "sequences": sequences,
     }

@@ -396,7 +396,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
         ("sweep W --dry-run --processes 1000", "--processes: got 1000, expected at most"),
         ("solve P --deterministic --workers 4", "--workers: got 4, `--deterministic` runs one"),
         ("export P S --to trace -o N --layers 2", "--layers: trace says nothing of layers"),
-        ("profile -o N --cut even", "--cut: got 'even', only cuts of --stages"),
+        ("profile -o N --cut balanced", "--cut: got 'balanced', expected `--stages`"),
         ("profile -o N --stages 2,2", "--stages: got '2,2', 2 appears twice"),
         ("profile -o N --model a:b --config tiny", "--config: got 'tiny', this is of the built-in"),
         (

@@ -206,7 +206,7 @@ def accepts(words: list[str]) -> bool:
 
 
 def faster(words: list[str]) -> list[str]:
-    if "--from-trace" in words:  # reads a trace and searches nothing
+    if "--map" in words:  # reads a trace and searches nothing
         return words
     known = options_of(command_of(words)[0])
     sampled = {"--noise", "--noise-of", "--skew"} & {*words}

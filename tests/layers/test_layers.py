@@ -390,8 +390,8 @@ def test_from_profile(cli: Run, save: Save, tmp_path: Path) -> None:
         "--layers",
         "-o",
         path,
-        "--optimizer",
-        "sgd",
+        "--training",
+        "optimizer=sgd",
         "--reserve",
         "1GiB",
     )
@@ -400,8 +400,7 @@ def test_from_profile(cli: Run, save: Save, tmp_path: Path) -> None:
     assert layers.layers[1].weights == 2 * 100
     assert layers.reserve == 90 + 1024
     assert json.loads(path.read_text())["format"] == FORMAT
-    wrong = cli(
-        "problem", "from-profile", save(document()), "--layers", "-o", path, "--optimizer", "magic"
-    )
+    words = ("problem", "from-profile", save(document()), "--layers", "-o", path)
+    wrong = cli(*words, "--training", "optimizer=magic")
     assert wrong.code == 2
     assert read_layers(path) == layers

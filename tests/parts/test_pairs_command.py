@@ -88,11 +88,10 @@ def test_a_picture_of_the_streams(cli, save, tmp_path, suffix) -> None:
     ("options", "message"),
     [
         (("--draw", "0F"), "--draw: got ['0F'], expected --picture FILE with it"),
-        (("--map", "x"), "--map: got "),
         (("--picture", "x.jpg"), "--picture: got 'x.jpg', expected a name that ends in .png or"),
         (("--picture", "x.png", "--draw", "2F"), "--draw: got '2F', expected an op kind as 0BW"),
         (("--picture", "x.png", "--draw", "0F+x"), "--draw: got '0F+x', expected an op kind"),
-        (("--from-trace", "x", "--map", "x"), "--from-trace writes a parts file and nothing"),
+        (("--as", "factor", "--map", "x"), "--map writes a parts file and nothing else"),
     ],
 )
 def test_options_that_say_nothing_are_refused(
@@ -125,11 +124,11 @@ def test_from_a_trace_to_parts(cli, save, tmp_path) -> None:
     mapping = {"format": "pipesat.parts-map/1", "chunk": "moe", "streams": {"main": []}}
     given = save({"traceEvents": events}, "trace.json"), save(mapping | {"parts": rules}, "m.json")
     parts = tmp_path / "parts.json"
-    outcome = cli("problem", "pairs", "--from-trace", given[0], "--map", given[1], "-o", parts)
+    outcome = cli("problem", "pairs", given[0], "--map", given[1], "-o", parts)
     assert outcome.code == 0, outcome.err
     assert cli("problem", "pairs", parts, "-o", tmp_path / "pairs.json").code == 0
-    outcome = cli("problem", "pairs", "--from-trace", given[0], "-o", parts)
-    assert (outcome.code, "--map: --from-trace needs it" in outcome.err) == (2, True)
+    outcome = cli("problem", "pairs", given[0], "-o", parts)
+    assert (outcome.code, "--map MAPPING" in outcome.err) == (2, True)
 
 
 def test_the_text_says_of_what_the_proof_is(cli, save, tmp_path) -> None:

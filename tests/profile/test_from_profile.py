@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pipesat.core.amounts import amount, amounts, readable
+from pipesat.core.amounts import amount, in_bytes, readable
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
 from pipesat.profile.costs_file import samples_document
@@ -352,7 +352,7 @@ def test_what_is_no_amount(text) -> None:
 
 
 def test_lists_of_amounts_and_showing_them() -> None:
-    assert amounts("--memory", "1GiB,2GiB") == [1 << 30, 2 << 30]
+    assert in_bytes("--memory", ["1GiB", "2GiB"]) == [1 << 30, 2 << 30]
     assert [readable(n) for n in (0, 999, 1536, 3 << 30)] == ["0 B", "999 B", "1.5 KiB", "3 GiB"]
 
 
@@ -496,7 +496,7 @@ def test_delays_from_a_file_of_their_own(cli, save) -> None:
         (["--chunks", 3], "only a loop has a choice"),
         (["--memory", "40"], "expected an amount with its unit"),
         (["--memory", "1GiB,2GiB,3GiB"], "3 values, expected 2"),
-        (["--optimizer", "x"], "optimizer: got 'x'"),
+        (["--training", "optimizer=x"], "--training: got 'x', expected optimizer to be one of"),
         (["--reserve", "x"], "--reserve: got 'x'"),
     ],
 )

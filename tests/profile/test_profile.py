@@ -465,22 +465,8 @@ def test_an_unknown_configuration() -> None:
 
 # The command
 
-SMALL = [
-    "--layers",
-    2,
-    "--width",
-    32,
-    "--heads",
-    2,
-    "--length",
-    16,
-    "--vocabulary",
-    64,
-    "--samples",
-    2,
-    "--warm-up",
-    1,
-]
+SMALL = ["--shape", "layers=2,width=32,heads=2,length=16,vocabulary=64"]
+SMALL += ["--samples", "2", "--warm-up", "1"]
 
 
 @pytest.mark.slow
@@ -572,10 +558,12 @@ def test_modules_that_bring_no_model(path, message, tmp_path, monkeypatch) -> No
     ("options", "message"),
     [
         (["--config", "x"], "config: got 'x'"),
-        (["--model", "m:f", "--heads", 2], "--heads: sizes are for the built-in decoder"),
-        (["--stages", "x"], "--stages: got 'x', expected a whole number"),
-        (["--stages", "0"], "--stages: got '0', expected numbers of at least 1"),
-        (["--heads", 7], "heads: got 7, expected a divisor of width 128"),
+        (["--model", "m:f", "--shape", "heads=2"], "sizes are of the built-in decoder"),
+        (["--stages", "x"], "--stages: got 'x', expected an integer from 1 to 1000000"),
+        (["--stages", "0"], "--stages: got '0', expected an integer from 1 to 1000000"),
+        (["--stages", "2,2"], "--stages: got '2,2', 2 appears twice"),
+        (["--shape", "heads=7"], "heads: got 7, expected a divisor of width 128"),
+        (["--cut", "balanced"], "--cut: got 'balanced', expected `--stages`, which are cut so"),
     ],
 )
 def test_options_that_are_refused_before_anything_is_measured(cli, options, message) -> None:

@@ -100,7 +100,7 @@ _LINES = [
     "sweep {sweep.toml} --dry-run --json",
     "problem pairs {parts.json} -o {new}",
     "problem pairs {parts.json} --into {vee.json} -o {new}",
-    "problem pairs --from-trace {trace-parts.json} --map {parts-map.json} -o {new}",
+    "problem pairs {trace-parts.json} --map {parts-map.json} -o {new}",
     "show {result} --html {new}",
     "show {result} --html {new} --no-baselines",
 ]
