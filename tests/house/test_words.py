@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 from tests.support.prose import rendered, sentences, without_code, words
 
 TO_DO = {
-    *("advise", "files", "from-your-model-to-a-schedule", "microbatches", "python", "torch"),
+    *("microbatches", "torch"),
     "architecture",
 }
 PAGES = [
