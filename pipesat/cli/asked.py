@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ class Asked:
             around.enter_context(prepared(self.output if save else None))
             around.enter_context(keeping(self.output))
             around.enter_context(naming(self._first()))
-            values = self.read = self._values() | more
+            values = self.read = self._values(more) | more
             if "listener" in self.parameters and "listener" not in more:
                 values["listener"] = progress = around.enter_context(self.progress())
                 if "note" in self.parameters:
@@ -164,12 +164,12 @@ class Asked:
         found = (self.context.params[name] for name in names if name)
         return next((one for one in found if isinstance(one, Path)), Path())
 
-    def _values(self) -> dict[str, Any]:
-        """What was given, with the files read that the function does not read itself."""
+    def _values(self, known: Collection[str]) -> dict[str, Any]:
+        """What was given and is not known yet, files read unless the function reads them itself."""
         wanted = wanted_of(self.function)
         values: dict[str, Any] = {}
         for name in self.parameters:
-            if name in self.given:
+            if name in self.given and name not in known:
                 value = self.given[name]
                 kinds = wanted[name].kinds
                 read = isinstance(value, Path) and ("Path" not in kinds or "Timeline" in kinds)

@@ -36,22 +36,37 @@ _QUADRATIC = click.Option(
     output="DIR",
 )
 def balance(asked: Asked) -> int:
-    """Find the best order for microbatches whose lengths vary.
+    """Find the best order for microbatches whose lengths vary, or the best deal to replicas.
 
     Shows the best order beside the given one, descending, ascending and small at both ends, under
     each hand-written schedule, with a bound that no schedule goes below. The schedules stay as they
     are, and the problem's own order is ignored.
 
-    Writes assignment.json, the order, and problem.json, the problem in this order, into DIR; solve
-    takes it and may change the schedule, too.
+    With --replicas: which sequence goes to which replica and microbatch, in which order, beside
+    what frameworks do, with a bound that no assignment goes below.
+
+    Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR;
+    solve takes it and may change the schedule, too.
     """
     from pipesat.cli.console import print_json
+    from pipesat.cli.reading import read_problem
     from pipesat.core.amounts import share
+    from pipesat.files.microbatch_list import MOST_CLASSES
+    from pipesat.replicas.answer import Assignment
 
-    found: MicrobatchOrders = asked.answer(
+    found: MicrobatchOrders | Assignment = asked.answer(
         lambda answer, folder, _: answer.save(folder),
+        problem=read_problem(asked["problem"], MOST_CLASSES * (asked["replicas"] or 1)),
         quadratic=share("--quadratic", asked["quadratic"]),
     )
+    if isinstance(found, Assignment):
+        if found.value is None:
+            asked.output = None  # nothing was written
+        asked.show(found, found.document)
+        if found.value is None:
+            note("pipesat: no assignment was found that fits into memory and tokens")
+            return asked.interrupts.exit_code or CHECK_FAILED
+        return asked.interrupts.exit_code
     if asked["as_json"]:
         print_json(found.document())
     else:

@@ -9,9 +9,10 @@ import click
 from pipesat.cli.exits import one_line
 from pipesat.core.problem import Problem
 from pipesat.files import problem_file
+from pipesat.files.microbatch_list import MOST_CLASSES
 
 
-def read_problem(path: str | Path) -> Problem:
+def read_problem(path: str | Path, classes: int = MOST_CLASSES) -> Problem:
     """Read a problem; say so on stderr if its costs are an estimate.
 
     Raises
@@ -19,7 +20,7 @@ def read_problem(path: str | Path) -> Problem:
     BadInput
         As :func:`pipesat.files.problem_file.read_problem`.
     """
-    problem = problem_file.read_problem(path)
+    problem = problem_file.read_problem(path, classes)
     if problem.estimate:
         text = f"pipesat: all times and memory are an estimate: {problem.estimate}"
         click.echo(one_line(text), err=True)

@@ -310,6 +310,8 @@ class Problem(Building):
         definitions = self.routes[self.route_of[stage]].definitions
         if link is None or not definitions:
             return link
+        if stated := dict(definitions[kind].delays).get(stage):
+            return Link(*stated)
         factor = definitions[kind].comm
         return Link(scaled(link.F, factor), scaled(link.B, factor))
 

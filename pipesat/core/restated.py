@@ -87,6 +87,9 @@ def restated_delay(
         return 0
     delay: int = getattr(problem.links[hop], direction)
     kind = _class(problem, hop[0], microbatch)
+    for stage, stated in () if kind is None else kind.delays:
+        if stage == hop[0]:
+            return stated["FB".index(direction)]
     return delay if kind is None else _rounded_up(delay, kind.comm)
 
 

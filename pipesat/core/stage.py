@@ -68,7 +68,8 @@ class MicrobatchClass:
     """Microbatches that are alike.
 
     Factors on all times, all held amounts and all delays; ``outright`` are ``(stage, amounts)``
-    that are stated instead of scaled.
+    that are stated instead of scaled, ``delays`` likewise ``(stage, (F, B))`` of the links behind
+    stages (no file states these: a microbatch of several sequences has the sum of theirs).
     """
 
     name: str
@@ -76,11 +77,12 @@ class MicrobatchClass:
     held: Factor = ONE
     comm: Factor = ONE
     outright: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
+    delays: tuple[tuple[int, tuple[int, int]], ...] = ()
 
     @property
     def effect(self) -> object:
         """All but the name: equal for two classes whose amounts are the same everywhere."""
-        return self.time, self.held, self.comm, self.outright
+        return self.time, self.held, self.comm, self.outright, self.delays
 
 
 @dataclass(frozen=True, slots=True)

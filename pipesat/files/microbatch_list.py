@@ -108,20 +108,20 @@ def _factor(given: Sequence[int]) -> Factor:
     return given[0], given[1]
 
 
-def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str]) -> None:
-    """Refuse ``order`` beside plain numbers, and too many classes.
+def check_order(lists: Sequence[Listed], given: frozenset[str] | set[str], classes: int) -> None:
+    """Refuse ``order`` beside plain numbers, and more than so many classes.
 
     Raises
     ------
     BadInput
-        If it stands there, or there are more classes than the contract allows.
+        If it stands there, or there are more classes.
     """
     if "order" in given and not any(listed.runs for listed in lists):
         text = "expected a list of microbatches beside it: those of a number are all alike"
         raise BadInput(text, where="order")
-    if (count := sum(len(listed.definitions) for listed in lists)) > MOST_CLASSES:
+    if (count := sum(len(listed.definitions) for listed in lists)) > classes:
         where = next(listed.where for listed in lists if listed.runs)
-        text = f"{count} classes, expected at most {MOST_CLASSES}"
+        text = f"{count} classes, expected at most {classes}"
         raise BadInput(text, where=where)
 
 
@@ -136,14 +136,11 @@ def check_classes(problem: Problem, lists: Sequence[Listed]) -> None:
     for route, listed in zip(problem.routes, lists, strict=True):
         if not listed.definitions:
             continue
-        for kind, definition in enumerate(listed.definitions):
-            where = f"{listed.where}[{_first_entry(listed, kind)}]"
+        entries = {kind: number for number, (kind, _) in reversed([*enumerate(listed.runs)])}
+        first = [f"{listed.where}[{entries[kind]}]" for kind in range(len(entries))]
+        for definition, where in zip(listed.definitions, first, strict=True):
             _check_names(problem, route, definition, where)
-        _check_scaled(problem, route, listed)
-
-
-def _first_entry(listed: Listed, kind: int) -> int:
-    return next(number for number, (of, _) in enumerate(listed.runs) if of == kind)
+        _check_scaled(problem, route, listed, first)
 
 
 def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, where: str) -> None:
@@ -159,7 +156,7 @@ def _check_names(problem: Problem, route: Route, definition: MicrobatchClass, wh
             raise BadInput(text, where=here)
 
 
-def _check_scaled(problem: Problem, route: Route, listed: Listed) -> None:
+def _check_scaled(problem: Problem, route: Route, listed: Listed, first: Sequence[str]) -> None:
     """Compare the largest amounts first: most problems need no more than that."""
     amounts = [
         (stage, mode) for stage in route.stages for mode in (None, *problem.stages[stage].modes)
@@ -173,11 +170,10 @@ def _check_scaled(problem: Problem, route: Route, listed: Listed) -> None:
             *(v for hop in hops for v in (problem.links[hop].F, problem.links[hop].B)),
         ]
     )
-    for kind, definition in enumerate(listed.definitions):
+    for definition, where in zip(listed.definitions, first, strict=True):
         factors = (definition.time, definition.held, definition.comm)
         if all(scaled(largest, factor) <= MOST for factor in factors):
             continue
-        where = f"{listed.where}[{_first_entry(listed, kind)}]"
         for what, value in _scaled_amounts(problem, definition, stated, hops):
             if value > MOST:
                 text = f"{what} becomes {value}, expected at most 10^12"

@@ -16,7 +16,13 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.least import without_idle_keys
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
-from pipesat.files.microbatch_list import Listed, check_classes, check_order, parse_microbatches
+from pipesat.files.microbatch_list import (
+    MOST_CLASSES,
+    Listed,
+    check_classes,
+    check_order,
+    parse_microbatches,
+)
 from pipesat.files.modes import MOST_MODES, AmountsModel, ModeModel, parse_modes, stated_in
 from pipesat.files.overlap import OverlapModel, parse_overlap
 from pipesat.files.strict_json import read_json
@@ -97,19 +103,21 @@ class ProblemModel(StrictModel):
 
 
 @public
-def read_problem(path: str | Path) -> Problem:
-    """Read and validate a problem file.
+def read_problem(path: str | Path, classes: int = MOST_CLASSES) -> Problem:
+    """Read and validate a problem file; ``classes`` are how many it may have at most.
 
     Raises
     ------
     BadInput
         With the file, the path of the value, the value and what would be right.
     """
-    return parse_problem(read_json(Path(path), LARGEST_FILE), str(path))
+    return parse_problem(read_json(Path(path), LARGEST_FILE), str(path), classes)
 
 
 @public
-def parse_problem(document: object, source: str = "problem") -> Problem:
+def parse_problem(
+    document: object, source: str = "problem", classes: int = MOST_CLASSES
+) -> Problem:
     """Validate a problem document (what ``json.loads`` returns).
 
     Raises
@@ -119,12 +127,12 @@ def parse_problem(document: object, source: str = "problem") -> Problem:
     """
     model = validated(document, ProblemModel, source, _wanted)
     with said_of(source):
-        return _problem(model, document)
+        return _problem(model, document, classes)
 
 
-def _problem(model: ProblemModel, document: object) -> Problem:
+def _problem(model: ProblemModel, document: object, classes: int) -> Problem:
     lists = _microbatches(model)
-    check_order(lists, model.model_fields_set)
+    check_order(lists, model.model_fields_set, classes)
     problem = Problem(
         name=model.name,
         time_unit=model.time_unit,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
-from math import ceil
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,12 +19,14 @@ from pipesat.files.source import read_text
 from pipesat.files.strict_json import read_json
 from pipesat.files.values import MOST
 
-_DEN: Final = 10**4
+DEN: Final = 10**4
 _MOST_N: Final = 10**6
 _LARGEST_FILE: Final = 64 << 20
 
 
-class _Factors(NamedTuple):
+class Factors(NamedTuple):
+    """Of times, and of held amounts and delays, in parts of :data:`DEN`."""
+
     time: int
     other: int
 
@@ -57,22 +58,47 @@ def microbatches_from_lengths(
     BadInput
         If a length is none, or its factor is outside 1 / 10^4 to 10^6 / 10^4.
     """
-    _require(reference, quadratic, tolerance)
+    if not 0 <= tolerance <= 1000:
+        raise BadInput("expected a number from 0 to 1000", where="tolerance", value=tolerance)
+    factors = factors_of(lengths, reference, quadratic, source)
+    classes = _classes(factors, 1 + Fraction(str(tolerance)))
+    return list(_entries(lengths, classes, factors))
+
+
+def factors_of(
+    lengths: Sequence[int], reference: int, quadratic: Fraction | float, source: str = "lengths"
+) -> dict[int, Factors]:
+    """Return the factors of each length, in parts of 10^4.
+
+    Raises
+    ------
+    BadInput
+        As :func:`microbatches_from_lengths`.
+    """
+    if type(reference) is not int or not 1 <= reference <= MOST:
+        text = "expected an integer from 1 to 10^12"
+        raise BadInput(text, where="reference", value=reference)
+    if not 0 <= quadratic <= 1:
+        raise BadInput("expected a share from 0 to 1", where="quadratic", value=quadratic)
     if not lengths:
         raise BadInput("expected at least one length", source=source)
+    found: dict[int, Factors] = {}
+    q = Fraction(str(quadratic))  # 0.3 is three tenths
+    linear, square = (q.denominator - q.numerator) * reference, q.numerator
+    den = q.denominator * reference * reference
     for number, length in enumerate(lengths):
         if type(length) is not int or not 1 <= length <= MOST:
             text = "expected an integer from 1 to 10^12"
             raise BadInput(text, source=source, where=f"[{number}]", value=length)
-    q = Fraction(str(quadratic))  # 0.3 is three tenths
-    factors = {length: _factors(Fraction(length, reference), q) for length in lengths}
-    for number, length in enumerate(lengths):
-        if not all(1 <= n <= _MOST_N for n in factors[length]):
-            n = max(factors[length])
+        if length in found:
+            continue
+        time = -(-(linear * length + square * length * length) * DEN // den)
+        found[length] = own = Factors(time, -(-length * DEN // reference))
+        if not all(1 <= n <= _MOST_N for n in own):
+            n = max(own)
             text = f"its factor would be {n}/10^4, expected 1 to 10^6 of these; see the reference"
             raise BadInput(text, source=source, where=f"[{number}]", value=length)
-    classes = _classes(factors, 1 + Fraction(str(tolerance)))
-    return list(_entries(lengths, classes, factors))
+    return found
 
 
 def read_lengths(path: str | Path) -> list[Any]:
@@ -99,21 +125,7 @@ def read_lengths(path: str | Path) -> list[Any]:
     return found
 
 
-def _require(reference: int, quadratic: Fraction | float, tolerance: Fraction | float) -> None:
-    if type(reference) is not int or not 1 <= reference <= MOST:
-        text = "expected an integer from 1 to 10^12"
-        raise BadInput(text, where="reference", value=reference)
-    if not 0 <= quadratic <= 1:
-        raise BadInput("expected a share from 0 to 1", where="quadratic", value=quadratic)
-    if not 0 <= tolerance <= 1000:
-        raise BadInput("expected a number from 0 to 1000", where="tolerance", value=tolerance)
-
-
-def _factors(x: Fraction, q: Fraction) -> _Factors:
-    return _Factors(ceil(((1 - q) * x + q * x * x) * _DEN), ceil(x * _DEN))
-
-
-def _classes(factors: dict[int, _Factors], slack: Fraction) -> dict[int, int]:
+def _classes(factors: dict[int, Factors], slack: Fraction) -> dict[int, int]:
     """Return the length that each length's class has its factors from."""
     found: dict[int, int] = {}
     first = None
@@ -129,7 +141,7 @@ def _classes(factors: dict[int, _Factors], slack: Fraction) -> dict[int, int]:
 
 
 def _entries(
-    lengths: Sequence[int], classes: dict[int, int], factors: dict[int, _Factors]
+    lengths: Sequence[int], classes: dict[int, int], factors: dict[int, Factors]
 ) -> Iterator[dict[str, Any]]:
     """Yield a run of equal ones at a time; a class says its factors where it first stands."""
     told = set()
@@ -138,5 +150,5 @@ def _entries(
         if first not in told:
             told.add(first)
             time, other = factors[first]
-            entry |= {"time": [time, _DEN], "held": [other, _DEN], "comm": [other, _DEN]}
+            entry |= {"time": [time, DEN], "held": [other, DEN], "comm": [other, DEN]}
         yield entry

@@ -16,7 +16,7 @@ from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.schedule import Objective
-from pipesat.core.settings import Seconds, Seed, Tokens
+from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.core.timing import retime
 from pipesat.files.atomic import digest
 from pipesat.workflows.order_rows import BEST, MicrobatchOrders, OrderRow
@@ -25,6 +25,7 @@ from pipesat.workflows.places_by_span import best_span
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
+    from pipesat.replicas.answer import Assignment
     from pipesat.solver.run.clock import Clock
 
 
@@ -35,17 +36,20 @@ def balance(
     lengths: Sequence[int] | None = None,
     reference: Tokens | None = None,
     quadratic: Fraction | float = 0,
+    tokens: Tokens | None = None,
+    replicas: Count | None = None,
     schedules: Sequence[str] | None = None,
     objective: Objective = "makespan",
     time_limit: Seconds = 10.0,
     seed: Seed = 0,
     deterministic: bool = False,
     stop: threading.Event | None = None,
-) -> MicrobatchOrders:
+) -> MicrobatchOrders | Assignment:
     """Find the order in which microbatches that differ should enter each hand-written schedule.
 
     The schedule stays: its ops keep their places, only which microbatch is at which changes. The
-    problem's own ``order`` is ignored.
+    problem's own ``order`` is ignored. With ``replicas``, find which sequence goes to which replica
+    and microbatch, too, so that the slowest replica is fastest under one schedule.
 
     Parameters
     ----------
@@ -53,13 +57,20 @@ def balance(
         The problem (a JSON file), with microbatches that differ.
     lengths
         Tokens of each microbatch, in place of the problem's own microbatches; see
-        :func:`pipesat.placement.lengths.microbatches_from_lengths`.
+        :func:`pipesat.placement.lengths.microbatches_from_lengths`. With ``replicas``, of each
+        sequence: the problem says how many microbatches a replica has.
     reference
         The length whose times and memory the stages have.
     quadratic
         Share of the reference's time that grows with the square of the length.
+    tokens
+        The most tokens in a microbatch of several sequences.
+    replicas
+        Data-parallel replicas that all sequences are dealt to. Without lengths, the problem's list
+        has the microbatches of all.
     schedules
-        Name of your own schedule, repeatable, as compare has them; ``None``: all that apply.
+        Name of your own schedule, repeatable, as compare has them; ``None``: all that apply. With
+        ``replicas`` one, ``1f1b`` unless named.
     time_limit
         Seconds for the search, shared by the schedules.
 
@@ -72,6 +83,28 @@ def balance(
     Infeasible
         If nothing fits into memory.
     """
+    if replicas is not None or tokens is not None:
+        from pipesat.solver.run.clock import Clock
+        from pipesat.workflows.replicas import dealt
+
+        names = schedules or ["1f1b"]
+        if len(names) > 1:
+            raise BadInput("expected one, with replicas", where="schedules", value=names)
+        if objective != "makespan":
+            text = "expected makespan with replicas: they end together"
+            raise BadInput(text, where="objective", value=objective)
+        clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
+        return dealt(
+            problem,
+            lengths,
+            reference,
+            quadratic,
+            replicas=replicas or 1,
+            tokens=tokens,
+            schedule=names[0],
+            clock=clock,
+            seed=seed,
+        )
     from pipesat.bounds.feasibility import preflight
     from pipesat.bounds.one_device import closed_form_bound
     from pipesat.solver.run.clock import Clock

@@ -87,7 +87,7 @@ picture
 parts
 heuristics solver
 profile
-layers risk
+layers risk replicas
 export
 timeline frontier hangs
 plan runtime

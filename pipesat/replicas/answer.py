@@ -1,0 +1,159 @@
+"""An assignment: its file, and what a user is told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipesat.core.claims import Bound, Standing, against, change
+from pipesat.core.showing import Column, Displayed, Facts, Line, Table
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.replicas.dealer import Tried
+
+FORMAT: Final = "pipesat.assignment/1"
+OURS: Final = "this assignment"
+
+
+@dataclass(frozen=True, repr=False)
+class Assignment(Displayed):
+    """Which sequence goes to which replica and microbatch, and when each replica is done.
+
+    ``replicas`` has, per replica, its microbatches in the order in which they enter, each a list of
+    sequence numbers; it is empty if none was found that fits. What a file does not have,
+    ``any_bound``, ``rules``, ``problem`` and ``tokens`` of sequences, is there after ``balance``;
+    ``ordered`` is the text of the problem in this order, where it is one of section 8.
+
+    Raises
+    ------
+    Contradiction
+        If the bound is above the value.
+    """
+
+    problem_sha256: str
+    schedule: str
+    lengths: Mapping[str, Any] | None
+    replicas: Sequence[Sequence[Sequence[int]]]
+    makespans: Sequence[int]
+    lower_bound: int | None
+    lower_bound_source: str
+    seed: int | None = None
+    any_bound: Bound | None = None
+    rules: Sequence[Tried] = ()
+    problem: Problem | None = field(default=None, compare=False)
+    tokens: Sequence[int] = ()
+    ordered: str = ""
+
+    def __post_init__(self) -> None:
+        Standing(self.value, self.lower_bound, of="the slowest replica")
+        Standing(self.value, self.any_bound and self.any_bound.value, of="the slowest replica")
+
+    @property
+    def value(self) -> int | None:
+        """The slowest replica's makespan, in the problem's time unit; ``None``: none fits."""
+        return max(self.makespans, default=None)
+
+    @property
+    def standing(self) -> Standing:
+        """What is proven of the value."""
+        return Standing(self.value, self.lower_bound)
+
+    def facts(self) -> Facts:
+        """Return the step's time, the bounds, and how even the replicas are."""
+        value, unit = self.value, f" {self.problem.time_unit}" if self.problem else ""
+        any_bound = self.any_bound
+        whatever = "" if any_bound is None else f"{any_bound.value}{unit} ({any_bound.source})"
+        bound = f"{self.lower_bound}{unit} ({self.lower_bound_source})"
+        if value is None:
+            return [("Step", "no assignment was found that fits"), ("Bound", bound)]
+        given = next((row.value for row in self.rules if row.value is not None), None)
+        first = next((row.name for row in self.rules if row.value is not None), "")
+        gain = "" if given is None else f", {against(value, given, first)}"
+        mean = round(sum(self.makespans) / len(self.makespans))
+        parts = [len(part) for row in self.replicas for part in row]
+        sequences = f"{sum(parts)} sequences, {min(parts)} to {max(parts)} in a microbatch"
+        longest = ""
+        if self.tokens and self.lengths is not None:
+            filled = max(sum(self.tokens[n] for n in part) for row in self.replicas for part in row)
+            longest = f"at most {filled} tokens in a microbatch"
+        return [
+            ("Step", f"{value}{unit} under {self.schedule}{gain}"),
+            ("Gap", f"{self.standing.verdict}: no assignment is below {bound}"),
+            ("Any schedule", whatever and f"none is below {whatever}"),
+            ("Replicas", f"{len(parts) // len(self.replicas)} microbatches each, {sequences}"),
+            ("Evenness", f"the mean replica takes {mean}, the fastest {min(self.makespans)}"),
+            ("Longest", longest),
+        ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield a line per rule, the best first."""
+        if not self.rules:
+            return
+        value = self.value
+        rows = [(row.value, row.name, row.why_not) for row in self.rules]
+        rows.append((value, OURS, "" if value is not None else "none found that fits"))
+        rows.sort(key=lambda row: (row[0] is None, row[0] or 0, row[1] != OURS))
+        lines: list[Line] = []
+        for time, name, why_not in rows:
+            gap = Standing(time, self.lower_bound).gap_text()
+            differs = ""
+            if time is not None and value is not None and name != OURS:
+                differs = change(value, time)
+            lines.append([name, "-" if time is None else str(time), gap, differs or why_not])
+        heads = (Column("dealt", number=False), Column("slowest replica"), Column("gap to bound"))
+        yield Table([*heads, Column("this assignment", number=False)], lines)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row per rule, and one of this assignment."""
+        rows = [*((row.name, row.value, row.why_not or None) for row in self.rules)]
+        names = ("name", "value", "why_not")
+        return [dict(zip(names, row, strict=True)) for row in [(OURS, self.value, None), *rows]]
+
+    def file(self) -> dict[str, Any]:
+        """Return the assignment file's document."""
+        return {
+            "format": FORMAT,
+            "problem_sha256": self.problem_sha256,
+            "schedule": self.schedule,
+            "lengths": None if self.lengths is None else dict(self.lengths),
+            "replicas": [[[*part] for part in row] for row in self.replicas],
+            "value": self.value,
+            "lower_bound": self.lower_bound,
+            "lower_bound_source": self.lower_bound_source,
+            "gap": self.standing.gap,
+            "makespans": [*self.makespans],
+            "seed": self.seed,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return the file's document, and what else is known."""
+        bound = self.any_bound
+        return self.file() | {
+            "status": self.standing.status,
+            "any_schedule": bound and {"lower_bound": bound.value, "source": bound.source},
+            "time_unit": None if self.problem is None else self.problem.time_unit,
+            "rules": self.records()[1:],
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``assignment.json``; of one replica of whole microbatches ``problem.json``, too.
+
+        Without an assignment that fits, nothing is written.
+
+        Raises
+        ------
+        BadInput
+            If the folder cannot be written.
+        """
+        from pipesat.files.folder import write_folder
+
+        if self.value is None:
+            return
+        files = {"assignment.json": f"{json.dumps(self.file())}\n".encode()}
+        if self.ordered:
+            files["problem.json"] = self.ordered.encode()
+        write_folder(Path(folder), files)

@@ -1,0 +1,233 @@
+"""Dealing the sequences of one training step after another, in milliseconds, without the solver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from pipesat.core.arrays import Floats, Ints
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.least import without_modes
+from pipesat.core.problem import Route
+from pipesat.heuristics import BASELINES
+from pipesat.placement.lengths import Factors
+from pipesat.replicas.costs import costs_of_lengths, problem_of, require_exact
+from pipesat.replicas.deal import Deal, Load, deal_of
+from pipesat.replicas.replay import Replay
+from pipesat.replicas.rules import RULES
+from pipesat.replicas.search import Search, by_shares
+from pipesat.replicas.shares import best_shares
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+
+_ROUNDS: Final = 60
+_PATIENCE: Final = 120  # rounds in vain, at most, before sequences change places at random
+_FOR_RULES: Final = 0.4  # of a budget, until the last rule begins
+_NARROW, _WIDE = 256, 1024  # replays at once: for a budget or few replicas, and for many
+
+
+class Tried(NamedTuple):
+    """What a rule's deal takes, or why there is none."""
+
+    name: str
+    value: int | None
+    why_not: str = ""
+
+
+class Dealer:
+    """Deals sequences to replicas and microbatches; imports numpy alone, never the solver.
+
+    Parameters
+    ----------
+    problem
+        One replica: its stages, links, memory, and how many microbatches it has.
+    replicas
+        How many there are.
+    reference
+        The length whose times and memory the stages have.
+    quadratic
+        Share of the reference's time that grows with the square of the length.
+    tokens
+        The most tokens in a microbatch; ``None``: as many as memory admits.
+    schedule
+        The name of a hand-written schedule whose order does not depend on times.
+
+    Raises
+    ------
+    BadInput, NotApplicable
+        If there is no such schedule, or it does not apply.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        replicas: int,
+        *,
+        reference: int,
+        quadratic: Fraction | float = 0,
+        tokens: int | None = None,
+        schedule: str = "1f1b",
+    ) -> None:
+        self.problem, self.replicas, self.tokens = problem, replicas, tokens
+        self.reference, self.quadratic = reference, quadratic
+        self._known: dict[int, Factors] = {}
+        self.replay = replay_of(problem, schedule, problem.routes[0].microbatches)
+        typical = costs_of_lengths(problem, [reference], reference, 0)[0, self.replay.columns]
+        self._shares = best_shares(self.replay, typical.astype(float))
+
+    def deal(
+        self,
+        lengths: Sequence[int],
+        *,
+        seed: int = 0,
+        rounds: int = _ROUNDS,
+        budget: float | None = None,
+    ) -> Deal:
+        """Deal the sequences of one step; ``deal(...).replicas`` has every one exactly once.
+
+        With ``rounds``, one seed gives one answer on every machine, so each rank may deal for
+        itself. With a ``budget`` in seconds, how much is tried depends on the machine: let one rank
+        deal for all.
+
+        Raises
+        ------
+        BadInput
+            If there are fewer sequences than microbatches, or one is too long or no length.
+        NotApplicable
+            If no deal was found that fits.
+        """
+        began = time.perf_counter()
+        load = load_of(self, lengths)
+        late = None if budget is None else lambda part: time.perf_counter() - began > part * budget
+        count = [0]
+
+        def over() -> bool:
+            count[0] += 1
+            return count[0] > rounds if late is None else late(1.0)
+
+        shares = self._shares
+        if load.cap is not None:
+            most = load.cap * load.replicas / float(load.tokens.sum())
+            if shares.max() > most:
+                shares = best_shares(self.replay, load.costs.sum(axis=0)[:-1].astype(float), most)
+        skip = None if late is None else lambda: late(_FOR_RULES)
+        best, _ = best_of_rules(load, shares, skip)
+        best = searched(best, np.random.default_rng(seed), over)
+        if not best.fits:
+            raise NotApplicable("no deal was found that fits into memory and tokens")
+        return best
+
+
+def load_of(dealer: Dealer, lengths: Sequence[int]) -> Load:
+    """Return what is to be dealt, checked.
+
+    Raises
+    ------
+    BadInput
+        As :meth:`Dealer.deal`.
+    """
+    lengths = [int(n) if isinstance(n, np.integer) else n for n in lengths]
+    known = dealer._known
+    costs = costs_of_lengths(dealer.problem, lengths, dealer.reference, dealer.quadratic, known)
+    return checked_load(dealer.replay, costs, lengths, dealer.tokens, dealer.replicas)
+
+
+def checked_load(
+    replay: Replay, costs: Ints, lengths: Sequence[int], cap: int | None, replicas: int
+) -> Load:
+    """Return what is to be dealt, of costs in all columns.
+
+    Raises
+    ------
+    BadInput
+        If sequences are fewer than microbatches, too long for one, or sums too large.
+    """
+    wanted = replicas * replay.places
+    if len(costs) < wanted:
+        text = f"{len(costs)} sequences, expected at least {wanted}: {replicas} replicas with "
+        raise BadInput(f"{text}{replay.places} microbatches each", where="lengths")
+    for number, length in enumerate(lengths if cap is not None else ()):
+        if length > (cap or 0):
+            text = f"expected at most {cap} tokens, which a microbatch may have (tokens)"
+            raise BadInput(text, where=f"lengths[{number}]", value=length)
+    require_exact(costs)
+    tokens = np.array(lengths, dtype=np.int64)[:, None]
+    return Load(replay, np.hstack([costs[:, replay.columns], tokens]), cap, replicas)
+
+
+def replay_of(problem: Problem, name: str, microbatches: int) -> Replay:
+    """Return the replay of a hand-written schedule on so many microbatches.
+
+    Raises
+    ------
+    BadInput
+        If there is no such schedule, or the problem has several routes.
+    NotApplicable
+        If it does not apply, or puts ops in another order where microbatches take other times.
+    """
+    if name not in BASELINES:
+        raise BadInput(f"expected one of {', '.join(BASELINES)}", where="schedule", value=name)
+    if len(problem.routes) > 1:
+        raise BadInput("expected a problem with one route", where="routes")
+    route = Route(problem.routes[0].stages, microbatches)
+    plain = replace(without_modes(problem), routes=(route,), order="free")
+    order = BASELINES[name](plain).order
+    unlike = costs_of_lengths(plain, [1 + n * 7 % 5 for n in range(microbatches)], 4, 0)
+    if BASELINES[name](problem_of(plain, unlike)).order != order:
+        text = f"{name}: its order depends on what microbatches take, so replicas would differ"
+        raise NotApplicable(text)
+    try:
+        return Replay(plain, order)
+    except NotApplicable as error:
+        raise NotApplicable(f"{name}: {error}") from None
+
+
+def best_of_rules(
+    load: Load, shares: Floats, skip: Callable[[], bool] | None = None
+) -> tuple[Deal, list[Tried]]:
+    """Return the best deal of all rules and of our own start, and what each rule's takes.
+
+    A deal that fits is better than one that does not. ``skip`` says that time is over for rules.
+    """
+    found, tried = [deal_of(load, by_shares(load, shares))], []
+    for name, rule in RULES.items():
+        if skip is not None and skip():
+            tried.append(Tried(name, None, "time was over"))
+            continue
+        try:
+            deal = deal_of(load, rule(load))
+        except NotApplicable as error:
+            tried.append(Tried(name, None, str(error)))
+            continue
+        why_not = "" if deal.fits else "exceeds memory or tokens"
+        tried.append(Tried(name, deal.value if deal.fits else None, why_not))
+        found.append(deal)
+    return min(found, key=_rank), tried
+
+
+def searched(
+    deal: Deal, chance: np.random.Generator, over: Callable[[], bool], enough: int = 0
+) -> Deal:
+    """Return the best deal that exchanges lead to from one, until time is over or it is enough."""
+    width = _NARROW if deal.load.replicas * deal.load.replay.places < 1024 else _WIDE
+    search, best, vain = Search(deal, chance, width), deal, 0
+    patience = min(_PATIENCE, 2 * len(deal.where))
+    while not search.idle and not over() and (best.value > enough or not best.fits):
+        before = search.deal.value
+        search.round()
+        vain = 0 if search.deal.value < before else vain + 1
+        if _rank(search.deal) < _rank(best) or search.deal is best:
+            best = search.deal
+        if vain > patience:
+            search, vain = Search(best, chance, width).kicked(), 0
+    return best
+
+
+def _rank(deal: Deal) -> tuple[bool, int]:
+    return not deal.fits, deal.value

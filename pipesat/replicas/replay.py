@@ -1,0 +1,159 @@
+"""Makespans and memory of one hand-written schedule under many microbatches at once.
+
+The schedule fixes the order of ops; what a microbatch costs changes from case to case. All arrays
+have the cases as their last axis, and ops that wait for equally many others in a row (a *level*)
+are timed together: with p stages and m microbatches, 1F1B has some 2 (m + p) levels of at most p
+ops, so a replay of K cases takes that many operations on arrays of p x K numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pipesat.core.arrays import Floats, Ints
+from pipesat.core.errors import NotApplicable
+from pipesat.core.ops import Op
+from pipesat.core.rules import awaited
+from pipesat.core.timing import linearize
+
+if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Order
+
+AMOUNTS: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B", "held_in_backward")
+COLUMNS: Final = (*AMOUNTS, "delay F", "delay B")
+"""What a microbatch costs, stage by stage: times, held amounts, delays to and from the next."""
+_HELD: Final = AMOUNTS[4:]
+
+
+class Replay:
+    """One order of ops on one route, timed as early as possible for any microbatches.
+
+    Attributes
+    ----------
+    places
+        Microbatches of a replica, m.
+    columns
+        The amounts that matter, numbers of :func:`column`: the first axis of all costs. ``timed``
+        are those of them that are times of ops.
+    length, delay, at
+        Of each op, by level: where its time is, and the delay of its input (-1: there is none), and
+        the place of its microbatch.
+    before, source
+        Numbers, from 1, of the op before each on its device, and of its input; 0: there is none.
+    """
+
+    def __init__(self, problem: Problem, order: Order) -> None:
+        sequence = linearize(problem, order)
+        if sequence.copies or not all(isinstance(item, Op) for item in sequence.item):
+            raise NotApplicable("it runs pairs or copies")
+        depth: list[int] = []
+        for before, inputs in zip(sequence.before, sequence.inputs, strict=True):
+            waits = [before, *(source for source, _ in inputs)]
+            depth.append(1 + max((depth[w] for w in waits if w >= 0), default=-1))
+        by_level = sorted(range(len(depth)), key=depth.__getitem__)
+        number = {old: new for new, old in enumerate(by_level, 1)} | {-1: 0}
+        self.places = problem.routes[0].microbatches
+        self.ops: list[Op] = [sequence.item[old] for old in by_level]  # type: ignore[misc]
+        self.at = np.array([op.microbatch for op in self.ops])
+        self.before = np.array([number[sequence.before[old]] for old in by_level])
+        self.source = np.array(
+            [next((number[j] for j, _ in sequence.inputs[old]), 0) for old in by_level]
+        )
+        rows: list[list[int]] = [[] for _ in problem.devices]
+        for old, device in enumerate(sequence.device):
+            rows[device].append(number[old] - 1)
+        self.last = np.array([row[-1] + 1 for row in rows if row])
+        self.rooms = [
+            (device.room, row)
+            for device, row in zip(problem.devices, rows, strict=True)
+            if device.room is not None and row
+        ]
+        levels = [depth[old] for old in by_level]
+        self.levels = np.searchsorted(levels, range(levels[-1] + 2)).tolist()
+        self._number_columns(problem)
+
+    def _number_columns(self, problem: Problem) -> None:
+        lengths = [column(op.stage, op.kind) for op in self.ops]
+        delays = [_delay_of(problem, op) for op in self.ops]
+        held = {column(op.stage, key) for op in self.ops for key in _HELD if self.rooms}
+        self.columns = sorted({*lengths, *delays, *held} - {-1})
+        place = {number: at for at, number in enumerate(self.columns)} | {-1: -1}
+        self.length = np.array([place[number] for number in lengths])
+        self.delay = np.array([place[number] for number in delays])
+        self.delayed = np.flatnonzero(self.delay >= 0)
+        self.timed = np.unique(self.length)
+        self.held = {op.stage: place.get(column(op.stage, _HELD[0]), -1) for op in self.ops}
+
+    def makespans(self, costs: Ints) -> Ints:
+        """Makespan of each case; ``costs`` has shape (columns, m, cases)."""
+        found: Ints = self.ends(costs)[self.last].max(axis=0)
+        return found
+
+    def ends(self, costs: Any) -> Any:
+        """End of every op, shape (1 + ops, cases); row 0 is the start of time."""
+        lengths = costs[self.length, self.at]
+        ends = np.zeros((1 + len(self.ops), costs.shape[2]), dtype=lengths.dtype)
+        late = None
+        if len(self.delayed):
+            late = np.zeros_like(lengths)
+            late[self.delayed] = costs[self.delay[self.delayed], self.at[self.delayed]]
+        for begin, end in zip(self.levels, self.levels[1:], strict=False):
+            own = slice(begin, end)
+            reach = ends[self.source[own]]
+            if late is not None:
+                reach += late[own]
+            np.maximum(reach, ends[self.before[own]], out=reach)
+            np.add(reach, lengths[own], out=ends[begin + 1 : end + 1])
+        return ends
+
+    def longest_path(self, costs: Any) -> Floats:
+        """How often each amount is on the longest path of the first case; shape (m, columns)."""
+        ends = self.ends(costs[:, :, :1])[:, 0]
+        found = np.zeros((self.places, len(self.columns)))
+        number = int(self.last[ends[self.last].argmax()])
+        while number:
+            op, at = number - 1, int(self.at[number - 1])
+            found[at, self.length[op]] += 1
+            before, source, delay = int(self.before[op]), int(self.source[op]), int(self.delay[op])
+            late = costs[delay, at, 0] if delay >= 0 else 0
+            if by_source := bool(source and ends[source] + late >= ends[before]):
+                found[at, delay] += delay >= 0
+            number = source if by_source else before
+        return found
+
+    def excess(self, costs: Ints) -> Ints:
+        """Most by which each case exceeds a device's memory, op by op; 0: it fits."""
+        found = np.zeros(costs.shape[2], dtype=np.int64)
+        for room, row in self.rooms:
+            held = np.zeros(costs.shape[2], dtype=np.int64)
+            for op in (self.ops[number] for number in row):
+                at = self.held[op.stage]
+                first, second, most = costs[at : at + len(_HELD), op.microbatch]
+                if op.kind == "F":
+                    start = net = first
+                elif op.kind == "BW":
+                    start, net = np.maximum(most - first, 0), -first
+                elif op.kind == "B":
+                    start, net = np.maximum(np.maximum(most, second) - first, 0), second - first
+                else:
+                    start, net = second * 0, -second
+                np.maximum(found, held + start - room, out=found)
+                held = held + net
+        return found
+
+
+def column(stage: int, name: str) -> int:
+    """Number of an amount of a stage among all of a microbatch's."""
+    return stage * len(COLUMNS) + COLUMNS.index(name)
+
+
+def _delay_of(problem: Problem, op: Op) -> int:
+    """Column of the delay of an op's input; -1 where it has none for any microbatch."""
+    need = awaited(problem, op)
+    if need is None or not need.delay:
+        return -1
+    forward = op.kind == "F"
+    return column(need.event[0] if forward else op.stage, "delay F" if forward else "delay B")

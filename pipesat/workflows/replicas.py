@@ -1,0 +1,209 @@
+"""``balance`` over replicas: the best deal that a search finds, its rivals, and what none beats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pipesat.core.checker import check
+from pipesat.core.claims import Bound
+from pipesat.core.doing import doing
+from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.files.atomic import digest
+from pipesat.files.problem_text import problem_text
+from pipesat.placement.lengths import microbatches_from_lengths
+from pipesat.replicas.answer import Assignment
+from pipesat.replicas.bounds import bound_of_any, bound_of_schedule
+from pipesat.replicas.costs import costs_of_lengths, costs_of_list, problem_of
+from pipesat.replicas.deal import Deal, Load
+from pipesat.replicas.dealer import best_of_rules, checked_load, replay_of, searched
+from pipesat.replicas.exact import best_of_all
+from pipesat.replicas.shares import best_shares
+from pipesat.workflows.order_rows import in_order
+
+if TYPE_CHECKING:
+    from pipesat.core.arrays import Ints
+    from pipesat.core.problem import Problem
+    from pipesat.solver.run.clock import Clock
+
+_CHECKED: Final = 10_000  # ops: the slowest replicas pass the checker, as many as have so many
+_FEW: Final = 2000  # sequences that every rule deals in time
+_PLACES: Final = 256  # of a replica, where each sequence that holds most is tried at each
+_ROUNDS: Final = 100  # of a deterministic search, for each second of its limit
+
+
+def dealt(
+    problem: Problem,
+    lengths: Sequence[int] | None,
+    reference: int | None,
+    quadratic: Fraction | float,
+    *,
+    replicas: int,
+    tokens: int | None,
+    schedule: str,
+    clock: Clock,
+    seed: int,
+) -> Assignment:
+    """Return the best assignment found of sequences, or of the problem's own list, to replicas.
+
+    Raises
+    ------
+    BadInput, NotApplicable
+        If something is wrong with what is given, or the schedule does not apply.
+    Infeasible
+        If no assignment fits, which is proven.
+    """
+    if len(problem.routes) > 1:
+        raise BadInput("expected a problem with one route", where="routes")
+    costs, places = _costs(problem, lengths, reference, quadratic, replicas, tokens)
+    replay = replay_of(problem, schedule, places)
+    given = [1] * len(costs) if lengths is None else lengths
+    load = checked_load(replay, costs, given, tokens, replicas)
+    _require_room(load)
+    with doing(f"what no assignment beats under {schedule}"):
+        bound = bound_of_schedule(load, schedule)
+    any_bound = bound_of_any(problem, costs, replicas)
+    with doing("dealing by rule"):
+        typical = load.costs[:, :-1].mean(axis=0) * (len(costs) / replicas)
+        most = 1.0 if tokens is None else tokens * replicas / float(load.tokens.sum())
+        shares = best_shares(replay, typical, most)
+        best, tried = best_of_rules(
+            load, shares, lambda: clock.stop() or (clock.over and len(costs) > _FEW)
+        )
+    if (exact := best_of_all(load)) is not None:
+        best = exact
+        if not exact.fits and load.costs[:, load.replay.timed].min():
+            raise Infeasible(f"no deal of all fits into memory and tokens under {schedule}")
+        bound = Bound(exact.value, f"all deals under {schedule}") if exact.fits else bound
+    else:
+        with doing("exchanging sequences between replicas"):
+            best = searched(best, np.random.default_rng(seed), _ending(clock), bound.value)
+    about: dict[str, Any] | None = None
+    if lengths is not None:
+        sha256 = digest(json.dumps([*lengths]).encode())
+        about = {"sha256": sha256, "reference": reference}
+        about |= {"quadratic": float(quadratic), "tokens": tokens}
+    fits = best.fits
+    if fits:
+        with doing("checking the slowest replicas"):
+            _checked(problem, schedule, costs, best)
+    return Assignment(
+        problem_sha256=problem.sha256,
+        schedule=schedule,
+        lengths=about,
+        replicas=best.replicas if fits else [],
+        makespans=best.values.tolist() if fits else [],
+        lower_bound=bound.value,
+        lower_bound_source=bound.source,
+        seed=seed,
+        any_bound=any_bound,
+        rules=tuple(tried),
+        problem=problem,
+        tokens=tuple(given) if lengths is not None else (),
+        ordered=_ordered(problem, lengths, about, best) if fits and load.whole else "",
+    )
+
+
+def _ordered(
+    problem: Problem,
+    lengths: Sequence[int] | None,
+    about: dict[str, Any] | None,
+    deal: Deal,
+) -> str:
+    """The problem of one replica of whole microbatches, in their order; else nothing."""
+    if deal.load.replicas > 1:
+        return ""
+    if lengths is not None and about is not None:
+        listed = microbatches_from_lengths(lengths, about["reference"], about["quadratic"])
+        problem = problem.with_microbatches(listed)
+    order = [part[0] for part in deal.replicas[0]]
+    return problem_text(in_order(problem, [order]))
+
+
+def _ending(clock: Clock) -> Callable[[], bool]:
+    """Return whether a search is to end, asked once a round."""
+
+    def over() -> bool:
+        clock.count(1 / _ROUNDS)
+        return clock.over
+
+    return over
+
+
+def _costs(
+    problem: Problem,
+    lengths: Sequence[int] | None,
+    reference: int | None,
+    quadratic: Fraction | float,
+    replicas: int,
+    tokens: int | None,
+) -> tuple[Ints, int]:
+    """What each sequence takes, and how many microbatches a replica has."""
+    (route,) = problem.routes
+    if lengths is None:
+        if reference is not None or quadratic or tokens is not None:
+            raise BadInput("reference, quadratic and tokens go with them", where="lengths")
+        if route.classes is None:
+            text = "expected a list of all replicas' microbatches, or lengths beside the number"
+            raise BadInput(text, where="microbatches", value=route.microbatches)
+        if route.microbatches % replicas:
+            text = f"{route.microbatches} microbatches, expected a multiple of {replicas} replicas"
+            raise BadInput(text, where="microbatches")
+        return costs_of_list(problem), route.microbatches // replicas
+    if reference is None:
+        raise BadInput("expected the length that the stages' costs are of", where="reference")
+    if problem.has_lists:
+        text = "expected a number, per replica, with lengths beside it"
+        raise BadInput(text, where="microbatches")
+    return costs_of_lengths(problem, lengths, reference, quadratic), route.microbatches
+
+
+def _require_room(load: Load) -> None:
+    """Raise :class:`Infeasible` where it is proven that no assignment fits."""
+    total, m = int(load.tokens.sum()), load.replay.places
+    if load.cap is not None:
+        if total > load.cap * load.count:
+            raise Infeasible(
+                f"{total} tokens do not fit into {load.count} microbatches of {load.cap}"
+            )
+        large = int((2 * load.tokens > load.cap).sum())
+        if large > load.count:
+            text = f"{large} sequences have more than half of the {load.cap} tokens that a "
+            raise Infeasible(f"{text}microbatch may have, and there are {load.count} of these")
+    if not load.costs[:, load.replay.timed].min() or not load.replay.rooms or m > _PLACES:
+        return  # an op of no length may hold nothing
+    least = np.repeat(load.costs.min(axis=0)[:, None], m, axis=1)[:, :, None]
+    cases = np.repeat(least, m, axis=2)
+    for sequence in np.unique(load.costs.argmax(axis=0)).tolist():
+        here = cases.copy()
+        here[:, range(m), range(m)] = load.costs[sequence][:, None]
+        if load.replay.excess(here).min() > 0:
+            text = f"sequence {sequence} does not fit into memory at any place of a replica"
+            raise Infeasible(f"{text}, with the shortest around it")
+
+
+def _checked(problem: Problem, schedule: str, costs: Ints, deal: Deal) -> None:
+    """Let the schedule be built for the slowest replicas, and the checker judge it.
+
+    Raises
+    ------
+    Contradiction
+        If it finds anything but what the replay has.
+    """
+    from pipesat.heuristics import BASELINES
+
+    replicas = deal.replicas
+    for number in (-deal.values).argsort(kind="stable")[
+        : max(1, _CHECKED // len(deal.load.replay.ops))
+    ]:
+        own = np.array([costs[part].sum(axis=0) for part in replicas[number]])
+        one = problem_of(problem, own)
+        timed = BASELINES[schedule](one)
+        wrong = check(one, timed)
+        if wrong or timed.makespan != deal.values[number]:
+            said = wrong[0].message if wrong else f"{timed.makespan}, not {deal.values[number]}"
+            raise Contradiction(f"replica {number}: {said}")

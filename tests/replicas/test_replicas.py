@@ -1,0 +1,281 @@
+"""Deals to replicas: their replay, rules, search, dealer and files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pipesat
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.memory import peak_memory
+from pipesat.core.timing import time_order
+from pipesat.heuristics import BASELINES
+from pipesat.replicas.bounds import bound_of_schedule, value_at
+from pipesat.replicas.costs import costs_of_lengths, costs_of_list, problem_of
+from pipesat.replicas.deal import Load, deal_of
+from pipesat.replicas.dealer import Dealer, checked_load, replay_of, searched
+from pipesat.replicas.rules import RULES, differencing
+from pipesat.replicas.shares import best_shares
+from pipesat.solver.proof.place_prices import Prices
+from tests.conftest import Run
+
+CHANCE = np.random.default_rng(7)
+LENGTHS = [int(n) for n in CHANCE.integers(200, 4000, 60)]
+
+
+def chain(m: int = 4, p: int = 3, **more: Any) -> pipesat.Problem:
+    return pipesat.Problem.chain(p, m, F=100, B=120, W=80, held_after_F=50, comm=7, **more)
+
+
+def load(replicas: int = 3, cap: int | None = None, m: int = 4, lengths: Any = LENGTHS) -> Load:
+    problem = chain(m)
+    costs = costs_of_lengths(problem, lengths, 1000, 0.25)
+    return checked_load(replay_of(problem, "1f1b", m), costs, lengths, cap, replicas)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb-h1", "eager-1f1b", "1f1b-overlapped"])
+def test_a_replay_times_what_the_schedule_does(name: str) -> None:
+    """Beside timing and memory of single problems, which have the costs outright."""
+    problem = chain(6, memory=10**6, held_after_B=20)
+    try:
+        replay = replay_of(problem, name, 6)
+    except NotApplicable:
+        assert name == "1f1b-overlapped"
+        return
+    cases = [costs_of_lengths(problem, LENGTHS[6 * k : 6 * k + 6], 1000, 0.5) for k in range(8)]
+    costs = np.stack(cases)[:, :, replay.columns].transpose(2, 1, 0)
+    for makespan, own in zip(replay.makespans(costs), cases, strict=True):
+        one = problem_of(problem, own)
+        timed = BASELINES[name](one)
+        assert pipesat.check(one, timed) == []
+        assert makespan == timed.makespan == time_order(one, timed.order).makespan
+    peaks = peak_memory(one, BASELINES[name](one))
+    room = 10**6 + replay.excess(costs[:, :, -1:] * 10**6)[0]
+    assert room == 10**6 * max(peaks)
+
+
+def test_a_class_may_have_its_delays_outright() -> None:
+    """The sum of two sequences' delays, 3 + 5 there and 4 + 6 back, on one link."""
+    problem = pipesat.Problem.chain(2, 1, F=1, B=1, W=1, comm=2)
+    costs = np.array([[1, 1, 1, 2, 0, 0, 0, 8, 10, 1, 1, 1, 2, 0, 0, 0, 0, 0]])
+    one = problem_of(problem, costs)
+    timed = BASELINES["1f1b"](one)
+    assert timed.makespan == 1 + 8 + 1 + 2 + 10 + 2
+    assert pipesat.check(one, timed) == []
+    first, second = timed.devices
+    early = tuple(op._replace(start=op.start - 1, end=op.end - 1) for op in second)
+    assert pipesat.check(one, pipesat.Schedule((first, early), "too early"))
+
+
+@pytest.mark.parametrize("cap", [None, 14_000])
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_deals_all_once(name: str, cap: int | None) -> None:
+    own = load(cap=cap)
+    if cap is None and name in ("Megatron", "torchtitan"):
+        with pytest.raises(NotApplicable, match="most tokens"):
+            RULES[name](own)
+        return
+    replicas = RULES[name](own)
+    assert [len(row) for row in replicas] == [4, 4, 4]
+    assert sorted(n for row in replicas for part in row for n in part) == [*range(60)]
+    deal = deal_of(own, replicas)
+    assert deal.replicas == [[sorted(part) for part in row] for row in replicas]
+    if name in ("Megatron", "torchtitan"):
+        assert deal.fits
+
+
+def test_rules_do_what_their_sources_say() -> None:
+    whole = load(2, m=3, lengths=[6, 5, 4, 3, 2, 1])
+    # the longest first, in turn: replica 0 has 6, 4, 2
+    assert RULES["dealt in turn"](whole) == [[[0], [2], [4]], [[1], [3], [5]]]
+    # small ones at both ends: of 6, 4, 1 descending every other backwards, then the others
+    assert RULES["verl"](load(1, m=3, lengths=[6, 4, 1])) == [[[2], [0], [1]]]
+    # next fit of at most 5 is [0, 1], [2], [3], [4], which go to replicas in turn
+    packed = load(2, cap=5, m=2, lengths=[3, 2, 4, 5, 1])
+    assert RULES["Megatron"](packed) == [[[0, 1], [3]], [[2], [4]]]
+    # at most 9 is [0, 1, 2], [3, 4]; the last two, then 2 of the first, become microbatches
+    packed = load(2, cap=9, m=2, lengths=[3, 2, 4, 5, 1])
+    assert RULES["Megatron"](packed) == [[[0, 1], [4]], [[3], [2]]]
+    # first fit of 5, 4, 3, 2, 1 in 9 is [5, 4], [3, 2, 1]: squares 41 and 14; 41 is split, then 14
+    assert RULES["torchtitan"](packed) == [[[3], [0]], [[2], [1, 4]]]
+    numbers = np.array([8, 7, 6, 5, 4])  # theirs: the differences are 1, 1, 4 and in the end 2
+    sums = [sum(numbers[part]) for part in differencing(numbers, 2, equal=False)]
+    assert sorted(sums) == [14, 16]
+
+
+def test_prices_bound_whatever_they_are() -> None:
+    """Any mixture of paths, here one path alone, and any prices: never above a deal."""
+    own = load(2, m=2, lengths=[900, 300, 500, 700])
+    known = deal_of(own, [[[1], [0]], [[2], [3]]]).value
+    least = bound_of_schedule(own, "1f1b").value
+    assert least <= known
+    load_of_rank = np.zeros((2, len(own.replay.columns)))
+    load_of_rank[:, own.replay.timed[:2]] = 1  # all that rank 0 does is a path
+    for place in ([0, 0], [50, -50], [1000, 1000]):
+        prices = Prices(load_of_rank, np.array(place, dtype=float), np.zeros(2))
+        assert value_at(own, prices) <= known
+
+
+def test_shares_are_small_at_both_ends() -> None:
+    replay = replay_of(chain(8), "1f1b", 8)
+    costs = costs_of_lengths(chain(8), [1000], 1000, 0)[0, replay.columns].astype(float)
+    shares = best_shares(replay, costs)
+    assert shares.sum() == pytest.approx(1)
+    assert shares[0] < shares[1] < shares[3] > shares[-1]
+    even = replay.ends(costs[:, None, None] * np.full((1, 8, 1), 1 / 8))[replay.last].max()
+    assert replay.ends(costs[:, None, None] * shares[None, :, None])[replay.last].max() < even
+    assert best_shares(replay, costs, 0.14).max() <= 0.14 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "cap", "memory"), [(3, None, None), (3, 12_500, 2900), (1, None, None)]
+)
+def test_a_search_is_no_worse_than_any_rule_and_keeps_its_books(
+    replicas: int, cap: int | None, memory: int | None
+) -> None:
+    problem = chain(memory=memory)
+    costs = costs_of_lengths(problem, LENGTHS, 1000, 0.25)
+    own = checked_load(replay_of(problem, "1f1b", 4), costs, LENGTHS, cap, replicas)
+    start = deal_of(own, RULES["as given"](own))
+    before, left = start.value, iter(range(150))
+    found = searched(start, np.random.default_rng(1), lambda: next(left, None) is None)
+    again = deal_of(own, found.replicas)
+    assert (again.values == found.values).all()
+    assert sorted(n for row in found.replicas for part in row for n in part) == [*range(60)]
+    assert found.value < before
+    assert found.fits
+
+
+def test_a_dealer_is_the_same_everywhere_and_needs_no_solver() -> None:
+    dealer = Dealer(chain(), 3, reference=1000, quadratic=0.25, tokens=12_500)
+    one, other = (dealer.deal(LENGTHS, seed=5, rounds=20) for _ in range(2))
+    assert one.replicas == other.replicas
+    assert one.fits
+    quick = dealer.deal(np.array(LENGTHS), budget=0.05)  # type: ignore[arg-type]
+    assert quick.fits
+    script = (
+        "import sys, pipesat; from pipesat.replicas.dealer import Dealer;"
+        "d = Dealer(pipesat.Problem.chain(2, 2, F=3, B=3, W=3), 2, reference=4);"
+        "d.deal([4, 2, 7, 5, 1]); print([m for m in ('ortools', 'torch') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_what_is_refused() -> None:
+    problem, options = chain(), {"reference": 1000, "replicas": 3}
+    listed = problem.with_microbatches([{"name": "a", "count": 5}, {"name": "b", "count": 2}])
+    two = pipesat.Problem.two_routes(2, 4, F=1, B=1, W=1)
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (problem, {"lengths": LENGTHS[:11], **options}, "11 sequences, expected at least 12"),
+        (problem, {"lengths": [*LENGTHS, 9000], "tokens": 8000, **options}, "at most 8000 tokens"),
+        (problem, {"lengths": [], **options}, "at least one length"),
+        (problem, {"lengths": [*LENGTHS, float("nan")], **options}, "integer"),
+        (problem, {"lengths": [*LENGTHS, 0], **options}, "integer from 1"),
+        (problem, {"lengths": LENGTHS, "replicas": 3}, "length that the stages' costs are of"),
+        (problem, {"lengths": LENGTHS, **options, "schedules": ["none"]}, "expected one of"),
+        (problem, {"lengths": LENGTHS, **options, "schedules": ["1f1b", "gpipe"]}, "expected one,"),
+        (problem, {"lengths": LENGTHS, **options, "objective": "span"}, "they end together"),
+        (problem, {"replicas": 3}, "expected a list of all"),
+        (problem, {"replicas": 3, "tokens": 8}, "go with them"),
+        (listed, {"replicas": 3}, "7 microbatches, expected a multiple of 3"),
+        (listed, {"lengths": LENGTHS, **options}, "expected a number, per replica"),
+        (two, {"lengths": LENGTHS, **options}, "one route"),
+    ]
+    for given, keywords, message in wrong:
+        with pytest.raises(BadInput, match=message):
+            pipesat.balance(given, **keywords)
+    for name in ("list-scheduling", "zb-v"):
+        with pytest.raises(NotApplicable):
+            pipesat.balance(problem, lengths=LENGTHS, schedules=[name], **options)  # type: ignore[arg-type]
+
+
+def test_what_cannot_fit_is_proven(cli: Run, tmp_path: Path) -> None:
+    # rank 0 holds the first microbatches of three ranks, and 4000 tokens hold 200 of 60 memory
+    with pytest.raises(Infeasible, match="does not fit into memory at any place"):
+        pipesat.balance(chain(memory=60), lengths=LENGTHS, reference=1000, replicas=3)
+    with pytest.raises(Infeasible, match="do not fit into 12 microbatches of 4000"):
+        pipesat.balance(chain(), lengths=LENGTHS, reference=1000, replicas=3, tokens=4000)
+    with pytest.raises(Infeasible, match="more than half"):
+        pipesat.balance(chain(1, 2), lengths=[6, 6, 6, 1], reference=9, replicas=2, tokens=10)
+    # 60 sequences hold 6000 in all, so that a microbatch has 500 and rank 0 about 1500 of 700
+    chain(memory=700).write(tmp_path / "p.json")
+    (tmp_path / "l.json").write_text(json.dumps(LENGTHS))
+    words = ("--lengths", tmp_path / "l.json", "--reference", 1000, "--replicas", 3)
+    ran = cli("balance", tmp_path / "p.json", *words, "--time-limit", 0.3, "-o", tmp_path / "out")
+    assert ran.code == 1
+    assert "no assignment was found that fits" in ran.err
+    assert not (tmp_path / "out" / "assignment.json").exists()
+
+
+def test_the_command_writes_an_assignment(cli: Run, tmp_path: Path) -> None:
+    problem = chain(time_unit="ms")
+    problem.write(tmp_path / "p.json")
+    (tmp_path / "l.json").write_text(json.dumps(LENGTHS))
+    words = ("--lengths", tmp_path / "l.json", "--reference", 1000, "--quadratic", 0.25)
+    words += ("--replicas", 3, "--tokens", 14_000, "--time-limit", 0.5, "-o", tmp_path / "out")
+    ran = cli("balance", tmp_path / "p.json", *words)
+    assert ran.code == 0
+    assert "this assignment" in ran.out
+    assert "mean replica under 1f1b" in " ".join(ran.out.split())
+    written = json.loads((tmp_path / "out" / "assignment.json").read_text())
+    assert [*written] == [
+        *("format", "problem_sha256", "schedule", "lengths", "replicas", "value", "lower_bound"),
+        *("lower_bound_source", "gap", "makespans", "seed"),
+    ]
+    assert written["problem_sha256"] == problem.sha256
+    assert written["lengths"]["tokens"] == 14_000
+    assert written["lengths"]["quadratic"] == 0.25
+    assert max(written["makespans"]) == written["value"] >= written["lower_bound"]
+    costs = costs_of_lengths(problem, LENGTHS, 1000, 0.25)
+    for makespan, row in zip(written["makespans"], written["replicas"], strict=True):
+        own = problem_of(problem, np.array([costs[part].sum(axis=0) for part in row]))
+        assert BASELINES["1f1b"](own).makespan == makespan
+    said = json.loads(cli("balance", tmp_path / "p.json", *words, "--json").out)
+    assert {"any_schedule", "rules", "status"} <= said.keys()
+    values = [row["value"] for row in said["rules"] if row["value"] is not None]
+    assert said["value"] <= min(values)
+    assert said["any_schedule"]["lower_bound"] <= said["value"]
+
+
+def test_whole_microbatches_of_a_list_are_dealt(cli: Run, tmp_path: Path) -> None:
+    """Measured costs; one replica of them is the order of section 8, and solve takes it."""
+    entries = [
+        {"name": str(n), "count": 1, "stages": {"0": {"F": n, "BW": 2 * n}, "1": {"F": n + 3}}}
+        for n in (40, 90, 20, 70, 60, 30)
+    ]
+    problem = chain(1, 2).with_microbatches(entries)
+    found = pipesat.balance(problem, replicas=2, time_limit=0.3)
+    assert found.lengths is None
+    assert sorted(part[0] for row in found.replicas for part in row) == [*range(6)]
+    assert {len(part) for row in found.replicas for part in row} == {1}
+    costs = costs_of_list(problem)
+    assert costs[1, :4].tolist() == [90, 120, 80, 180]
+    assert found.value == max(
+        BASELINES["1f1b"](problem_of(problem, costs[[p[0] for p in row]])).makespan
+        for row in found.replicas
+    )
+    problem.write(tmp_path / "p.json")
+    words = ("--replicas", 1, "--time-limit", 0.3, "-o", tmp_path / "out")
+    assert cli("balance", tmp_path / "p.json", *words).code == 0
+    written = json.loads((tmp_path / "out" / "assignment.json").read_text())
+    ordered = pipesat.Problem.read(tmp_path / "out" / "problem.json")
+    assert ordered.order == "given"
+    assert BASELINES["1f1b"](ordered).makespan == written["value"]
+
+
+def test_a_list_may_have_4096_classes_per_replica(cli: Run, tmp_path: Path) -> None:
+    entries = [{"name": str(n), "count": 1, "time": [n + 1, 9]} for n in range(4098)]
+    document = dict(pipesat.Problem.chain(1, 1, F=1, B=1, W=1).document) | {"microbatches": entries}
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    one = cli("balance", tmp_path / "p.json", "--replicas", 1)
+    assert (one.code, one.out) == (2, "")
+    assert "4098 classes, expected at most 4096" in one.err
+    two = cli("balance", tmp_path / "p.json", "--replicas", 2, "--time-limit", 0.1, "--json")
+    assert two.code == 0
