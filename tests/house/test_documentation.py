@@ -432,6 +432,13 @@ def test_links_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors(path.read_text()), f"{page}: {target}"
 
 
+def test_the_site_has_every_page() -> None:
+    named = re.findall(r": (docs/[\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    made = {"docs/first-steps.md", "docs/commands.md", "docs/reference.md"}
+    outside = {"README.md", "docs/architecture.md", "docs/torch.md"}
+    assert {*named} - made == {*PAGES} - outside
+
+
 def anchors(text: str) -> set[str]:
     """How GitHub names a page's headings, and the page's own anchors."""
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
