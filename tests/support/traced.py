@@ -161,6 +161,30 @@ def torch_traces(run: Sequence[Traced], prefix: str = "PP:") -> list[dict[str, o
     return documents
 
 
+def recorded(run: Sequence[Traced]) -> dict[str, object]:
+    """``pipesat.timeline/1`` as :mod:`pipesat.record` writes it, without a problem."""
+    steps = []
+    for step in sorted({op.step for op in run}):
+        own = [op for op in in_order(run) if op.step == step]
+        zero = min(op.start for op in own)
+        rows = [
+            [
+                [
+                    f"{op.stage}{op.kind.replace('B', 'BW')}{op.microbatch}",
+                    *(1000 * (time - zero) for time in (op.start, op.end)),
+                    0,
+                    None,
+                ]
+                for op in own
+                if op.rank == rank
+            ]
+            for rank in sorted({op.rank for op in own})
+        ]
+        steps.append({"devices": [{"ops": row} for row in rows]})
+    head = {"format": "pipesat.timeline/1", "problem_sha256": "", "us_per_time_unit": 1}
+    return head | {"steps": steps}
+
+
 def tasks(run: Sequence[Traced]) -> dict[str, dict[str, object]]:
     """``task_durations.json`` of Megatron's VPP simulator."""
     words = {"F": "forward", "B": "backward"}

@@ -45,6 +45,7 @@ FORMATS: dict[str, tuple[str, Write]] = {
     ),
     "console": ("Megatron OpenTelemetry", lambda path, run: saved(path, traced.console(run))),
     "jaeger": ("Megatron OpenTelemetry", lambda path, run: saved(path, traced.jaeger(run))),
+    "recorded": ("pipesat timeline", lambda path, run: saved(path, traced.recorded(run))),
     "nsys": ("Nsight Systems", traced.nsys),
     "nsys, no kernels": (
         "Nsight Systems",
@@ -260,10 +261,10 @@ def _other_job(run: list[Traced]) -> list[Traced]:
         (_other_job, "whatever the clocks"),
         (lambda run: [op for op in run if op.kind == "F"], "has the backward of microbatch 0"),
         (lambda run: [op for op in run if (op.rank, op.microbatch) != (2, 5)], "microbatch 5"),
-        (lambda run: [*run, *run], "ran before in the same step|ran twice"),
+        (lambda run: [*run, *run], "is twice in step"),
         (
             lambda run: [*run, *(op._replace(microbatch=op.microbatch + 8) for op in run[:64])],
-            "others lack it|has the|overlap|ran before",
+            "only step 0 of replica 0 has 0BW8",
         ),
     ],
 )

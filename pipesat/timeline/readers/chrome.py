@@ -62,9 +62,8 @@ def _cell(event: dict[str, Any]) -> list[Action] | str:
     return [a for a in actions if a is not None] if None not in actions else ""
 
 
-def read_torch(documents: Sequence[Document], told: Told) -> Trace:
+def read_torch(documents: Sequence[Document], _told: Told) -> Trace:
     """Read torch's traces, one per rank: those with the same stages are replicas."""
-    del told
     numbered: dict[int, str] = {}
     ranks = []
     for place, document in enumerate(documents):
@@ -79,10 +78,10 @@ def read_torch(documents: Sequence[Document], told: Told) -> Trace:
         base = number(document, "baseTimeNanoseconds", own.get("baseTimeNanoseconds", 0)) / 1000
         ranks.append((place if rank is None else rank, base, [*_ranges(document)]))
     ranks.sort(key=lambda one: one[0])
-    zero = min(base for _, base, _ in ranks)
-    plain = any(action is None for _, _, ranges in ranks for action, *_ in ranges)
+    zero = min(one[1] for one in ranks)
+    plain = any(ran[0] is None for one in ranks for ran in one[2])
     alike: dict[tuple[int, ...], int] = defaultdict(int)
-    held = [tuple(sorted({a.stage for a, *_ in rows if a})) for _, _, rows in ranks]
+    held = [tuple(sorted({ran[0].stage for ran in one[2] if ran[0]})) for one in ranks]
     places = {stages: place for place, stages in enumerate(sorted({*held}))}
     rows = []
     for place, ((_, base, ranges), stages) in enumerate(zip(ranks, held, strict=True)):
@@ -112,9 +111,8 @@ def _ranges(
                 yield action, action.kind, action.microbatch, start, end
 
 
-def read_ndtimeline(documents: Sequence[Document], told: Told) -> Trace:
+def read_ndtimeline(documents: Sequence[Document], _told: Told) -> Trace:
     """Read NDTimeline's traces: any number of files, all ranks of all replicas."""
-    del told
     found: list[tuple[Document, int, dict[str, Any]]] = []
     names: dict[tuple[Any, Any], tuple[int, int]] = {}
     for document in documents:

@@ -89,9 +89,8 @@ def is_tasks(content: Any) -> bool:
     return isinstance(content, dict) and any(_TASK.fullmatch(str(key)) for key in content)
 
 
-def read_tasks(documents: Sequence[Document], told: Told) -> Trace:
+def read_tasks(documents: Sequence[Document], _told: Told) -> Trace:
     """Read ``task_durations.json``: how long every op takes, without when."""
-    del told
     rows = []
     for document in documents:
         for key, task in document.content.items():

@@ -1,0 +1,122 @@
+"""Import every sample of a folder of traces, and print measured against predicted.
+
+Samples are a folder of dump_pp_data or one Chrome trace each. Medians are by stage over all steps
+of a replica ("fixed") and within each step ("own step's"), which uses what a prediction cannot
+know; own times are those of each op. Errors are predicted / measured - 1 over the steps of all
+replicas: median, and 5th and 95th percentile.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+from pipesat.core.ops import Op
+from pipesat.timeline.trace_costs import Costs, Error, error_of
+from pipesat.timeline.trace_prediction import replays_of
+from pipesat.workflows.trace_answer import TraceAnswer
+from pipesat.workflows.traces import import_trace
+
+
+def text(error: Error | None) -> str:
+    """Show an error and its spread."""
+    if error is None:
+        return "-"
+    middle, low, high = (f"{100 * part:+.1f}" for part in error)
+    return f"{middle} ({low} to {high}) %"
+
+
+def of_own_step(costs: Costs) -> Error:
+    """Return the error of medians by stage within each step."""
+    steps = costs.steps.steps
+    medians: list[dict[tuple[int, str], float]] = []
+    for step in steps:
+        seen: dict[tuple[int, str], list[float]] = defaultdict(list)
+        for op, length in step.lengths.items():
+            seen[op.stage, op.kind].append(length)
+        medians.append({key: median(values) for key, values in seen.items()})
+
+    def length(number: int, op: Op) -> float:
+        return medians[number][op.stage, op.kind]
+
+    return error_of(replays_of(costs).makespans(length), steps)
+
+
+def with_delay(costs: Costs, answer: TraceAnswer) -> Error:
+    """Return the error of fixed medians, or of classes, with the fitted delay."""
+    classes = answer.prediction.classes
+    length = costs.by_median if classes is None else costs.by_class(classes)
+    replays = replays_of(costs)
+    return error_of(replays.makespans(length, answer.prediction.delay), costs.steps.steps)
+
+
+def main() -> None:
+    """Print both tables."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("folder", type=Path, help="folder of samples")
+    asked.add_argument("--seconds", type=float, default=10, help="of each search")
+    given = asked.parse_args()
+    samples = sorted(
+        one for one in given.folder.iterdir() if one.is_dir() or ".json" in one.suffixes
+    )
+    first, second = [], []
+    for sample in samples:
+        answer = import_trace([sample], time_limit=given.seconds)
+        costs, p = Costs(answer.steps), answer.prediction
+        name = sample.name.removesuffix(".gz").removesuffix(".json")
+        cells = [
+            name,
+            str(len(p.measured)),
+            f"{median(p.measured) / 1000:,.0f}",
+            *map(text, (p.medians, of_own_step(costs), p.own, p.by_class, p.by_size)),
+            text(with_delay(costs, answer)),
+        ]
+        first.append(cells)
+        noise = [f"{100 * min(v):.1f} to {100 * max(v):.1f} %" for v in by_kind(p.noise)]
+        hurt = [us / 1000 for us in p.lost.values() if us > 0.01 * median(p.measured)]
+        best = answer.result
+        second.append(
+            [
+                name,
+                *noise,
+                f"{p.delay / 1000:.1f}",
+                "-" if p.seen_delay is None else f"{p.seen_delay / 1000:.1f}",
+                f"{len(p.stalls)} ops, {len(hurt)} steps longer",
+                "-" if p.slowest is None else f"{p.slowest:.2f}",
+                answer.name or "none",
+                f"{100 * answer.gain:.1f} %",
+                "-" if answer.most is None else f"{100 * answer.most:.1f} %",
+                best.status,
+                f"{100 * p.resolves:.1f} %",
+            ]
+        )
+    table(
+        "sample, steps, measured ms, fixed medians, own step's medians, own times, classes, "
+        "a size each, with fitted delay",
+        first,
+    )
+    table(
+        "sample, noise of F, of backwards, delay fitted ms, seen ms, stalls, slowest replica, "
+        "schedule, gain, at most, best order, resolves",
+        second,
+    )
+
+
+def by_kind(noise: dict[tuple[int, str], float]) -> list[list[float]]:
+    """Noise of forwards and of the rest."""
+    forward = [value for (_, kind), value in noise.items() if kind == "F"]
+    return [forward, [value for (_, kind), value in noise.items() if kind != "F"]]
+
+
+def table(heads: str, rows: list[list[str]]) -> None:
+    """Print a table as the README has it."""
+    cells = heads.split(", ")
+    for row in (cells, ["---"] * len(cells), *rows):
+        print(f"| {' | '.join(row)} |")
+    print()
+
+
+if __name__ == "__main__":
+    main()
