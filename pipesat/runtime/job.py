@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -128,6 +128,8 @@ class Job:
         What that peak is to be on every device, in the problem's unit.
     numbers
         The problem's own number of each of torch's microbatches; empty where they are the same.
+    own
+        Whether the built-in transformer is the model that is to be trained.
     """
 
     csv: str
@@ -144,11 +146,12 @@ class Job:
     memory: bool = False
     predicted: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
+    own: bool = False
 
     @property
     def toy(self) -> bool:
         """Whether the built-in transformer runs, whatever model the problem's costs are of."""
-        return self.virtual is None and not self.module
+        return self.virtual is None and not self.module and not self.own
 
     @property
     def order(self) -> TorchOrder:
@@ -157,18 +160,21 @@ class Job:
 
 
 def job_file(folder: Path) -> Path:
-    """Where the job of a measured run is."""
+    """Where the jobs of a measured run are."""
     return folder / "job.json"
 
 
-def write_job(folder: Path, job: Job) -> None:
-    """Write a job where :func:`read_job` finds it."""
-    job_file(folder).write_text(json.dumps(asdict(job)))
+def write_jobs(folder: Path, jobs: Sequence[Job]) -> None:
+    """Write jobs where :func:`read_jobs` finds them."""
+    job_file(folder).write_text(json.dumps([asdict(job) for job in jobs]))
 
 
-def read_job(folder: Path) -> Job:
-    """Read the job of a run."""
-    data = json.loads(job_file(folder).read_text())
+def read_jobs(folder: Path) -> list[Job]:
+    """Read the jobs of a run."""
+    return [_job(data) for data in json.loads(job_file(folder).read_text())]
+
+
+def _job(data: dict[str, Any]) -> Job:
     shape = data["shape"] | {"blocks": tuple(data["shape"]["blocks"])}
     virtual = data["virtual"] and Virtual(**data["virtual"])
     lists = {key: tuple(data[key]) for key in ("predicted", "numbers")}

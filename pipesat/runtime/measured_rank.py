@@ -1,11 +1,11 @@
-"""One rank of a measured run: the same step again and again, with the time of every op."""
+"""One rank of a measured run: the same steps again and again, with the time of every op."""
 
 from __future__ import annotations
 
 import gc
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,13 +15,12 @@ from torch import distributed
 
 from pipesat.core.errors import RunFailed
 from pipesat.runtime.answers import Answer
-from pipesat.runtime.job import Job, read_job
+from pipesat.runtime.job import Job, read_jobs
 from pipesat.runtime.live_storages import CudaStepMeter, LiveStorages, StepMeter
 from pipesat.runtime.memory_modes import MemoryModes
 from pipesat.runtime.models import TrainedModel, load_model
 from pipesat.runtime.op_recorder import CudaStamps, HostStamps, Recorder, listen
 from pipesat.runtime.orders import (
-    TorchOrder,
     answer_file,
     measured_file,
     order_file,
@@ -36,25 +35,52 @@ from pipesat.runtime.waits import VirtualDevice
 
 
 def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
-    """Run a job as rank ``rank`` of local ranks and leave what was measured in files."""
-    job = read_job(folder)
-    wanted = job.order
-    with connected(folder, rank, len(wanted.rows), timeout):
-        measured = MeasuredRank(api, job, wanted, rank, folder)
-        document = measured.run()
-        measured_file(folder, rank_name(rank)).write_text(json.dumps(document))
-        if measured.answer is not None:
-            measured.answer.write(answer_file(folder, rank_name(rank), 0))
+    """Run jobs as rank ``rank`` of local ranks and leave what was measured in files."""
+    jobs = read_jobs(folder)
+    with connected(folder, rank, len(jobs[0].order.rows), timeout):
+        documents, answer = run_in_turns(api, jobs, rank, folder)
+        measured_file(folder, rank_name(rank)).write_text(json.dumps(documents))
+        if answer is not None:
+            answer.write(answer_file(folder, rank_name(rank), 0))
         distributed.barrier()  # no rank leaves while another still listens to it
+
+
+def run_in_turns(
+    api: TorchApi, jobs: Sequence[Job], rank: int, folder: Path
+) -> tuple[list[dict[str, Any]], Answer | None]:
+    """Run a step of every job, then the next of every job: what disturbs one disturbs all.
+
+    The jobs are orders of one model, whose weights they share; each is the first in its turn.
+
+    Returns
+    -------
+    Per job, what the measured steps' recorders say, torch's version, the device and the peak; the
+    answer of the first one that is checked.
+
+    Raises
+    ------
+    RunFailed
+        If a loss is not finite.
+    """
+    ranks: list[MeasuredRank] = []
+    for number, job in enumerate(jobs):
+        modules = ranks[0].pipeline.modules if ranks else None
+        ranks.append(MeasuredRank(api, job, number, rank, folder, modules))
+    for step in range(jobs[0].warm_up + jobs[0].steps):
+        for turn in range(len(jobs)):
+            ranks[(step + turn) % len(jobs)].run(step)
+    answer = next((one.answer for one in ranks if one.answer is not None), None)
+    return [one.document() for one in ranks], answer
 
 
 class MeasuredRank:
     """A rank that is connected to the others already."""
 
     def __init__(
-        self, api: TorchApi, job: Job, wanted: TorchOrder, rank: int, folder: Path
+        self, api: TorchApi, job: Job, number: int, rank: int, folder: Path, modules: Any = None
     ) -> None:
-        self.job, self.rank, self.folder = job, rank, folder
+        self.job, self.number, self.rank, self.folder = job, number, rank, folder
+        wanted = job.order
         self.progress: TextIO | None = None
         cuda = job.device == "cuda"
         self.recorder = Recorder(
@@ -62,9 +88,9 @@ class MeasuredRank:
         )
         self.virtual: VirtualDevice | None = None
         if job.virtual is not None:
-            self.virtual = VirtualDevice(job.virtual, wanted, rank, folder)
+            self.virtual = VirtualDevice(job.virtual, wanted, rank, folder / f"ends.{number}")
         model: TrainedModel = load_model(job)
-        order = order_file(folder, 0)
+        order = order_file(folder, number)
         if not order.exists():  # under torchrun every rank has a folder of its own
             order.write_text(wanted.csv)
         self.meter: StepMeter = CudaStepMeter() if cuda else LiveStorages()
@@ -76,12 +102,13 @@ class MeasuredRank:
         )
         stage_class = self.modes.stage_class(reporting(api.stage, self._around))
         self.pipeline = RankPipeline(
-            api, wanted, rank, order, model, stage_class, job.device, self.meter.computing
+            api, wanted, rank, order, model, stage_class, job.device, self.meter.computing, modules
         )
         self.within_cell = False
         if self.virtual is not None and has_overlapped_cells(job.csv):
             register_overlap(api, self.pipeline.runtime, self._around_cell)
         self.answer: Answer | None = None
+        self.steps: list[Any] = []
 
     @contextmanager
     def _around(self, action: str) -> Iterator[None]:
@@ -114,50 +141,38 @@ class MeasuredRank:
             yield
             self.within_cell = False
 
-    def run(self) -> dict[str, Any]:
-        """Run all steps.
-
-        Returns
-        -------
-        What the measured steps' recorders say, and torch's version and the device.
-
-        Raises
-        ------
-        RunFailed
-            If a loss is not finite.
-        """
+    def run(self, step: int) -> None:
+        """Run a step, and keep it if it is measured."""
         listen(self.recorder)
-        steps = []
-        for number in range(self.job.warm_up + self.job.steps):
-            path = progress_file(self.folder, rank_name(self.rank), number)
-            with path.open("w", buffering=1) as self.progress, _without_collector():
-                self.pipeline.forget_gradients()
-                distributed.barrier()
-                self.recorder.restart()
-                losses = self.pipeline.step()
-            _require_finite(losses, number)
-            if number >= self.job.warm_up:
-                steps.append(self.recorder.document())
-        if self.job.check:
+        losses = self._step(step)
+        _require_finite(losses, step)
+        if step >= self.job.warm_up:
+            self.steps.append(self.recorder.document())
+        if self.job.check and step + 1 == self.job.warm_up + self.job.steps:
             self.answer = self.pipeline.answer(losses)
-        return {
-            "steps": steps,
-            "torch": torch.__version__,
-            "device": _device(self.job.device),
-            "peak": self._peak() if self.job.memory else None,
-        }
 
-    def _peak(self) -> int:
-        """Run one more step and return the most bytes that are alive in it."""
-        path = progress_file(self.folder, rank_name(self.rank), self.job.warm_up + self.job.steps)
+    def _step(self, step: int, *, metered: bool = False) -> list[Any]:
+        path = progress_file(self.folder, f"{rank_name(self.rank)}.{self.number}", step)
         with path.open("w", buffering=1) as self.progress, _without_collector():
             self.pipeline.forget_gradients()
-            self.meter.start()
+            if metered:
+                self.meter.start()
             distributed.barrier()
             self.recorder.restart()
-            self.pipeline.step()
+            return self.pipeline.step()
+
+    def document(self) -> dict[str, Any]:
+        """Return what was measured; a peak in one more step."""
+        if self.job.memory:
+            listen(self.recorder)
+            self._step(self.job.warm_up + self.job.steps, metered=True)
             self.meter.stop()
-        return self.meter.peak
+        return {
+            "steps": self.steps,
+            "torch": torch.__version__,
+            "device": _device(self.job.device),
+            "peak": self.meter.peak if self.job.memory else None,
+        }
 
 
 def _require_finite(losses: list[Any], step: int) -> None:

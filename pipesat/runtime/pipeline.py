@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -39,7 +39,7 @@ class RankPipeline:
     """The stages of one rank with their batch, ready to train in the order of a CSV file.
 
     The loss scales gradients, not the runtime, which would scale old ones or a shared weight's
-    twice.
+    twice. Another pipeline of the same stages may have built its ``modules`` already.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class RankPipeline:
         stage_class: Any,
         device: str = "cpu",
         around_loss: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        modules: Mapping[int, Any] | None = None,
     ) -> None:
         self.wanted = wanted
         on = torch.device(device)
-        self.modules = {
+        self.modules = modules or {
             stage: model.build_stage(stage, wanted.stages).to(on)
             for stage in wanted.stages_on[rank]
         }

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pipesat.runtime.answers import Answer
-from pipesat.runtime.job import job_file, read_job
+from pipesat.runtime.job import job_file, read_jobs
 from pipesat.runtime.model import Transformer
 from pipesat.runtime.models import TrainedModel, load_model
 from pipesat.runtime.orders import REFERENCE, TorchOrder, answer_file, read_orders
@@ -20,7 +20,7 @@ def run_reference(folder: Path) -> None:
     """Write losses and gradients of every order's model."""
     torch.set_num_threads(1)
     model: TrainedModel = (
-        load_model(read_job(folder)) if job_file(folder).exists() else Transformer()
+        load_model(read_jobs(folder)[0]) if job_file(folder).exists() else Transformer()
     )
     for number, wanted in enumerate(read_orders(folder)):
         train_alone(model, wanted).write(answer_file(folder, REFERENCE, number))

@@ -20,7 +20,7 @@ from pipesat.core.showing import Displayed, Facts
 from pipesat.export.torch.tokens import LETTER_OF, cell_text
 from pipesat.export.torch.write import cells_of
 from pipesat.runtime.answers import Answer, Check, compare_answers
-from pipesat.runtime.job import Job, Virtual, write_job
+from pipesat.runtime.job import Job, Virtual, write_jobs
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.orders import (
     FOLDER_PREFIX,
@@ -76,12 +76,26 @@ def run_order(
     timeout: float = 600.0,
     stop: threading.Event | None = None,
 ) -> Measured:
-    """Run a job on local gloo ranks, one process and one thread each.
+    """Run a job on local gloo ranks; see :func:`run_orders`."""
+    return run_orders(problem, [job], scale=scale, timeout=timeout, stop=stop)[0]
+
+
+def run_orders(
+    problem: Problem,
+    jobs: Sequence[Job],
+    *,
+    scale: float = 1.0,
+    timeout: float = 600.0,
+    stop: threading.Event | None = None,
+) -> list[Measured]:
+    """Run jobs in turns, a step of each, on local gloo ranks, one process and one thread each.
 
     Parameters
     ----------
     problem
-        Whose order the job's CSV is.
+        Whose orders the jobs' CSVs are.
+    jobs
+        Orders of one model on the same ranks, with as many steps; the first alone can be checked.
     scale
         Seconds of the run per second of the problem (virtual devices only).
     timeout
@@ -97,12 +111,12 @@ def run_order(
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     require_torch()
-    wanted = job.order
+    wanted, job = [job.order for job in jobs], jobs[0]
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
-        write_orders(folder, [wanted])
-        write_job(folder, job)
-        names = [rank_name(rank) for rank in range(len(wanted.rows))]
+        write_orders(folder, wanted)
+        write_jobs(folder, jobs)
+        names = [rank_name(rank) for rank in range(len(wanted[0].rows))]
         load = os.getloadavg()[0]
         run_children(names, folder, timeout=timeout, stop=stop)
         documents = [json.loads(measured_file(folder, name).read_text()) for name in names]
@@ -112,11 +126,14 @@ def run_order(
             got = Answer.all_of(Answer.read(answer_file(folder, rank, 0)) for rank in names)
             check = compare_answers(Answer.read(answer_file(folder, REFERENCE, 0)), got)
     environment = {"ranks": f"{len(names)} local, gloo", "load before": f"{load:.2f}"}
-    return Measured(
-        timeline_of(problem, job, documents, scale=scale, environment=environment),
-        check,
-        peaks_of(problem, job, documents),
-    )
+    return [
+        Measured(
+            timeline_of(problem, job, found, scale=scale, environment=environment),
+            None if number else check,
+            peaks_of(problem, job, found),
+        )
+        for number, (job, found) in enumerate(zip(jobs, zip(*documents, strict=True), strict=True))
+    ]
 
 
 def peaks_of(

@@ -81,7 +81,7 @@ def _run(
     from torch import distributed
 
     from pipesat.runtime.clock import offsets
-    from pipesat.runtime.measured_rank import MeasuredRank
+    from pipesat.runtime.measured_rank import run_in_turns
 
     _require_device(torch, job.device)
     if job.device == "cuda":
@@ -91,10 +91,10 @@ def _run(
     # no device_id: with it, NCCL runs all sends and receives of a rank one after the other
     backend = "nccl" if job.device == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
-    measured = MeasuredRank(api, job, job.order, rank, folder)
     clocks = _gathered(distributed, offsets(rank, ranks, job.device))
-    documents = _gathered(distributed, measured.run())
-    check = None if measured.answer is None else _check(distributed, job, measured.answer)
+    documents, answer = run_in_turns(api, [job], rank, folder)
+    documents = [found[0] for found in _gathered(distributed, documents)]
+    check = None if answer is None else _check(distributed, job, answer)
     distributed.barrier()
     distributed.destroy_process_group()
     if rank:

@@ -21,15 +21,14 @@ from pipesat.runtime.orders import TorchOrder
 class VirtualDevice:
     """The waits of one rank."""
 
-    def __init__(self, virtual: Virtual, wanted: TorchOrder, rank: int, folder: Path) -> None:
+    def __init__(self, virtual: Virtual, wanted: TorchOrder, rank: int, ends: Path) -> None:
         self.durations, self.delays = virtual.durations, virtual.delays
         self.last = wanted.stages - 1
         self.local = set(wanted.stages_on[rank])
         shape = (2, wanted.stages, wanted.microbatches)  # ends of forwards, of input gradients
-        path = folder / "ends"
-        with path.open("ab") as file:
+        with ends.open("ab") as file:
             file.truncate(8 * 2 * wanted.stages * wanted.microbatches)
-        self.ends = np.memmap(path, dtype=np.float64, mode="r+", shape=shape)
+        self.ends = np.memmap(ends, dtype=np.float64, mode="r+", shape=shape)
 
     def await_input(self, action: str) -> None:
         """Wait until the inputs of an action, or of all in an overlapped cell, have arrived."""

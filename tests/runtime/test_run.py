@@ -20,7 +20,7 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.job import Job, Shape, Virtual, read_job, write_job
+from pipesat.runtime.job import Job, Shape, Virtual, read_jobs, write_jobs
 from pipesat.runtime.run import virtual_times
 from pipesat.timeline.file import read_timeline
 from pipesat.timeline.replay import places_of, sources_of
@@ -41,11 +41,11 @@ def test_a_job_reads_back(tmp_path: Path) -> None:
     job = Job(
         "0F0,0B0\n", 3, 1, Shape(blocks=(1, 2)), Virtual({"0F": 1.0}, {"0F": 0.5}), check=True
     )
-    write_job(tmp_path, job)
-    assert read_job(tmp_path) == job
+    write_jobs(tmp_path, [job])
+    assert read_jobs(tmp_path) == [job]
     plain = Job("0F0,0B0\n", 3, 1)
-    write_job(tmp_path, plain)
-    assert read_job(tmp_path) == plain
+    write_jobs(tmp_path, [job, plain])
+    assert read_jobs(tmp_path) == [job, plain]
 
 
 def test_virtual_times_are_seconds_and_links_go_both_ways() -> None:
