@@ -9,13 +9,18 @@ import click
 from pipesat.cli.command import command
 from pipesat.cli.exits import CHECK_FAILED, one_line, print_failure
 from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.settings import MOST_SECONDS
+from pipesat.files.folder import write_folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipesat.cli.asked import Asked
     from pipesat.core.problem import Problem
     from pipesat.runtime.answers import Check
     from pipesat.runtime.parity import ParityReport
     from pipesat.runtime.run import Measured
+    from pipesat.runtime.tuned import Tuned
 
 
 @command(
@@ -23,6 +28,20 @@ if TYPE_CHECKING:
     example="pipesat run problem.json 1f1b --verify -o timeline.json",
     names={"split": "--cut"},
     metavars={"model": "MODEL", "shape": "KEY=VALUE[,...]"},
+    extra=(
+        click.Option(
+            ["--tune"],
+            is_flag=True,
+            is_eager=True,
+            help="Run, take the costs, solve, run again; -o is a folder then, steps are 20.",
+        ),
+        click.Option(
+            ["--time-limit"],
+            type=click.FloatRange(0, MOST_SECONDS, min_open=True),
+            metavar="S",
+            help="Seconds for each search of --tune.  [default: 10]",
+        ),
+    ),
     output="[FILE]",
 )
 def run(asked: Asked) -> int:
@@ -31,10 +50,15 @@ def run(asked: Asked) -> int:
     With --verify alone: does it compute the same as one process? Starts one local gloo process
     per rank; or, under torchrun, is one rank:
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
+    With --tune: which order is the fastest here? What does it gain over 1F1B and torch's
+    best, and is that more than noise?
     Needs the extra: pip install 'pipesat[torch]'.
     """
     from pipesat.runtime.torchrun import leave, under_torchrun
 
+    if asked["tune"]:
+        return _tune(asked)
+    asked.refuse(["time_limit"], "only --tune searches")
     if asked.output is None:
         return _verify(asked)
     more = {"stop": None} if under_torchrun() else {}  # torchrun ends its ranks itself
@@ -46,6 +70,27 @@ def run(asked: Asked) -> int:
         print_failure(error)
         leave(CHECK_FAILED)
     return 0 if measured is None else _report(asked, measured)
+
+
+def _tune(asked: Asked) -> int:
+    """Find the best order where it runs."""
+    from pipesat.cli.console import print_json
+    from pipesat.cli.table import print_answer
+    from pipesat.workflows.tuning import tune, tuned_files
+
+    looped = asked.other(tune)
+    others = asked.parameters.keys() - looped.parameters.keys()
+    asked.refuse([*others], "not with --tune")
+
+    def save(found: Tuned, folder: Path, _: object) -> None:
+        write_folder(folder, tuned_files(found), keep=())
+
+    found: Tuned = looped.answer(save)
+    if asked["as_json"]:
+        print_json(found.document())
+    else:
+        print_answer(found, [("Written to", str(asked.output))] if asked.output else [])
+    return 0
 
 
 def _verify(asked: Asked) -> int:

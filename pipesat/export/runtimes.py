@@ -44,6 +44,8 @@ class Runtime:
         Whether its configuration checkpoints all layers or none.
     takes_layers
         Whether its file says how many layers each stage has.
+    built_in
+        Hand-written schedules that it has itself.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Runtime:
     number_order: bool = False
     one_switch: bool = False
     takes_layers: bool = False
+    built_in: tuple[str, ...] = ()
 
     def runs_pair(self, *kinds: str) -> bool:
         """Whether it runs two ops of these kinds as one."""
@@ -83,7 +86,16 @@ class Runtime:
 _BY_HAND: Final = "register a function for OVERLAP_F_B: torch runs the two ops of a pair in turn"
 
 _TORCH: Final = Runtime(
-    "torch", "torch", "2.13", "schedule.csv", in_turn=_BY_HAND, any_placement=True
+    "torch",
+    "torch",
+    "2.13",
+    "schedule.csv",
+    in_turn=_BY_HAND,
+    any_placement=True,
+    built_in=(
+        *("1f1b", "gpipe", "interleaved-1f1b", "looped-bfs"),
+        *("interleaved-zb", "zb-v", "dualpipev"),
+    ),
 )
 _TITAN: Final = replace(
     _TORCH,

@@ -43,11 +43,12 @@ FILES: Final = frozenset(
         "layers": "json",
         "commands": "sh",
         "megatron": "txt",
+        "tuned": "json",
     }.items()
     for kind in kinds.split()
 )
 """Names of all files that commands write at the top of a folder."""
-FOLDERS: Final = frozenset({"caps", "rows", "nothing-by-hand"})
+FOLDERS: Final = frozenset({"caps", "rows", "nothing-by-hand", "timelines"})
 
 
 def prepare_result_folder(folder: Path) -> list[Path]:

@@ -76,7 +76,7 @@ def refit(problem: Problem, timeline: Timeline) -> Refit:
 
 def _refit(problem: Problem, document: dict[str, Any], notes: list[str]) -> Refit:
     """Put a problem with new costs together."""
-    document["name"] = f"{problem.name or 'problem'}, refit"
+    document["name"] = f"{(problem.name or 'problem').removesuffix(', refit')}, refit"
     new = parse_problem(document, "refit problem")
     found = (new.amounts(op.stage, op.microbatch) for op in one_of_each(new))
     smallest = min(

@@ -105,7 +105,7 @@ def run(
     from pipesat.runtime.run import run_order
     from pipesat.runtime.torchrun import run_this_rank, under_torchrun
 
-    _require_together(model, split, shape, virtual, scale)
+    require_together(model, split, shape, virtual, scale)
     if device == "cuda" and not under_torchrun():
         text = "local ranks run on the CPU: start it with torchrun, one GPU per rank"
         raise BadInput(text, where="device", value=device)
@@ -129,7 +129,7 @@ def run(
     return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
 
 
-def _require_together(
+def require_together(
     model: str | None, split: str, shape: object, virtual: bool, scale: float
 ) -> None:
     """Refuse what would say nothing beside the rest."""
