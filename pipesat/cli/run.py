@@ -9,7 +9,6 @@ import click
 from pipesat.cli.command import command
 from pipesat.cli.exits import CHECK_FAILED, one_line, print_failure
 from pipesat.core.errors import BadInput, RunFailed
-from pipesat.core.settings import MOST_SECONDS
 from pipesat.files.folder import write_folder
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
         ),
         click.Option(
             ["--time-limit"],
-            type=click.FloatRange(0, MOST_SECONDS, min_open=True),
+            type=float,
             metavar="S",
             help="Seconds for each search of --tune.  [default: 10]",
         ),
@@ -79,6 +78,7 @@ def _tune(asked: Asked) -> int:
     from pipesat.workflows.tuning import tune, tuned_files
 
     looped = asked.other(tune)
+    looped.limit = 0.0  # of each search, not of all
     others = asked.parameters.keys() - looped.parameters.keys()
     asked.refuse([*others], "not with --tune")
 

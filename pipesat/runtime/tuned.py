@@ -77,6 +77,11 @@ class Round:
         """``(predicted - measured) / measured``."""
         return difference(self.predicted, self.measured) or 0.0
 
+    def __str__(self) -> str:
+        """Return the round in one line."""
+        error = percent(self.error, 1, sign=True)
+        return f"predicted {_ms(self.predicted)}, ran {_ms(self.measured)}: {error}"
+
 
 @dataclass(frozen=True)
 class TunedRow:
@@ -187,7 +192,13 @@ class Tuned(Displayed):
 
     def tables(self) -> Iterator[Table]:
         """Yield the orders that ran."""
-        heads = ("ms a step", "10th", "90th\npercentile", "predicted", "ours is shorter by")
+        heads = (
+            "median ms\na step",
+            "10th\npercentile",
+            "90th\npercentile",
+            "predicted",
+            "ours is\nshorter by",
+        )
         columns = [Column("order", number=False), *map(Column, heads)]
         lines = []
         for row in self.rows:

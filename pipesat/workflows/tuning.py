@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pipesat.core.arguments import public
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable, NotValid
 from pipesat.core.ops import members
 from pipesat.core.settings import RunSteps, Seconds, Stretch
@@ -124,11 +125,11 @@ class _Bench:
             job = torch_job(self.problem, timed, steps=steps, **self.options)
             place[name] = job.csv
             jobs.setdefault(job.csv, replace(job, own=job.toy))
-        self.tell(f"running {len(jobs)} orders in turns, {steps} steps of each")
         scale = self.options["scale"] or 1.0
-        found = run_orders(
-            self.problem, [*jobs.values()], scale=scale, timeout=self.timeout, stop=self.stop
-        )
+        with doing(f"running {steps} steps of {len(jobs)} orders in turns"):
+            found = run_orders(
+                self.problem, [*jobs.values()], scale=scale, timeout=self.timeout, stop=self.stop
+            )
         timelines = {csv: one.timeline for csv, one in zip(jobs, found, strict=True)}
         return {name: timelines[csv] for name, csv in place.items()}
 
@@ -143,8 +144,8 @@ def _tuned(bench: _Bench, today: Schedule, time_limit: float, steps: int) -> Tun
     problem = _refitted(bench.problem, bench.run(first, _ROUND_STEPS))
     ours, rounds, stopped = today, list[Round](), ""
     while not stopped:
-        bench.tell(f"round {len(rounds) + 1}: solving with the costs of this run")
-        result = solve(problem, target="torch", time_limit=time_limit, stop=bench.stop)
+        with doing("solving with the costs of this run"):
+            result = solve(problem, target="torch", time_limit=time_limit, stop=bench.stop)
         best = _soonest(problem, [*named.values(), ours])
         found = result.schedule or best
         better = found.makespan < (1 - (_BETTER if rounds else 0)) * best.makespan
@@ -156,6 +157,7 @@ def _tuned(bench: _Bench, today: Schedule, time_limit: float, steps: int) -> Tun
             ours = found if better else best
             timelines = bench.run({**named, OURS: ours}, _ROUND_STEPS)
             rounds.append(Round(*_both(problem, timelines[OURS])))
+            bench.tell(f"round {len(rounds)}: {rounds[-1]}")
             problem = _refitted(problem, timelines)
     timelines = bench.run({**named, OURS: best}, steps)
     return Tuned(
