@@ -101,6 +101,7 @@ _METHODS = {
     "save_plan": "plan.files",
     "save_result": "workflows.exports",
     "schedule_of": "workflows.valid",
+    "usual": "workflows.hand_written",
     "write_layers": "layers.file",
     "write_problem": "files.problem_text",
     "write_profile": "profile.file",

@@ -28,6 +28,7 @@ W_AGAINST_B: Final = (Fraction(20, 100), Fraction(86, 100))
 """Of its estimate, what W / B may be: in public ratios of a Gemma-like block, in Zero Bubble's
 table 9 at its nearest. Both as printed by the scripts in experiments/2026-11-22-roofline."""
 
+_RATIO: Final = "W / B"
 _FEW_OPS: Final = 10_000  # of all rows, timed six times in a moment
 
 _Vary: TypeAlias = Callable[[Question, Row, Fraction], Problem]
@@ -49,6 +50,14 @@ class End:
     def least(self) -> tuple[Row, int]:
         """The shortest row, and what it takes."""
         return min(self.rows, key=lambda pair: pair[1])
+
+    @property
+    def words(self) -> str:
+        """The case in words: ``if the head alone takes 0.32 of its estimate``."""
+        share = f"{float(self.share):.2f} of its estimate"
+        if self.what != _RATIO:
+            return f"if {self.what} takes {share}"
+        return f"if the time of W, against B, is {share}"
 
     def of(self, row: Row) -> int:
         """What a row takes."""
@@ -96,7 +105,7 @@ def _ranges(question: Question) -> Iterator[tuple[str, _Vary, tuple[Fraction, Fr
     if least and any(layer.role == "head" for layer in question.layers.layers):
         yield "the head alone", _head, (LEAST_HEAD, 1 / least)  # all others take the least
     if question.parts is None:  # else W and B of blocks are not of the estimate
-        yield "W / B", _w_against_b, W_AGAINST_B
+        yield _RATIO, _w_against_b, W_AGAINST_B
 
 
 def _time(problem: Problem, row: Row) -> int:

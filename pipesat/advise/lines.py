@@ -74,7 +74,7 @@ def details_of(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "estimate", question.layers.estimate
     for end in answer.ends if row is not None else ():
         best, least = end.least
-        what = f"with {end.what} at {float(end.share):.2f} of its estimate, in its own order"
+        what = f"{end.words}, each in its own order"
         yield "range", f"{what}: {name_of(best)} is the shortest, {time_text(question, least)}"
     for name, why in answer.left_out:
         yield "left out", f"{name}: {why}"
@@ -323,13 +323,13 @@ def _at_the_ends(answer: Answer) -> Iterator[str]:
     worst = max(ends, key=gain)
     row, least = worst.least
     if least >= worst.of(chosen):
-        yield "with compute, the head or W / B at either end of its range the advice is the same"
+        yield (
+            "the advice is the same with all compute, the head alone, or the time of W "
+            "against B at either end of the estimate's range"
+        )
         return
     shorter = change(least, worst.of(chosen), 1)
-    yield (
-        f"the advice depends on it: with {worst.what} at {float(worst.share):.2f} of its estimate, "
-        f"{name_of(row)} is {shorter}"
-    )
+    yield (f"the advice depends on it: {worst.words}, {name_of(row)} is {shorter}")
 
 
 def _next(answer: Answer) -> str:

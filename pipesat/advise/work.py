@@ -161,7 +161,8 @@ class Work:
         best = self.best
         if row.fits and self.listener is not None:
             source = f"{row.placement}, {row.split} split: {row.schedule.source}"
-            self.listener(Improvement(self.deadline.seconds, best, self.told, source))
+            unit = self.question.layers.time_unit
+            self.listener(Improvement(self.deadline.seconds, best, self.told, source, unit))
 
     def _add_ours(self, row: Row) -> None:
         """Add what we found, and what users know on the same split."""

@@ -64,7 +64,8 @@ class Asked:
                 more = {"stop": around.enter_context(self.interrupts).stop} | more
             around.enter_context(prepared(self.output if save else None))
             around.enter_context(keeping(self.output))
-            around.enter_context(naming(self._first()))
+            if (file := self._first()) is not None:
+                around.enter_context(naming(file))
             values = self.read = self._values(more) | more
             if "listener" in self.parameters and "listener" not in more:
                 values["listener"] = progress = around.enter_context(self.progress())
@@ -101,7 +102,8 @@ class Asked:
                 value = self.given[param.name]
                 text = str(value) if isinstance(value, Path) else value
                 text = [*text] if isinstance(text, tuple) else text
-                raise BadInput(why, where=max(param.opts, key=len), value=text)
+                told: dict[str, Any] = {} if text is True else {"value": text}
+                raise BadInput(why, where=max(param.opts, key=len), **told)
 
     def show(self, answer: Displayed, document: Callable[[], Any], more: Facts = ()) -> None:
         """Print the answer: as a document with ``--json``, else its lines and ``more``."""
@@ -156,13 +158,13 @@ class Asked:
         self.lines = found.lines
         return found
 
-    def _first(self) -> Path:
+    def _first(self) -> Path | None:
         """The file that complaints are about: the first argument, unless ``about`` is another."""
         if self.about is not None:
             return self.about
         names = [one.name for one in self.context.command.params if isinstance(one, click.Argument)]
         found = (self.context.params[name] for name in names if name)
-        return next((one for one in found if isinstance(one, Path)), Path())
+        return next((one for one in found if isinstance(one, Path)), None)
 
     def _values(self, known: Collection[str]) -> dict[str, Any]:
         """What was given and is not known yet, files read unless the function reads them itself."""

@@ -35,7 +35,6 @@ def command(
     metavars: Mapping[str, str] | None = None,
     extra: Sequence[click.Parameter] = (),
     output: str = "",
-    json: bool = True,
 ) -> Callable[[Callable[[Asked], int | None]], Command]:
     """Make the decorated function the command of a public function of pipesat.
 
@@ -56,8 +55,6 @@ def command(
     output
         What ``-o`` writes, ``DIR``, ``FILE``, or ``[FILE]``, which may be left out; empty: the
         command has no such option.
-    json
-        Whether it has ``--json``.
     """
 
     def made() -> list[click.Parameter]:
@@ -67,7 +64,7 @@ def command(
         for one in found:
             one.required &= one.name not in optional
             one.callback = writable if one.name in written else one.callback
-        return [*found, *extra, *output_options(_public(function), output, json=json)]
+        return [*found, *extra, *output_options(_public(function), output)]
 
     def decorate(body: Callable[[Asked], int | None]) -> Command:
         def callback(**_: Any) -> int | None:

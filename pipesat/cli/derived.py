@@ -36,7 +36,7 @@ _FILES: Final = {
     "has them; also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
     "Layers": "",
     "Profile": "",
-    "Parts": "The parts file (JSON).",
+    "Parts": "",
     "Timeline": "The timeline file (JSON).",
     "Spec": "",
 }
@@ -229,7 +229,7 @@ def given(context: click.Context) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def output_options(function: Callable[..., Any], output: str, *, json: bool) -> list[click.Option]:
+def output_options(function: Callable[..., Any], output: str) -> list[click.Option]:
     """Return the options of where and how a command answers: ``output`` is DIR, FILE or nothing."""
     found = []
     if output == "DIR":
@@ -250,9 +250,8 @@ def output_options(function: Callable[..., Any], output: str, *, json: bool) -> 
                 callback=writable,
             )
         )
-    if json:
-        text = "Print one JSON document and nothing else."
-        found.append(click.Option(["--json", "as_json"], is_flag=True, help=text))
+    text = "Print one JSON document and nothing else."
+    found.append(click.Option(["--json", "as_json"], is_flag=True, help=text))
     if output == "DIR":
         text = "Show all that is known, not only the most important."
         found.append(click.Option(["-v", "--verbose"], is_flag=True, help=text))

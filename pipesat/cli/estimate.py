@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     example="pipesat problem estimate --config llama3-8b --gpu h100 -o layers.json",
     metavars={"config": "NAME", "gpu": "NAME"},
     output="FILE",
-    json=False,
 )
 def estimate(asked: Asked) -> None:
     """Estimate a published model's layers without a GPU.
 
     From its shape and the GPU's published peaks; a profile on your own GPU replaces it.
     """
-    from pipesat.layers.file import write_layers
+    from pipesat.cli.console import print_json
+    from pipesat.layers.file import layers_document, write_layers
     from pipesat.layers.roofline import microbatch_time
 
     layers: Layers = asked.answer()
     write_layers(asked["output"], layers)
+    if asked["as_json"]:
+        print_json(layers_document(layers))
+        return
     likely = microbatch_time(layers) / 1000
     least, most = (likely * share / 1000 for share in layers.estimate_range or (1000, 1000))
     click.echo(

@@ -28,10 +28,10 @@ _FILE = click.Option(
     without=("path",),
     metavars={"to": "FORMAT"},
     extra=(_FILE,),
-    json=False,
 )
 def export(asked: Asked) -> None:
     """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
+    from pipesat.cli.console import print_json
     from pipesat.cli.naming import with_options
     from pipesat.core.errors import Note
     from pipesat.workflows.exports import file_of, files_beside
@@ -40,9 +40,14 @@ def export(asked: Asked) -> None:
     with warnings.catch_warnings(action="ignore"):  # the notes say it
         warnings.simplefilter("always", Note)
         exported: Exported = asked.answer(path=file)
-    for note in exported.notes:
-        click.echo(one_line(with_options(note)))
+    notes = [with_options(note) for note in exported.notes]
+    beside = [*files_beside(exported, file)]
+    if asked["as_json"]:
+        print_json({"to": asked["to"], "path": str(file), "beside": beside, "notes": notes})
+        return
+    for note in notes:
+        click.echo(one_line(note))
     click.echo(f"{asked['to']} written to {one_line(str(file))}")
-    for name in files_beside(exported, file):
+    for name in beside:
         purpose = "read before you run it" if name.endswith(".txt") else "beside it"
         click.echo(f"{purpose}: {one_line(str(file.parent / name))}")

@@ -44,7 +44,9 @@ def naming(path: Path) -> Iterator[None]:
     except BadInput as error:
         if error.source or not error.where or error.where.startswith("-"):
             raise
-        raise (_with_option(error) or error.of(str(path))) from None
+        text = with_options(error.expected)
+        named = BadInput(text, source=str(path), where=error.where, value=error.value)
+        raise (_with_option(error) or named) from None
 
 
 def with_options(text: str) -> str:

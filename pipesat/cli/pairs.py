@@ -98,7 +98,7 @@ def _write_parts(asked: Asked) -> int:
     from pipesat.files.atomic import write_file
     from pipesat.parts.trace import parts_of_trace
 
-    kept = {"parts", "mapping", "output", "as_json"}
+    kept = {"parts", "mapping", "output", "as_json", "quiet"}
     names = [name for name in asked.given if name not in kept]
     asked.refuse(names, "--map writes a parts file and nothing else")
     found = parts_of_trace(asked["parts"], asked["mapping"])

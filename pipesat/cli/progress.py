@@ -14,9 +14,12 @@ from rich.live import Live
 from rich.text import Text
 
 from pipesat.cli.exits import one_line
+from pipesat.cli.table import wrapped
+from pipesat.core.amounts import time_text
 from pipesat.core.claims import Standing
 from pipesat.core.doing import being_done
 from pipesat.core.result import Improvement
+from pipesat.core.rounding import Rounding, rounded, rounded_down
 from pipesat.core.showing import number
 
 SILENCE: Final = 4.0
@@ -44,7 +47,7 @@ class Progress:
         )
         self.on_terminal = console.is_terminal and not quiet
         self.quiet = quiet
-        self.printed = self.heard
+        self.printed = self.heard - SILENCE / 2  # a first sign of life comes sooner
         self.ended = threading.Event()
         self.beat = threading.Thread(target=self._break_silence, daemon=True)
 
@@ -76,7 +79,7 @@ class Progress:
     def note(self, text: str) -> None:
         """Print a line that stays."""
         with self.lock:
-            self._print(one_line(text))
+            self._print(wrapped(one_line(text), self.console.width))
 
     def _print(self, text: str) -> None:
         self.console.print(text, soft_wrap=True)
@@ -107,11 +110,14 @@ def _clock(seconds: float, limit: float | None) -> str:
 
 def describe(improvement: Improvement, limit: float | None = None) -> str:
     """Return one improvement as a line of text, with the time limit if it is given."""
-    seconds, value, bound, source = improvement
+    seconds, value, bound, source, unit = improvement
     if value is not None and bound is not None and bound > value:
         bound = None  # refuted: the end of the command tells
     gap = Standing(value, bound).gap_text()
-    return (
-        f"{_clock(seconds, limit)}  best {number(value)}  bound {number(bound)}  "
-        f"gap {gap}  {one_line(source)}"
-    )
+    best, least = _shown(value, unit), _shown(bound, unit, rounded_down)
+    return f"{_clock(seconds, limit)}  best {best}  bound {least}  gap {gap}  {one_line(source)}"
+
+
+def _shown(value: int | None, unit: str, towards: Rounding = rounded) -> str:
+    """Show a time in milliseconds if its unit is known."""
+    return time_text(value, unit, towards) if value is not None and unit else number(value)

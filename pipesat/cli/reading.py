@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from pipesat.cli.console import stderr
 from pipesat.cli.exits import one_line
+from pipesat.cli.table import wrapped
 from pipesat.core.problem import Problem
 from pipesat.files import problem_file
 from pipesat.files.microbatch_list import MOST_CLASSES
@@ -23,5 +25,5 @@ def read_problem(path: str | Path, classes: int = MOST_CLASSES) -> Problem:
     problem = problem_file.read_problem(path, classes)
     if problem.estimate:
         text = f"pipesat: all times and memory are an estimate: {problem.estimate}"
-        click.echo(one_line(text), err=True)
+        click.echo(wrapped(one_line(text), stderr().width), err=True)
     return problem

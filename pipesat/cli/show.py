@@ -108,7 +108,8 @@ def _refuse_unused(asked: Asked) -> None:
     if os.path.isdir(asked["given"]):
         asked.refuse(["schedule", *of_schedules], "expected a problem file, not a folder")
     elif asked["schedule"] is None:
-        asked.refuse([*of_schedules, "png", "svg"], "expected a problem and a SCHEDULE")
+        text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
+        asked.refuse([*of_schedules, "png", "svg"], text)
         asked.refuse(["html"], "expected a folder that solve or compare wrote")
     else:
         asked.refuse(["html"], "expected a folder: pipesat compare PROBLEM SCHEDULE -o DIR")

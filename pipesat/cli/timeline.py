@@ -75,20 +75,15 @@ def compare(asked: Asked) -> None:
     "timeline.refit:refit",
     example="pipesat timeline refit problem.json timeline.json -o again.json",
     output="FILE",
-    json=False,
 )
 def refit(asked: Asked) -> None:
     """Write the problem again with measured costs."""
-    import json
-
-    from pipesat.files.atomic import write_file
+    from pipesat.cli.problem import write_problem
 
     new: Refit = asked.answer()
-    text = json.dumps(new.problem.document, indent=1, ensure_ascii=False)
-    write_file(asked["output"], f"{text}\n".encode())
     for line in new.notes:
         note(line)
-    click.echo(f"problem written to {one_line(str(asked.output))}")
+    write_problem(asked, new.problem)
 
 
 @command(
@@ -126,6 +121,9 @@ def _is_problem(path: Path) -> bool:
 
 def _import_of(asked: Asked) -> int:
     """Import torch's traces of a problem that is given."""
+    import json
+
+    from pipesat.cli.console import print_json
     from pipesat.cli.reading import read_problem
     from pipesat.core.errors import BadInput
     from pipesat.files.atomic import require_writable
@@ -135,13 +133,16 @@ def _import_of(asked: Asked) -> int:
     problem, *paths = asked["paths"]
     if asked.output is None:
         raise BadInput("expected a file to write", where="--output")
-    for name in asked.given.keys() - {"paths", "skip", "output", "quiet"}:
+    for name in (asked.given.keys() & asked.parameters.keys()) - {"paths", "skip"}:
         raise BadInput("is for traces without a problem file", where=f"--{name.replace('_', '-')}")
     require_writable(asked.output)
     imported = import_traces(read_problem(problem), paths, skip=asked["skip"])
     write_timeline(asked.output, imported.timeline)
     for text in imported.notes:
         note(text)
+    if asked["as_json"]:
+        print_json(json.loads(asked.output.read_text()))
+        return 0
     steps = len(imported.timeline.steps)
     click.echo(f"{steps} steps, written to {one_line(str(asked.output))}")
     return 0

@@ -17,7 +17,7 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.problem import Problem
 from pipesat.core.rounding import Rounding, rounded, rounded_down
 from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.showing import Displayed, Facts, sentences
 from pipesat.core.summary import modes_text, peak_text, records_of, work_text
 
 if TYPE_CHECKING:
@@ -36,12 +36,16 @@ class Baseline(NamedTuple):
 
 
 class Improvement(NamedTuple):
-    """One step of a solve: after ``seconds``, the incumbent or the bound became better."""
+    """One step of a solve: after ``seconds``, the incumbent or the bound became better.
+
+    Both are in the problem's time unit, which is ``unit``.
+    """
 
     seconds: float
     value: int | None
     bound: int | None
     source: str
+    unit: str = ""
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -172,14 +176,27 @@ class Result(Displayed):
         return time_text(value, self.problem.time_unit, towards)
 
     def _gain(self) -> str:
+        """Say what it gains over 1F1B, which most runs use, and over the best hand-written one."""
         if self.baseline is None or self.value is None:
             return ""
+        key = ("usual", self.objective)
+        if key not in self.problem.answers:
+            self.problem.answers[key] = attached("usual")(self.problem, self.objective)
+        usual: Baseline | None = self.problem.answers[key]
+        if usual is not None and usual.value != self.baseline.value:
+            return sentences([self._over(*usual), self._over_the_best()])
+        return self._over_the_best()
+
+    def _over_the_best(self) -> str:
+        assert self.baseline is not None  # noqa: S101
         name, theirs = self.baseline
         best = "made in time" if self.baselines_left_out else "that fits"
         what = f"{name}, the best hand-written schedule {best}"
-        if theirs == self.value:
-            return f"none: as long as {what}"
-        return f"{against(self.value, theirs, what)} ({self._time(theirs)})"
+        return f"none over {what}" if theirs == self.value else self._over(what, theirs)
+
+    def _over(self, name: str, theirs: int) -> str:
+        assert self.value is not None  # noqa: S101
+        return f"{against(self.value, theirs, name)} ({self._time(theirs)})"
 
     def _schedule_facts(self) -> Facts:
         if self.schedule is None:

@@ -95,7 +95,8 @@ def check_counts(layers: Layers, stages: int) -> None:
     """
     if len(layers) < stages:
         raise BadInput(
-            f"{stages} stages, but only {len(layers)} layers: expected at most one stage per layer",
+            f"{stages} stages, but only {len(layers)} layers: expected at most one stage "
+            "per layer, on fewer devices or with fewer chunks",
             where="stages",
         )
     first, last = max(layers.first_stage_until, 1), min(layers.last_stage_from, len(layers) - 1)

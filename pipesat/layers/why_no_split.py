@@ -64,7 +64,8 @@ def why_no_split_fits(problem: SplitProblem, lacking: int | None = None) -> str:
             return (
                 f"{name} {fit} on no device: on stage {stage}, where least "
                 f"is missing, it needs {needs[stage]}{unit} with {microbatches} in flight; "
-                f"device {home} has room for {max(problem.room[home], 0)}{unit}"
+                f"device {home} has room for {max(problem.room[home], 0)}{unit}: give devices more "
+                "memory, or make microbatches smaller"
             )
     least = np.min([np.diff(line.at_end) for line in problem.memory], axis=0)
     whole, room = int(least.sum()), sum(max(0, room) for room in problem.room)

@@ -68,7 +68,8 @@ class Search:
         if self.listener is not None and self.told != (value, least):
             self.told = (value, least)
             source = f"{shape_name(candidate.shape)}, {candidate.proposed_by}: {source}"
-            self.listener(Improvement(self.deadline.seconds, value, least, source))
+            unit = self.known.question.layers.time_unit
+            self.listener(Improvement(self.deadline.seconds, value, least, source, unit))
 
     def solve(self, candidate: Candidate, seconds: float, *, drop: bool = True) -> None:
         """Solve a candidate; with ``drop``, only until it is known not to be better than the best.

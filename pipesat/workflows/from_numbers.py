@@ -145,9 +145,12 @@ def problem_from_numbers(
         memory_unit=memory_unit,
     )
     laps = chunks or CHUNKS
-    each = costs_of(
-        costs | {key: amounts[key] for key in held}, layers, stages_of(placement, devices, laps)
-    )
+    stages = stages_of(placement, devices, laps)
+    each = costs_of(costs | {key: amounts[key] for key in held}, layers, stages)
+    if len(each) < stages:
+        text = f"expected a number for all {stages} stages, {stages}, or more, one per layer"
+        where = next((key for key in costs if isinstance(costs[key], Sequence)), "layers")
+        raise BadInput(text, where="layers" if layers else where, value=len(each))
     capacity = _capacity(amounts["memory"])
     document = document_from_numbers(each, setting, placement, laps, split, capacity)
     if listed:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.result import Baseline
 from pipesat.core.timing import time_order
 from pipesat.workflows.rows import ScheduleRow, row_of
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pipesat.heuristics.registry import Published
 
 _SLOW = {"v-auto"}  # seconds, where others take milliseconds
+_USUAL: Final = {"1f1b": "1F1B", "interleaved-1f1b": "interleaved 1F1B"}
+_MOST_OPS: Final = 100_000
 
 
 @public
@@ -132,6 +135,25 @@ def hand_written(
         for rule in dict.fromkeys((GIVEN, best)):
             named = _named(name, rule)
             yield rows[rule], time_order(problem, made[rule].order, objective, named)
+
+
+def usual(problem: Problem, objective: Objective) -> Baseline | None:
+    """Return what most runs use today, as far as it fits: 1F1B, in a loop interleaved 1F1B.
+
+    ``None``: neither exists here, or it exceeds memory, or the problem is too large for a look.
+    """
+    from pipesat.core.checker import check
+
+    if problem.op_count > _MOST_OPS:
+        return None
+    for name, shown in _USUAL.items():
+        try:
+            made = baseline(name, problem)
+        except NotApplicable:
+            continue
+        timed = time_order(problem, made.order, objective, name)
+        return None if check(problem, timed) else Baseline(shown, timed.value(objective))
+    return None
 
 
 def _named(name: str, rule: str) -> str:

@@ -111,8 +111,10 @@ def balance(
 
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")
     if not free.has_lists:
-        text = "expected a list, or lengths beside it (--lengths): those of a number are alike"
-        raise BadInput(text, where="microbatches", value=problem.routes[0].microbatches)
+        text = (
+            "all are alike, so their order changes nothing: give their `lengths`, with `reference`"
+        )
+        raise BadInput(text, where="microbatches")
     preflight(free)
     clock = Clock(time_limit, deterministic, (stop or threading.Event()).is_set)
     give_up = lambda: not deterministic and clock.over  # noqa: E731

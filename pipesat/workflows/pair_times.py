@@ -37,7 +37,7 @@ def pair_times(
     Parameters
     ----------
     parts
-        What :func:`pipesat.read` returns, or the path of a parts file.
+        The parts of every op: a file (JSON), or what was read from one.
     into
         Write this problem with the times of the parts, ready to solve: the answer's ``problem``.
         It has the same stages.

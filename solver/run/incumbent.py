@@ -133,7 +133,8 @@ class Incumbent:
                 self._note(rest.source)
 
     def _note(self, source: str) -> None:
-        step = Improvement(self.clock.elapsed, self.value, self.bound.value, source)
+        unit = self.problem.time_unit
+        step = Improvement(self.clock.elapsed, self.value, self.bound.value, source, unit)
         self.history.append(step)
         if self.listener is not None:
             self.listener(step)

@@ -77,9 +77,9 @@ def test_an_advice_that_a_lighter_head_changes_says_so() -> None:
     assert advice.chosen.makespan < 16 * 120  # what two blocks and the head take
     assert end.of(advice.chosen) >= 1440
     assert end.least[1] <= 1356
-    assert "The advice depends on it: with " in dict(advice.facts())["Doubt"]
+    assert "The advice depends on it: if " in dict(advice.facts())["Doubt"]
     ends = [text for label, text in advice.details() if label == "range"]
-    assert any(text.startswith("with the head alone at 0.32 of its") for text in ends)
+    assert any(text.startswith("if the head alone takes 0.32 of its") for text in ends)
 
 
 def of_1f1b(share: Fraction) -> int:

@@ -141,7 +141,10 @@ def test_names_of_any_characters(cli: Run) -> None:
         (["--F", "١"], "--F: got '١'"),
         (["--F", "1,2", "--B", "1,2,3"], "--B: 3 numbers, expected 2 as `--F` says"),
         (["--layers", 4, "--W", "1,2"], "--W: 2 numbers, expected 4 as `--layers` says"),
-        (["--layers", 1], "stages: got 2, expected at most 1, one per layer"),
+        (
+            ["--layers", 1],
+            "--layers: got 1, expected a number for all 2 stages, 2, or more, one per layer",
+        ),
         (["--F", "9999999999999"], "--F: got '9999999999999', expected an integer from"),
         (["--chunks", 2], "--chunks: got 2, only a loop has a choice"),
         (["--placement", "loop", "--chunks", 9000], "--chunks: 18000 stages, expected at most"),

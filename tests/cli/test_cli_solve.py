@@ -122,9 +122,8 @@ def test_what_is_unknown_is_null() -> None:
 
 def test_the_summary_names_value_and_proof(cli: Run, save: Save) -> None:
     outcome = cli("solve", save(RETURN_TRIP))
-    words = {
-        line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in outcome.out.split("\n")[:-1]
-    }
+    lines = re.sub(r"\n +", " ", outcome.out).splitlines()
+    words = dict(line.split(maxsplit=1) for line in lines)
     assert words["Take"].startswith("7 a step (makespan)")
     assert words["Proof"].startswith("proven optimal")
     assert words["Bubble"].startswith("57.14 % of the makespan")  # 1 - 6/14

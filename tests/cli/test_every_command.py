@@ -84,7 +84,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "pairs": ("problem", "pairs", "parts.json", "--into", "p.json", "-o", "pi.json", *LIMIT),
 }
 
-NO_LIST = "expected a list, or lengths beside it"
+NO_LIST = "all are alike, so their order changes nothing"
 NO_PAIRS = "microbatches that are a list take no pairs by time"
 NO_MODES = "cannot take memory modes into account yet"
 NO_LEVERS = "the problem has no memory modes"

@@ -82,7 +82,7 @@ def test_lengths_take_the_place_of_the_problems_microbatches() -> None:
 
 def test_what_is_refused(tmp_path: Path, cli: Run) -> None:
     plain = chain().with_microbatches(7)
-    with pytest.raises(BadInput, match="expected a list, or lengths"):
+    with pytest.raises(BadInput, match="all are alike, so their order changes nothing"):
         pipesat.balance(plain)
     with pytest.raises(BadInput, match="go with them"):
         pipesat.balance(chain(), reference=3)

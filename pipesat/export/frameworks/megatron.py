@@ -63,7 +63,10 @@ def megatron_arguments(problem: Problem, options: Options) -> str:
         raise NotApplicable("Megatron-LM runs several stages per rank on two ranks or more only")
     layers = options.layers_of(problem)
     if layers is None:
-        raise NotApplicable("the layout says how many layers each stage has: give `layers`")
+        raise NotApplicable(
+            "the layout says how many layers each stage has: give `layers`, or let pipesat advise "
+            "--for megatron choose them"
+        )
     stages = ["t" * count for count in layers]
     stages[0] = "E" + stages[0]
     stages[-1] += "L"
