@@ -182,10 +182,11 @@ class Result(Displayed):
         key = ("usual", self.objective)
         if key not in self.problem.answers:
             self.problem.answers[key] = attached("usual")(self.problem, self.objective)
-        usual: Baseline | None = self.problem.answers[key]
-        if usual is not None and usual.value != self.baseline.value:
-            return sentences([self._over(*usual), self._over_the_best()])
-        return self._over_the_best()
+        usual, theirs = self.problem.answers[key] or ("", self.baseline.value)
+        if theirs is None:
+            return sentences([self._over_the_best(), f"{usual} does not fit into memory"])
+        over = [] if theirs == self.baseline.value else [self._over(usual, theirs)]
+        return sentences([*over, self._over_the_best()])
 
     def _over_the_best(self) -> str:
         assert self.baseline is not None  # noqa: S101

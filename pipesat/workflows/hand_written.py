@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.result import Baseline
 from pipesat.core.timing import time_order
 from pipesat.workflows.rows import ScheduleRow, row_of
 
@@ -137,10 +136,11 @@ def hand_written(
             yield rows[rule], time_order(problem, made[rule].order, objective, named)
 
 
-def usual(problem: Problem, objective: Objective) -> Baseline | None:
-    """Return what most runs use today, as far as it fits: 1F1B, in a loop interleaved 1F1B.
+def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | None:
+    """Return what most runs use today, and its value: 1F1B, in a loop interleaved 1F1B.
 
-    ``None``: neither exists here, or it exceeds memory, or the problem is too large for a look.
+    It has no value if it exceeds memory. ``None``: neither exists here, or breaks another rule, or
+    the problem is too large for a look.
     """
     from pipesat.core.checker import check
 
@@ -152,7 +152,9 @@ def usual(problem: Problem, objective: Objective) -> Baseline | None:
         except NotApplicable:
             continue
         timed = time_order(problem, made.order, objective, name)
-        return None if check(problem, timed) else Baseline(shown, timed.value(objective))
+        broken = {violation.rule for violation in check(problem, timed)}
+        value = None if broken else timed.value(objective)
+        return (shown, value) if broken <= {"memory"} else None
     return None
 
 

@@ -377,3 +377,19 @@ def test_with_no_time_at_all_a_large_problem_has_many_microbatches_in_flight() -
     result = solve(problem, time_limit=0.05, workers=1)
     assert result.value is not None
     assert result.value <= first.makespan
+
+
+def test_the_gain_over_1f1b_is_said() -> None:
+    """Two devices, F = 2, B = 2, W = 1, delay 1: 1F1B by hand as in tests/cli/test_old_and_new.py.
+
+    It holds two microbatches on device 0, so that it does not fit where one fits.
+    """
+    found = pipesat.solve(chain(2, 3, F=2, B=2, W=1, comm=1, held=(4, 1)), time_limit=2, workers=1)
+    assert found.value is not None
+    assert found.value < 24
+    gain = (24 - found.value) * 10000 // 24 / 100  # in percent, rounded down
+    assert dict(found.facts())["Gain"].startswith(f"{gain:.2f} % shorter than 1F1B (24). ")
+    tight = pipesat.solve(
+        chain(2, 3, F=2, B=2, W=1, comm=1, held=(4, 1), cap=7), time_limit=2, workers=1
+    )
+    assert dict(tight.facts())["Gain"].endswith(". 1F1B does not fit into memory")
