@@ -7,17 +7,12 @@ Goes on from schedule.json, keeps there what is better, and draws docs/pictures/
 
 from __future__ import annotations
 
-from typing import Any
-
 from cases import KEPT, PROBLEM, ROOT, dual, options, share
 
-from pipesat.core.checker import check
-from pipesat.core.ops import Item, Pair, members
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule, Timed
-from pipesat.files.problem_file import parse_problem, read_problem
+from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
-from pipesat.picture.gantt import gantt_png
+from pipesat.picture.figures import file_of
+from pipesat.picture.gantt import gantt_figure
 from pipesat.workflows.solve import solve
 
 PICTURE = ROOT / "docs" / "pictures" / "dualpipev.png"
@@ -37,57 +32,9 @@ def main() -> None:
         f"{saved} shorter at the same memory\n"
         "DeepSeek-V3's published costs, 4 devices, 10 microbatches, 4 layers per chunk"
     )
-    PICTURE.write_bytes(gantt_png(*_both(problem, theirs, ours), title=title))
+    figure = gantt_figure(problem, {"DualPipeV": theirs, "found": ours}, title=title)
+    PICTURE.write_bytes(file_of(figure, "png"))
     print(f"DualPipeV {theirs.makespan:,}, found {ours.makespan:,}, bound {result.lower_bound}")
-
-
-def _both(problem: Problem, theirs: Schedule, ours: Schedule) -> tuple[Problem, Schedule]:
-    """Return one problem with every device and stage twice, and the schedule of both."""
-    document, devices = dict(problem.document), len(problem.devices)
-    stages, m = len(problem.stages), problem.routes[0].microbatches
-    pairs = document["overlap"]["pairs"]
-    document |= {
-        "devices": [
-            {"name": f"{name} {d}", "memory": problem.devices[d].memory}
-            for name in ("DualPipeV", "found")
-            for d in range(devices)
-        ],
-        "stages": [
-            stage | {"device": stage["device"] + side * devices}
-            for side in (0, 1)
-            for stage in document["stages"]
-        ],
-        "routes": [
-            {"stages": [s + side * stages for s in range(stages)], "microbatches": m}
-            for side in (0, 1)
-        ],
-        "overlap": {"pairs": [*pairs, *(_entry(entry, stages) for entry in pairs)]},
-    }
-    del document["microbatches"]
-    twice = parse_problem(document, "both")
-    moved = tuple(
-        tuple(
-            Timed(_moved(item, stages), timed.start, timed.end)
-            for item, timed in zip(items, row, strict=True)
-        )
-        for items, row in zip(ours.order, ours.devices, strict=True)
-    )
-    schedule = Schedule((*theirs.devices, *moved))
-    if violations := check(twice, schedule):
-        raise SystemExit(f"not a schedule: {violations[0]}")
-    return twice, schedule
-
-
-def _entry(entry: dict[str, Any], by: int) -> dict[str, Any]:
-    ops = [op.rstrip("FBW") for op in entry["ops"]]
-    kinds = [op.lstrip("0123456789") for op in entry["ops"]]
-    named = [f"{int(stage) + by}{kind}" for stage, kind in zip(ops, kinds, strict=True)]
-    return {"ops": named, "time": entry["time"]}
-
-
-def _moved(item: Item, by: int) -> Item:
-    ops = [op._replace(stage=op.stage + by) for op in members(item)]
-    return ops[0] if len(ops) == 1 else Pair(*ops)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def shown(
     from pipesat.cli.reading import read_problem
     from pipesat.cli.show_folder import show_folder
     from pipesat.cli.show_inputs import show_file
-    from pipesat.cli.show_schedule import picture, show_schedule, show_steps
+    from pipesat.cli.show_schedule import show_schedule, show_steps
+    from pipesat.picture.gantt import gantt, title_of_schedule
     from pipesat.workflows.valid import valid_schedule
 
     files = {path: kind for path, kind in ((html, "html"), (png, "png"), (svg, "svg")) if path}
@@ -68,7 +69,8 @@ def shown(
     data = read_problem(given)
     with naming(given):
         timed = valid_schedule(data, schedule)
-        made = {path: picture(kind, data, timed, "") for path, kind in files.items()}
+        title = title_of_schedule(data, timed)
+        made = {path: gantt(data, timed, title=title, kind=kind) for path, kind in files.items()}
         if steps:
             show_steps(data, timed, as_json=as_json)
         elif not made:

@@ -51,8 +51,7 @@ def show_folder(
 
 
 def _drawn(made: Report, kind: str, path: Path) -> bytes:
-    from pipesat.cli.show_schedule import picture
-    from pipesat.picture.of_result import title_of
+    from pipesat.picture.gantt import gantt, title_of
 
     if kind == "html":
         return made.html
@@ -66,7 +65,7 @@ def _drawn(made: Report, kind: str, path: Path) -> bytes:
         )
     if result.schedule is None:
         raise BadInput("there is no schedule to draw", where=option, value=str(path))
-    return picture(kind, result.problem, result.schedule, title_of(result))
+    return gantt(result.problem, result.schedule, title=title_of(result), kind=kind)
 
 
 def _refuse_inputs(folder: Path, files: list[Path]) -> None:

@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from pipesat.workflows.schedules import ShownSchedule
 
 
-def picture(kind: str, problem: Problem, schedule: Schedule, title: str) -> bytes:
-    """Draw a schedule as ``png`` or ``svg``."""
-    from pipesat.picture.gantt import gantt_png, gantt_svg
-
-    values = f"makespan {schedule.makespan:,}, span {schedule.span:,}"
-    title = title or f"{problem.name or 'schedule'}\n{values}"
-    return {"png": gantt_png, "svg": gantt_svg}[kind](problem, schedule, title=title)
-
-
 def show_schedule(problem: Problem, timed: Schedule, *, critical_path: bool, as_json: bool) -> None:
     """Print a valid schedule, or say its figures as JSON."""
     from pipesat.cli.console import print_json, stdout

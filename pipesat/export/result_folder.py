@@ -16,8 +16,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.export import export_torch_csv, export_trace
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
-from pipesat.picture.gantt import gantt_png
-from pipesat.picture.of_result import title_of
+from pipesat.picture.gantt import gantt, title_of
 
 _QUICK_OPS = 20_000  # a second or so for all files
 _MOST_OPS_SHOWN = 200_000
@@ -81,7 +80,7 @@ def result_files(
     def pictures() -> dict[str, bytes]:
         if result.schedule is None or ops > _MOST_OPS_SHOWN:
             return {}
-        drawn = gantt_png(result.problem, result.schedule, title=title_of(result))
+        drawn = gantt(result.problem, result.schedule, title=title_of(result))
         return at_home({"gantt.png": drawn})
 
     return ResultFiles(at_home(files), pictures, path, said)

@@ -83,13 +83,10 @@ class Frontiers(Displayed):
     def plot(self) -> Figure | None:
         """Draw the curves; return a matplotlib figure."""
         from pipesat.frontier.picture import frontier_figure
-        from pipesat.picture.both_formats import figure_of
 
         first = next(iter(self.curves.values()))
         curve, stairs = first.curve, staircases(self.curves)
-        return figure_of(
-            lambda: frontier_figure(curve.problem, curve.objective, stairs, first.scale)
-        )
+        return frontier_figure(curve.problem, curve.objective, stairs, first.scale)
 
     def document(self, folder: Path | None = None) -> dict[str, Any]:
         """Return everything as one JSON document; paths are those within ``folder``."""

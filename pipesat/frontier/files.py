@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from pipesat.core.amounts import time_text
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.frontier.caps import Cap, at_cap
@@ -18,7 +19,7 @@ from pipesat.frontier.min_memory import Sufficient, sufficient_document
 from pipesat.frontier.picture import Staircase, frontier_pictures
 from pipesat.frontier.published import PublishedPoint
 from pipesat.frontier.trace import CapRow, Frontier
-from pipesat.picture.gantt import gantt_png
+from pipesat.picture.gantt import gantt
 
 FORMAT: Final = "pipesat.frontier/1"
 _COLUMNS: Final = (
@@ -219,9 +220,8 @@ def write_sufficient(folder: Path, found: Sufficient, within: Fraction, **about:
     def pictures() -> dict[str, bytes]:
         if known is None or at is None:
             return {}
-        unit = f" {at.time_unit}" if at.time_unit else ""
-        title = f"{at.name}\n{found.curve.objective} {known.value:,}{unit}"
-        return {"gantt.png": gantt_png(at, known.schedule, title=title)}
+        title = f"{at.name}\n{found.curve.objective} {time_text(known.value, at.time_unit)}"
+        return {"gantt.png": gantt(at, known.schedule, title=title)}
 
     write_folder(folder, files, claims=claims, pictures=pictures)
 

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
-from pipesat.picture.style import FILL, INK_ON, rgb
-
-TINTS: Final = 8
-"""Shades of a colour, 0 the full one; more classes than that share shades."""
-
-_LIGHTEST = 0.66  # share of white in the last shade
-_DARK_INK = 0.42  # luminance of a fill from which what lies on it is dark
+from pipesat.picture.style import TINTS
 
 
 @dataclass(frozen=True)
@@ -64,22 +56,3 @@ def _work(problem: Problem, route: int, kind: int) -> int:
     """Time of one microbatch's ops in the mode keep."""
     found = [problem.resulting(s, 0, kind) for s in problem.routes[route].stages]
     return sum(s.F + s.least_backward_work for s in found)
-
-
-def fill(kind: Kind, tint: int) -> tuple[float, float, float]:
-    """Colour of an op as three numbers from 0 to 1."""
-    white = _LIGHTEST * tint / (TINTS - 1)
-    red, green, blue = (channel + white * (1 - channel) for channel in rgb(FILL[kind]))
-    return red, green, blue
-
-
-def fill_text(kind: Kind, tint: int) -> str:
-    """As :func:`fill`, as ``#rrggbb``."""
-    return "#" + "".join(f"{round(255 * channel):02x}" for channel in fill(kind, tint))
-
-
-def ink_on(kind: Kind, tint: int) -> str:
-    """Colour of what is written on an op."""
-    red, green, blue = fill(kind, tint)
-    bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue >= _DARK_INK
-    return INK_ON["F"] if bright else INK_ON["BW"]

@@ -1,112 +1,107 @@
-"""A schedule as a Gantt chart: true time scale, one row per device, memory below its ops."""
+"""The picture of a schedule, of a result, or of several schedules of one problem."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from pipesat.core.memory import memory_profiles
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
-from pipesat.picture.boxes import boxes_of, copy_bars_of
-from pipesat.picture.contents import Contents
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pipesat.picture.canvas import Canvas
+    from pipesat.core.problem import Problem
+    from pipesat.core.result import Result
+    from pipesat.core.schedule import Schedule
 
 
-def gantt_png(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
-    """Draw a schedule; return the PNG file's bytes.
+def gantt_figure(
+    problem: Problem,
+    schedule: Schedule | Mapping[str, Schedule],
+    *,
+    title: str,
+    by_device: bool = False,
+    memory: bool = True,
+    time_unit: str | None = None,
+) -> Figure:
+    """Draw a schedule, or several ones of a problem by their names, on one time scale.
 
-    The picture is at most 4000 x 6000 pixels. Below each device's ops stands its memory over time,
-    on one scale for all devices, with the capacities as dashed lines; a capacity of more than twice
-    the largest peak is only given as a number. With more than some 200 devices the rows are too low
-    for memory, and it is left out.
+    Below each device's ops stands its memory over time, on one scale for all devices, with the
+    capacities as dashed lines. Rows that are too low for memory, as those of more than some 80
+    devices, go without. Where numbers would not fit into the ops, a middle that repeats is drawn
+    once.
 
     Parameters
     ----------
     title
-        Its first line is set bold, at most two more follow. Too long lines lose their middle.
+        At most three lines of it are shown. Too long lines lose their middle.
+    by_device
+        Of several schedules, the rows of one device stand together.
+    memory
+        Whether memory is drawn.
+    time_unit
+        Of the schedules' times; the problem's if not given.
 
     Raises
     ------
     ValueError
-        If an item of the schedule is unreadable.
+        If an item of a schedule is unreadable (only possible in one read for the checker).
     """
-    return drawn(problem, schedule, title).png()
+    from pipesat.picture.chart import chart  # matplotlib is slow to import
+    from pipesat.picture.rows import rows_of
+
+    schedules = schedule if isinstance(schedule, Mapping) else {"": schedule}
+    rows = rows_of(problem, schedules, by_device=by_device, memory=memory)
+    return chart(problem, rows, title, problem.time_unit if time_unit is None else time_unit)
 
 
-def gantt_figure(problem: Problem, schedule: Schedule, *, title: str) -> Figure:
-    """Draw a schedule as :func:`gantt_png` does; return the matplotlib figure.
+def gantt(problem: Problem, schedule: Schedule, *, title: str, kind: str = "png") -> bytes:
+    """Draw a schedule as :func:`gantt_figure` does; return the ``png`` or ``svg`` file's bytes.
 
     Raises
     ------
     ValueError
-        As :func:`gantt_png`.
+        As :func:`gantt_figure`.
     """
-    return drawn(problem, schedule, title, vector=True).figure
+    from pipesat.picture.figures import file_of
+
+    return file_of(gantt_figure(problem, schedule, title=title), kind)
 
 
-def gantt_svg(problem: Problem, schedule: Schedule, *, title: str) -> bytes:
-    """Draw a schedule as :func:`gantt_png` does; return the SVG file's bytes, ops as shapes.
-
-    Raises
-    ------
-    ValueError
-        As :func:`gantt_png`.
-    """
-    return drawn(problem, schedule, title, vector=True).svg()
+def figure_of_result(result: Result) -> Figure | None:
+    """Draw a result's schedule; ``None`` without one."""
+    if result.schedule is None:
+        return None
+    return gantt_figure(result.problem, result.schedule, title=title_of(result))
 
 
-def drawn(
-    problem: Problem,
-    schedule: Schedule,
-    title: str,
-    *,
-    vector: bool = False,
-    unit: str | None = None,
-    stages: int | None = None,
-) -> Canvas:
-    """Draw a schedule, ops as pixels or as shapes.
+def figure_of_schedule(problem: Problem, schedule: Schedule) -> Figure:
+    """Draw a schedule."""
+    return gantt_figure(problem, schedule, title=title_of_schedule(problem, schedule))
 
-    Parameters
-    ----------
-    unit
-        Of the axis; the problem's if not given.
-    stages
-        Ops are labelled with their stage modulo this.
 
-    Raises
-    ------
-    ValueError
-        As :func:`gantt_png`.
-    """
-    # matplotlib is slow to import, and importing pipesat stays fast
-    from pipesat.picture.axis import draw_axis
-    from pipesat.picture.canvas import Canvas
-    from pipesat.picture.labels import choose_labels, draw_labels
-    from pipesat.picture.layout import lay_out
-    from pipesat.picture.legend import draw_header, entries_of, header_height, place_entries
-    from pipesat.picture.rows import draw_rows
+def title_of(result: Result) -> str:
+    """Title of a result's picture: whose it is, and below it value, bound and gap."""
+    problem, value = result.problem, result.value
+    said = [f"{result.objective} {_time(value, problem)}"]
+    if result.lower_bound is not None:
+        said += (
+            [] if result.status == "optimal" else [f"bound {_time(result.lower_bound, problem)}"]
+        )
+        said.append(result.standing.verdict)
+    return f"{_name(problem)}\n{', '.join(said)}"
 
-    makespan = schedule.makespan
-    boxes = boxes_of(problem, schedule)
-    named = [replace(row, stage=row.stage % stages) for row in boxes] if stages else boxes
-    profiles = memory_profiles(problem, schedule)
-    layout = lay_out(problem, schedule, profiles)
-    labels = choose_labels(named, layout, makespan, strips=layout.stages > 1)
-    copies = copy_bars_of(schedule) if any(schedule.copies) else []
-    entries = entries_of(problem, boxes, layout, labels, copies=bool(copies))
-    legend = place_entries(list(entries), layout)
-    layout = replace(layout, top=header_height(title, legend, layout.font))
 
-    canvas = Canvas(layout.width, layout.height)
-    draw_header(canvas, title, legend, layout)
-    draw_axis(canvas, layout, makespan, problem.time_unit if unit is None else unit)
-    shown = Contents(problem, boxes, profiles, copies, layout, makespan)
-    draw_rows(canvas, shown, vector=vector)
-    if labels is not None:
-        draw_labels(canvas, labels, (layout.left, layout.top))
-    return canvas
+def title_of_schedule(problem: Problem, schedule: Schedule) -> str:
+    """Title of a schedule's picture: whose it is, who made it, and its values."""
+    values = f"makespan {_time(schedule.makespan, problem)}, span {_time(schedule.span, problem)}"
+    return f"{_name(problem)}{f': {schedule.source}' if schedule.source else ''}\n{values}"
+
+
+def _name(problem: Problem) -> str:
+    devices, microbatches = len(problem.devices), max(problem.microbatches, default=0)
+    return problem.name or f"{devices} devices, {microbatches} microbatches"
+
+
+def _time(value: Any, problem: Problem) -> str:
+    from pipesat.core.amounts import time_text
+
+    return time_text(value, problem.time_unit)

@@ -1,112 +1,134 @@
-"""The devices' rows: names, ops, memory tracks and the figures beside them."""
+"""What a Gantt chart shows of schedules, as arrays, so that 100,000 ops stay fast."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipesat.picture.axis import tick_times
-from pipesat.picture.paint import paint_copies, paint_memory, paint_ops
-from pipesat.picture.style import CAPACITY, FAINT_INK, GRID, INK, rgb
+from pipesat.core.memory import Profile, memory_profiles
+from pipesat.core.ops import KINDS, Copy, Pair, members
+from pipesat.picture.classes import class_tints
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pipesat.core.problem import Problem
-    from pipesat.picture.canvas import Canvas
-    from pipesat.picture.contents import Contents
-    from pipesat.picture.layout import Layout
+    from pipesat.core.schedule import Schedule
+
+WHOLE, UPPER, LOWER = range(3)
+"""Which part of its row's height a box takes: a pair is drawn as two halves."""
+
+COPIES: Final = ("O", "L")
+FIELDS: Final = (
+    "stage",
+    "kind",
+    "microbatch",
+    "start",
+    "end",
+    "mode",
+    "part",
+    "chunk",
+    "tint",
+    "row",
+)
+"""Of a box. ``kind`` is a place in KINDS, ``chunk`` one among the stages of its device."""
+
+Boxes = Any  # a record array with FIELDS, all of them integers
 
 
-def draw_rows(canvas: Canvas, shown: Contents, *, vector: bool) -> None:
-    """Draw all rows, the plot as pixels or as paths."""
-    if vector:
-        from pipesat.picture.vector import draw_plot
+@dataclass(frozen=True)
+class Row:
+    """One row: a device of a schedule. ``top`` is its upper end, counted in rows."""
 
-        draw_plot(canvas, shown)
-    else:
-        _paint_plot(canvas, shown)
-    _draw_names(canvas, shown.layout)
-    if shown.layout.track:
-        _draw_capacities(canvas, shown.problem, shown.layout)
-        _draw_peaks(canvas, shown)
+    name: str
+    top: float
+    memory: Profile
+    capacity: int | None
+    static: int
 
 
-def _paint_plot(canvas: Canvas, shown: Contents) -> None:
-    problem, layout, makespan = shown.problem, shown.layout, shown.makespan
-    top = layout.memory_top
-    width = layout.right - layout.left
-    plot = np.full((layout.bottom - layout.top, width, 3), 255, dtype=np.uint8)
-    for time in tick_times(layout, makespan)[1:]:
-        column = min(round(layout.x(time, makespan)) - layout.left, width - 1)
-        plot[:, column] = np.round(255 * np.array(rgb(GRID)))
-    for device, row in enumerate(shown.boxes):
-        lane = layout.lane_top(device) - layout.top
-        shade = _shade(problem, device, layout.stages)
-        paint_ops(plot[lane : lane + layout.lane], row, shown.scale, shade)
-        if shown.copies:
-            begin = layout.copies_top(device) - layout.top
-            bar = plot[begin : begin + 2 * layout.copy_height]
-            paint_copies(bar, shown.copies[device], shown.scale)
-        if layout.track:
-            track = layout.track_top(device) - layout.top
-            capacity = problem.devices[device].memory
-            limits = (problem.devices[device].static, 2 * top if capacity is None else capacity)
-            row_of_memory = plot[track : track + layout.track]
-            paint_memory(row_of_memory, shown.profiles[device], makespan, (*limits, top))
-    canvas.image(plot, (layout.left, layout.top))
+@dataclass(frozen=True)
+class Rows:
+    """All rows with the boxes of their ops, one per op, and of their copies."""
+
+    rows: tuple[Row, ...]
+    ops: Boxes
+    copies: Boxes
+    headings: Mapping[str, float]
+    height: float
 
 
-def _shade(problem: Problem, device: int, most: int) -> NDArray[np.float64] | None:
-    """Brightness of each stage's strip: white for the device's first stage, darker on."""
-    if most == 1:
-        return None
-    shade = np.ones(len(problem.stages))
-    for place, stage in enumerate(problem.stages_on[device]):
-        shade[stage] = 1 - place / (most - 1)
-    return shade
+def rows_of(
+    problem: Problem, schedules: Mapping[str, Schedule], *, by_device: bool, memory: bool
+) -> Rows:
+    """Return the rows of one or more schedules of a problem.
+
+    Parameters
+    ----------
+    schedules
+        By name. Several stand below each other, with their names, or
+    by_device
+        all schedules' rows of one device together.
+
+    Raises
+    ------
+    ValueError
+        If an item is unreadable (only possible in a schedule read for the checker).
+    """
+    devices, several = range(len(problem.devices)), len(schedules) > 1
+    profiles = {
+        name: memory_profiles(problem, schedule) if memory else None
+        for name, schedule in schedules.items()
+    }
+    places = (
+        [(device, name) for device in devices for name in schedules]
+        if by_device
+        else [(device, name) for name in schedules for device in devices]
+    )
+    group = len(schedules) if by_device else len(devices)
+    rows, ops, copies, top = [], [], [], 0.0
+    headings: dict[str, float] = {}
+    for number, (device, name) in enumerate(places):
+        if several and number % group == 0:
+            top += (0.4 if number else 0.0) if by_device else 0.5
+            headings |= {} if by_device else {name: top}
+        data, found = problem.devices[device], profiles[name]
+        held = Profile(np.zeros(1, int), np.zeros(1, int)) if found is None else found[device]
+        label = problem.device_name(device) + (f" {name}" if several and by_device else "")
+        rows.append(Row(label, top, held, data.memory if found else None, data.static))
+        schedule = schedules[name]
+        ops.append(_boxes(problem, schedule, device, number))
+        copies.append(_copies(schedule, device, number))
+        top += 1
+    return Rows(tuple(rows), np.concatenate(ops), np.concatenate(copies), headings, top)
 
 
-def _draw_names(canvas: Canvas, layout: Layout) -> None:
-    x = layout.left - 0.6 * layout.font
-    for device, name in layout.names.items():
-        y = layout.lane_top(device) + layout.lane / 2
-        canvas.text((x, y), name, layout.name_size, align="right")
+def records(entries: Sequence[tuple[int, ...]]) -> Boxes:
+    """Return boxes from tuples in the order of FIELDS."""
+    return np.array(entries, dtype=[(name, np.int64) for name in FIELDS])
 
 
-def _draw_capacities(canvas: Canvas, problem: Problem, layout: Layout) -> None:
-    lines = []
-    for number, device in enumerate(problem.devices):
-        if device.memory is not None and device.memory <= layout.memory_top:
-            y = round(_level(layout, number, device.memory)) + 0.5
-            lines.append(((layout.left, y), (layout.right, y)))
-    canvas.lines(lines, CAPACITY, 1.4, (5, 3))
+def _boxes(problem: Problem, schedule: Schedule, device: int, row: int) -> Boxes:
+    """Return a box per op of a device, so a pair gives two, in execution order."""
+    tints = class_tints(problem)
+    chunks = {stage: place for place, stage in enumerate(problem.stages_on[device])}
+    entries = []
+    for item, (_, start, end) in zip(schedule.order[device], schedule.devices[device], strict=True):
+        parts = (UPPER, LOWER) if isinstance(item, Pair) else (WHOLE,)
+        for op, part in zip(members(item), parts, strict=True):
+            tint = 0 if tints is None else tints.of(problem, op.stage, op.microbatch)
+            place = (start, end, op.mode, part, chunks[op.stage], tint, row)
+            entries.append((op.stage, KINDS.index(op.kind), op.microbatch, *place))
+    return records(entries)
 
 
-def _draw_peaks(canvas: Canvas, shown: Contents) -> None:
-    """Mark where each device first holds most, and write how much beside its track."""
-    layout = shown.layout
-    size = 0.85 * layout.font
-    x = layout.right + 0.6 * layout.font
-    heading, *figures = layout.figures
-    canvas.text((x, layout.top - 0.8 * layout.font), heading, size, colour=FAINT_INK)
-    places = []
-    for number, (device, profile) in enumerate(
-        zip(shown.problem.devices, shown.profiles, strict=True)
-    ):
-        first = int(profile.held.argmax())
-        peak = int(profile.held[first])
-        at = layout.x(int(profile.times[first]), shown.makespan)
-        if peak:
-            places.append((at, _level(layout, number, peak)))
-        excessive = device.memory is not None and peak > device.memory
-        y = layout.track_top(number) + layout.track / 2
-        colour = CAPACITY if excessive else INK
-        canvas.text((x, y), figures[number], size, colour=colour)
-    canvas.dots(places, min(max(5.0, 0.2 * layout.track), 10.0))
-
-
-def _level(layout: Layout, device: int, amount: int) -> float:
-    """Height on the canvas of an amount of memory in a device's track."""
-    return layout.track_top(device) + layout.track * (1 - amount / layout.memory_top)
+def _copies(schedule: Schedule, device: int, row: int) -> Boxes:
+    """Return a box per copy of a device; its ``kind`` is a place in COPIES."""
+    return records(
+        [
+            (copy.stage, COPIES.index(copy.kind), copy.microbatch, start, end, 0, WHOLE, 0, 0, row)
+            for copy, start, end in schedule.copies_of(device)
+            if isinstance(copy, Copy)
+        ]
+    )

@@ -1,7 +1,7 @@
-"""Colours of the Gantt chart.
+"""Colours of the pictures, and the shades of an op's colour.
 
-The op kinds differ in hue for colour-blind readers (blue, orange, green, purple) and in CIE
-lightness for grey print (about 85, 68, 48 and 29 of 100); what lies on the two dark ones is white.
+The op kinds differ in hue for colour-blind readers (blue, orange, green, purple) and, at full
+strength, in CIE lightness for grey print (about 85, 68, 48 and 29 of 100).
 """
 
 from __future__ import annotations
@@ -11,27 +11,55 @@ from typing import Final
 from pipesat.core.ops import Kind
 
 FILL: Final[dict[Kind, str]] = {"F": "#b3daf2", "B": "#ec9a29", "W": "#187f5e", "BW": "#453781"}
-INK_ON: Final[dict[Kind, str]] = {"F": "#111111", "B": "#111111", "W": "#ffffff", "BW": "#ffffff"}
+LAST_CHUNK: Final[dict[Kind, str]] = {
+    "F": "#62a9d9",
+    "B": "#f6cf94",
+    "W": "#78bfa6",
+    "BW": "#958bcb",
+}
+"""Colour of a device's last chunk; those between the first and the last one are mixtures."""
 MEANING: Final[dict[Kind, str]] = {
     "F": "F forward",
     "B": "B input gradient",
     "W": "W weight gradient",
     "BW": "BW full backward",
 }
+TINTS: Final = 8
+"""Shades of the classes of microbatches, 0 the full one; more classes than that share shades."""
 
 COPY_OUT: Final = "#8c564b"
 COPY_BACK: Final = "#d16ba5"
 INK: Final = "#222222"
 FAINT_INK: Final = "#666666"
 GRID: Final = "#dddddd"
+IDLE: Final = "#f1f3f5"
 HELD: Final = "#d3d7de"
 STATIC: Final = "#a9b0bb"
 OUTLINE: Final = "#5b6472"
 CAPACITY: Final = "#b2182b"
 EXCESS: Final = "#e0604c"
 
+_LIGHTEST = 0.66  # share of white in the last tint
+_DARK_INK = 0.42  # luminance of a fill from which what lies on it is dark
+
 
 def rgb(colour: str) -> tuple[float, float, float]:
     """``"#rrggbb"`` as three numbers from 0 to 1."""
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return red, green, blue
+
+
+def fill(kind: Kind, chunk: float = 0.0, tint: int = 0) -> str:
+    """Colour of an op: ``chunk`` runs from 0, its device's first chunk, to 1, the last one."""
+    white = _LIGHTEST * tint / (TINTS - 1)
+    mixed = (
+        a + chunk * (b - a) for a, b in zip(rgb(FILL[kind]), rgb(LAST_CHUNK[kind]), strict=True)
+    )
+    return "#" + "".join(f"{round(255 * (x + white * (1 - x))):02x}" for x in mixed)
+
+
+def ink_on(colour: str) -> str:
+    """Colour of what is written on a fill."""
+    red, green, blue = rgb(colour)
+    bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue >= _DARK_INK
+    return "#111111" if bright else "#ffffff"

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipesat.picture.axis import round_step
-
 _NEAR = 5  # columns by which lines may differ without harm
+
+
+def round_step(makespan: int, most: int) -> int:
+    """Smallest of 1, 2, 5, 10, 20, 50, ... with at most ``most`` steps in ``[0, makespan]``."""
+    step = 1
+    while makespan > most * step:
+        leading = int(str(step)[0])
+        step = step * 5 // 2 if leading == 2 else step * 2
+    return step
 
 
 class Label(NamedTuple):

@@ -21,8 +21,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, copied_amount, duration, memory_change, one_of_each
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import KEEP
-from pipesat.picture.classes import TINTS, class_tints, fill_text, ink_on
-from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING
+from pipesat.picture.classes import class_tints
+from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING, TINTS, fill, ink_on
 from pipesat.report.markup import plain
 from pipesat.report.shown import ReportedCase, Shown
 
@@ -63,7 +63,7 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
         "memoryUnit": plain(problem.memory_unit, 40),
         "objective": result.objective,
         "meanings": [MEANING[kind] for kind in KINDS],
-        "tints": [[[fill_text(k, t), ink_on(k, t)] for k in KINDS] for t in range(TINTS)],
+        "shades": list(_shades(max(map(len, problem.stages_on)))),
         "copyColours": [COPY_BACK, COPY_OUT],
         "devices": [
             {"name": plain(problem.device_name(number)), "memory": device.memory}
@@ -75,6 +75,14 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
         "routes": list(_routes(problem)),
         "schedules": schedules,
     }
+
+
+def _shades(chunks: int) -> Iterator[list[list[str]]]:
+    """Per chunk of a device and tint of a class: fill and ink of each kind."""
+    for chunk in range(chunks):
+        for tint in range(TINTS):
+            fills = [fill(kind, chunk / max(1, chunks - 1), tint) for kind in KINDS]
+            yield [[colour, ink_on(colour)] for colour in fills]
 
 
 def _head(shown: Shown, problem: Problem) -> dict[str, Any]:

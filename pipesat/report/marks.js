@@ -3,9 +3,8 @@
 /** Write into ops what nearly all of them have room for: 3F12, F12 or 12. */
 function drawLabels(panel, context, parts, look) {
   const { schedule, timeline } = panel;
-  const foot = timeline.most > 1 ? footHeight(parts.lane) : 0;
-  const room = (parts.lane - foot) / 2; // of half a pair
-  if (parts.lane - foot < 10) return;
+  const room = parts.lane / 2; // of half a pair
+  if (parts.lane < 10) return;
   const { view } = timeline;
   const scale = panel.size.plot / (view.to - view.from);
   context.font = FONT;
@@ -35,10 +34,10 @@ function drawLabels(panel, context, parts, look) {
         .find((form) => (form.length + spare) * digit + 3 <= width);
       if (!text) continue;
       const faded = timeline.critical && !lane.critical[i];
-      context.fillStyle = faded ? look.faint : timeline.problem.tints[lane.tint[i]][lane.kind[i]][1];
+      context.fillStyle = faded ? look.faint : timeline.problem.shades[lane.shade[i]][lane.kind[i]][1];
       const x = (Math.max(panel.x(lane.start[i]), panel.size.left) +
         Math.min(panel.x(lane.end[i]), panel.size.left + panel.size.plot)) / 2;
-      const middle = half ? room * (lane.part[i] === UPPER ? 0.5 : 1.5) : (parts.lane - foot) / 2;
+      const middle = half ? room * (lane.part[i] === UPPER ? 0.5 : 1.5) : room;
       context.fillText(text, x, y + middle + 0.5);
     }
   }
@@ -49,8 +48,7 @@ function drawHatching(panel, context, parts) {
   const { schedule, timeline } = panel;
   const { view } = timeline;
   const { left, plot } = panel.size;
-  const foot = timeline.most > 1 ? footHeight(parts.lane) : 0;
-  const height = parts.lane - foot;
+  const height = parts.lane;
   for (let device = panel.first; device < panel.last; device++) {
     const lane = schedule.lanes[device];
     const y = panel.rowTop(device);
@@ -59,7 +57,7 @@ function drawHatching(panel, context, parts) {
       const x0 = Math.max(left, panel.x(lane.start[i])), x1 = Math.min(left + plot, panel.x(lane.end[i]));
       if (x1 - x0 < 3) continue;
       const half = lane.part[i] !== WHOLE;
-      const fill = timeline.problem.tints[lane.tint[i]][lane.kind[i]][1];
+      const fill = timeline.problem.shades[lane.shade[i]][lane.kind[i]][1];
       context.fillStyle = hatching(context, Math.min(3, lane.mode[i]), fill);
       context.fillRect(x0, lane.part[i] === LOWER ? y + height / 2 : y, x1 - x0, half ? height / 2 : height);
     }

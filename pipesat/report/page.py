@@ -16,7 +16,7 @@ from typing import Any
 
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Displayed
-from pipesat.picture.classes import TINTS, class_tints, fill_text, named
+from pipesat.picture.classes import class_tints, named
 from pipesat.picture.style import (
     CAPACITY,
     COPY_BACK,
@@ -24,9 +24,11 @@ from pipesat.picture.style import (
     EXCESS,
     FILL,
     HELD,
-    INK_ON,
     MEANING,
     STATIC,
+    TINTS,
+    fill,
+    ink_on,
 )
 from pipesat.report import tables
 from pipesat.report.assumptions import assumptions, reproduce
@@ -177,7 +179,7 @@ def _legend(problem: Problem, data: dict[str, Any], *, memory: bool) -> Markup:
     if any(letter.islower() for letter in letters):
         entries.append(element("li", "two halves: a pair, run as one"))
     if any(stage["place"] for stage in data["stages"]):
-        entries.append(_entry("stage-feet", "foot: the rank's first … last stage"))
+        entries.append(_entry("chunks", "shades: first to last chunk of a rank"))
     entries += _modes_and_copies(problem, data)
     unit = f" ({data['memoryUnit']})" if data["memoryUnit"] else ""
     if memory:
@@ -210,15 +212,17 @@ def _entry(sample: str, text: str, letters: str = "") -> Markup:
 
 def _style() -> Markup:
     colours = {f"fill-{kind}": colour for kind, colour in FILL.items()}
-    colours |= {f"ink-{kind}": colour for kind, colour in INK_ON.items()}
+    colours |= {f"ink-{kind}": ink_on(colour) for kind, colour in FILL.items()}
     colours |= {"held": HELD, "static": STATIC, "capacity": CAPACITY, "excess": EXCESS}
     colours |= {"copy-out": COPY_OUT, "copy-back": COPY_BACK}
     rules = " ".join(f"--{name}: {colour};" for name, colour in colours.items())
     shades = "\n".join(
         f".tint-{tint} {{ background: linear-gradient(90deg, "
-        f"{fill_text('F', tint)} 50%, {fill_text('BW', tint)} 50%); }}"
+        f"{fill('F', 0, tint)} 50%, {fill('BW', 0, tint)} 50%); }}"
         for tint in range(TINTS)
     )
+    colours_of_chunks = ", ".join(fill("F", share / 3) for share in range(4))
+    shades += f"\n.chunks {{ background: linear-gradient(90deg, {colours_of_chunks}); }}"
     return Markup(f":root {{ {rules} }}\n{shades}\n{_text('report.css')}")
 
 

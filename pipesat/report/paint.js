@@ -11,7 +11,7 @@ function rgbOf(colour) {
   return [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
 }
 
-/** An image with a few lines of pixels per rank: the ops' bodies, and below them the stages' feet. */
+/** An image with one line of pixels per rank, or two where ops overlap. */
 class LaneImage {
   constructor() {
     this.canvas = document.createElement("canvas");
@@ -19,12 +19,10 @@ class LaneImage {
 
   /**
    * Paint ranks `first` to `last` over `view` onto `width` pixels.
-   * look: {fills (rgb per shade and kind), background (rgb), dim (fade what is not critical), most (stages on one rank)}
+   * look: {fills (rgb per shade and kind), background (rgb), dim (fade what is not critical)}
    */
   paint(schedule, first, last, view, width, look) {
-    this.bodies = schedule.hasPairs ? 2 : 1;
-    this.feet = look.most > 1 ? 1 : 0;
-    this.lines = this.bodies + this.feet;
+    this.lines = schedule.hasPairs ? 2 : 1;
     this.first = first;
     const height = Math.max(1, (last - first) * this.lines);
     this.canvas.width = Math.max(1, width);
@@ -35,17 +33,10 @@ class LaneImage {
     for (let device = first; device < last; device++) {
       const line = (device - first) * this.lines;
       const lane = schedule.lanes[device];
-      for (let body = 0; body < this.bodies; body++) {
-        const hidden = this.bodies === 1 ? -1 : body === 0 ? LOWER : UPPER;
+      for (let body = 0; body < this.lines; body++) {
+        const hidden = this.lines === 1 ? -1 : body === 0 ? LOWER : UPPER;
         this.smear(image, line + body, lane, view, width, hidden,
-          (i) => colours[look.dim && !lane.critical[i] ? 1 : 0][KINDS.length * lane.tint[i] + lane.kind[i]]);
-      }
-      if (this.feet) {
-        this.smear(image, line + this.bodies, lane, view, width, -1, (i) => {
-          const place = schedule.problem.stages[lane.stage[i]].place;
-          const grey = 255 * (1 - place / (look.most - 1));
-          return [grey, grey, grey];
-        });
+          (i) => colours[look.dim && !lane.critical[i] ? 1 : 0][KINDS.length * lane.shade[i] + lane.kind[i]]);
       }
     }
     context.putImageData(image, 0, 0);
@@ -99,22 +90,12 @@ class LaneImage {
   draw(context, device, box) {
     const line = (device - this.first) * this.lines;
     const width = this.canvas.width;
-    const foot = this.feet ? footHeight(box.height) : 0;
-    const body = (box.height - foot) / this.bodies;
+    const body = box.height / this.lines;
     context.imageSmoothingEnabled = false;
-    for (let i = 0; i < this.bodies; i++) {
+    for (let i = 0; i < this.lines; i++) {
       context.drawImage(this.canvas, 0, line + i, width, 1, box.x, box.y + i * body, box.width, body);
     }
-    if (foot) {
-      context.drawImage(this.canvas, 0, line + this.bodies, width, 1,
-        box.x, box.y + box.height - foot, box.width, foot);
-    }
   }
-}
-
-/** Height of the strip at a lane's foot that tells the stages of a rank apart. */
-function footHeight(lane) {
-  return Math.min(6, Math.max(2, Math.round(0.16 * lane)));
 }
 
 /** Steps of a memory profile as [x, level], one column of pixels keeping its largest level. */

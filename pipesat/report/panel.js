@@ -121,7 +121,7 @@ class Panel {
     context.fillStyle = look.grid;
     for (const time of ticks) context.fillRect(Math.round(this.x(time)), AXIS - 6, 1, height);
     this.image.paint(schedule, this.first, this.last, timeline.view, Math.round(plot * ratio),
-      { ...look, dim: timeline.critical, most: timeline.most });
+      { ...look, dim: timeline.critical });
     const parts = timeline.rowParts;
     const end = this.x(schedule.makespan); // beyond it, there is no idle time
     for (let device = this.first; device < this.last; device++) {
@@ -238,6 +238,6 @@ function lookOf(timeline) {
   const look = Object.fromEntries(
     names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   look.background = rgbOf(look.paper);
-  look.fills = timeline.problem.tints.flat().map(([fill]) => rgbOf(fill));
+  look.fills = timeline.problem.shades.flat().map(([fill]) => rgbOf(fill));
   return look;
 }

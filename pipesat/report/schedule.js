@@ -3,6 +3,7 @@
 const KINDS = ["F", "B", "W", "BW"];
 const PHASES = ["F", "B", "W"];
 const LETTERS = { F: 0, B: 1, W: 2, X: 3, f: 0, b: 1, w: 2, x: 3 };
+const TINTS = 8; // shades of the classes of microbatches
 const WHOLE = 0, UPPER = 1, LOWER = 2; // the part of its lane that an op takes
 
 /** What a problem says of one microbatch of a stage: {length, memory, delay, copied}. */
@@ -28,7 +29,7 @@ class Lane {
     this.stage = new Int32Array(count);
     this.microbatch = Int32Array.from(row.microbatches);
     this.mode = Uint8Array.from(row.modes || new Array(count).fill(0));
-    this.tint = new Uint8Array(count); // of its class
+    this.shade = new Uint16Array(count); // of its chunk and class
     this.copies = (row.copies || []).map(([out, stage, microbatch, start, end]) =>
       ({ out, stage, microbatch, start, end, text: stage + "LO"[out] + microbatch }));
     this.start = new Float64Array(count);
@@ -40,7 +41,8 @@ class Lane {
       const kind = this.kind[i] = LETTERS[letter];
       const stage = this.stage[i] = row.stages ? row.stages[i] : row.stage;
       const list = problem.routes[problem.stages[stage].route];
-      if (list) this.tint[i] = list.tints[list.classes[this.microbatch[i]]];
+      this.shade[i] = TINTS * problem.stages[stage].place +
+        (list ? list.tints[list.classes[this.microbatch[i]]] : 0);
       let { [KINDS[kind]]: length } = amountsOf(problem, stage, this.microbatch[i], this.mode[i]).length;
       if (letter !== letter.toUpperCase()) { // of a pair, and its members stand side by side
         const second = i > 0 && this.part[i - 1] === UPPER;

@@ -13,7 +13,6 @@ class Timeline {
     this.problem = problem;
     this.library = new Library(problem);
     this.part = (role) => root.querySelector(`[data-role="${role}"]`);
-    this.most = Math.max(1, ...problem.stages.map((stage) => stage.place + 1));
     this.row = Math.min(84, Math.max(26, Math.round(720 / problem.devices.length)));
     this.critical = false;
     this.memory = this.part("memory").checked;

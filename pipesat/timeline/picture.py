@@ -1,51 +1,45 @@
-"""The picture of a comparison: the typical step below what was predicted of it.
-
-Both on one time scale, two rows per device.
-"""
+"""The picture of a comparison: each device's typical step below what was predicted of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Any
 
 from pipesat.core.claims import percent
-from pipesat.core.ops import Copy, Item, Pair, members
-from pipesat.core.problem import Device, Mode, Offload, Problem, Route, Stage
+from pipesat.core.ops import Copy, Item
+from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
-from pipesat.picture.gantt import drawn
+from pipesat.picture.gantt import gantt_figure
 from pipesat.timeline.compare import AgainstPrediction
 from pipesat.timeline.timeline import Timeline
 
-Lanes: TypeAlias = Sequence[Sequence[tuple[Item, float, float]]]
-"""Per device, ops and pairs with start and end in us."""
-
-CopyLanes: TypeAlias = Sequence[Sequence[tuple[Copy, float, float]]]
-"""Per device, copies with start and end in us."""
-
-_MILLISECONDS = 1_000_000  # us from which the axis counts in ms
-
 
 def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPrediction) -> bytes:
-    """Draw prediction and measurement of a timeline's typical step."""
-    step, scale = timeline.typical, timeline.us_per_unit
+    """Draw prediction and measurement of a timeline's typical step, both in us."""
+    from pipesat.picture.figures import file_of
+
+    step = timeline.typical
+    # a file may state any unit, and pictures hold whole numbers
+    unit, us = ("us", 1.0) if comparison.predicted + comparison.measured < 1e12 else ("s", 1e6)
+    scale = timeline.us_per_unit / us
     schedule = time_order(problem, step.order)
-    predicted = [
-        [
-            (item, start * scale, end * scale)
-            for item, (_, start, end) in zip(items, row, strict=True)
-        ]
-        for items, row in zip(step.order, schedule.devices, strict=True)
-    ]
-    measured = [[(ran.item, ran.start, ran.end) for ran in row.ops] for row in step.devices]
-    copies = [
-        [
-            (copy, start * scale, end * scale)
-            for copy, start, end in schedule.copies_of(device)
-            if isinstance(copy, Copy)
-        ]
-        for device in range(len(problem.devices))
-    ]
+    predicted = Schedule(
+        tuple(
+            _timed(
+                Timed, ((item, t.start, t.end) for item, t in zip(items, row, strict=True)), scale
+            )
+            for items, row in zip(step.order, schedule.devices, strict=True)
+        ),
+        copies=tuple(_timed(TimedCopy, row, scale) for row in schedule.copies),
+    )
+    measured = Schedule(
+        tuple(
+            _timed(Timed, ((ran.item, ran.start, ran.end) for ran in row.ops), 1 / us)
+            for row in step.devices
+        ),
+        copies=tuple(_timed(TimedCopy, row.copies, 1 / us) for row in step.devices),
+    )
     error = percent(comparison.error, 1, sign=True)
     title = (
         f"{problem.name or 'timeline'}: predicted {comparison.predicted / 1000:,.2f} ms, "
@@ -53,88 +47,16 @@ def comparison_png(problem: Problem, timeline: Timeline, comparison: AgainstPred
         f"largest part of the difference: {comparison.largest.assumption} "
         f"({comparison.largest.makes / 1000:+,.2f} ms)"
     )
-    copied = (copies, [[*row.copies] for row in step.devices])
-    return _drawn(problem, predicted, measured, copied, title)
+    both = {"predicted": predicted, "measured": measured}
+    figure = gantt_figure(problem, both, title=title, by_device=True, memory=False, time_unit=unit)
+    return file_of(figure, "png")
 
 
-def _drawn(
-    problem: Problem,
-    predicted: Lanes,
-    measured: Lanes,
-    copied: tuple[CopyLanes, CopyLanes],
-    title: str,
-) -> bytes:
-    """Draw both timelines, each device's prediction above its measurement."""
-    longest = max((end for lane in (*predicted, *measured) for *_, end in lane), default=0.0)
-    unit, us = ("ms", 1000) if longest >= _MILLISECONDS else ("us", 1)
-    doubled = _doubled(problem)
-    schedule = _both(problem, predicted, measured, copied, us)
-    return drawn(doubled, schedule, title, unit=unit, stages=len(problem.stages)).png()
-
-
-def _doubled(problem: Problem) -> Problem:
-    """Return a problem with every device and stage twice: predicted, then measured.
-
-    Only places and names matter to a picture: costs and memory are left out.
-    """
-    stages = len(problem.stages)
-    return Problem(
-        name="",
-        time_unit="",
-        memory_unit="",
-        devices=tuple(
-            Device(f"{problem.device_name(device)} {word}")
-            for device in range(len(problem.devices))
-            for word in ("predicted", "measured")
-        ),
-        stages=tuple(
-            _named(stage, 2 * stage.device + side) for side in (0, 1) for stage in problem.stages
-        ),
-        routes=tuple(
-            Route(tuple(stage + side * stages for stage in route.stages), route.microbatches)
-            for side in (0, 1)
-            for route in problem.routes
-        ),
-        links={},
-        overlap=None,
-        document={},
+def _timed(
+    kind: Any, entries: Iterable[tuple[Item | Copy | Any, float, float]], scale: float
+) -> tuple[Any, ...]:
+    """Return items or copies with whole times of 0 or more."""
+    return tuple(
+        kind(what, max(0, round(start * scale)), max(0, round(end * scale)))
+        for what, start, end in entries
     )
-
-
-def _named(stage: Stage, device: int) -> Stage:
-    """A stage with its modes by name, all of them free."""
-    modes = (Mode(mode.name, offload=mode.offload and Offload(0, 0, 0)) for mode in stage.modes)
-    return Stage(device, 0, 0, 0, modes=tuple(modes))
-
-
-def _both(
-    problem: Problem,
-    predicted: Lanes,
-    measured: Lanes,
-    copied: tuple[CopyLanes, CopyLanes],
-    us: int,
-) -> Schedule:
-    stages = len(problem.stages)
-
-    def at(time: float) -> int:
-        return max(0, round(time / us))
-
-    rows = [
-        tuple(Timed(_moved(item, side * stages), at(start), at(end)) for item, start, end in lane)
-        for pair in zip(predicted, measured, strict=True)
-        for side, lane in enumerate(pair)
-    ]
-    copies = [
-        tuple(
-            TimedCopy(copy._replace(stage=copy.stage + side * stages), at(start), at(end))
-            for copy, start, end in lane
-        )
-        for pair in zip(*copied, strict=True)
-        for side, lane in enumerate(pair)
-    ]
-    return Schedule(tuple(rows), "", tuple(copies) if any(copies) else ())
-
-
-def _moved(item: Item, by: int) -> Item:
-    ops = [op._replace(stage=op.stage + by) for op in members(item)]
-    return ops[0] if len(ops) == 1 else Pair(*ops)

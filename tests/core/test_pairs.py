@@ -34,8 +34,8 @@ from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.hangs.verdict import step_faults
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.picture.boxes import boxes_of
 from pipesat.picture.grid import text_grid
+from pipesat.picture.rows import rows_of
 from tests.conftest import Run
 from tests.support.problems import chain, document, problems
 
@@ -269,7 +269,7 @@ def test_pictures_and_traces_show_every_member(made: Any) -> None:
         for device, t in schedule
         for op in members(t.item)  # type: ignore[arg-type]
     ]
-    assert sum(map(len, boxes_of(problem, schedule))) == len(ops)
+    assert len(rows_of(problem, {"": schedule}, by_device=False, memory=False).ops) == len(ops)
     assert sorted(ops_in_trace(export_trace(problem, schedule).data).elements()) == sorted(ops)
     grid = text_grid(problem, schedule, 200)
     whole = any(len(stages) > 1 for stages in problem.stages_on)

@@ -1,4 +1,4 @@
-"""The picture of a frontier: what is written on its axes can be read."""
+"""The picture of a frontier: steps where they are, and texts that can be read."""
 
 from __future__ import annotations
 
@@ -24,16 +24,32 @@ def test_texts_of_the_memory_axis_do_not_touch(
     curve = Staircase("", caps, (300, 200, 100), (100, 100, 100, 100), caps, ())
     scale = Scale1F1B(static, activations)
     figure = frontier_figure(chain(2, 3), "makespan", [curve], scale)
-    axes = figure.axes[0]
-    assert axes.get_xscale() == "log"
     figure.canvas.draw()
-    for axis in (axes.xaxis, axes.child_axes[0].xaxis):
-        low, high = sorted(axis.get_view_interval())
-        boxes = [
-            label.get_window_extent()
-            for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
-            if low <= place <= high
-        ]
-        assert len(boxes) >= 2
-        for left, right in pairwise(sorted(boxes, key=lambda box: box.x0)):
-            assert left.x1 < right.x0
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.child_axes[0].xaxis):
+            low, high = sorted(axis.get_view_interval())
+            boxes = [
+                label.get_window_extent()
+                for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
+                if low <= place <= high
+            ]
+            for left, right in pairwise(sorted(boxes, key=lambda box: box.x0)):
+                assert left.x1 < right.x0
+
+
+def test_steps_are_drawn_where_they_are_and_every_schedule_has_a_letter() -> None:
+    published = [("1f1b", 8, 230), ("same", 8, 230), ("gpipe", 16, 210)]
+    one = Staircase("chain", (4, 8), (300, 200), (250, 180, 150), (4, 8), published)
+    other = Staircase("vee", (2, 8), (280, 190), (260, None, 140), (2, 8), ())
+    figure = frontier_figure(chain(2, 3), "makespan", [one, other], None)
+    lines = {line.get_label(): line for line in figure.axes[-1].lines}
+    line = lines["chain: best schedule found"]
+    assert [*zip(*line.get_data(), strict=True)][:2] == [(4, 300), (8, 200)]
+    line = lines["vee: bound"]
+    assert line.get_data()[1][1] == 140  # above a capacity of 8
+    (legend,) = figure.legends
+    title = legend.get_title().get_text()
+    assert title == "Open marks, hand-written: a\u00a01f1b = same,  b\u00a0gpipe"
+    (area,) = figure.axes[-1].collections  # the one that is filled
+    # from 2 on the lower of 250 (a chain's, below 4) and nothing known, from 4 on nothing, then 140
+    assert {tuple(point) for point in area.get_paths()[0].vertices} >= {(8, 140), (8, 0)}

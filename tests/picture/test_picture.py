@@ -3,33 +3,33 @@ import re
 import struct
 import subprocess
 import sys
+from fractions import Fraction
 from functools import cache
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.patches import PathPatch
 
-from pipesat.core.memory import memory_profiles
 from pipesat.core.ops import KINDS, Op, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.picture.axis import round_step
-from pipesat.picture.boxes import LOWER, UPPER, boxes_of
-from pipesat.picture.classes import TINTS, class_tints, fill, fill_text
-from pipesat.picture.gantt import gantt_png, gantt_svg
+from pipesat.picture.classes import class_tints
+from pipesat.picture.figures import file_of, short, unit_of_memory, unit_of_time
+from pipesat.picture.folded import Fold, fold_of
+from pipesat.picture.gantt import gantt, gantt_figure
 from pipesat.picture.grid import text_grid
-from pipesat.picture.labels import choose_labels
-from pipesat.picture.layout import TALLEST, WIDEST, lay_out
-from pipesat.picture.legend import entries_of
-from pipesat.picture.lettering import fitted, text_width
-from pipesat.picture.paint import highest_per_column, paint_ops
-from pipesat.picture.style import FILL, rgb
+from pipesat.picture.labels import LETTERINGS
+from pipesat.picture.rows import rows_of
+from pipesat.picture.style import FILL, MEANING, TINTS, fill, rgb
+from pipesat.picture.text_rows import round_step
 from tests.support.paths import ROOT
-from tests.support.problems import chain
 
+SVG = "{http://www.w3.org/2000/svg}"
 BENCH = ROOT / "experiments" / "bench" / "problems"
 
 
@@ -100,52 +100,69 @@ def size_of(png):
 # the Gantt chart
 
 
+def figure(pipeline, schedule, title="a title\nand more"):
+    return gantt_figure(pipeline, schedule, title=title)
+
+
+def shapes(drawn):
+    """Left, upper, right and lower ends of what a figure draws, by name."""
+    found = {}
+    for patch in drawn.axes[0].patches:
+        if isinstance(patch, PathPatch) and patch.get_gid():
+            corners = patch.get_path().vertices.reshape(-1, 5, 2)
+            found[patch.get_gid()] = np.column_stack([corners[:, 0], corners[:, 2]]), patch
+    return found
+
+
 @pytest.mark.parametrize(
-    "make", [paired, lambda: bench("vee-unit-p4-m4-cap0.75", "list-scheduling")]
+    "make",
+    [
+        paired,
+        lambda: bench("vee-unit-p4-m4-cap0.75", "list-scheduling"),
+        lambda: bench("lowcap-6.2B-p8-m16-cap0.75", "1f1b"),
+    ],
 )
-def test_there_is_one_box_per_op(make):
+def test_every_op_is_drawn_at_its_place_in_its_colour(make):
     pipeline, schedule = make()
-    drawn = [
-        (device, f"{stage}{KINDS[kind]}{microbatch}", start, end)
-        for device, boxes in enumerate(boxes_of(pipeline, schedule))
-        for stage, kind, microbatch, start, end in zip(
-            boxes.stage, boxes.kind, boxes.microbatch, boxes.start, boxes.end, strict=True
-        )
-    ]
-    wanted = [(d, str(op), t.start, t.end) for d, t in schedule for op in members(t.item)]
-    assert drawn == wanted
-
-
-def test_pairs_are_halves():
-    boxes = boxes_of(*paired())[0]
-    assert sorted(boxes.part[boxes.kind == KINDS.index("F")]) == [0, 0, UPPER, UPPER]
-    assert sorted(boxes.part[boxes.kind == KINDS.index("BW")]) == [0, 0, LOWER, LOWER]
+    drawn = shapes(figure(pipeline, schedule))
+    last = max(1, max(map(len, pipeline.stages_on)) - 1)
+    wanted = {}
+    for device, (item, start, end) in schedule:
+        for number, op in enumerate(members(item)):
+            place = pipeline.stages_on[device].index(op.stage)
+            half = (0, 1) if isinstance(item, Op) else (number / 2, (number + 1) / 2)
+            wanted.setdefault((op.kind, place), set()).add((device, start, end, *half))
+    names = {name for name in drawn if name != "idle"}
+    assert len(names) == len(wanted)
+    for (kind, place), boxes in wanted.items():
+        chunk = f", chunk {place}" if len(pipeline.stages) > len(pipeline.devices) else ""
+        fields, patch = drawn[f"{MEANING[kind]}{chunk}"]
+        assert to_hex(patch.get_facecolor()) == fill(kind, place / last)
+        lane = drawn["idle"][0][0, 3]  # of the first row, which begins at 0
+        assert {
+            (int(top), left, right, *(round((y - int(top)) / lane, 6) for y in (top, bottom)))
+            for left, top, right, bottom in fields.tolist()
+        } == boxes
 
 
 def test_the_picture_is_a_png_within_bounds_and_always_the_same():
     pipeline, schedule = bench("lowcap-6.2B-p8-m16-cap0.75", "1f1b")
-    png = gantt_png(pipeline, schedule, title="a title\nand more")
+    png, again = (gantt(pipeline, schedule, title="a title\nand more") for _ in range(2))
     width, height = size_of(png)
-    assert 1000 < width <= WIDEST
-    assert 500 < height <= TALLEST
-    assert png == gantt_png(pipeline, schedule, title="a title\nand more")
+    assert width == 1600  # 10 inches, so that numbers of 7 points are readable at half of it
+    assert 500 < height <= 1000
+    assert png == again
 
 
-@pytest.mark.parametrize(
-    "devices",
-    [1, 64, pytest.param(250, marks=pytest.mark.slow), pytest.param(4096, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("devices", [1, 250])
 def test_the_picture_stays_within_bounds_for_any_number_of_devices(devices):
     stage = {"F": 10**12, "B": 1, "W": 1, "held_after_F": 10**12}
     pipeline = problem(
         devices=[{"memory": 10**12, "name": "long " * 99}] * devices,
         stages=[{"device": d, **stage} for d in range(devices)],
     )
-    empty = Schedule(((),) * devices)
-    layout = lay_out(pipeline, empty, memory_profiles(pipeline, empty))
-    assert layout.width <= WIDEST
-    assert layout.height + 15 * layout.font <= TALLEST  # 15: three lines each of title and legend
-    assert layout.lane_top(devices - 1) + layout.lane + layout.gap + layout.track <= layout.bottom
+    width, height = figure(pipeline, Schedule(((),) * devices)).get_size_inches()
+    assert (width, height) <= (24, 30)
 
 
 AWKWARD = {
@@ -175,89 +192,96 @@ AWKWARD = {
 @pytest.mark.parametrize("case", AWKWARD)
 def test_awkward_schedules_are_drawn_without_warnings(case):
     pipeline, schedule = AWKWARD[case]
-    for title in ("", "$\\notmath 题 " * 100):
-        size_of(gantt_png(pipeline, schedule, title=title))
+    drawn = figure(pipeline, schedule, "$\\notmath 题 " * 100)
+    size_of(file_of(drawn, "png"))
+    ET.fromstring(file_of(drawn, "svg"))
 
 
-def test_a_pixel_has_the_mixture_of_what_runs_during_its_time():
-    # 4 ops of 1 time unit on 2 pixels: the first is half F, half BW, the second half F, half idle
-    boxes = boxes_of(problem(), timed("0F0@0-1 0BW0@1-2 0F1@2-3 0F2@4-4"))[0]
-    lane = np.zeros((3, 2, 3), dtype=np.uint8)
-    paint_ops(lane, boxes, pixels_per_time=0.5, shade=None)
-    f, bw, idle = np.array([rgb(FILL["F"]), rgb(FILL["BW"]), (1, 1, 1)]) * 255
-    expected = np.array([(f + bw) / 2, (f + idle) / 2])
-    outlined = 0.35 * expected[1]  # the op of length 0 stands at the right end, as a line
-    assert lane[1] == pytest.approx(np.array([expected[0], outlined]), abs=1)
+def test_numbers_are_large_enough_to_read_at_half_the_width():
+    pipeline, schedule = bench("lowcap-6.2B-p8-m16-cap0.75", "1f1b")
+    drawn = figure(pipeline, schedule)
+    room = np.full((2, 2), 100.0)
+    for lettering in LETTERINGS:
+        assert lettering.size * 800 / (72 * drawn.get_size_inches()[0]) >= 7.5  # pixels
+        assert lettering.fits(np.array([1, 2]), room).all()
+        assert not lettering.fits(np.array([2, 2]), np.array([[8.0, 6.0], [6.0, 8.0]])).all()
 
 
-def test_the_memory_track_is_the_memory_profile():
+def test_several_schedules_stand_below_each_other_with_a_gap_and_their_names():
     pipeline, schedule = problem(), timed(*SMALL)
-    for profile in memory_profiles(pipeline, schedule):
-        now = np.searchsorted(profile.times, np.arange(schedule.makespan), side="right") - 1
-        columns = highest_per_column(profile, schedule.makespan, schedule.makespan)
-        assert columns.tolist() == profile.held[now].tolist()
-        assert highest_per_column(profile, schedule.makespan, 1) == [profile.held.max()]
+    both = gantt_figure(pipeline, {"one": schedule, "other": schedule}, title="")
+    idle = shapes(both)["idle"][0]
+    free = idle[1:, 1] - idle[:-1, 3]
+    assert free[1] > 1.5 * free[0] == pytest.approx(1.5 * free[2])
+    assert {"one", "other"} <= {text.get_text() for text in both.axes[0].texts}
 
 
-def test_the_makespans_number_has_room_without_a_memory_track():
-    pipeline = chain(2, 2, F=1_000_000_000, held=(0, 0))
-    schedule = BASELINES["1f1b"](pipeline)
-    layout = lay_out(pipeline, schedule, memory_profiles(pipeline, schedule))
-    assert layout.track == 0
-    half = text_width(f"{schedule.makespan:,}", 0.9 * layout.font, bold=True) / 2
-    assert layout.right + half < layout.width
+def repeated(times):
+    """A device that, after a start of its own, does the same so many times, and ends otherwise."""
+    row = ["0F0@0-3", "0F1@4-5"]
+    for n in range(times):
+        row += [f"0B{n}@{6 + 4 * n}-{8 + 4 * n}", f"0F{n + 2}@{8 + 4 * n}-{9 + 4 * n}"]
+    end = 6 + 4 * times
+    row += [f"0B{times}@{end}-{end + 2}", f"0B{times + 1}@{end + 3}-{end + 5}"]
+    return timed(" ".join(row))
 
 
-@pytest.mark.parametrize(
-    ("name", "baseline", "whole"),
-    [
-        ("lowcap-6.2B-p8-m16-cap0.75", "zb-h1", False),
-        ("bidir-6.2B-p4-m8", "list-scheduling", True),
-        ("table5-14.6B-p16-m48-cap1", "zb-h1", False),
-    ],
-)
-def test_labels_lie_within_their_boxes(name, baseline, whole):
-    pipeline, schedule = bench(name, baseline)
-    layout = lay_out(pipeline, schedule, memory_profiles(pipeline, schedule))
-    labels = choose_labels(boxes_of(pipeline, schedule), layout, schedule.makespan, strips=whole)
-    assert labels is not None
-    scale = (layout.right - layout.left) / schedule.makespan
-    boxes = {}
-    for device, t in schedule:
-        for op in members(t.item):
-            text = str(op) if whole else str(op.microbatch)
-            row = round(layout.lane_top(device) - layout.top)
-            boxes[round((t.start + t.end) / 2 * scale, 6), row, text] = (t.end - t.start) * scale
-    assert labels.lettering.whole_ops == whole
-    assert len(labels.texts) >= 0.9 * len(boxes)
-    size = labels.lettering.size
-    for text, (x, y) in zip(labels.texts, labels.centres, strict=True):
-        row = next(top for top in map(layout.lane_top, range(99)) if top <= y < top + layout.lane)
-        needed = 0.75 * size if labels.lettering.turned else text_width(text, size)
-        assert needed <= boxes[round(x, 6), row, text]
+def test_the_repeating_middle_is_found_and_what_is_left_out_is_what_repeats():
+    pipeline = problem(
+        microbatches=42, devices=[{}], stages=[{"device": 0, "F": 1, "B": 2, "W": 0}]
+    )
+    schedule = repeated(40)
+    rows = rows_of(pipeline, {"": schedule}, by_device=False, memory=False)
+    fold = fold_of(rows.ops)
+    # F1 starts at 4, B0 at 6, and so on every 4 until F41 at 164 and B40 at 166: 41 times
+    assert fold == Fold(begin=4, period=4, times=41)
+    kept = rows.ops[fold.shown(rows.ops["start"])]
+    texts = [
+        f"{KINDS[k]}{m}@{s}"
+        for k, m, s in zip(kept["kind"], kept["microbatch"], fold.moved(kept["start"]), strict=True)
+    ]
+    assert texts == ["F0@0", "F1@4", "B0@6", "B41@9"]  # 169 - 40 x 4
+    broken = [Timed(t.item, t.start, t.end + (t.start == 86)) for t in schedule.devices[0]]
+    rows = rows_of(pipeline, {"": Schedule((tuple(broken),))}, by_device=False, memory=False)
+    assert fold_of(rows.ops).times == 20  # B20 is longer: before it F1 to F20, after it F22 to F41
+    rows = rows_of(problem(), {"": timed(*SMALL)}, by_device=False, memory=False)
+    assert fold_of(rows.ops) is None
+
+
+def test_a_long_schedule_is_folded_and_its_ticks_tell_true_times():
+    pipeline, schedule = bench("table5-6.2B-p8-m64-cap2", "zb-h1")
+    drawn = figure(pipeline, schedule)
+    axes = drawn.axes[0]
+    assert drawn.get_size_inches()[0] == 10
+    assert any(text.get_text().startswith("× ") for text in axes.texts)
+    total = sum(len(fields) for name, (fields, _) in shapes(drawn).items() if name != "idle")
+    assert total < len(schedule) / 2
+    labels = [float(t.get_text().replace(",", "")) for t in axes.get_xticklabels()]
+    assert labels == sorted(labels)
+    assert axes.get_xlim()[1] * 1e-3 < labels[-1] < schedule.makespan * 1e-3
+
+
+def test_units_are_those_that_people_use():
+    assert unit_of_time("us", 1_779_359) == (1e-3, "ms")
+    assert unit_of_time("ns", 10) == (1e-3, "us")
+    assert unit_of_time("cycles", 10) == (1, "cycles")
+    assert unit_of_memory("1e-4 stage activation", 6) == (Fraction(1, 10_000), "stage activations")
+    assert unit_of_memory("MiB", 40_960) == (Fraction(1, 1024), "GiB")
+    assert unit_of_memory("", 6) == (1, "")
 
 
 def test_long_texts_lose_their_middle():
-    text = "problem " * 40 + "gap 1 %"
-    short = fitted(text, 300, 20)
-    assert text_width(short, 20) <= 300
-    assert short.startswith("problem")
-    assert "…" in short
-    assert short.endswith("gap 1 %")
-    assert fitted("two\n lines", 300, 20) == "two lines"
-    assert fitted("", 0, 20) == ""
+    cut = short("problem " * 40 + "gap 1 %", 30)
+    assert len(cut) == 30
+    assert cut.startswith("problem")
+    assert "…" in cut
+    assert cut.endswith("gap 1 %")
+    assert short("two\n lines 题", 30) == "two lines ?"
 
 
 def test_ticks_stand_at_round_times():
-    assert [round_step(100, most) for most in (100, 99, 50, 20, 10, 9, 1)] == [
-        1,
-        2,
-        2,
-        5,
-        10,
-        20,
-        100,
-    ]
+    found = [round_step(100, most) for most in (100, 99, 50, 20, 10, 9, 1)]
+    assert found == [1, 2, 2, 5, 10, 20, 100]
 
 
 # the text grid
@@ -344,12 +368,15 @@ def test_copies_and_modes_are_drawn_and_explained() -> None:
     problem = parse_problem(document)  # as in tests/core/test_copies.py
     order = ((Op(0, "F", 0, 1), Op(0, "F", 1), Op(0, "BW", 1), Op(0, "BW", 0, 1)),)
     schedule = time_order(problem, order)
-    texts = gantt_svg(problem, schedule, title="copies").decode()
-    assert texts.count("#8c564b") > 1  # the bar beside the legend's sample
-    plain = gantt_svg(problem, Schedule(schedule.devices), title="copies").decode()
-    for word in ("mode to the host", "O copy out", "L copy back"):
-        assert word in texts
-    assert "O copy out" not in plain
+    drawn, plain = figure(problem, schedule), figure(problem, Schedule(schedule.devices))
+    found = shapes(drawn)
+    for name, copy in (("copy out", "O"), ("copy back", "L")):
+        times = [(c.start, c.end) for c in schedule.copies[0] if c.copy.kind == copy]
+        assert found[name][0][:, ::2].tolist() == [list(times[0])]
+    assert len(found["mode 1"][0]) == 2
+    assert not {"copy out", "copy back"} & set(shapes(plain))
+    texts = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert {"mode to the host", "O copy out", "L copy back"} <= set(texts)
 
 
 def classes_of(*work: tuple[str, int]) -> Problem:
@@ -366,20 +393,17 @@ def test_the_class_of_most_work_has_the_full_colours_and_less_is_lighter() -> No
     # three amounts of work, so the shades are 0, the middle (3.5, to even) and the last
     assert tints.of_class == ((4, 0, 4, 7),)
     assert tints.names == {0: ["long"], 4: ["b", "a"], 7: ["tiny"]}
-    assert fill_text("F", 0) == FILL["F"]
-    brightness = [sum(fill("W", tint)) for tint in range(TINTS)]
+    assert fill("F") == FILL["F"]
+    brightness = [sum(rgb(fill("W", 0, tint))) for tint in range(TINTS)]
     assert brightness == sorted(brightness)
     assert class_tints(problem()) is None
 
 
-def test_classes_are_in_the_legend_and_shown_where_the_mouse_points_in_an_svg() -> None:
+def test_classes_are_in_the_legend_and_named_in_an_svg() -> None:
     pipeline = classes_of(("long", 2), ("a<b\x00", 1))
-    schedule = BASELINES["list-scheduling"](pipeline)
-    (boxes,) = boxes_of(pipeline, schedule)
-    assert boxes.tint.tolist() == [(0, 7)[m] for m in boxes.microbatch.tolist()]
-    layout = lay_out(pipeline, schedule, memory_profiles(pipeline, schedule))
-    entries = [entry.text for entry in entries_of(pipeline, [boxes], layout, None)]
-    assert [text for text in entries if "class" in text] == ["class long", "class a<b\x00"]
-    drawn = ET.fromstring(gantt_svg(pipeline, schedule, title="classes"))
-    titles = {title.text for title in drawn.iter("{http://www.w3.org/2000/svg}title")}
-    assert {"F forward, class long", "F forward, class a<b?"} <= titles
+    drawn = figure(pipeline, BASELINES["list-scheduling"](pipeline), "classes\n& more")
+    texts = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert [text for text in texts if "class" in text] == ["class long", "class a<b?"]
+    root = ET.fromstring(file_of(drawn, "svg"))
+    assert {g.get("id") for g in root.iter(f"{SVG}g")} >= {"F forward, class long"}
+    assert [title.text for title in root.iter(f"{SVG}title")] == ["classes & more"]

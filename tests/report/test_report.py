@@ -27,8 +27,6 @@ from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.picture.gantt import gantt_svg
-from pipesat.picture.style import FILL
 from pipesat.report.data import case_data, schedule_data
 from pipesat.report.markup import element, plain, script_json
 from pipesat.report.page import page
@@ -543,23 +541,3 @@ def test_outputs_that_cannot_be_written(cli: Run, folder: Path, tmp_path: Path) 
     outcome = cli("show", folder, "--no-baselines", "--html", tmp_path / "no" / "a.html")
     assert outcome.code == 2
     assert "a.html: cannot write: No such file or directory" in outcome.err
-
-
-# The SVG picture
-
-
-@pytest.mark.parametrize("make", [paired, lambda: (SMALL, SMALL_SCHEDULE)])
-def test_the_svg_has_one_box_per_op(make: Callable[[], tuple[Problem, Schedule]]) -> None:
-    problem, schedule = make()
-    svg = gantt_svg(problem, schedule, title="a <title>")
-    assert svg == gantt_svg(problem, schedule, title="a <title>")
-    shapes: dict[str, int] = {}
-    for path in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}path"):
-        fill = re.search(r"fill: (#\w+)", path.get("style", ""))
-        if fill:
-            shapes[fill[1]] = max(shapes.get(fill[1], 0), path.get("d", "").count("M"))
-    wanted: dict[str, int] = {}
-    for op, _, _ in (op for row in written(schedule) for op in row):
-        kind = re.sub(r"\d", "", op)
-        wanted[FILL[kind]] = wanted.get(FILL[kind], 0) + 1  # type: ignore[index]
-    assert {fill: shapes[fill] for fill in wanted} == wanted
