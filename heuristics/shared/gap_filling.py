@@ -102,7 +102,7 @@ def fill_gaps(problem: Problem, ranks: Ranks, switches: Switches) -> Filled:
         If one microbatch alone does not fit into a device.
     """
     if lacking(problem, capacities_by_order(problem)):
-        raise NotApplicable("needs room for one microbatch on every device")
+        raise NotApplicable("needs memory for one microbatch on every device")
     line = [_Rank(problem, ranks, d, switches) for d in range(len(ranks))]
     if switches.depth == "least idle":
         _set_warm_ups(problem, line)

@@ -289,7 +289,7 @@ def _passage(problem: Problem, route: int) -> Passage:
     step = steps_of(problem, route)[passage.stops[-1]]
     names = " or ".join(problem.device_name(device) for device in passage.short)
     raise Infeasible(
-        "every device has room for one microbatch if all others have enough memory, but not all "
+        "every device has memory for one microbatch if all others have enough memory, but not all "
         f"together: after the start of one's {step.phase} on stage {step.stage}, wherever time "
         f"passes next, {names} holds too much"
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     extra=[click.Option(["-v", "--verbose"], is_flag=True, help="List a safe order, by rank.")],
 )
 def check(asked: Asked) -> int:
-    """Check a schedule against every rule; list all violations.
+    """Check a schedule against every rule and list all violations.
 
     With --runtime, say whether its order can hang: exit code 1 if it can.
     """

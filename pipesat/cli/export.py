@@ -18,7 +18,7 @@ _FILE = click.Option(
     ["-o", "--output", "path"],
     metavar="FILE",
     required=True,
-    help="File to write; a folder, as out/, has it as schedule.csv and the like.",
+    help="File to write. A folder, as out/, has it as schedule.csv and the like.",
 )
 
 

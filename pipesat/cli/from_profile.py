@@ -38,7 +38,7 @@ _LAYERS = click.Option(
     output="[FILE]",
 )
 def from_profile(asked: Asked) -> None:
-    """Write a problem from a measured profile; without -o, it is printed."""
+    """Write a problem from a measured profile, or print it (without -o)."""
     from pipesat.cli.problem import write_problem
 
     if asked["layers"]:

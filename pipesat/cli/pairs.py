@@ -29,7 +29,7 @@ _MORE = (
         ["--draw"],
         multiple=True,
         metavar="OPS",
-        help="What to draw: 0F+0BW, or 0BW alone; repeatable.  [default: every pair that saves "
+        help="What to draw: 0F+0BW, or 0BW alone, repeatable.  [default: every pair that saves "
         "time]",
     ),
     click.Option(

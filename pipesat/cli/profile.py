@@ -50,7 +50,7 @@ _LISTED = click.Option(
 def profile(asked: Asked) -> None:
     """Measure F, B, W, BW and memory of your model's layers.
 
-    Needs the extra: pip install 'pipesat[torch]'.
+    Needs PyTorch: pip install 'torch>=2.13'.
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.profile_report import print_profile

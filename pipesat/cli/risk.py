@@ -38,7 +38,7 @@ OPTIONS: Final = (
     click.Option(
         ["--links"],
         type=click.Choice(["independent", "pair", "rank"]),
-        help="The same; how transfers queue while times vary.",
+        help="The same, and how transfers queue while times vary.",
     ),
     click.Option(
         ["--samples"],

@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     output="[FILE]",
 )
 def run(asked: Asked) -> int:
-    """Run a schedule in torch; write when every op really ran.
+    """Run a schedule in torch and write when every op really ran.
 
     With --verify alone: does it compute the same as one process? Starts one local gloo process
-    per rank; or, under torchrun, is one rank:
+    per rank. Under torchrun, is one rank:
     torchrun --nproc-per-node 4 -m pipesat run PROBLEM SCHEDULE -o FILE.
     With --tune: which order is the fastest here? What does it gain over 1F1B and torch's
     best, and is that more than noise?
-    Needs the extra: pip install 'pipesat[torch]'.
+    Needs PyTorch: pip install 'torch>=2.13'.
     """
     from pipesat.runtime.torchrun import leave, under_torchrun
 

@@ -36,13 +36,13 @@ _CSV = click.Option(
     extra=(_CSV,),
 )
 def sweep(asked: Asked) -> int:
-    """Solve a grid of problems; resume it; run it on Ray.
+    """Solve a grid of problems, resume it, run it on Ray.
 
     Each case is a row in DIR/rows.jsonl; at the end they are compared. Started again, it goes on
     where it was ended, whatever ended it. A case that fails or exceeds its time or memory is a row
     that says so.
 
-    For --ray, install the extra: pip install 'pipesat[ray]'.
+    For --ray, install Ray: pip install 'ray>=2.40'.
     """
     from pipesat.cli import sweep_report
     from pipesat.cli.console import stderr

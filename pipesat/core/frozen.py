@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
-    raise TypeError("a problem does not change; its with_...() methods return a changed copy")
+    raise TypeError("a problem does not change: its with_...() methods return a changed copy")
 
 
 class FrozenDict(dict[Any, Any]):

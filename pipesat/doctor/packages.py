@@ -14,7 +14,7 @@ from pipesat.doctor.report import Line, Part
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-DEVELOPMENT = frozenset({"test", "check"})  # extras that only pipesat's own tests need
+DEVELOPMENT = frozenset({"test", "check", "docs"})  # extras for pipesat itself
 
 
 def package_lines() -> Iterator[Line]:
@@ -30,7 +30,7 @@ def package_lines() -> Iterator[Line]:
         needs = [Requirement(text) for text in importlib.metadata.requires("pipesat") or ()]
     except ImportError as error:  # PackageNotFoundError is one
         reason = f"{error}, so nothing is known of what it needs"
-        yield Line("versions", "pipesat", "FAILED", reason, "pip install pipesat")
+        yield Line("versions", "pipesat", "FAILED", reason, "pip install . in the clone")
         return
     core = [need for need in needs if _wanted(need, "")]
     yield from map(core_line, core)

@@ -55,14 +55,15 @@ def parse_overlap(
         a, b = (_kind(text, homes, f"{where}[{i}]") for i, text in enumerate(entry.ops))
         if homes[a[0]] != homes[b[0]]:
             raise BadInput(
-                f"expected two stages of one device; stage {a[0]} lies on device {homes[a[0]]}, "
-                f"stage {b[0]} on device {homes[b[0]]}",
+                f"expected two stages of one device, but stage {a[0]} lies on device {homes[a[0]]}"
+                f", stage {b[0]} on device {homes[b[0]]}",
                 where=where,
                 value=entry.ops,
             )
         if (before := listed_at.setdefault(frozenset((a, b)), number)) != number:
             raise BadInput(
-                f"expected each combination at most once; overlap.pairs[{before}] has it already",
+                f"expected each combination at most once, but overlap.pairs[{before}] "
+                "has it already",
                 where=where,
                 value=entry.ops,
             )
@@ -86,7 +87,7 @@ def _time_or_factor(entry: PairModel, where: str, *, lists: bool) -> int | tuple
             raise BadInput("expected an integer from 1 to 10^12", where=f"{where}.time", value=None)
         if lists:
             raise BadInput(
-                "microbatches that are a list take no pairs by time; give `factor`, [num, den] of "
+                "microbatches that are a list take no pairs by time: give `factor`, [num, den] of "
                 "what the two take alone",
                 where=f"{where}.time",
                 value=entry.time,

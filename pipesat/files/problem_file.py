@@ -219,7 +219,7 @@ def _routes(model: ProblemModel, lists: Sequence[Listed]) -> tuple[Route, ...]:
                 )
             if stage in seen:
                 raise BadInput(
-                    f"expected every stage on one route, once; it also stands at {seen[stage]}",
+                    f"expected every stage on one route, once, but it also stands at {seen[stage]}",
                     where=where,
                     value=stage,
                 )

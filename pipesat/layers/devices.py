@@ -156,7 +156,7 @@ def _several_per_device(
     reason = why_no_split_fits(choices[-1])
     if reason or exact:
         raise Infeasible(reason or "no split fits into the devices' memory, flags and ties kept")
-    raise NotApplicable("no split was found that fits into memory; none was proven impossible")
+    raise NotApplicable("no split was found that fits into memory, and none was proven impossible")
 
 
 def _least(problem: SplitProblem) -> tuple[tuple[int, ...] | None, bool]:

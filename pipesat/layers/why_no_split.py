@@ -34,9 +34,9 @@ def check_cuttable(layers: Layers, pipeline: Pipeline) -> None:
             if not tie.copies
         ]
         raise BadInput(
-            f"{stages} stages on {stages} devices need {stages - 1} cuts; {', '.join(pairs)} share "
-            f"weights, so every layer between lies on the same device, which leaves {places} "
-            'places: a vee has the first and the last stage on one device; or say "tie": "copies"',
+            f"{stages} stages on {stages} devices need {stages - 1} cuts. {', '.join(pairs)} share "
+            f"weights, so every layer between lies on the same device. That leaves {places} places."
+            ' Take a V, which has the first and the last stage on one device, or "tie": "copies"',
             where="stages",
         )
 

@@ -36,7 +36,7 @@ def frame_of(records: Sequence[Mapping[str, Any]]) -> Any:
         pandas = importlib.import_module("pandas")
     except ImportError:
         raise BadInput(
-            "to_frame() needs pandas, which is not installed: pip install pandas; records() gives "
+            "to_frame() needs pandas, which is not installed: pip install pandas. records() gives "
             "the same rows as dictionaries"
         ) from None
     return pandas.DataFrame([*records])

@@ -56,7 +56,7 @@ def same_layers_elsewhere(
         raise NotApplicable("other placements are made from one stage per device on one route")
     if problem.overlap is not None and problem.overlap.listed:
         raise NotApplicable(
-            "`overlap.pairs` is of this placement's stages; other placements would need pairs of "
+            "`overlap.pairs` is of this placement's stages. Other placements would need pairs of "
             "their own"
         )
     p, m = len(problem.devices), problem.routes[0].microbatches
@@ -77,7 +77,7 @@ def _counts(layers: Sequence[int], stages: int) -> list[int]:
     if not layers:
         raise BadInput(
             "a loop and a V cut every stage in two, and a problem does not say that its stages "
-            "divide: say of how many equal layers each is made (layers), or give the costs of "
+            "divide. State how many equal layers each has (layers), or give the costs of "
             "real layers to `pipesat plan LAYERS --placement any`",
             where="placements",
         )
@@ -90,7 +90,7 @@ def _counts(layers: Sequence[int], stages: int) -> list[int]:
     for stage, count in enumerate(counts):
         if count < 2:
             raise BadInput(
-                f"stage {stage} of the route cannot be cut in two: expected at least 2 layers; "
+                f"stage {stage} of the route cannot be cut in two: expected at least 2 layers. "
                 "`pipesat plan LAYERS --placement any` cuts real layers wherever that is best",
                 where="layers",
                 value=count,

@@ -79,7 +79,7 @@ def two_routes_of(problem: Problem) -> Ranks:
         If it is not so.
     """
     if len(problem.routes) != 2:
-        raise NotApplicable("needs two routes in opposite directions")
+        raise NotApplicable("needs a bidirectional placement")
     return _required(
         problem,
         "bidirectional",

@@ -84,7 +84,7 @@ def require_exact(costs: Ints) -> None:
         If they do not.
     """
     if float(costs.sum(dtype=float)) > _LARGEST:
-        raise BadInput("times and memory of all sequences together pass 2^59; use larger units")
+        raise BadInput("times and memory of all sequences together pass 2^59: use larger units")
 
 
 def problem_of(problem: Problem, costs: Ints) -> Problem:

@@ -90,10 +90,10 @@ def run_processes(
             children.append(_start(name, folder, command(name)))
         while _running(children) and not _failed(children):
             if stop is not None and stop.is_set():
-                raise RunFailed("stopped; all processes were ended")
+                raise RunFailed("stopped, all processes were ended")
             if time.monotonic() > deadline:
                 raise RunFailed(
-                    f"not finished after {timeout:g} s; all processes were ended",
+                    f"not finished after {timeout:g} s, all processes were ended",
                     [f"{child.name}: {_whereabouts(child, folder)}" for child in children],
                 )
             time.sleep(_POLL)

@@ -225,6 +225,6 @@ def model_of_profile(profile: str | Path | Profile, split: str = "even") -> Laye
             model.path, str(folder), device, getattr(torch, model.dtype) if model.dtype else None
         )
     else:
-        raise BadInput("the profiled model was handed over by a Python call; build it there")
+        raise BadInput("the profiled model was handed over by a Python call: build it there")
     parts = {"cut": lambda stages: layers_of_stages(data, stages, split)}
     return LayeredModel(**{**vars(built), **parts})

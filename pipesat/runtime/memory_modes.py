@@ -94,7 +94,7 @@ class MemoryModes:
         if not hasattr(base, _FORWARD):
             raise BadInput(
                 f"torch {torch.__version__} has no {base.__name__}.{_FORWARD}, which memory modes "
-                "need; they were tested with torch 2.13"
+                "need. They were tested with torch 2.13"
             )
         modes = self
 

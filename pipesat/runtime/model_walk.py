@@ -108,7 +108,7 @@ def _run(model: LayeredModel, number: int, layer: nn.Module, x: Any) -> Any:
     if not isinstance(output, torch.Tensor):
         raise BadInput(
             f"{name} returns {_several(output)}, expected one tensor: between pipeline stages "
-            "pipesat counts one activation; put the layers that pass more into one layer"
+            "pipesat counts one activation. Put the layers that pass more into one layer"
         )
     return output
 
@@ -143,7 +143,7 @@ def _check_loss(model: LayeredModel, output: Any) -> None:
         )
     if not bool(torch.isfinite(loss).all()):
         raise BadInput(
-            f"the loss of microbatch 0 is {float(loss)}, expected a finite number; times of "
+            f"the loss of microbatch 0 is {float(loss)}, expected a finite number: times of "
             "numbers that are none say little"
         )
 

@@ -66,7 +66,7 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
         )
     for rank, row in enumerate(rows):
         if not row:
-            raise BadInput(f"rank {rank} has no stage; torch needs one at least", source=source)
+            raise BadInput(f"rank {rank} has no stage, torch needs one at least", source=source)
     stages_on = tuple(tuple(sorted({action.stage for action in row})) for row in rows)
     placed = sorted(stage for stages in stages_on for stage in stages)
     if placed != list(range(len(placed))):

@@ -116,7 +116,7 @@ def check_parity(
     modes
         The file of memory modes beside each, empty where everything is kept; none: all are kept.
     timeout
-        Seconds for everything; then all processes are ended.
+        Seconds for everything. Then all processes are ended.
     stop
         Ends everything when set.
 

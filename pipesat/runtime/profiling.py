@@ -211,7 +211,7 @@ def require_device(device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         built = "is built without CUDA" if torch.version.cuda is None else "finds no CUDA device"
         raise BadInput(
-            f"torch {torch.__version__} {built}; take device cpu, or run this on the GPU machine",
+            f"torch {torch.__version__} {built}. Take device cpu, or run this on the GPU machine",
             where="device",
             value=device,
         )

@@ -99,7 +99,7 @@ def run_orders(
     scale
         Seconds of the run per second of the problem (virtual devices only).
     timeout
-        Seconds for everything; then all processes are ended.
+        Seconds for everything. Then all processes are ended.
     stop
         Ends everything when set.
 

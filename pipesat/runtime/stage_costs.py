@@ -43,7 +43,7 @@ def load_backward() -> Backward:
         return Backward(*(getattr(module, name) for name in _FUNCTIONS))
     except (ImportError, AttributeError) as error:
         raise BadInput(
-            f"torch {torch.__version__} lacks what splits a backward ({error}); profiling was "
+            f"torch {torch.__version__} lacks what splits a backward ({error}). Profiling was "
             "tested with torch 2.13"
         ) from None
 
@@ -220,7 +220,7 @@ def run_whole(subject: Subject, backward: Backward, x: Any, root: Any) -> None:
 def _require_finite(subject: Subject, root: Any) -> None:
     if subject.loss_of is not None and not bool(torch.isfinite(root.detach()).all()):
         raise BadInput(
-            f"{subject.name}: the loss is {float(root.detach())}, expected a finite number; times "
+            f"{subject.name}: the loss is {float(root.detach())}, expected a finite number: times "
             "of numbers that are none say little"
         )
 

@@ -43,7 +43,7 @@ def require_torch() -> None:
         If not.
     """
     if importlib.util.find_spec("torch") is None:
-        raise BadInput("this needs PyTorch: pip install 'pipesat[torch]'")
+        raise BadInput("this needs PyTorch: pip install 'torch>=2.13'")
 
 
 def load_torch_api() -> TorchApi:
@@ -78,8 +78,8 @@ def _find(version: str, module: str, name: str) -> Any:
         if package == "torch":
             raise _unknown(version, f"{module}.{name}") from None
         raise BadInput(
-            f"torch {version} cannot load {module}, which needs {package}: {error}; "
-            f"pip install {package}"
+            f"torch {version} cannot load {module}, which needs {package}: {error}. "
+            f"Try: pip install {package}"
         ) from None
 
 

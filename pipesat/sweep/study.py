@@ -132,7 +132,7 @@ def sweep(
         data = data.with_time_limit(time_limit)
     if data.most_cases > max_cases:
         raise BadInput(
-            f"up to {data.most_cases} cases, expected at most {max_cases}; if you mean it: "
+            f"up to {data.most_cases} cases, expected at most {max_cases}. If you mean it: "
             f"--max-cases {data.most_cases}",
             source=source,
         )

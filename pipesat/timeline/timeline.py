@@ -220,6 +220,6 @@ def _require_complete(problem: Problem, seen: set[tuple[int, str, int]]) -> None
             if not f or bw == b or b != w:
                 raise BadInput(
                     f"expected F and either BW or B and W of stage {stage}, microbatch "
-                    f"{microbatch}; some are missing or too many",
+                    f"{microbatch}: some are missing or too many",
                     where="steps[0]",
                 )

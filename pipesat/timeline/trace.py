@@ -120,7 +120,7 @@ def _steps(
     counts = {divmod(len(rank.ops), len({r.item for r in rank.ops})) for rank in ranks}
     if len(counts) != 1 or (number_and_rest := counts.pop())[1]:
         raise BadInput(
-            "the traces hold parts of steps, or different numbers of them; expected whole ones",
+            "the traces hold parts of steps, or different numbers of them, expected whole ones",
             source=source,
         )
     number = number_and_rest[0]

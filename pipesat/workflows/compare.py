@@ -68,11 +68,11 @@ def compare(
     search
         ``False``: the hand-written schedules alone, none is compared with a search.
     placements
-        Compare with the same layers in a loop, a V and two ways. Each is solved. The problem has
-        one stage per device.
+        Compare with the same layers in a loop, a V and bidirectional. Each is solved. The problem
+        has one stage per device.
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
-        stage; a loop and a V cut between them; ``None``: unknown.
+        stage. A loop and a V cut between them; ``None``: unknown.
     target
         Compare only what this runtime can run; ``None``: any. See :func:`pipesat.solve`.
     objective

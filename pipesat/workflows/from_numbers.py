@@ -79,7 +79,7 @@ def problem_from_numbers(
     microbatches
         How many, of both directions together; ``None``: of ``lengths``.
     lengths
-        Microbatches that differ: a length each; in a file, a JSON list or one per line.
+        Microbatches that differ: a length each. A file has a JSON list or one per line.
     reference
         Length that the costs are of.
     quadratic
@@ -105,7 +105,7 @@ def problem_from_numbers(
     link_delay
         Delay of every link.
     memory
-        Capacity, one for all devices or one each; 1f1b*0.75: that share of 1F1B's peak; ``None``:
+        Capacity, one for all devices or one each. 1f1b*0.75 is that share of 1F1B's peak; ``None``:
         unlimited.
     static
         Memory that is always taken, as ``memory``.

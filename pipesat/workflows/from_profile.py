@@ -68,7 +68,7 @@ def problem_from_profile(
     memory
         Capacity as 40GiB, one for all devices or one each; ``None``: unlimited.
     training
-        What training adds to the model, as optimizer=sgd,grad_dtype=float32: optimizer,
+        What training adds to the model, as optimizer=sgd,grad_dtype=float32. Keys: optimizer,
         grad_dtype, state_dtype, master_dtype (of a second copy of the weights), receive (torch:
         buffers of all microbatches, as torch 2.13, or held as needed); ``None``: adamw with the
         parameters' own types, as in torch.
@@ -90,7 +90,7 @@ def problem_from_profile(
         Per second between a device and its host, as 20GiB: gives the offload mode; ``None``: as
         measured on a GPU.
     copy_channels
-        1: copies out and back share a channel; 2: they have one each.
+        1: copies out and back share a channel. 2: they have one each.
     name
         For tables and pictures.
     details

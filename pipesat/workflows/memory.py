@@ -51,7 +51,7 @@ def frontier(
     problem
         The problem.
     caps
-        Capacities of every device, static memory included; ``1f1b*0.75``: that share of 1F1B's
+        Capacities of every device, static memory included. ``1f1b*0.75`` is that share of 1F1B's
         activations; ``None``: where steps are likely.
     count
         How many capacities, if ``caps`` are not given; ``None``: 12.
@@ -60,7 +60,7 @@ def frontier(
         ``None``: as the problem is.
     layers
         With ``placements``: you state that every stage is so many equal layers, or one number per
-        stage; a loop and a V cut between them; ``None``: unknown.
+        stage. A loop and a V cut between them; ``None``: unknown.
     by_mode
         A curve for each way to save memory: none, each memory mode of the problem alone, all of
         them.

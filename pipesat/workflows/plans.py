@@ -79,7 +79,7 @@ def plan(
         Memory that every device keeps free for fragments and communication buffers. On top of the
         layers' own ``reserve``.
     placement
-        Where stages may lie; with ``any``, all three are tried.
+        Where stages may lie. With ``any``, all three are tried.
     chunks
         Stages per device of a loop, as many shapes as values; ``None``: 2.
     latency

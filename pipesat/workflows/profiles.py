@@ -38,7 +38,7 @@ def profile(
 ) -> Profile:
     """Measure F, B, W, BW and memory of a model's layers, in a process of its own.
 
-    Needs ``pipesat[torch]``. To measure layers that you have in hand, in this process, use
+    Needs torch. To measure layers that you have in hand, in this process, use
     :func:`pipesat.runtime.profile_model.profile_model`.
 
     Parameters

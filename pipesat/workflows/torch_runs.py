@@ -43,7 +43,7 @@ def run(
 ) -> Measured | None:
     """Run a schedule in torch's pipeline runtime, and return when every op really ran.
 
-    Starts one local gloo process per rank, on the CPU; needs ``pipesat[torch]``. In a script, call
+    Starts one local gloo process per rank, on the CPU; needs torch. In a script, call
     it under ``if __name__ == "__main__":``. Under torchrun, which starts one process per rank, it
     is this process's rank.
 
@@ -78,7 +78,7 @@ def run(
     device
         ``cuda``: one GPU per rank, with NCCL, under torchrun alone.
     timeout
-        Seconds for everything; then all processes are ended.
+        Seconds for everything. Then all processes are ended.
     note
         Called with what was changed for torch, and with how it runs pairs.
     stop
@@ -159,7 +159,7 @@ def parity(
     """Run a schedule in torch and compare with one process: losses and every gradient.
 
     Starts one local process per rank on the CPU, with a small transformer cut into the problem's
-    stages; needs ``pipesat[torch]``. In a script, call it under ``if __name__ == "__main__":``.
+    stages; needs torch. In a script, call it under ``if __name__ == "__main__":``.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def parity(
     schedule
         A schedule, the result that has it, or the path of a schedule file.
     timeout
-        Seconds for everything; then all processes are ended.
+        Seconds for everything. Then all processes are ended.
     note
         Called with what was changed for torch.
     stop

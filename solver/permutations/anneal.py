@@ -114,7 +114,7 @@ class Annealing:
             rank = self._shifted(jobs, forward) if self.chance.random() < _SHIFTED else None
             packed = pack(jobs, self.chance.choice(_PATIENCES), rank)
             if packed is None:
-                raise ValueError("nobody gave up")
+                raise ValueError("no search gave up")
             if best is None or packed.makespan < best.makespan:
                 rows = packed.rows if forward else [row[::-1] for row in packed.rows]
                 best = _State(rows, permutation, packed.makespan)

@@ -307,12 +307,12 @@ def test_only_memory_may_be_null(path: str) -> None:
         (
             row(2, overlap=listed(["0F", "1B"])),
             "overlap.pairs[0].ops",
-            "expected two stages of one device; stage 0 lies on device 0, stage 1 on device 1",
+            "expected two stages of one device, but stage 0 lies on device 0, stage 1 on device 1",
         ),
         (
             small(overlap={"pairs": [entry("0F", "0B"), entry("0B", "0F")]}),
             "overlap.pairs[1].ops",
-            "each combination at most once; overlap.pairs[0] has it already",
+            "each combination at most once, but overlap.pairs[0] has it already",
         ),
         (
             small(overlap={"pairs": [entry("0F", "0F"), entry("0F", "0F")]}),

@@ -244,7 +244,7 @@ def test_unlimited_memory_needs_no_capacity() -> None:
 def test_it_says_why_it_does_not_apply(baseline: Any) -> None:
     with pytest.raises(NotApplicable, match="exactly one stage per device"):
         baseline(vee(2, 2))
-    with pytest.raises(NotApplicable, match="room for one microbatch"):
+    with pytest.raises(NotApplicable, match="memory for one microbatch"):
         baseline(chain(2, 2, cap=1, held=(2, 1)))
 
 

@@ -448,7 +448,7 @@ def test_too_little_memory_in_all_and_on_the_best() -> None:
 def test_tied_layers_of_a_chain_are_explained() -> None:
     layers = layers_of([{"name": "words"}, {}, {}, {"name": "head", "tied_to": "words"}])
     with pytest.raises(
-        BadInput, match=r"layer 0 \(words\) and layer 3 \(head\) share weights.*vee"
+        BadInput, match=r"layer 0 \(words\) and layer 3 \(head\) share weights.*Take a V"
     ):
         smallest_largest(layers, Pipeline(devices=2, microbatches=1))
     vee = Pipeline(devices=2, microbatches=1, placement="vee")

@@ -113,7 +113,7 @@ def test_torch_is_not_there(cli, files, output, monkeypatch) -> None:
     outcome = cli("run", *files, "-o", output)
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (
-        "pipesat: error: this needs PyTorch: pip install 'pipesat[torch]'"
+        "pipesat: error: this needs PyTorch: pip install 'torch>=2.13'"
     )
 
 

@@ -607,4 +607,4 @@ def test_without_ray(cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, *modules.popitem())
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", "auto")
-    one_bad_line(outcome, "pip install 'pipesat[ray]'")
+    one_bad_line(outcome, "pip install 'ray>=2.40'")

@@ -115,7 +115,7 @@ def _require_whole_recomputation(problem: Problem, schedule: Schedule) -> None:
             if op.mode and op.kind == "B" and offload_of(problem, op) is None:
                 raise NotApplicable(
                     f"{op} recomputes its forward and splits its backward: torch would recompute "
-                    'in both halves; give the mode "backward": "fused"'
+                    'in both halves. Give the mode "backward": "fused"'
                 )
 
 
