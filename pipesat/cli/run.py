@@ -32,7 +32,7 @@ if TYPE_CHECKING:
             ["--tune"],
             is_flag=True,
             is_eager=True,
-            help="Run, take the costs, solve, run again; -o is a folder then, steps are 20.",
+            help="Run, take the costs, solve, run again. Then -o is a folder, and steps are 20.",
         ),
         click.Option(
             ["--time-limit"],
