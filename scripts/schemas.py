@@ -15,6 +15,7 @@ from pipesat.layers.file import LayersModel
 from pipesat.parts.file import PartsModel
 from pipesat.parts.mapping import PartsMap
 from pipesat.profile.file import LinksModel, Profile
+from pipesat.replicas.file import AssignmentModel
 from pipesat.sweep.spec import SpecModel
 from pipesat.timeline.file import TimelineModel
 
@@ -29,6 +30,7 @@ MODELS: Final[dict[str, type[BaseModel]]] = {
     "parts-map": PartsMap,
     "timeline": TimelineModel,
     "sweep": SpecModel,
+    "assignment": AssignmentModel,
 }
 """What reads each format, ``pipesat.NAME/1``."""
 

@@ -33,7 +33,8 @@ def shown(
     Parameters
     ----------
     given
-        A problem, layers, profile, parts or timeline file, or a folder that a command wrote.
+        A problem, layers, profile, parts, timeline or assignment file, or a folder that a command
+        wrote.
     schedule
         A schedule.
     steps

@@ -94,6 +94,13 @@ def _show_parts(path: Path) -> None:
     print_facts([("layers", repeats), ("next", f"pipesat problem pairs {path} -o pairs.json")])
 
 
+def _show_assignment(path: Path) -> None:
+    from pipesat.cli.table import print_answer
+    from pipesat.report.reading import read
+
+    print_answer(read(path), verbose=False)  # type: ignore[arg-type]
+
+
 def _show_timeline(path: Path) -> None:
     from pipesat.files.complaint import validated
     from pipesat.files.strict_json import read_json
@@ -202,4 +209,5 @@ _KINDS: Final[dict[str, Callable[[Path], None]]] = {
     "profile": _show_profile,
     "parts": _show_parts,
     "timeline": _show_timeline,
+    "assignment": _show_assignment,
 }

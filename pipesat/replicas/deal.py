@@ -18,7 +18,7 @@ EXCEEDS: Final = 1 << 60
 """More than any makespan: the value of a replica that exceeds something, and by how much."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Load:
     """What is to be dealt: n sequences, or whole microbatches.
 

@@ -21,7 +21,7 @@ from pipesat.replicas.deal import Deal, Load, deal_of
 from pipesat.replicas.replay import Replay
 from pipesat.replicas.rules import RULES
 from pipesat.replicas.search import Search, by_shares
-from pipesat.replicas.shares import best_shares
+from pipesat.replicas.shares import best_shares, within
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -105,17 +105,17 @@ class Dealer:
         began = time.perf_counter()
         load = load_of(self, lengths)
         late = None if budget is None else lambda part: time.perf_counter() - began > part * budget
-        count = [0]
+        count, last = [0], [began]
 
         def over() -> bool:
+            """Whether another round, as long as the last one, would come too late."""
             count[0] += 1
-            return count[0] > rounds if late is None else late(1.0)
+            now = time.perf_counter()
+            took, last[0] = now - last[0], now
+            return count[0] > rounds if budget is None else now + took - began > budget
 
-        shares = self._shares
-        if load.cap is not None:
-            most = load.cap * load.replicas / float(load.tokens.sum())
-            if shares.max() > most:
-                shares = best_shares(self.replay, load.costs.sum(axis=0)[:-1].astype(float), most)
+        most = 1.0 if load.cap is None else load.cap * load.replicas / float(load.tokens.sum())
+        shares = within(self._shares, max(most, 1 / self.replay.places))
         skip = None if late is None else lambda: late(_FOR_RULES)
         best, _ = best_of_rules(load, shares, skip)
         best = searched(best, np.random.default_rng(seed), over)

@@ -7,6 +7,7 @@ A rule returns microbatches of each replica in the order in which they enter, or
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
@@ -40,6 +41,7 @@ def dealt_in_turn(load: Load) -> Replicas:
     return found
 
 
+@lru_cache(maxsize=1)  # two rules begin with it
 def karmarkar_karp(load: Load) -> Replicas:
     """Karmarkar and Karp's differencing on work: replicas equal in number, then microbatches."""
     found = []
@@ -54,8 +56,8 @@ def karmarkar_karp(load: Load) -> Replicas:
 def verl(load: Load) -> Replicas:
     """As verl: Karmarkar-Karp, then small microbatches at both ends."""
     found = []
-    for row in karmarkar_karp(load):
-        row.sort(key=lambda part: -int(load.work[part].sum()))
+    for parts in karmarkar_karp(load):
+        row = sorted(parts, key=lambda part: -int(load.work[part].sum()))
         found.append([*row[::2][::-1], *row[1::2]])
     return found
 

@@ -49,13 +49,13 @@ def best_shares(replay: Replay, costs: Floats, most: float = 1.0) -> Floats:
             break
         rate = _RATE / np.sqrt(step + 1)
         here = here * np.exp(-rate * (on_path - on_path.min()) / spread)
-        here = _within(here, max(most, 1 / m))
+        here = within(here, max(most, 1 / m))
         mean = mean + (here - mean) / (step + 2)
     by_mean = replay.ends(costs[:, None, None] * mean[None, :, None])[replay.last].max()
     return mean if by_mean < least else best
 
 
-def _within(shares: Floats, most: float) -> Floats:
+def within(shares: Floats, most: float) -> Floats:
     """Return shares with the sum of 1, none above ``most`` or next to nothing."""
     shares = np.maximum(shares / shares.sum(), _LEAST / len(shares))
     for _ in range(len(shares)):

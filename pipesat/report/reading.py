@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
@@ -11,6 +12,7 @@ from pipesat.files.strict_json import read_json
 from pipesat.layers.file import parse_layers
 from pipesat.parts.file import parse_parts
 from pipesat.profile.file import read_profile
+from pipesat.replicas.file import parse_assignment
 from pipesat.report.study import result_in
 
 if TYPE_CHECKING:
@@ -20,17 +22,18 @@ if TYPE_CHECKING:
     from pipesat.layers.layer import Layers
     from pipesat.parts.parts import Parts
     from pipesat.profile.file import Profile
+    from pipesat.replicas.answer import Assignment
     from pipesat.timeline.timeline import Timeline
 
 _LARGEST: Final = 1 << 30
 _OF_A_PROBLEM: Final = ("schedule", "timeline")
-_KNOWN: Final = ("problem", "layers", "profile", "parts", *_OF_A_PROBLEM)
+_KNOWN: Final = ("problem", "layers", "profile", "parts", "assignment", *_OF_A_PROBLEM)
 
 
 @public
 def read(
     path: str | Path, problem: Problem | None = None
-) -> Problem | Layers | Profile | Parts | Result | Schedule | Timeline:
+) -> Problem | Layers | Profile | Parts | Assignment | Result | Schedule | Timeline:
     """Read a file by the format that it states, or the folder that a solve has written.
 
     What is read has ``write(path)``, a result ``save(folder)``.
@@ -38,8 +41,8 @@ def read(
     Parameters
     ----------
     path
-        A problem, layers, profile or parts file; the folder of a solve: its result; a schedule or
-        timeline file.
+        A problem, layers, profile, parts or assignment file; the folder of a solve: its result; a
+        schedule or timeline file.
     problem
         What a schedule or timeline is of: their files have no costs.
 
@@ -72,6 +75,9 @@ def read(
         return read_timeline(file, problem)  # type: ignore[arg-type]
     if kind == "profile":
         return read_profile(file)
-    if kind == "parts":
-        return parse_parts(document, source)
-    return parse_layers(document, source) if kind == "layers" else parse_problem(document, source)
+    parsers: dict[str, Callable[[Any, str], Problem | Layers | Parts | Assignment]] = {
+        "assignment": parse_assignment,
+        "layers": parse_layers,
+        "parts": parse_parts,
+    }
+    return parsers.get(kind, parse_problem)(document, source)

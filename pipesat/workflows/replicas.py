@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.solver.run.clock import Clock
 
-_CHECKED: Final = 10_000  # ops: the slowest replicas pass the checker, as many as have so many
+_CHECKED: Final = 5_000  # ops: the slowest replicas pass the checker, as many as have so many
+_SEARCH: Final = 0.9  # of the time; the rest is for checks
 _FEW: Final = 2000  # sequences that every rule deals in time
 _PLACES: Final = 256  # of a replica, where each sequence that holds most is tried at each
 _ROUNDS: Final = 100  # of a deterministic search, for each second of its limit
@@ -81,7 +82,8 @@ def dealt(
         bound = Bound(exact.value, f"all deals under {schedule}") if exact.fits else bound
     else:
         with doing("exchanging sequences between replicas"):
-            best = searched(best, np.random.default_rng(seed), _ending(clock), bound.value)
+            part = clock.part(_SEARCH * clock.limit - clock.elapsed)
+            best = searched(best, np.random.default_rng(seed), _ending(part), bound.value)
     about: dict[str, Any] | None = None
     if lengths is not None:
         sha256 = digest(json.dumps([*lengths]).encode())

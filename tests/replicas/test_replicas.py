@@ -279,3 +279,25 @@ def test_a_list_may_have_4096_classes_per_replica(cli: Run, tmp_path: Path) -> N
     assert "4098 classes, expected at most 4096" in one.err
     two = cli("balance", tmp_path / "p.json", "--replicas", 2, "--time-limit", 0.1, "--json")
     assert two.code == 0
+
+
+def test_assignments_are_read_and_shown(cli: Run, tmp_path: Path) -> None:
+    found = pipesat.balance(chain(), lengths=LENGTHS, reference=1000, replicas=3, time_limit=0.2)
+    found.save(tmp_path / "out")
+    path = tmp_path / "out" / "assignment.json"
+    again = pipesat.read(path)
+    assert again.file() == found.file()  # type: ignore[union-attr]
+    shown = cli("show", path)
+    assert shown.code == 0
+    assert f"{found.value} under 1f1b" in shown.out
+    document = json.loads(path.read_text())
+    for key, value, message in (
+        ("replicas", [[[0, 1]], [[1, 2]]], "exactly once"),
+        ("replicas", [[[0]], [[1], [2]]], "same number"),
+        ("replicas", [[[0]], [[]]], "replicas"),
+        ("value", 1, "largest of makespans"),
+        ("seed", "1", "seed"),
+    ):
+        path.write_text(json.dumps(document | {key: value}))
+        with pytest.raises(BadInput, match=message):
+            pipesat.read(path)
