@@ -63,28 +63,30 @@ class Assignment(Displayed):
         return Standing(self.value, self.lower_bound)
 
     def facts(self) -> Facts:
-        """Return the step's time, the bounds, and how even the replicas are."""
+        """Return the step's time, what it gains, the bounds, and how even the replicas are."""
         value, unit = self.value, f" {self.problem.time_unit}" if self.problem else ""
         any_bound = self.any_bound
         whatever = "" if any_bound is None else f"{any_bound.value}{unit} ({any_bound.source})"
         bound = f"{self.lower_bound}{unit} ({self.lower_bound_source})"
         if value is None:
             return [("Step", "no assignment was found that fits"), ("Bound", bound)]
-        given = next((row.value for row in self.rules if row.value is not None), None)
-        first = next((row.name for row in self.rules if row.value is not None), "")
-        gain = "" if given is None else f", {against(value, given, first)}"
-        mean = round(sum(self.makespans) / len(self.makespans))
+        rules = {row.name: row.value for row in self.rules if row.value is not None}
+        named = {**dict([*rules.items()][:1]), min(rules, key=rules.__getitem__, default=""): 0}
+        gains = [against(value, rules[name], name) for name in named if name]
         parts = [len(part) for row in self.replicas for part in row]
-        sequences = f"{sum(parts)} sequences, {min(parts)} to {max(parts)} in a microbatch"
+        packed = f", of {min(parts)} to {max(parts)} sequences" if max(parts) > 1 else ""
         longest = ""
-        if self.tokens and self.lengths is not None:
+        if self.tokens and max(parts) > 1:
             filled = max(sum(self.tokens[n] for n in part) for row in self.replicas for part in row)
             longest = f"at most {filled} tokens in a microbatch"
+        mean = round(sum(self.makespans) / len(self.makespans))
+        each = f"{len(parts) // len(self.replicas)} microbatches each{packed}"
         return [
-            ("Step", f"{value}{unit} under {self.schedule}{gain}"),
+            ("Step", f"{value}{unit} under {self.schedule}"),
+            ("Gain", ", ".join(gains)),
             ("Gap", f"{self.standing.verdict}: no assignment is below {bound}"),
             ("Any schedule", whatever and f"none is below {whatever}"),
-            ("Replicas", f"{len(parts) // len(self.replicas)} microbatches each, {sequences}"),
+            ("Replicas", f"{len(self.replicas)} with {each}"),
             ("Evenness", f"the mean replica takes {mean}, the fastest {min(self.makespans)}"),
             ("Longest", longest),
         ]

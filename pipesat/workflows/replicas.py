@@ -14,6 +14,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.files.atomic import digest
+from pipesat.files.microbatch_list import MOST_CLASSES
 from pipesat.files.problem_text import problem_text
 from pipesat.placement.lengths import microbatches_from_lengths
 from pipesat.replicas.answer import Assignment
@@ -120,6 +121,8 @@ def _ordered(
     if deal.load.replicas > 1:
         return ""
     if lengths is not None and about is not None:
+        if len({*lengths}) > MOST_CLASSES:
+            return ""
         listed = microbatches_from_lengths(lengths, about["reference"], about["quadratic"])
         problem = problem.with_microbatches(listed)
     order = [part[0] for part in deal.replicas[0]]
