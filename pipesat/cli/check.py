@@ -30,12 +30,16 @@ def check(asked: Asked) -> int:
     from pipesat.cli.table import print_answer
     from pipesat.core.memory import peak_memory
     from pipesat.core.ops import members
+    from pipesat.hangs.torch_file import posted_in
     from pipesat.hangs.verdict import verdict
 
     violations: list[Violation] = asked.answer(runtime=None)
     problem, timed = asked.read["problem"], asked.read["schedule"]
     valid = not violations
-    found = verdict(problem, timed, asked["runtime"]) if valid and asked["runtime"] else None
+    found = None
+    if valid and asked["runtime"]:
+        posted = posted_in(asked["schedule"], problem, timed.order)
+        found = verdict(problem, timed, asked["runtime"], posted)
 
     if asked["as_json"]:
         said = {

@@ -90,11 +90,11 @@ def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[Wait]:
     heads = [machine.rows[row][reached[row]] for row in circle(stopped)[::-1]]
     last = [here for here, after in pairwise(heads) if here[0] != after[0]]
     start = min(range(len(last)), key=last.__getitem__, default=0)
-    found = []
-    for rank, at in last[start:] + last[:start]:
-        peer, there = machine.partner[rank, at]
-        found.append(Wait(rank, word(steps[rank][at]), peer, word(steps[peer][there])))
-    return found
+    return [
+        Wait(rank, word(steps[rank][at]), peer, word(steps[peer][there]))
+        for rank, at in last[start:] + last[:start]
+        for peer, there in [machine.partner[rank, at]]
+    ]
 
 
 def crossed_of(problem: Problem, steps: Steps) -> list[Crossed]:

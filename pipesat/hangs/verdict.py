@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Order, Schedule
 
 _LATE: Final = "each receive directly before the op that needs it, each send directly after its op"
+_GIVEN: Final = "the sends and receives of the file, as they stand there"
 _EARLY: Final = "as `pipesat show PROBLEM SCHEDULE --steps`: all ranks in one common sequence"
 _UNTOLD: Final = (
     "collectives on the same communicator, sends and receives that a runtime puts into one batch, "
@@ -33,7 +34,7 @@ class Verdict(Displayed):
     are messages that are received as others. Both are empty where it is ``safe``. ``steps`` is an
     order of sends and receives that is safe: what was judged, if it is, else pipesat's own.
     ``buffers`` is the least number of buffers per stage and direction with which what was judged
-    does not hang (rule ``graph``); 1 is judged.
+    does not hang (rule ``graph``); 1 is judged. ``given``: the file's own sends and receives were.
     """
 
     rule: RuleName
@@ -41,6 +42,7 @@ class Verdict(Displayed):
     crossed: tuple[Crossed, ...]
     steps: Steps
     buffers: int | None = None
+    given: bool = False
 
     @property
     def safe(self) -> bool:
@@ -56,7 +58,7 @@ class Verdict(Displayed):
             ("Cyclic wait", self.cyclic_wait),
             ("Crossed", self.mixed_up),
             ("Buffers", self._buffers()),
-            ("Judged", _LATE),
+            ("Judged", _GIVEN if self.given else _LATE),
             ("Safe order", safe if self.safe else f"{safe} (-v and --json list it)"),
             ("Not judged", _UNTOLD),
         ]
@@ -110,16 +112,19 @@ class Verdict(Displayed):
         return f"one per stage and direction{more if self.cycle else ''}"
 
 
-def verdict(problem: Problem, schedule: Schedule, rule: RuleName) -> Verdict:
-    """Judge a valid schedule's order. O(n log n) for n ops.
+def verdict(
+    problem: Problem, schedule: Schedule, rule: RuleName, posted: Steps | None = None
+) -> Verdict:
+    """Judge a valid schedule's order, or the step lists of it in ``posted``. O(n log n) for n ops.
 
     Raises
     ------
     Fault
         If pipesat's own order of sends and receives is not safe.
     """
-    posted = late(problem, schedule.order)
-    found = _judged(problem, posted, rule)
+    given = posted is not None
+    posted = posted or late(problem, schedule.order)
+    found = replace(_judged(problem, posted, rule), given=given)
     if found.safe:
         return found
     own = steps_of(problem, schedule)
@@ -151,10 +156,12 @@ def _judged(problem: Problem, steps: Steps, rule: RuleName) -> Verdict:
     return Verdict(rule, tuple(cycle), tuple(crossed), steps)
 
 
-def _least_buffers(problem: Problem, posted: Steps) -> int:
+def _least_buffers(problem: Problem, posted: Steps) -> int | None:
     """More of them never hurt, and with one per microbatch nothing is used again."""
 
     def enough(buffers: int) -> bool:
         return not cycle_of(problem, with_waits(posted, buffers), RULES["graph"])
 
-    return bisect_left(range(max(problem.microbatches)), True, lo=1, key=enough)
+    most = max(problem.microbatches)
+    least = bisect_left(range(most + 1), True, lo=1, key=enough)
+    return least if least <= most else None

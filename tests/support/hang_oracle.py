@@ -83,52 +83,73 @@ def made_by(kind: str, stage: int, microbatch: int) -> Data:
     return {"F": "f", "W": "w"}.get(kind, "b"), stage, microbatch
 
 
-def programs(doc: dict[str, Any], rows: list[list[str]], buffers: int = 0) -> list[list[Act]]:
-    """Receive directly before, send directly after; with ``buffers``, waits for earlier sends."""
+Step = dict[str, Any]
+"""``step`` (``run``, ``SEND_F``, ``RECV_B``, ...), ``op``, ``peer``."""
+
+
+def posted_late(doc: dict[str, Any], rows: list[list[str]]) -> list[list[Step]]:
+    """Each receive directly before its op, each send directly after; of a pair, F first."""
     pipe = Pipe(doc)
-    found = []
+    found: list[list[Step]] = []
     for rank, row in enumerate(rows):
-        acts: list[Act] = []
-        sent: dict[tuple[str, int], list[Data]] = defaultdict(list)  # by a stage, each way
+        found.append([])
         for text in row:
             ops = sorted(members(text), key=lambda op: op[0] != "F")
-            come = []
             for op in ops:
                 data = pipe.takes(*op)
                 if data is not None and pipe.home[data[1]] != rank:
-                    come.append(data)
-                    acts.append(Act("recv", (), data, pipe.home[data[1]]))
-            before = [sent[made_by(*op)[:2]] for op in members(text)] if buffers else []
-            acts += [Act("wait", (), e[-buffers]) for e in before if len(e) >= buffers]
-            acts.append(Act("run", tuple(come)))
+                    found[-1].append(_step("RECV", op, pipe.home[data[1]]))
+            found[-1].append({"step": "run", "op": text, "peer": None})
             for op in ops:
-                data = made_by(*op)
-                if (peer := pipe.goes_to(data)) is not None:
-                    sent[data[:2]].append(data)
-                    acts.append(Act("send", (), data, peer))
-        found.append(acts)
+                if (peer := pipe.goes_to(made_by(*op))) is not None:
+                    found[-1].append(_step("SEND", op, peer))
     return found
 
 
-def programs_of_steps(doc: dict[str, Any], steps: list[list[dict[str, Any]]]) -> list[list[Act]]:
-    """The programs that step lists in JSON stand for."""
+def _step(word: str, op: tuple[str, int, int], peer: int) -> Step:
+    kind, stage, microbatch = op
+    way = "F" if kind == "F" else "B"
+    return {"step": f"{word}_{way}", "op": f"{stage}{kind}{microbatch}", "peer": peer}
+
+
+def posted_anyhow(steps: list[list[Step]], rng: Random) -> list[list[Step]]:
+    """Some receives earlier, some sends later, by a few places each."""
+    found = []
+    for row in steps:
+        moved = list(row)
+        for step in row:
+            if step["step"] != "run" and rng.random() < 0.3:
+                at = moved.index(step)
+                way = -1 if step["step"].startswith("RECV") else 1
+                there = max(0, min(len(row) - 1, at + way * rng.randint(1, 4)))
+                moved.insert(there, moved.pop(at))
+        found.append(moved)
+    return found
+
+
+def programs(doc: dict[str, Any], steps: list[list[Step]], buffers: int = 0) -> list[list[Act]]:
+    """What ranks do; with ``buffers``, an op first waits for the send from the buffer it takes."""
     pipe = Pipe(doc)
-    found: list[list[Act]] = []
+    found = []
     for rank, row in enumerate(steps):
-        found.append([])
+        acts: list[Act] = []
+        sent: dict[tuple[str, int], list[Data]] = defaultdict(list)  # by a stage, each way
         for step in row:
             ops = members(step["op"])
             taken = [data for op in ops if (data := pipe.takes(*op)) is not None]
             match step["step"].split("_"):
                 case ["run"]:
-                    come = tuple(data for data in taken if pipe.home[data[1]] != rank)
-                    found[-1].append(Act("run", come))
+                    before = [sent[made_by(*op)[:2]] for op in ops] if buffers else []
+                    acts += [Act("wait", (), e[-buffers]) for e in before if len(e) >= buffers]
+                    acts.append(Act("run", tuple(d for d in taken if pipe.home[d[1]] != rank)))
                 case ["WAIT", "SEND", _]:
-                    found[-1].append(Act("wait", (), made_by(*ops[0])))
+                    acts.append(Act("wait", (), made_by(*ops[0])))
                 case ["SEND", _]:
-                    found[-1].append(Act("send", (), made_by(*ops[0]), step["peer"]))
+                    acts.append(Act("send", (), made_by(*ops[0]), step["peer"]))
+                    sent[made_by(*ops[0])[:2]].append(made_by(*ops[0]))
                 case ["RECV", _]:
-                    found[-1].append(Act("recv", (), taken[0], step["peer"]))
+                    acts.append(Act("recv", (), taken[0], step["peer"]))
+        found.append(acts)
     return found
 
 
@@ -259,9 +280,11 @@ def _changed(queues: Any, rank: int, which: int, queue: tuple[int, ...]) -> Any:
 def random_order(doc: dict[str, Any], rng: Random) -> list[list[str]]:
     """Any valid order: one op after the other whose data is there, on any rank, a few as pairs.
 
-    Half of them take the microbatches of a stage in turn, as people write orders.
+    Half of them take the microbatches of a stage in turn, as people write orders, and some of these
+    run all forwards first.
     """
     split, pairs, tame = rng.choice([0, 0.5, 1]), rng.choice([0, 0, 0.5]), rng.random() < 0.5
+    first = tame and rng.random() < 0.4
     pipe = Pipe(doc)
     left = [("F", *job) for job in pipe.jobs]
     for job in pipe.jobs:
@@ -274,6 +297,8 @@ def random_order(doc: dict[str, Any], rng: Random) -> list[list[str]]:
         ready = [op for op in left if (need := pipe.takes(*op)) is None or need in there]
         if tame:  # of a stage's ops of one kind, the first
             ready = [one for one in ready if one == min(x for x in left if x[:2] == one[:2])]
+        if first:
+            ready = [one for one in ready if one[0] == "F"] or ready
         op = min(ready, key=lambda one: bias[one] + rng.random() * 0.5)
         here = [op]
         others = [

@@ -160,7 +160,7 @@ def _notes(
             "microbatch on one stage, make a pair"
         )
     if skipped := communication_in(text):
-        yield f"left out actions that compute nothing, {skipped} of them: torch adds its own"
+        yield f"left out actions that compute nothing, {skipped} of them: schedules have none"
 
 
 def _cells(count: int) -> str:
