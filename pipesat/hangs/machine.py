@@ -3,7 +3,7 @@
 Every rule is the same machine with other queues:
 
 - A rank goes through its list in order. It computes when it has received what the op needs. It
-  posts a send or a receive when it comes to it and goes on, unless the rule blocks.
+  posts a send or a receive when it comes to it and goes on.
 - What a rank has posted runs in queues, each in the order posted. The rule says which share one.
 - Messages have no tag: the k-th send from one rank to another meets the k-th receive there. They
   run once both are posted and first in their queues, without a buffer in between.
@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from pipesat.core.errors import Fault
 from pipesat.core.graphs import Spot, circle, stops
 from pipesat.core.ops import Event, members
 from pipesat.core.rules import awaited
@@ -36,7 +37,6 @@ class Rule(NamedTuple):
 
     text: str
     queue: Callable[[RankStep], Hashable]
-    blocks: bool = False
     waits: bool = False
 
 
@@ -45,7 +45,9 @@ RULES: Final[dict[str, Rule]] = {
     "pair-fifo": Rule("one queue per pair of ranks, both directions", lambda step: step.peer),
     "edge-fifo": Rule("one queue per directed pair of ranks", _EDGE),
     "group": Rule("one queue per rank, with all its peers", lambda _: None),
-    "rendezvous": Rule("a send returns when its receive is posted", lambda _: None, blocks=True),
+    # a blocking call holds back what a queue of all transfers does: computing between waits for
+    # earlier ones alone, so both stop at the same transfers
+    "rendezvous": Rule("a send returns when its receive is posted", lambda _: None),
     "graph": Rule(
         "one queue per directed pair of ranks, a wait before a send's buffer is used again",
         _EDGE,
@@ -79,7 +81,13 @@ def word(step: RankStep) -> str:
 
 
 def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[Wait]:
-    """Return who waits for whom, each for the next; empty if all lists finish. O(steps)."""
+    """Return who waits for whom, each for the next; empty if all lists finish. O(steps).
+
+    Raises
+    ------
+    Fault
+        If a rank waits for itself alone, which no list of an order's does.
+    """
     machine = _Machine(problem, steps, rule)
     reached = stops([*map(len, machine.rows)], machine.waits)
     stopped = {
@@ -89,6 +97,8 @@ def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[Wait]:
     }
     heads = [machine.rows[row][reached[row]] for row in circle(stopped)[::-1]]
     last = [here for here, after in pairwise(heads) if here[0] != after[0]]
+    if stopped and not last:
+        raise Fault("some rank stops, and none of them waits for another")
     start = min(range(len(last)), key=last.__getitem__, default=0)
     return [
         Wait(rank, word(steps[rank][at]), peer, word(steps[peer][there]))
@@ -124,7 +134,7 @@ class _Machine:
     """Rows of spots (rank, place in its list): each rank's list, then each queue."""
 
     def __init__(self, problem: Problem, steps: Steps, rule: Rule) -> None:
-        self.problem, self.steps, self.blocks = problem, steps, rule.blocks
+        self.problem, self.steps = problem, steps
         self.rows: list[list[Spot]] = [
             [(rank, at) for at in range(len(row))] for rank, row in enumerate(steps)
         ]
@@ -161,5 +171,3 @@ class _Machine:
                     yield self.posted[rank, need.event, False]
         elif step.kind.startswith("Wait"):
             yield self.posted[rank, message(self.problem, step), True]
-        elif self.blocks:
-            yield self.place[rank, here]

@@ -277,13 +277,14 @@ def _changed(queues: Any, rank: int, which: int, queue: tuple[int, ...]) -> Any:
     return _replaced(queues, rank, _replaced(queues[rank], which, queue))
 
 
-def random_order(doc: dict[str, Any], rng: Random) -> list[list[str]]:
+def random_order(doc: dict[str, Any], rng: Random, *, plain: bool = False) -> list[list[str]]:
     """Any valid order: one op after the other whose data is there, on any rank, a few as pairs.
 
     Half of them take the microbatches of a stage in turn, as people write orders, and some of these
-    run all forwards first.
+    run all forwards first. ``plain``: in turn, with whole backwards, and without pairs.
     """
     split, pairs, tame = rng.choice([0, 0.5, 1]), rng.choice([0, 0, 0.5]), rng.random() < 0.5
+    split, pairs, tame = (0, 0, True) if plain else (split, pairs, tame)
     first = tame and rng.random() < 0.4
     pipe = Pipe(doc)
     left = [("F", *job) for job in pipe.jobs]
