@@ -7,6 +7,8 @@ from random import Random
 import pytest
 
 import pipesat
+from pipesat.core.ops import Copy
+from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.hangs.machine import RULES
@@ -18,6 +20,7 @@ from tests.support.hangs_judged import judged
 from tests.support.loops import loop
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, vee
+from tests.support.timed_modes import ORDER, TIMES, problem_with_modes
 
 ALL = ("pair-fifo", "edge-fifo", "group", "rendezvous", "graph")
 ONE_QUEUE = ("pair-fifo", "group", "rendezvous")
@@ -159,6 +162,23 @@ def test_nothing_crosses_ranks_nothing_hangs(rule: str) -> None:
     assert asked(problem, rule, "", "0F0 0BW0 0F1 0BW1").safe
     one = asked(vee(2, 1), rule, "0F0 3F0 3B0 3W0 0B0 0W0", "1F0 2F0 2B0 1B0 2W0 1W0")
     assert one.safe  # one microbatch goes there and back: whoever sends, the other one waits
+
+
+def test_copies_do_not_cross_ranks() -> None:
+    # tests/support/timed_modes.py: 0F1 is offloaded, rank 0 runs three forwards first
+    rows = [
+        [Timed(item, *times) for item, times in zip(row, of, strict=True)]
+        for row, of in zip(ORDER, TIMES, strict=True)
+    ]
+    copies = (
+        (TimedCopy(Copy(0, "O", 1), 20, 35), TimedCopy(Copy(0, "L", 1), 70, 115)),
+        (),
+    )
+    problem = problem_with_modes("ms")
+    schedule = Schedule(tuple(map(tuple, rows)), copies=copies)
+    found = pipesat.check(problem, schedule, runtime="rendezvous")
+    assert [wait.step for wait in found.cycle] == ["SEND_F 0F1", "SEND_B 1BW0"]
+    assert pipesat.check(problem, schedule, runtime="edge-fifo").safe
 
 
 # Against the simulator
