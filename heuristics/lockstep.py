@@ -27,7 +27,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
-from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
+from pipesat.heuristics.shared.slot_grid import Facts, Microbatch, SlotGrid
 from pipesat.heuristics.shared.slot_replay import Alone, SlotReplay
 from pipesat.heuristics.shared.slot_stops import stopping_orders
 
@@ -39,6 +39,7 @@ _CHANGES = (1, 1, 2, 3)  # gaps that change at a time
 _STEPS = (-3, -2, -1, 1, 2, 3, 6)  # by which
 _GAPS = (1, 1, 2, 2, 2, 2, 4, 4, 6, 8, 10, 12)  # of a rhythm
 _LONGEST = 8  # gaps of a rhythm
+_EXCHANGES = 0.5  # of the steps let a microbatch enter at another place, where they differ
 _SLACK = 0.01  # by how much, of the shortest, the walk may get longer
 _OPENS = 0.75  # of the second walk's steps open or close pairs; the others change gaps
 _TOGETHER = (1, 1, 1, 2, 2, 3, 4, 6, 8)  # microbatches that do so at once
@@ -48,18 +49,20 @@ _WAITS = (1.0, 0.7, 0.0)  # of the second walk: gaps that W's wait for, as a par
 _PATIENCE = 40  # tries per microbatch without a shorter one
 
 
-def lockstep_schedules(problem: Problem, give_up: GiveUp = never) -> Iterator[Schedule]:
+def lockstep_schedules(
+    problem: Problem, give_up: GiveUp = never, among: int = 1
+) -> Iterator[Schedule]:
     """Yield the schedule in which microbatches enter as soon as they may, then shorter ones.
 
     At last those in which they stop on their way, each shorter than those of its kind before.
 
     None if one microbatch alone does not fit, or the problem is very large. ``give_up`` is asked
-    after each try.
+    after each try. ``among`` so many orders of microbatches, each has its part of the tries.
     """
     own, problem = problem, without_modes(problem)
     if problem.op_count > _LARGEST:
         return
-    walk = _Walk(problem, give_up)
+    walk = _Walk(problem, give_up, _MOST_OPS // among)
     for order in walk.run():
         yield time_order(own, order, source=NAME)
     for wait in _WAITS:
@@ -70,19 +73,21 @@ def lockstep_schedules(problem: Problem, give_up: GiveUp = never) -> Iterator[Sc
 
 
 class _Place(NamedTuple):
-    """A point of the walk: the gaps, and what runs alone."""
+    """A point of the walk: the gaps, what runs alone, and who enters in which order."""
 
     gaps: list[int]
     alone: Alone
+    entering: list[Microbatch]
 
 
 class _Walk:
     """A walk through grids from the densest on; ``best`` is the shortest so far."""
 
-    def __init__(self, problem: Problem, give_up: GiveUp) -> None:
-        self.problem, self.give_up = problem, give_up
+    def __init__(self, problem: Problem, give_up: GiveUp, most_ops: int) -> None:
+        self.problem, self.give_up, self.most_ops = problem, give_up, most_ops
         self.grid, self.facts = SlotGrid(problem), Facts(problem)
-        self.best = _Place([1] * len(self.grid.entering), {})
+        self.best = _Place([1] * len(self.grid.entering), {}, self.grid.entering)
+        self.may_change_places = problem.has_lists and problem.order != "given"
         self.least = float("inf")
         self.known: dict[bool, float] = {}  # with W's that wait, and with those that do not
 
@@ -94,9 +99,9 @@ class _Walk:
         """
         chance = random.Random(0)  # noqa: S311 (chance, not secrecy)
         opens = opens_with is not None
-        here, at, stale = _Place(self.best.gaps, {}), float("inf"), 0
+        here, at, stale = self.best._replace(alone={}), float("inf"), 0
         patience, slack = (_OPEN_PATIENCE, _OPEN_SLACK) if opens else (_PATIENCE, _SLACK)
-        most = _MOST_OPS // (len(_WAITS) if opens else 1)
+        most = self.most_ops // (len(_WAITS) if opens else 1)
         for _ in range(2 + most // self.problem.op_count):
             if self.give_up() or stale > patience * len(here.gaps):
                 return
@@ -106,18 +111,20 @@ class _Walk:
             tried = here
             if opens and chance.random() < _OPENS:
                 tried = here._replace(alone=self._opened(here.alone, chance))
+            elif not first and self.may_change_places and chance.random() < _EXCHANGES:
+                tried = here._replace(entering=_exchanged(here.entering, chance))
             elif not first:
                 tried = here._replace(gaps=_changed(here.gaps, chance))
-            entries = self.grid.entries(tried.gaps)
+            entries = self.grid.entries(tried.gaps, tried.entering)
             if entries is None:
                 return
-            value = self._replay(tried, wait=wait).run(entries)
+            value = self._replay(tried, wait=wait).run(entries, tried.entering)
             self.known.setdefault(bool(wait), value)
             stale += 1
             if value < self.least:
                 stale, self.least, self.best = 0, value, tried
                 replay = self._replay(tried, wait=wait, note=True)
-                replay.run(entries)
+                replay.run(entries, tried.entering)
                 yield replay.order
             if first or value <= max(at, self.least * (1 + slack * chance.random() ** 2)):
                 here, at = tried, value
@@ -155,6 +162,18 @@ class _Walk:
         return [*turns, len(stages)]
 
 
+def _exchanged(entering: list[Microbatch], chance: random.Random) -> list[Microbatch]:
+    """Let one microbatch enter at another place; each route's own keep to their route's places."""
+    route = chance.choice(entering)[0]
+    places = [place for place, one in enumerate(entering) if one[0] == route]
+    moved = [entering[place] for place in places]
+    moved.insert(chance.randrange(len(moved)), moved.pop(chance.randrange(len(moved))))
+    result = list(entering)
+    for place, one in zip(places, moved, strict=True):
+        result[place] = one
+    return result
+
+
 def _changed(gaps: list[int], chance: random.Random) -> list[int]:
     """Change some gaps."""
     gaps, count = list(gaps), len(gaps)
@@ -175,7 +194,7 @@ def _changed(gaps: list[int], chance: random.Random) -> list[int]:
     return gaps
 
 
-@published_slow(NAME, placement="any", pairs=True, source="pipesat")
+@published_slow(NAME, placement="any", pairs=True, source="pipesat", equal=False)
 def lockstep(problem: Problem, give_up: GiveUp) -> Schedule:
     """Return the shortest schedule of the grid; each fits into memory.
 

@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pipesat.core.ops import Kind, Op, OpKind
+from pipesat.core.ops import Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
-from pipesat.core.rules import link_delay, memory_change, pair_time_of_kinds
+from pipesat.core.rules import duration, link_delay, memory_change, time_together
 
 Microbatch: TypeAlias = tuple[int, int]
 """Route and number."""
@@ -47,7 +47,7 @@ class _Shape(NamedTuple):
 
 
 class SlotGrid:
-    """The grid of a problem of equal microbatches; memory counts by slot.
+    """The grid of a problem; memory counts by slot, of each microbatch what its class holds.
 
     ``stops`` has, for each route of S stages, the slots that its microbatches wait before each of
     their 2S ops.
@@ -57,6 +57,7 @@ class SlotGrid:
         self.problem = problem
         self.stops = no_stops(problem) if stops is None else stops
         rooms = [device.room for device in problem.devices]
+        self._shapes: dict[tuple[int, int], _Shape] = {}
         self.room = np.array(
             [np.iinfo(np.int64).max if room is None else room for room in rooms], dtype=np.int64
         )[:, None]
@@ -72,18 +73,21 @@ class SlotGrid:
         ]
         return [(index, number) for _, index, number in sorted(places)]
 
-    @cached_property
-    def shapes(self) -> list[_Shape]:
-        """What a microbatch of each route wants."""
-        return [self._shape(number) for number in range(len(self.problem.routes))]
+    def _shape_of(self, microbatch: Microbatch) -> _Shape:
+        """What a microbatch wants, looked up by its class."""
+        route, number = microbatch
+        key = route, self.problem.class_of(self.problem.routes[route].stages[0], number)
+        if key not in self._shapes:
+            self._shapes[key] = self._shape(*key)
+        return self._shapes[key]
 
-    def _shape(self, number: int) -> _Shape:
-        problem, stages = self.problem, self.problem.routes[number].stages
-        way = self._ways[number]
+    def _shape(self, route: int, kind: int) -> _Shape:
+        problem, stages = self.problem, self.problem.routes[route].stages
+        way = self._ways[route]
         size = len(problem.devices), way[-1] + 1
         shape = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
         for place, stage in enumerate(stages):
-            data = problem.stages[stage]
+            data = problem.resulting(stage, kind=kind)
             first, last = way[place], way[-1 - place]
             shape.held[data.device, first:last] += data.held_after_F
             shape.held[data.device, last] += max(data.held_after_F, data.held_in_backward)
@@ -94,20 +98,25 @@ class SlotGrid:
             shape.backward[data.device, last] = True
         return shape
 
-    def entries(self, gaps: Sequence[int]) -> list[int] | None:
+    def entries(
+        self, gaps: Sequence[int], entering: Sequence[Microbatch] | None = None
+    ) -> list[int] | None:
         """Earliest slots in which microbatches may enter, a gap or more after their route's last.
 
-        ``None`` if one alone does not fit.
+        ``entering`` is the order in which they do, by default :attr:`entering`. ``None`` if one
+        alone does not fit.
         """
-        if any((shape.held > self.room).any() for shape in self.shapes):
+        entering = self.entering if entering is None else entering
+        shapes = [self._shape_of(microbatch) for microbatch in entering]
+        if any((shape.held > self.room).any() for shape in self._shapes.values()):
             return None
-        longest = max(shape.length for shape in self.shapes)
+        longest = max(shape.length for shape in shapes)
         size = len(self.problem.devices), sum(gaps) + longest * (len(gaps) + 2)
         busy = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
-        last = [-1] * len(self.shapes)
+        last = [-1] * len(self.problem.routes)
         result = []
-        for (route, _), gap in zip(self.entering, gaps, strict=True):
-            shape, at = self.shapes[route], last[route] + gap
+        for (route, _), shape, gap in zip(entering, shapes, gaps, strict=True):
+            at = last[route] + gap
             while not self._free(busy, shape, at):
                 at += 1
             here = slice(at, at + shape.length)
@@ -126,10 +135,13 @@ class SlotGrid:
             or (busy.held[:, here] + shape.held > self.room).any()
         )
 
-    def cells(self, entries: Sequence[int]) -> list[Cell]:
+    def cells(
+        self, entries: Sequence[int], entering: Sequence[Microbatch] | None = None
+    ) -> list[Cell]:
         """What runs, sorted: by slot and device, one op or a forward and then a backward."""
         found: list[Cell] = []
-        for (route, number), at in zip(self.entering, entries, strict=True):
+        entering = self.entering if entering is None else entering
+        for (route, number), at in zip(entering, entries, strict=True):
             stages = self.problem.routes[route].stages
             way = self._ways[route]
             for place, stage in enumerate(stages):
@@ -161,48 +173,80 @@ class Facts:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
-        self.ops: dict[OpKind, OpFacts] = {}
-        for s, kind in product(range(len(problem.stages)), kinds):
-            memory = memory_change(problem, Op(s, kind, 0))
-            time = int(getattr(problem.stages[s], kind))
-            self.ops[s, kind] = OpFacts(time, memory.at_start, memory.net)
         self.backward: list[Kind] = ["B" if data.may_split else "BW" for data in problem.stages]
         rooms = (device.room for device in problem.devices)
         self.room = [float("inf") if room is None else room for room in rooms]
+        self._pairable = {
+            (one, other): kinds
+            for stages in problem.stages_on
+            for one, other in product(stages, stages)
+            if (kinds := self._kinds(one, other))
+        }
+        self._together: dict[tuple[int, ...], tuple[Kind, int] | None] = {}
 
     @cached_property
-    def before(self) -> list[tuple[int | None, int]]:
-        """Per stage, that before it, and the delay of its outputs."""
-        found = self.problem.previous
-        return [(s, 0 if s is None else link_delay(self.problem, s, "F")) for s in found]
+    def _classes(self) -> list[list[int]]:
+        """Class of each microbatch, by stage and number."""
+        numbers = enumerate(self.problem.microbatches)
+        return [[self.problem.class_of(s, m) for m in range(n)] for s, n in numbers]
 
     @cached_property
-    def after(self) -> list[tuple[int | None, int]]:
-        """Per stage, that after it, and the delay of its gradients."""
+    def ops(self) -> dict[OpKind, list[OpFacts]]:
+        """Facts of ops, by stage and kind, then by microbatch."""
+        kinds: tuple[Kind, ...] = ("F", "B", "W", "BW")
+        return {
+            (s, kind): self._of_all(s, kind) for s in range(len(self._classes)) for kind in kinds
+        }
+
+    def _of_all(self, stage: int, kind: Kind) -> list[OpFacts]:
+        classes, known = self._classes[stage], dict[int, OpFacts]()
+        for number, of_class in enumerate(classes):
+            if of_class not in known:
+                op = Op(stage, kind, number)
+                memory = memory_change(self.problem, op)
+                time = duration(self.problem, op)
+                known[of_class] = OpFacts(time, memory.at_start, memory.net)
+        return [known[of_class] for of_class in classes]
+
+    @cached_property
+    def before(self) -> list[tuple[int | None, list[int]]]:
+        """Per stage, that before it, and the delay of its outputs by microbatch."""
+        return [(s, self._delays(s, "F")) for s in self.problem.previous]
+
+    @cached_property
+    def after(self) -> list[tuple[int | None, list[int]]]:
+        """Per stage, that after it, and the delay of its gradients by microbatch."""
         ends = enumerate(self.problem.next)
-        return [(s, 0 if s is None else link_delay(self.problem, here, "B")) for here, s in ends]
+        return [(s, self._delays(None if s is None else here, "B")) for here, s in ends]
 
-    @cached_property
-    def pairs(self) -> dict[tuple[int, int], tuple[Kind, int]]:
-        """Per stage of a forward and of a backward: which kind of it saves most, and the time."""
-        found: dict[tuple[int, int], tuple[Kind, int]] = {}
-        for stages in self.problem.stages_on:
-            for one, other in product(stages, stages):
-                best = self._best(one, other)
-                if best is not None:
-                    found[one, other] = best
-        return found
+    def _delays(self, stage: int | None, direction: Phase) -> list[int]:
+        if stage is None:
+            return []
+        numbers = range(self.problem.microbatches[stage])
+        return [link_delay(self.problem, stage, direction, number) for number in numbers]
 
-    def _best(self, one: int, other: int) -> tuple[Kind, int] | None:
-        best, most, data = None, 0, self.problem.stages[other]
+    def _kinds(self, one: int, other: int) -> list[Kind]:
+        """Kinds of backward of a stage that may pair with a forward of one."""
+        data = self.problem.stages[other]
         kinds: list[Kind] = ["BW"] if data.may_fuse else []
         kinds += ["B"] if data.may_split else []
-        for kind in kinds:
-            time = pair_time_of_kinds(self.problem, (one, "F"), (other, kind))
+        asked = ((kind, Op(one, "F", 0), Op(other, kind, 0)) for kind in kinds)
+        return [kind for kind, *two in asked if time_together(self.problem, *two) is not None]
+
+    def pair(self, one: int, number: int, other: int, later: int) -> tuple[Kind, int] | None:
+        """Which kind of backward saves most beside a forward, and the time; None if none does."""
+        key = one, self._classes[one][number], other, self._classes[other][later]
+        if key not in self._together:
+            self._together[key] = self._best(one, number, other, later)
+        return self._together[key]
+
+    def _best(self, one: int, number: int, other: int, later: int) -> tuple[Kind, int] | None:
+        best, most = None, 0
+        for kind in self._pairable.get((one, other), ()):
+            time = time_together(self.problem, Op(one, "F", number), Op(other, kind, later))
             if time is None:
                 continue
-            saved = self.ops[one, "F"].time + self.ops[other, kind].time - time
+            saved = self.ops[one, "F"][number].time + self.ops[other, kind][later].time - time
             if saved > most:
                 best, most = (kind, time), saved
         return best

@@ -10,7 +10,7 @@ from pipesat.core.ops import Item, Kind, Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order
 from pipesat.core.schedule import Order
-from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
+from pipesat.heuristics.shared.slot_grid import Facts, Microbatch, SlotGrid
 
 Alone: TypeAlias = Mapping[tuple[int, int, bool], bool]
 """Stage, microbatch and whether a backward, of ops that form no pair: whether each runs first."""
@@ -46,17 +46,18 @@ class SlotReplay:
         self._forward_ends = [[0] * count for count in numbers]
         self._backward_ends = [[0] * count for count in numbers]
 
-    def run(self, entries: Sequence[int]) -> int:
+    def run(self, entries: Sequence[int], entering: Sequence[Microbatch] | None = None) -> int:
         """Run everything; return the makespan."""
-        cells, pairs = self.grid.cells(entries), self.facts.pairs
+        cells, pair = self.grid.cells(entries, entering), self.facts.pair
         last = (-1, -1)  # what has run as the second of two that meet
         for place, (slot, device, backward, stage, number) in enumerate(cells):
             if (slot, device) == last:
                 continue
             if not backward and place + 1 < len(cells):
                 other = cells[place + 1]
-                if other[:2] == (slot, device) and (stage, other[3]) in pairs:
-                    self._meet(device, stage, number, other[3], other[4])
+                meets = other[:2] == (slot, device)
+                if meets and (as_pair := pair(stage, number, *other[3:])) is not None:
+                    self._meet(device, stage, number, other[3], other[4], as_pair)
                     last = (slot, device)
                     continue
             kind = self.facts.backward[stage] if backward else "F"
@@ -71,13 +72,15 @@ class SlotReplay:
         """What ran, device by device."""
         return tuple(map(tuple, self.rows))
 
-    def _meet(self, device: int, stage: int, number: int, other: int, later: int) -> None:
+    def _meet(
+        self, device: int, stage: int, number: int, other: int, later: int, pair: tuple[Kind, int]
+    ) -> None:
         """Run a forward with a backward, or one after the other if either is to be alone."""
         sooner = self.alone.get((other, later, True))
         if sooner is None and (mine := self.alone.get((stage, number, False))) is not None:
             sooner = not mine
         if sooner is None:
-            self._together(device, stage, number, other, later)
+            self._together(device, stage, number, other, later, pair)
         elif sooner:
             self._one(device, other, later, self.facts.backward[other])
             self._one(device, stage, number, "F")
@@ -87,7 +90,7 @@ class SlotReplay:
 
     def _one(self, device: int, stage: int, number: int, kind: Kind) -> None:
         """Run a forward or a backward alone."""
-        facts = self.facts.ops[stage, kind]
+        facts = self.facts.ops[stage, kind][number]
         if kind == "F":
             arrival, ends = self._forward_arrival(stage, number), self._forward_ends
         else:
@@ -98,36 +101,40 @@ class SlotReplay:
         if kind == "B":
             self._leave(device, stage, number)
 
-    def _together(self, device: int, stage: int, number: int, other: int, later: int) -> None:
-        kind, time = self.facts.pairs[stage, other]
-        one, two = self.facts.ops[stage, "F"], self.facts.ops[other, kind]
+    def _together(
+        self, device: int, stage: int, number: int, other: int, later: int, pair: tuple[Kind, int]
+    ) -> None:
+        kind, time = pair
+        one, two = self.facts.ops[stage, "F"][number], self.facts.ops[other, kind][later]
         arrival = max(self._forward_arrival(stage, number), self._backward_arrival(other, later))
         end = self._start(device, arrival, one.takes + two.takes, one.net + two.net, time)
         self._forward_ends[stage][number] = self._backward_ends[other][later] = end
         if self.note:
-            pair = Pair(Op(stage, "F", number), Op(other, kind, later))
-            self.rows[device].append(in_order(self.problem, pair))
+            both = Pair(Op(stage, "F", number), Op(other, kind, later))
+            self.rows[device].append(in_order(self.problem, both))
         if kind == "B":
             self._leave(device, other, later)
 
     def _forward_arrival(self, stage: int, number: int) -> int:
         """When a forward's input is there."""
-        before, delay = self.facts.before[stage]
-        return 0 if before is None else self._forward_ends[before][number] + delay
+        before, delays = self.facts.before[stage]
+        return 0 if before is None else self._forward_ends[before][number] + delays[number]
 
     def _backward_arrival(self, stage: int, number: int) -> int:
         """When a backward's input is there."""
-        after, delay = self.facts.after[stage]
+        after, delays = self.facts.after[stage]
         if after is None:
             return self._forward_ends[stage][number]
-        return self._backward_ends[after][number] + delay
+        return self._backward_ends[after][number] + delays[number]
 
     def _start(self, device: int, arrival: int, takes: int, net: int, time: int) -> int:
         """Run an item when its inputs are there, after weight gradients that fit or have to run."""
         due, most = self._due[device], self.facts.room[device] - takes
         while due:
             gap = arrival - self.busy_until[device]
-            if self._held[device] <= most and self.wait * self.facts.ops[due[0][0], "W"].time > gap:
+            stage, number = due[0]
+            waits = self.wait * self.facts.ops[stage, "W"][number].time > gap
+            if self._held[device] <= most and waits:
                 break
             self._weight(device)
         end = max(self.busy_until[device], arrival) + time
@@ -142,7 +149,7 @@ class SlotReplay:
 
     def _weight(self, device: int) -> None:
         stage, number = self._due[device].popleft()
-        facts = self.facts.ops[stage, "W"]
+        facts = self.facts.ops[stage, "W"][number]
         self.busy_until[device] += facts.time
         self._held[device] += facts.net
         if self.note:

@@ -169,9 +169,9 @@ class _Starts:
     quick ones is, the first policy's schedule, which is, comes before the slow ones; where it takes
     a fraction of a second, even if told to give up. Where it takes longer and memory is limited, a
     part of one for a few microbatches, repeated, comes first of all. Of the slow ones, those with
-    pairs come first; those of greedy pairs one by one, those of lockstep too where microbatches are
-    alike. Where they may enter in several orders, the portfolio's come before the slow ones, made
-    for equal ones. ``all_made`` says afterwards whether whoever took them took all, and none was
+    pairs come first, those of lockstep and of greedy pairs one by one. Where they may enter in
+    several orders, the portfolio's come before the slow ones, most of which are made for equal
+    ones. ``all_made`` says afterwards whether whoever took them took all, and none was
     given up.
     """
 
@@ -210,12 +210,10 @@ class _Starts:
             yield from self._listed_in_each(orders, chosen)
         slow = [entry for entry in named if entry.slow is not None]
         if problem.overlap is not None:
-            made_here = {GREEDY_PAIRS} | ({LOCKSTEP} if problem.plain else set())
-            slow = [entry for entry in slow if entry.name not in made_here]
-            if problem.plain:
-                yield from lockstep_schedules(problem, self.give_up)
-            greedy = partial(greedy_schedules, give_up=self.give_up, among=len(orders))
-            yield from _in_turns(self._entering(order, greedy) for order in _best_first(orders))
+            slow = [entry for entry in slow if entry.name not in {GREEDY_PAIRS, LOCKSTEP}]
+            for schedules in (lockstep_schedules, greedy_schedules):
+                make = partial(schedules, give_up=self.give_up, among=len(orders))
+                yield from _in_turns(self._entering(order, make) for order in _best_first(orders))
         yield from self._made(sorted(slow, key=lambda entry: not entry.pairs), orders)
         if not several:
             yield from self._listed_in_each(orders, chosen)

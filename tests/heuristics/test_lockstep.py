@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from itertools import islice
 
 import pytest
@@ -21,6 +22,7 @@ from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
 from pipesat.heuristics.shared.slot_replay import SlotReplay
 from pipesat.heuristics.shared.slot_stops import stopping_orders
 from pipesat.placement.documents import Costs, Setting, placed
+from tests.support.mixtures import mixture
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
 
@@ -74,6 +76,27 @@ def test_at_a_cap_microbatches_wait_for_room() -> None:
     # chunks in slot 5, two only from slot 6 on; and so on
     grid = SlotGrid(paired(vee(2, 4, cap=3), 5))
     assert grid.entries([1] * 4) == [0, 4, 8, 12]
+
+
+def test_each_microbatch_counts_what_it_holds_itself() -> None:
+    # stage 0 holds a microbatch in slots 0 to 3 of its way: two of one unit fit, that of two alone
+    overlap = {"pairs": [{"ops": ["0F", "0BW"], "factor": [2, 3]}]}
+    ones = [{"name": "one", "count": 2}, {"name": "two", "count": 1, "held": [2, 1]}]
+    problem = parse_problem(document(chain(2, 3, cap=2), overlap=overlap, microbatches=ones))
+    assert SlotGrid(problem).entries([1, 1, 1]) == [0, 1, 5]
+
+
+def test_microbatches_that_differ_change_places_where_their_order_is_free() -> None:
+    rng, made = random.Random(4), 0
+    for _ in range(40):
+        drawn_one = mixture(rng)
+        problem = parse_problem(drawn_one.document)
+        if problem.overlap is None or not problem.has_lists:
+            continue
+        with suppress(NotApplicable):
+            made += 1
+            assert check(problem, BASELINES["lockstep"](problem)) == [], problem.document
+    assert made > 10
 
 
 def test_a_stop_moves_all_that_comes_after_it() -> None:
