@@ -17,7 +17,6 @@ from tests.support.prose import rendered, sentences, without_code, words
 
 TO_DO = {
     *("microbatches", "torch"),
-    "architecture",
 }
 PAGES = [
     *("README.md", "CONTRIBUTING.md"),

@@ -26,10 +26,10 @@ def words(text: str) -> int:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Sentences of the prose: headings, table cells and list items each end one."""
+    """Sentences of the prose: headings, list items, cells and their semicolons each end one."""
     kept = re.sub(r"`[^`\n]*(?:\n[^`\n]+)?`", "CODE", without_code(text))
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.)\s?)", rendered(kept)):
-        cells = block.split("|") if block.lstrip().startswith("|") else [block]
+        cells = re.split(r"[|;]", block) if block.lstrip().startswith("|") else [block]
         for cell in cells:
             for sentence in re.split(r"(?<=[.!?])[)*\"]*\s+(?=[^a-z])", " ".join(cell.split())):
                 if sentence:
