@@ -115,6 +115,8 @@ def steps_of(trace: Trace) -> Steps:
                 trace, f"only step {iteration} of replica {replica} has {strange}{_ONE_JOB}"
             )
     whole = sorted((key, times) for key, times in named.items() if times.keys() == wanted)
+    for replica in {key[0] for key in named} - {key[0] for key, _ in whole}:
+        raise _refused(trace, f"replica {replica} has no step as others have{_ONE_JOB}")
     steps = [_step(trace, *key, times, homes) for key, times in whole]
     warm = _warm_ups(steps) if trace.timed else {}
     by_rank = [[(homes[op.stage], *at) for op, at in times.items()] for _, times in whole]
@@ -280,7 +282,7 @@ def _require_whole(trace: Trace, ops: frozenset[Op], homes: Sequence[int]) -> No
             if kinds not in ("FBW", "F" + "BW"):
                 lacking = "backward" if "F" in kinds else "forward"
                 text = f"no step has the {lacking} of microbatch {microbatch} on stage {stage}"
-                raise _refused(trace, f"{text}: expected whole steps of all ranks")
+                raise _refused(trace, f"{text}: expected whole steps of all ranks of one job")
 
 
 def _step(trace: Trace, replica: int, iteration: int, times: Times, homes: Sequence[int]) -> Step:

@@ -98,6 +98,8 @@ class TraceAnswer(Displayed):
             return f"nothing to gain: no order is {most} on these costs"
         if not self.steps.trace.timed:
             return "the trace has no times of steps: nothing says how far to trust this"
+        if self.gain <= 0:
+            return f"no shorter order was found, at most {at_most(self.most)} is possible"
         found = f"{percent(self.gain, 1)} shorter"
         if self.gain <= self.prediction.resolves:
             return f"{found}, not above the {resolves} by which such predictions err here"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import members
+from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics import BASELINES
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
 from tests.support import traced
@@ -202,6 +206,36 @@ def test_replicas_of_torch_are_told_by_their_stages(tmp_path: Path) -> None:
     assert (found.steps.devices, found.steps.replicas) == (2, [0, 1])
 
 
+def test_weights_that_are_cleared_together(tmp_path: Path) -> None:
+    """sail-sg's names: B and W apart, the last W's of a chunk as one W_clear, here of 2 x 10 ms."""
+    path = tmp_path / "t.sqlite"
+    rows = [
+        [("F0", 0, 10), ("F1", 10, 20), ("B0", 30, 40), ("B1", 50, 60), ("W_clear", 60, 80)],
+        [("F0", 10, 20), ("B0", 20, 30), ("W0", 30, 40), ("F1", 40, 45), ("B1", 45, 50)],
+    ]
+    rows[1].append(("W1", 50, 60))
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE NVTX_EVENTS(start INT, end INT, globalTid INT, text TEXT)")
+        for rank, own in enumerate(rows):
+            for name, start, end in own:
+                row = (start * 10**6, end * 10**6, (rank + 1) << 24, f"{name}.0.0")
+                db.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?)", row)
+    db.close()
+    found = read(path)
+    assert [(s.F, s.B, s.W) for s in found.problem.stages] == [
+        (10_000, 10_000, 10_000),
+        (7_500, 7_500, 10_000),
+    ]
+
+
+def test_other_files_of_a_folder_are_left_alone(tmp_path: Path) -> None:
+    folder = traced.primus(tmp_path / "pp", made_up())
+    saved(folder / "notes.txt", "hello")
+    assert read(folder).name == "1f1b"
+    with pytest.raises(BadInput, match="no known trace"):
+        read(folder, folder / "notes.txt")
+
+
 def test_what_is_given_replaces_what_is_not_seen(tmp_path: Path) -> None:
     folder = traced.primus(tmp_path / "pp", made_up(delay=2.0))
     found = read(folder, link_delay="0.5ms", memory="80GiB", static="20GiB", held="1GiB")
@@ -304,5 +338,38 @@ def test_two_jobs_are_not_one(tmp_path: Path) -> None:
     (two / "pp_rank_0.json").rename(one / "pp_rank_0.json")
     with pytest.raises(BadInput, match="whole steps"):
         read(one)
+    both = traced.ndtimeline(made_up(), made_up(4, 4), made_up())
+    with pytest.raises(BadInput, match="replica 1 has no step as others"):
+        read(saved(tmp_path / "both.json", both))
     with pytest.raises(BadInput, match="is of NDTimeline"):
         read(tmp_path / "one", saved(tmp_path / "t.json", traced.ndtimeline(made_up())))
+
+
+def test_primus_schedules_of_its_own_name_chunks_and_microbatches(tmp_path: Path) -> None:
+    """ZB-V on 4 ranks, B and W apart: lists of minibatches and chunks, and lists of W's."""
+    problem = parse_problem(
+        {
+            "format": "pipesat.problem/1",
+            "microbatches": 8,
+            "devices": [{}] * 4,
+            "stages": [
+                {"device": d, "F": 20, "B": 24, "W": 16, "backward": "split"}
+                for d in (0, 1, 2, 3, 3, 2, 1, 0)
+            ],
+        }
+    )
+    schedule = BASELINES["zb-v"](problem)
+    series = {"F": "fwd", "B": "bwd", "W": "wgrad"}
+    for rank, row in enumerate(schedule.devices):
+        content: dict[str, list[float]] = {}
+        for item, start, end in row:
+            (op,) = members(item)
+            parts = {"start": start, "end": end, "minibatch": op.microbatch, "chunk": op.stage // 4}
+            for part, value in parts.items():
+                content.setdefault(f"{series[op.kind]}_{part}", []).append(value)
+        saved(tmp_path / f"pp_rank_{rank}.json", {"1": content, "2": content, "4": content})
+    found = read(tmp_path)
+    assert (found.name, found.steps.placement, found.document()["steps"]) == ("zb-v", "vee", 3)
+    assert {(s.F, s.B, s.W) for s in found.problem.stages} == {(20_000, 24_000, 16_000)}
+    assert {s.backward for s in found.problem.stages} == {"split"}
+    assert found.schedule.makespan == 1000 * (schedule.makespan or 0)

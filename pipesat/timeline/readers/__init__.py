@@ -84,14 +84,19 @@ def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
         If a file is of no known format, or they are of several.
     """
     documents = [Document(str(path), _content(path)) for path in _files(paths)]
-    formats = [_format(document) for document in documents]
-    for document, found in zip(documents, formats, strict=True):
-        if found is not formats[0]:
-            text = f"this is of {found.name}, {documents[0].source} of {formats[0].name}"
+    formats = [_format(document.content) for document in documents]
+    for document, one in zip(documents, formats, strict=True):
+        if one is None and (not any(formats) or document.source in map(str, paths)):
+            raise _unknown(document)  # what else lies in a folder is left alone
+    known = [(own, one) for own, one in zip(documents, formats, strict=True) if one]
+    first, chosen = known[0]
+    for document, other in known:
+        if other is not chosen:
+            text = f"this is of {other.name}, {first.source} of {chosen.name}"
             raise BadInput(f"{text}: give the files of one job", source=document.source)
-    trace = formats[0].read(documents, told)
+    trace = chosen.read([document for document, _ in known], told)
     if not trace.rows:
-        text = f"no op of a pipeline is in it. Switch on: {formats[0].switch_on}"
+        text = f"no op of a pipeline is in it. Switch on: {chosen.switch_on}"
         raise BadInput(text, source=trace.source)
     return trace
 
@@ -129,14 +134,16 @@ def _content(path: Path) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _format(document: Document) -> Format:
-    for one in FORMATS:
-        if one.recognises(document.content):
-            return one
+def _format(content: Any) -> Format | None:
+    return next((one for one in FORMATS if one.recognises(content)), None)
+
+
+def _unknown(document: Document) -> BadInput:
+    """Return the complaint about a file of no known format."""
     content = document.content
     if isinstance(content, dict) and str(content.get("format")).startswith("pipesat."):
-        raise BadInput(f"this is a {content['format']} file, no trace", source=document.source)
+        return BadInput(f"this is a {content['format']} file, no trace", source=document.source)
     known = chrome.events_of(content) is not None
     told = FORMATS[0].switch_on if known else ", ".join(one.name for one in FORMATS)
     text = "no op of a pipeline is in it. Switch on: " if known else "no known trace, expected: "
-    raise BadInput(f"{text}{told}", source=document.source)
+    return BadInput(f"{text}{told}", source=document.source)

@@ -22,7 +22,6 @@ _PLAIN: Final = re.compile(r"(Forward|Backward) ([0-9]{1,7})")
 _COMPUTE: Final[dict[str, Kind]] = {
     "forward-compute": "F",
     "backward-compute": "BW",
-    "backward-input-compute": "BW",
     "backward-wgrad-compute": "W",
 }
 _THREAD: Final = re.compile(r"PP rank ([0-9]{1,7}), TP rank ([0-9]{1,7})\b.*")

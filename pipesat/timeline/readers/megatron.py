@@ -58,9 +58,11 @@ def read_primus(documents: Sequence[Document], told: Told) -> Trace:
     if sorted(ranks) != [*range(size if isinstance(size, int) else 0)]:
         text = f"expected pp_rank_0.json and so on, one for each of {size} ranks"
         raise BadInput(text, source=source, where="ranks", value=sorted(ranks))
-    chunks = told.chunks or config.get("vp_size", config.get("vpp_size")) or 1
     rows = [row for rank, one in ranks.items() for row in _primus_rows(rank, one)]
-    return Trace("Primus dump_pp_data", source, rows, chunks=whole(documents[0], "vp_size", chunks))
+    stated = told.chunks or config.get("vp_size", config.get("vpp_size")) or 1
+    seen = max((row.stage or 0 for row in rows), default=0) + 1
+    chunks = max(whole(documents[0], "vp_size", stated), seen)
+    return Trace("Primus dump_pp_data", source, rows, chunks=chunks)
 
 
 def _primus_rows(rank: int, document: Document) -> Iterator[Row]:

@@ -1,9 +1,10 @@
 """Nsight Systems' sqlite export: NVTX ranges whose names match patterns, and their kernels.
 
 Patterns are regular expressions by kind (F, B, BW, W) with groups ``microbatch`` and ``chunk``, or
-``stage``. Those of sail-sg's zero-bubble Megatron ship as ``sail_sg.json``, from its
-``tools/load_nsys_events.py`` at 39f2c186. An op lasts from its first kernel to the end of its last,
-NCCL's left out; where no kernels were recorded, as long as its range on the host.
+``stage``. A W without microbatch is of all that are still to come. Those of sail-sg's zero-bubble
+Megatron ship as ``sail_sg.json``, from its ``tools/load_nsys_events.py`` at 39f2c186. An op lasts
+from its first kernel to the end of its last, NCCL's left out; where no kernels were recorded, as
+long as its range on the host.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _Range(NamedTuple):
     start: int
     end: int
     kind: Kind
-    microbatch: int
+    microbatch: int | None
     place: int
 
 
@@ -72,7 +73,9 @@ def read_sqlite(documents: Sequence[Document], told: Told) -> Trace:
         except sqlite3.Error as error:
             text = f"no export of Nsight Systems ({error})"
             raise BadInput(text, source=document.source) from None
-        timed = [[*_timed(own, kernels.get(process, []))] for process, own in ranges.items()]
+        timed = [
+            [*_shared(_timed(own, kernels.get(process, [])))] for process, own in ranges.items()
+        ]
         host |= not kernels
         for own in sorted(filter(None, timed), key=lambda own: min(start for _, start, _ in own)):
             for r, start, end in own:
@@ -109,7 +112,7 @@ def _ranges(
             if text and (said := pattern.fullmatch(text)):
                 parts = said.groupdict()
                 place = int(parts.get("stage") or parts.get("chunk") or 0)
-                microbatch = int(parts["microbatch"])
+                microbatch = None if parts["microbatch"] is None else int(parts["microbatch"])
                 found[thread // _PROCESS].append(_Range(start, end, kind, microbatch, place))
     return found
 
@@ -136,3 +139,22 @@ def _timed(
             yield one, min(kernel[1] for kernel in own), max(kernel[2] for kernel in own)
         elif not kernels:
             yield one, one.start, one.end
+
+
+def _shared(timed: Iterator[tuple[_Range, int, int]]) -> Iterator[tuple[_Range, int, int]]:
+    """Yield all ranges, those of no microbatch in equal parts for each whose W is still to come."""
+    pending: dict[int, list[int | None]] = defaultdict(list)
+    for one, start, end in timed:
+        waiting = pending[one.place]
+        if one.microbatch is None:
+            each = (end - start) // max(1, len(waiting))
+            for number, microbatch in enumerate(waiting):
+                begin = start + number * each
+                yield one._replace(microbatch=microbatch), begin, begin + each
+            waiting.clear()
+            continue
+        yield one, start, end
+        if one.kind == "BW":
+            waiting.append(one.microbatch)
+        elif one.kind == "W" and one.microbatch in waiting:
+            waiting.remove(one.microbatch)
