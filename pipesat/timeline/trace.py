@@ -109,7 +109,7 @@ def _on_one_clock(ranks: Sequence[TraceRank]) -> list[TraceRank]:
             transfers=[TransferCall(t.name, t.start + by, t.end + by) for t in rank.transfers],
         )
         for rank in ranks
-        for by in ((rank.base - base) / 1000,)
+        for by in (rank.base - base,)
     ]
 
 

@@ -114,19 +114,23 @@ class Costs:
             found.append({number: median(values) for number, values in own.items()})
         return found
 
+    def against(self, expected: Lengths) -> list[tuple[int, Op, float, float]]:
+        """Return every op of every step, with the time it took and that expected."""
+        return [
+            (number, op, length, expected(number, op))
+            for number, step in enumerate(self.steps.steps)
+            for op, length in step.lengths.items()
+        ]
+
     @cached_property
     def vary(self) -> bool:
         """Whether microbatches differ: sizes vary, and explain most of how ops of a stage do."""
-        sizes = sorted(size for own in self.sizes for size in own.values())
-        rests = sorted(
-            length / (self.by_size(number, op) or 1)
-            for number, step in enumerate(self.steps.steps)
-            for op, length in step.lengths.items()
-        )
+        sizes = [size for own in self.sizes for size in own.values()]
+        rests = [length / (wanted or 1) for *_, length, wanted in self.against(self.by_size)]
 
         def width(values: Sequence[float]) -> float:
-            last = len(values) - 1
-            return values[round(0.9 * last)] - values[round(0.1 * last)] if values else 0.0
+            ordered, last = sorted(values), len(values) - 1
+            return ordered[round(0.9 * last)] - ordered[round(0.1 * last)]
 
         return self.steps.trace.timed and width(sizes) > max(_VARIES, 2 * width(rests))
 
@@ -171,40 +175,34 @@ class Costs:
 
         return length
 
-    @cached_property
-    def stalls(self) -> list[Stall]:
-        """Ops that took far longer than their stage, kind and microbatch's size let expect."""
-        if not self.steps.trace.timed:
-            return []
-        typical = median(step.length for step in self.steps.steps)
-        excess: dict[tuple[int, Part], list[tuple[float, Stall]]] = defaultdict(list)
-        for number, step in enumerate(self.steps.steps):
-            for op, length in step.lengths.items():
-                expected = self.expected(number, op)
-                stall = Stall(step.replica, step.iteration, op, length - expected)
-                key = step.replica, (op.stage, op.kind)
-                excess[key].append((length / (expected or 1), stall))
-        found = []
-        for own in excess.values():
-            spread = median(abs(stall.excess) for _, stall in own)
-            least = max(_OF_STEP * typical, _SPREADS * spread)
-            found += [stall for ratio, stall in own if ratio > _LONG and stall.excess > least]
-        return sorted(found, key=lambda stall: (stall.replica, stall.iteration, stall.op))
-
     def expected(self, number: int, op: Op) -> float:
         """Return the time of an op, were nothing odd."""
         return (self.by_size if self.vary else self.by_median)(number, op)
+
+    @cached_property
+    def stalls(self) -> list[Stall]:
+        """Ops that took far longer than their stage, kind and microbatch's size let expect."""
+        least = _OF_STEP * median(step.length for step in self.steps.steps)
+        excess: dict[tuple[int, Part], list[tuple[bool, Stall]]] = defaultdict(list)
+        for number, op, length, wanted in self.against(self.expected):
+            step = self.steps.steps[number]
+            stall = Stall(step.replica, step.iteration, op, length - wanted)
+            excess[step.replica, (op.stage, op.kind)].append((length > _LONG * wanted, stall))
+        found = []
+        for own in excess.values():
+            spread = _SPREADS * median(abs(stall.excess) for _, stall in own)
+            found += [stall for long, stall in own if long and stall.excess > max(least, spread)]
+        return sorted(found) if self.steps.trace.timed else []
 
     @cached_property
     def noise(self) -> dict[Part, float]:
         """How much ops of a stage and kind vary: standard deviation over mean, without stalls."""
         stalled = {stall[:3] for stall in self.stalls}
         found: dict[Part, list[float]] = defaultdict(list)
-        for number, step in enumerate(self.steps.steps):
-            for op, length in step.lengths.items():
-                if (step.replica, step.iteration, op) not in stalled:
-                    expected = self.expected(number, op)
-                    found[op.stage, op.kind].append(length / expected if expected else 1.0)
+        for number, op, length, wanted in self.against(self.expected):
+            step = self.steps.steps[number]
+            if (step.replica, step.iteration, op) not in stalled:
+                found[op.stage, op.kind].append(length / wanted if wanted else 1.0)
         return {part: pstdev(values) / (fmean(values) or 1) for part, values in found.items()}
 
 

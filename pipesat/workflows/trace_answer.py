@@ -15,6 +15,7 @@ from pipesat.files.folder import write_folder
 from pipesat.files.problem_text import problem_text
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.timeline.file import timeline_bytes
+from pipesat.timeline.trace_problem import COUNTED
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -38,6 +39,10 @@ def _count(number: int, word: str) -> str:
 
 def _sign(error: float) -> str:
     return percent(error, 1, sign=True)
+
+
+def _cells(us: int | None, noise: float | None) -> tuple[str, str]:
+    return ("-", "-") if us is None else (f"{us / 1000:,.2f}", percent(noise, 1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,115 +97,98 @@ class TraceAnswer(Displayed):
     @property
     def verdict(self) -> str:
         """Whether there is anything to gain, and whether such a prediction can tell."""
-        resolves = at_most(self.prediction.resolves, 1)
+        resolves = f"the {at_most(self.prediction.resolves, 1)} by which such predictions err here"
         if self.most is not None and self.most <= _NOTHING:
             most = f"more than {at_most(self.most)} shorter" if self.most else "shorter"
             return f"nothing to gain: no order is {most} on these costs"
-        if not self.steps.trace.timed:
-            return "the trace has no times of steps: nothing says how far to trust this"
         if self.gain <= 0:
             return f"no shorter order was found, at most {at_most(self.most)} is possible"
-        found = f"{percent(self.gain, 1)} shorter"
-        if self.gain <= self.prediction.resolves:
-            return f"{found}, not above the {resolves} by which such predictions err here"
-        return f"{found}, above the {resolves} by which such predictions err here"
+        if not self.steps.trace.timed:
+            resolves = "what cannot be told: nothing says how far to trust lengths without times"
+        above = "above" if self.gain > self.prediction.resolves else "not above"
+        return f"{percent(self.gain, 1)} shorter, {above} {resolves}"
 
     def facts(self) -> Facts:
         """Return the answer."""
-        best = self.result
+        found, p, best = self.steps, self.prediction, self.result
+        name = self.name or "none of the hand-written ones"
         bound = "unknown" if best.lower_bound is None else _ms(best.lower_bound)
         value = "none found" if best.value is None else _ms(best.value)
+        counted = self.problem.memory_unit == COUNTED
+        unknown = [
+            *["memory (activations are counted, --memory --held give it)"] * counted,
+            *["links (--link-delay)"] * (self.given_delay is None),
+            *found.notes,
+        ]
+        chosen, slowest = found.steps[self.number].replica, p.slowest or 0
+        replicas = f"{len(found.replicas)}, the slowest takes {slowest:.2f} times the mean"
         return [
             ("Trace", self._what()),
-            ("Measured step", self._measured()),
-            ("Predicted", self._predicted()),
-            ("Microbatches", self._sizes()),
-            ("Link delay", self._delay()),
-            ("Stalls", self._stalls()),
-            ("Replicas", self._replicas()),
-            ("Schedule", f"{self.name or 'none of the hand-written ones'}, {_ms(self._ran)}"),
+            *(self._measured() if found.trace.timed else []),
+            ("Replicas", f"{replicas}. Costs are of {chosen}" if slowest else ""),
+            ("Schedule", f"{name}, {_ms(self._ran)} predicted"),
             ("Best order", f"{value}, none takes less than {bound}"),
             ("Gain", self.verdict),
-            ("Not in the trace", self._unknown()),
+            ("Not in the trace", "; ".join(unknown)),
         ]
 
     def _what(self) -> str:
-        found, trace = self.steps, self.steps.trace
+        found = self.steps
         kept = len({step.iteration for step in found.steps})
-        stages = _count(len(found.homes), "stage")
-        text = f"{trace.name}: {stages} on {found.devices} ranks, {found.placement}, "
-        text += f"{found.microbatches} microbatches"
-        if trace.timed:
-            text += f", {_count(kept, 'step')}"
-        if found.warm_ups:
-            ratios = ", ".join(f"{ratio:.1f}" for ratio in found.warm_ups.values())
-            text += f", without {len(found.warm_ups)} of warm-up ({ratios} times as long)"
-        if found.partial:
-            text += f", {found.partial} incomplete left out"
-        return text
+        ratios = ", ".join(f"{ratio:.1f}" for ratio in found.warm_ups.values())
+        parts = [
+            f"{found.trace.name}: {_count(len(found.homes), 'stage')} on {found.devices} ranks",
+            found.placement,
+            f"{found.microbatches} microbatches",
+            *[f"{_count(kept, 'step')}"] * found.trace.timed,
+            *[f"without {len(found.warm_ups)} of warm-up ({ratios} times as long)"] * bool(ratios),
+            *[f"{found.partial} incomplete left out"] * bool(found.partial),
+        ]
+        return ", ".join(parts)
 
-    def _measured(self) -> str:
-        times = self.prediction.measured
-        if not self.steps.trace.timed:
-            return "unknown: only lengths of ops are in the trace"
-        return (
-            f"{_ms(median(times))}, median of {len(times)}, {_ms(min(times))} to {_ms(max(times))}"
-        )
-
-    def _predicted(self) -> str:
-        p = self.prediction
-        if not self.steps.trace.timed:
-            return f"{_ms(self._ran)} for {self.name}"
-        text = f"{_sign(p.medians.median)} from medians by stage"
-        if p.by_class is not None and p.classes is not None:
-            count = len(p.classes.cuts) + 1
-            text += f", {_sign(p.by_class.median)} from {count} classes of microbatches"
-        return f"{text}, {_sign(p.own.median)} from the ops' own times, without link delay"
-
-    def _sizes(self) -> str:
-        p = self.prediction
-        if p.classes is None or p.by_size is None:
-            return ""
-        count = len(p.classes.cuts) + 1
-        return (
-            f"they differ: {count} classes, fitted on half of the steps and judged by the others. "
-            f"One class each errs by {_sign(p.by_size.median)}"
-        )
-
-    def _delay(self) -> str:
-        if self.given_delay is not None:
-            return f"{_ms(self.given_delay)} a hop, as given"
-        if not self.prediction.delay:
-            return "none needed" if self.steps.trace.timed else "unknown, taken as 0"
-        text = f"{_ms(self.prediction.delay)} a hop explains the rest"
-        seen = self.prediction.seen_delay
-        return (
-            text if seen is None else f"{text}. Ops that waited came {_ms(seen)} after their input"
-        )
+    def _measured(self) -> Facts:
+        """What a trace with times says of them."""
+        p, times = self.prediction, self.prediction.measured
+        by_class = size = ""
+        if p.classes is not None and p.by_class is not None and p.by_size is not None:
+            classes = f"{len(p.classes.cuts) + 1} classes"
+            by_class = f"{_sign(p.by_class.median)} from {classes} of microbatches, "
+            size = f"they differ: {classes}, fitted on half of the steps and judged by the others. "
+            size += f"One class each errs by {_sign(p.by_size.median)}"
+        seen = p.seen_delay and f". Ops that waited came {_ms(p.seen_delay)} after their input"
+        fitted = f"{_ms(p.delay)} a hop explains the rest" if p.delay else "none needed"
+        given = self.given_delay
+        return [
+            (
+                "Measured step",
+                f"{_ms(median(times))}, median of {len(times)}, {_ms(min(times))} to "
+                f"{_ms(max(times))}",
+            ),
+            (
+                "Predicted",
+                f"{_sign(p.medians.median)} from medians by stage, {by_class}"
+                f"{_sign(p.own.median)} from the ops' own times, without link delay",
+            ),
+            ("Microbatches", size),
+            (
+                "Link delay",
+                fitted + (seen or "") if given is None else f"{_ms(given)} a hop, as given",
+            ),
+            ("Stalls", self._stalls()),
+        ]
 
     def _stalls(self) -> str:
         stalls, lost = self.prediction.stalls, self.prediction.lost
         if not stalls:
-            return "none" if self.steps.trace.timed else ""
+            return "none"
         longest = max(stalls, key=lambda stall: stall.excess)
         hurt = [us for us in lost.values() if us > _NOTHING * median(self.prediction.measured)]
-        text = f"{_count(len(stalls), 'op')} in {_count(len(lost), 'step')}, the longest "
-        text += f"{longest.op} of step {longest.iteration} by {_ms(longest.excess)}. "
-        cost = f", up to {_ms(max(hurt))}" if hurt else ""
-        return f"{text}They lengthened {_count(len(hurt), 'step')}{cost}"
-
-    def _replicas(self) -> str:
-        slowest, count = self.prediction.slowest, len(self.steps.replicas)
-        if slowest is None:
-            return ""
-        chosen = self.steps.steps[self.number].replica
-        return f"{count}, the slowest takes {slowest:.2f} times the mean. Costs are of {chosen}"
-
-    def _unknown(self) -> str:
-        counted = self.problem.memory_unit == "activations"
-        memory = "memory (activations are counted, --memory --held give it)" if counted else ""
-        links = "" if self.given_delay is not None else "links (--link-delay)"
-        return "; ".join(filter(None, (memory, links, *self.steps.notes)))
+        return (
+            f"{_count(len(stalls), 'op')} in {_count(len(lost), 'step')}, the longest {longest.op} "
+            f"of step {longest.iteration} by {_ms(longest.excess)}. "
+            f"They lengthened {_count(len(hurt), 'step')}"
+            + (f", up to {_ms(max(hurt))}" if hurt else "")
+        )
 
     def details(self) -> Facts:
         """Return every stall."""
@@ -215,38 +203,30 @@ class TraceAnswer(Displayed):
         ]
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row per stage: its rank, costs in us and noise by kind."""
-        rows = []
-        for number, stage in enumerate(self.problem.stages):
-            noise = {kind: self.prediction.noise.get((number, kind)) for kind in KINDS}
-            rows.append(
-                {"stage": number, "rank": stage.device}
-                | {kind: getattr(stage, kind) for kind in KINDS if noise[kind] is not None}
-                | {f"noise of {kind}": noise[kind] for kind in KINDS if noise[kind] is not None}
-            )
-        return rows
+        """Return a row per stage: its rank, costs in us and noise of the kinds that ran."""
+        noise = self.prediction.noise
+        return [
+            {"stage": number, "rank": stage.device}
+            | {kind: getattr(stage, kind) for kind in KINDS if (number, kind) in noise}
+            | {f"noise of {kind}": noise[number, kind] for kind in KINDS if (number, kind) in noise}
+            for number, stage in enumerate(self.problem.stages)
+        ]
 
     def tables(self) -> Iterator[Table]:
         """Yield costs and noise by stage."""
         rows = self.records()
         kinds = [kind for kind in KINDS if any(kind in row for row in rows)]
-        columns = [Column("stage"), Column("rank")]
-        for kind in kinds:
-            columns += [Column(f"{kind}\nms"), Column("noise")]
+        heads = [head for kind in kinds for head in (f"{kind}\nms", "noise")]
         lines = [
             [str(row["stage"]), str(row["rank"])]
             + [
                 text
                 for kind in kinds
-                for text in (
-                    (f"{row[kind] / 1000:,.2f}", percent(row[f"noise of {kind}"], 1))
-                    if kind in row
-                    else ("-", "-")
-                )
+                for text in _cells(row.get(kind), row.get(f"noise of {kind}"))
             ]
             for row in rows
         ]
-        yield Table(columns, lines)
+        yield Table([*map(Column, ("stage", "rank", *heads))], lines)
 
     def document(self) -> dict[str, Any]:
         """Return everything for ``--json``, times in us; what is unknown is null."""

@@ -138,6 +138,17 @@ def ndtimeline(*runs: Sequence[Traced]) -> list[dict[str, object]]:
     ]
 
 
+def vescale(run: Sequence[Traced]) -> list[dict[str, object]]:
+    """veScale's own: ranks by name, no microbatches; ranks of two tensor groups."""
+    return [
+        event
+        | {"tid": rank * 10, "args": {"rank": rank, "step": op.step, "tp": tensor, "pp": op.rank}}
+        for event, op in zip(ndtimeline(run), run, strict=True)
+        for tensor in (0, 1)
+        for rank in (2 * op.rank + tensor,)
+    ]
+
+
 def torch_traces(run: Sequence[Traced], prefix: str = "PP:") -> list[dict[str, object]]:
     """torch's profiler, one document per rank: a range begins when the rank turns to the op."""
     documents = []

@@ -7,6 +7,7 @@ what to switch on so that a trace holds what is needed. Everything after the row
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,7 @@ from pipesat.timeline.readers import chrome, megatron, nsight, recorded, spans
 from pipesat.timeline.readers.rows import Document, Told, Trace
 
 LARGEST_FILE: Final = 1 << 30
-_SUFFIXES: Final = (".json", ".json.gz", ".jsonl", ".sqlite", ".log", ".txt")
+_TRACE: Final = re.compile(r".*\.(json|json\.gz|jsonl|sqlite|log|txt)|trace_step[0-9_]+")
 
 
 class Format(NamedTuple):
@@ -106,9 +107,11 @@ def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        inside = sorted(one for one in path.iterdir() if one.name.endswith(_SUFFIXES))
+        named = (one for one in path.iterdir() if _TRACE.fullmatch(one.name) and one.is_file())
+        inside = sorted(named)
         if not inside:
-            raise BadInput(f"no file in it ends in {', '.join(_SUFFIXES)}", source=str(path))
+            text = "no .json, .json.gz, .jsonl, .sqlite, .log or .txt is in it"
+            raise BadInput(text, source=str(path))
         yield from inside
 
 

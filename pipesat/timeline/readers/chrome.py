@@ -3,15 +3,17 @@
 torch's runtime names its ranges ``PP:0F0``, d9d ``0F0``; torch's plain GPipe has ``Forward 0`` and
 ``Backward 0``. One file has one rank. NDTimeline has all ranks: ``forward-compute`` and so on, the
 replica as ``pid``, a rank's stream as ``tid``, and ``step``, ``model_chunk``, ``mb_id`` as
-arguments (ByteDance-Seed/StragglerAnalysis, ``analyzer/to_timeline.py``).
+arguments (ByteDance-Seed/StragglerAnalysis, ``analyzer/to_timeline.py``). veScale's own have ``pp``
+and ``tp`` instead of the latter two (``ndtimeline/handlers/local_timeline_handler.py``).
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
@@ -45,112 +47,124 @@ def is_ndtimeline(content: Any) -> bool:
     return any(event.get("name") in _COMPUTE for event in events_of(content) or ())
 
 
-def _cell(event: dict[str, Any]) -> list[Action] | str:
-    """The actions of a range; of torch's plain GPipe, its name."""
+def _cell(event: dict[str, Any]) -> Sequence[Action] | str:
+    """The actions of a range; of torch's plain GPipe, its name; else nothing."""
     name = event.get("name")
     if event.get("ph") != "X" or not isinstance(name, str):
         return ""
     if name.startswith("PP:"):
-        try:
-            return [*(parse_cell(name[3:]) or ())]
-        except ValueError:
-            return ""
-    if _PLAIN.fullmatch(name):
-        return name
+        with suppress(ValueError):
+            return parse_cell(name[3:]) or ""
     actions = [parse_action(part) for part in name.split("|")]
-    return [a for a in actions if a is not None] if None not in actions else ""
+    plain = name if _PLAIN.fullmatch(name) else ""
+    return plain if None in actions else [one for one in actions if one is not None]
 
 
 def read_torch(documents: Sequence[Document], _told: Told) -> Trace:
     """Read torch's traces, one per rank: those with the same stages are replicas."""
-    numbered: dict[int, str] = {}
-    ranks = []
+    ranks: dict[int, tuple[Document, float, list[_Ran]]] = {}
     for place, document in enumerate(documents):
-        own = document.content if isinstance(document.content, dict) else {}
-        info = own.get("distributedInfo")
-        rank = info.get("rank") if isinstance(info, dict) else None
-        if isinstance(rank, int) and rank in numbered:
-            text = f"this is rank {rank}, as is {numbered[rank]}: are these traces of one job?"
+        said, base = rank_of(document)
+        rank = place if said is None else said
+        if rank in ranks:
+            text = f"rank {rank}, as is {ranks[rank][0].source}: are these traces of one job?"
             raise BadInput(text, source=document.source, where="distributedInfo.rank")
-        if isinstance(rank, int):
-            numbered[rank] = document.source
-        base = number(document, "baseTimeNanoseconds", own.get("baseTimeNanoseconds", 0)) / 1000
-        ranks.append((place if rank is None else rank, base, [*_ranges(document)]))
-    ranks.sort(key=lambda one: one[0])
-    zero = min(one[1] for one in ranks)
-    plain = any(ran[0] is None for one in ranks for ran in one[2])
-    alike: dict[tuple[int, ...], int] = defaultdict(int)
-    held = [tuple(sorted({ran[0].stage for ran in one[2] if ran[0]})) for one in ranks]
-    places = {stages: place for place, stages in enumerate(sorted({*held}))}
-    rows = []
-    for place, ((_, base, ranges), stages) in enumerate(zip(ranks, held, strict=True)):
-        rank, replica = (place, 0) if plain else (places[stages], alike[stages])
-        alike[stages] += 1
-        for action, kind, microbatch, start, end in ranges:
-            stage = 0 if action is None else action.stage
-            by = base - zero
-            rows.append(Row(rank, stage, microbatch, kind, start + by, end + by, None, replica))
-    return Trace("torch profiler", documents[0].source, rows, chunks=int(plain), waits_inside=True)
+        ranks[rank] = (document, base, [*_ran(document)])
+    zero = min(base for _, base, _ in ranks.values())
+    plain = any(one.stage is None for _, _, ran in ranks.values() for one in ran)
+    held = {
+        rank: tuple(sorted({one.stage or 0 for one in ran})) for rank, (*_, ran) in ranks.items()
+    }
+    places = {stages: place for place, stages in enumerate(sorted({*held.values()}))}
+    rows, alike = [], Counter[tuple[int, ...]]()
+    for place, rank in enumerate(sorted(ranks)):
+        _, base, ran = ranks[rank]
+        at, replica = (place, 0) if plain else (places[held[rank]], alike[held[rank]])
+        alike[held[rank]] += 1
+        for stage, kind, microbatch, start, end in ran:
+            times = (start + base - zero, end + base - zero)
+            rows.append(Row(at, stage or 0, microbatch, kind, *times, None, replica))
+    return Trace("torch profiler", documents[0].source, rows, int(plain), waits_inside=True)
 
 
-def _ranges(
-    document: Document,
-) -> Iterator[tuple[Action | None, Kind, int, float, float]]:
-    """Yield the ops of a rank; where the GPU has ranges, the host's only say when it was asked."""
-    found = [(n, e, c) for n, e in enumerate(events_of(document.content) or ()) if (c := _cell(e))]
-    gpu = [one for one in found if one[1].get("cat") == "gpu_user_annotation"]
-    for place, event, cell in gpu or found:
-        start = number(document, f"traceEvents[{place}].ts", event.get("ts"))
-        end = start + number(document, f"traceEvents[{place}].dur", event.get("dur"), 0)
+def rank_of(document: Document) -> tuple[int | None, float]:
+    """Return a trace's rank, if it says it, and what its times count from, in us."""
+    own = document.content if isinstance(document.content, dict) else {}
+    info = own.get("distributedInfo")
+    rank = info.get("rank") if isinstance(info, dict) else None
+    base = number(document, "baseTimeNanoseconds", own.get("baseTimeNanoseconds", 0)) / 1000
+    return None if rank is None else whole(document, "distributedInfo.rank", rank), base
+
+
+def on_gpu(found: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the GPU's ranges, if there are any: the host's only say when it was asked."""
+    return [one for one in found if one[1].get("cat") == "gpu_user_annotation"] or found
+
+
+class _Ran(NamedTuple):
+    """One op of a rank, in us; of torch's plain GPipe without stage."""
+
+    stage: int | None
+    kind: Kind
+    microbatch: int
+    start: float
+    end: float
+
+
+def _ran(document: Document) -> Iterator[_Ran]:
+    """Yield the ops of a rank."""
+    found = [
+        (n, event) for n, event in enumerate(events_of(document.content) or ()) if _cell(event)
+    ]
+    for place, event in on_gpu(found):
+        cell, (start, end) = _cell(event), times_of(document, event, f"traceEvents[{place}]")
         if isinstance(cell, str):
             word, microbatch = cell.split()
-            yield None, "F" if word == "Forward" else "BW", int(microbatch), start, end
-        else:
-            for action in cell:  # ranges of several ops are cut later
-                yield action, action.kind, action.microbatch, start, end
+            yield _Ran(None, "F" if word == "Forward" else "BW", int(microbatch), start, end)
+        else:  # ranges of several ops are cut later
+            yield from (_Ran(a.stage, a.kind, a.microbatch, start, end) for a in cell)
 
 
-def read_ndtimeline(documents: Sequence[Document], _told: Told) -> Trace:
+def times_of(document: Document, event: dict[str, Any], where: str) -> tuple[float, float]:
+    """Return start and end of a range, in us."""
+    start = number(document, f"{where}.ts", event.get("ts"))
+    return start, start + number(document, f"{where}.dur", event.get("dur"), 0)
+
+
+def read_ndtimeline(documents: Sequence[Document], told: Told) -> Trace:
     """Read NDTimeline's traces: any number of files, all ranks of all replicas."""
-    found: list[tuple[Document, int, dict[str, Any]]] = []
-    names: dict[tuple[Any, Any], tuple[int, int]] = {}
+    found: list[tuple[Document, str, dict[str, Any]]] = []
+    said: dict[tuple[Any, Any], tuple[int, int]] = {}
+    threads: dict[int, set[int]] = defaultdict(set)
     for document in documents:
         for place, event in enumerate(events_of(document.content) or ()):
             args = event.get("args") if isinstance(event.get("args"), dict) else {}
-            thread = event.get("pid"), event.get("tid")
             if event.get("name") in _COMPUTE and event.get("ph") == "X":
-                found.append((document, place, event | {"args": args}))
-            elif event.get("name") == "thread_name":
-                said = _THREAD.fullmatch(str((args or {}).get("name")))
-                if said:
-                    names[thread] = (int(said[1]), int(said[2]))
-    threads: dict[Any, set[Any]] = defaultdict(set)
-    for document, place, event in found:
-        for key in ("pid", "tid"):
-            whole(document, f"[{place}].{key}", event.get(key))
-        threads[event["pid"]].add(event["tid"])
+                pid, tid = (whole(document, f"[{place}].{k}", event.get(k)) for k in ("pid", "tid"))
+                threads[pid].add(tid)
+                found.append((document, f"[{place}]", event | {"args": args or {}}))
+                if args and "pp" in args:
+                    pp = whole(document, f"[{place}].args.pp", args["pp"])
+                    said[pid, tid] = (pp, args.get("tp") or 0)
+            elif name := _THREAD.fullmatch(str((args or {}).get("name"))):
+                said[event.get("pid"), event.get("tid")] = (int(name[1]), int(name[2]))
     alone = len(threads) > 1 and all(len(own) == 1 for own in threads.values())
-    where: dict[tuple[Any, Any], tuple[int, int]] = {}
+    at: dict[tuple[int, int], tuple[int, int]] = {}
     for replica, (pid, own) in enumerate(sorted(threads.items())):
-        for rank, tid in enumerate(sorted(own)):
-            pp, tp = names.get((pid, tid), (rank, 0))
-            if tp == 0:  # ranks of one tensor group run the same ops
-                where[pid, tid] = (replica, 0) if alone else (pp, replica)
+        for place, tid in enumerate(sorted(own)):
+            rank, tensor = said.get((pid, tid), (place, 0))
+            if tensor == 0:  # ranks of one tensor group run the same ops
+                at[pid, tid] = (replica, 0) if alone else (rank, replica)
     rows = []
-    for document, place, event in found:
-        if (event["pid"], event["tid"]) not in where:
-            continue
-        rank, replica = where[event["pid"], event["tid"]]
-        args = event["args"]
-        known = {
-            key: None if args.get(key) is None else whole(document, f"[{place}].args.{key}", value)
-            for key, value in ((k, args.get(k)) for k in ("step", "model_chunk", "mb_id"))
-        }
-        start = number(document, f"[{place}].ts", event.get("ts"))
-        end = start + number(document, f"[{place}].dur", event.get("dur"), 0)
-        chunk, microbatch = known["model_chunk"], known["mb_id"]
-        chunk = 0 if chunk is None and microbatch is not None else chunk
-        kind = _COMPUTE[event["name"]]
-        rows.append(Row(rank, chunk, microbatch, kind, start, end, known["step"], replica))
+    for document, where, event in found:
+        if (key := (event["pid"], event["tid"])) in at:
+            rank, replica = at[key]
+            step, chunk, microbatch = (
+                None if (one := event["args"].get(k)) is None else whole(document, where, one)
+                for k in ("step", "model_chunk", "mb_id")
+            )
+            kind, times = _COMPUTE[event["name"]], times_of(document, event, where)
+            chunk = 0 if chunk is None and microbatch is not None else chunk
+            rows.append(Row(rank, chunk, microbatch, kind, *times, step, replica))
     chunks = max((row.stage or 0 for row in rows), default=0) + 1
-    return Trace("NDTimeline", documents[0].source, rows, chunks=chunks)
+    return Trace("NDTimeline", documents[0].source, rows, max(chunks, told.chunks or 1))

@@ -24,7 +24,7 @@ _ARGUMENT: Final = re.compile(r"^\W*(?:\w+:\s*)*(\w+) \.+ (\d+)\s*$", re.M)
 
 
 def _is_config(content: Any) -> bool:
-    return isinstance(content, dict) and {"pp_size", "train_iters"} <= content.keys()
+    return isinstance(content, dict) and "pp_size" in content
 
 
 def _is_rank(content: Any) -> bool:
@@ -137,7 +137,7 @@ def read_timers(documents: Sequence[Document], told: Told) -> Trace:
     size = min(stated.get("pipeline_model_parallel_size", world), world)
     together = stated.get("micro_batch_size", 0) * stated.get("data_parallel_size", 0)
     microbatches = told.microbatches or stated.get("global_batch_size", 0) // max(together, 1)
-    if not together and not told.microbatches:
+    if not microbatches:
         text = "the log does not say how many microbatches a step has: give `microbatches`"
         raise BadInput(text, source=document.source)
     chunks = told.chunks or 1
