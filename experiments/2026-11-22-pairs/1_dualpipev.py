@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from cases import about, dual, fill, keep, kept_schedules, measured, options, share, table, vee
 
+from pipesat.core.claims import at_least, at_most
+
 CASES = [("unit", 2, 8), ("unit", 4, 16), ("unit", 8, 32)]
 CASES += [("dsv3", 2, 5), ("dsv3", 4, 10), ("dsv3", 8, 20)]
 
@@ -36,9 +38,7 @@ def main() -> None:
 
 def between(low: float, high: float) -> str:
     """Show what is known of a share."""
-    if low == high:
-        return share(low)
-    return f"{100 * low:.2f} to {100 * high:.2f} %"
+    return at_least(low) if low == high else f"{at_least(low)} to {at_most(high)}"
 
 
 if __name__ == "__main__":

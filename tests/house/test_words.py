@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+import pipesat
 from pipesat.cli.app import app
 from tests.support.paths import ROOT
 from tests.support.prose import rendered, sentences, without_code, words
@@ -99,6 +100,18 @@ def test_the_rules_would_be_seen_to_break() -> None:
     )
     assert [len(s.split()) for s in sentences(text)] == [2, 37, 3, 1, 2, 1]
     assert words(text) == 2 + 37 + 4 + 1 + 3
+
+
+def test_pages_agree_with_the_product_and_with_each_other() -> None:
+    ours = [name for name, made in pipesat.baselines().items() if made.source == "pipesat"]
+    page = (ROOT / "docs" / "schedules.md").read_text()
+    every = len(pipesat.baselines())
+    assert f"{every - len(ours)} of the {every} are published, {len(ours)} are our own" in page
+    told = "".join(TEXTS.values())
+    assert re.findall(r"pip install .?pipesat\b", told) == []  # it is on no index
+    hero = re.findall(r"([\d.]+) % shorter than", TEXTS["README.md"])[:2]  # picture, output
+    assert hero[0] == hero[1]
+    assert set(re.findall(r"--quick. answers within (\d+) s", told)) == {"20"}
 
 
 def test_the_readme_is_short() -> None:
