@@ -16,6 +16,7 @@ from pipesat.advise.table import megatron_flags
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
+from pipesat.export.programs.write import PROGRAMS
 from pipesat.export.result_folder import result_files
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
@@ -41,7 +42,7 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
     files |= {f"rows/{problem_name(row)}": _json(row.problem.document) for row in advice.shown}
     made = None
     if row is not None:
-        for_torch = advice.question.any_order
+        for_torch = advice.question.any_order and advice.question.runtime not in PROGRAMS
         made = result_files(folder, result_of(advice, row), log, torch=for_torch)
         files |= made.files | _configuration(advice, row)
     files |= _plain_files(advice)

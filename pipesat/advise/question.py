@@ -11,6 +11,7 @@ from pipesat.advise.offload import with_offload
 from pipesat.advise.pairs import LayerParts, with_pairs
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Target
+from pipesat.export.restrict import with_pairs_of
 from pipesat.export.runtimes import RUNTIMES as RECORDS
 from pipesat.export.runtimes import Runtime as Record
 from pipesat.layers.layer import Layers
@@ -137,6 +138,8 @@ class Question:
         problem = problem_of_split(layers, partition, pipeline, recompute=recompute)
         if self.parts is not None:
             problem = with_pairs(problem, layers, partition, self.parts)
+            if runtime is not None:
+                problem = with_pairs_of(problem, RECORDS[runtime])
         if not offload or self.copy_rate is None:
             return problem
         return with_offload(problem, self.untimed or layers, partition, self.copy_rate)

@@ -12,6 +12,8 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
 from pipesat.export import EXPORTERS
 from pipesat.export.frameworks.options import Checkpointing, Options
+from pipesat.export.programs.as_run import as_run
+from pipesat.export.programs.write import PROGRAMS
 from pipesat.layers.megatron import group_sizes, refusal
 
 _MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b", "interleaved-overlapped")
@@ -30,6 +32,9 @@ def marked(question: Question, row: Row) -> Row:
         EXPORTERS[question.runtime](row.problem, row.schedule, options_of(question, row))
     except (NotApplicable, BadInput) as error:
         return replace(row, why_not=str(error))
+    if question.runtime in PROGRAMS:
+        made = as_run(row.problem, row.schedule, question.record)
+        row = replace(row, schedule=made.schedule)
     setting, by_hand = to_do(question, row)
     return replace(row, setting=setting, by_hand=by_hand)
 

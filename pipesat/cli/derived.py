@@ -32,8 +32,8 @@ from pipesat.core.errors import BadInput
 
 _FILES: Final = {
     "Problem": "The problem file (JSON).",
-    "Schedule": "A schedule file, the folder of a solve, torch's CSV, or a name as compare --list "
-    "has them, also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
+    "Schedule": "A schedule file, the folder of a solve, a runtime's order (.csv, .py), or a name "
+    "as compare --list has them, also as '1f1b, descending' or 'interleaved-1f1b, groups of 4'.",
     "Layers": "",
     "Profile": "",
     "Parts": "",

@@ -53,7 +53,7 @@ Stretch: TypeAlias = Annotated[float, Within(0, 10**9, "X", above=True)]
 Tokens: TypeAlias = Annotated[int, Within(1, 10**9)]
 Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""
-Target: TypeAlias = Literal["torch", "torchtitan", "automodel"]
+Target: TypeAlias = Literal["torch", "torchtitan", "automodel", "primus", "d9d", "jaxpp"]
 """Runtimes that run an order that they are given: ``export/runtimes.py`` says what of it."""
 
 SHARED: Final = {

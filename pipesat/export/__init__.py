@@ -19,6 +19,7 @@ from pipesat.export.frameworks.megatron import megatron_arguments, megatron_note
 from pipesat.export.frameworks.options import Options
 from pipesat.export.frameworks.torchtitan import NOTE as TORCHTITAN_NOTE
 from pipesat.export.frameworks.torchtitan import torchtitan_files
+from pipesat.export.programs.write import PROGRAM_EXPORTERS
 from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import ORDER_SUFFIX
@@ -233,6 +234,7 @@ EXPORTERS: Final[dict[str, Exporter]] = {
     TORCH: partial(_plain, TORCH, export_torch_csv),
     "torchtitan": export_torchtitan,
     "trace": partial(_plain, "trace", export_trace),
+    **PROGRAM_EXPORTERS,
 }
 
 

@@ -38,14 +38,14 @@ def restricted(problem: Problem, runtime: Runtime) -> Problem:
         _require_one_way(problem, first, runtime)
     own = {"backward": "fused"} if runtime.first_whole else {}
     stages = [own if s == first else {} for s in range(len(problem.stages))]
-    return changed_problem(problem, stages=stages, overlap=_overlap(problem, runtime))
+    return with_pairs_of(changed_problem(problem, stages=stages), runtime)
 
 
-def _overlap(problem: Problem, runtime: Runtime) -> object:
-    """Return the pairs that a runtime runs as one."""
+def with_pairs_of(problem: Problem, runtime: Runtime) -> Problem:
+    """Return the problem with those pairs alone that a runtime runs as one."""
     overlap = problem.document.get("overlap")
-    if overlap is None:
-        return None
+    if overlap is None or runtime.pairs is None:
+        return problem
     if "FB" in overlap and not runtime.runs_pair("BW", "F"):
         overlap = {key: value for key, value in overlap.items() if key != "FB"}
     if "pairs" in overlap:
@@ -55,7 +55,7 @@ def _overlap(problem: Problem, runtime: Runtime) -> object:
             if runtime.runs_pair(*(parse_kind(text)[1] for text in entry["ops"]))
         ]
         overlap = {**overlap, "pairs": kept}
-    return overlap or None
+    return changed_problem(problem, overlap=overlap or None)
 
 
 def _require_one_way(problem: Problem, first: int, runtime: Runtime) -> None:

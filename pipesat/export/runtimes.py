@@ -1,7 +1,7 @@
 """What each runtime can run, as data: one record per runtime, read by all that names one.
 
 A new one is a record here, its name in ``core/settings.py``, its exporter in ``EXPORTERS``
-(``export/__init__.py``, with a module of its own) and a row in docs/run-it.md.
+(``export/__init__.py``, with a module of its own) and a row in docs/runtimes.md.
 """
 
 from __future__ import annotations
@@ -113,7 +113,30 @@ _AUTOMODEL: Final = replace(
 _MEGATRON: Final = Runtime(
     "megatron", "Megatron-LM", "0.16.1", "megatron.txt", any_order=False, takes_layers=True
 )
-RUNTIMES: Final = {runtime.name: runtime for runtime in (_TORCH, _TITAN, _AUTOMODEL, _MEGATRON)}
+_PRIMUS: Final = Runtime(
+    "primus",
+    "AMD Primus",
+    "v26.5.1 (commit fd1eeabb)",
+    "primus_order.py",
+    first_whole=False,
+    pairs=(("B", "F"),),
+    number_order=True,
+)
+_D9D: Final = Runtime("d9d", "d9d", "0.16.0", "d9d_order.py", pairs=())
+_JAXPP: Final = Runtime(
+    "jaxpp",
+    "JaxPP",
+    "0.9.2 (commit cf9e3862)",
+    "jaxpp_order.py",
+    all_or_none=True,
+    pairs=None,
+    any_placement=True,
+    number_order=True,
+)
+RUNTIMES: Final = {
+    runtime.name: runtime
+    for runtime in (_TORCH, _TITAN, _AUTOMODEL, _MEGATRON, _PRIMUS, _D9D, _JAXPP)
+}
 OLD_NAMES: Final = {
     "torch-csv": "torch",
     "nemo-automodel": "automodel",

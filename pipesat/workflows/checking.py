@@ -26,8 +26,8 @@ def check(
 ) -> list[Violation] | Verdict:
     """Return every violation; an empty list means that the schedule is valid. O(n log n).
 
-    With a ``runtime``, return whether a valid one can hang under its rule: docs/torch.md says what
-    each rule means, and where sends and receives are posted.
+    With a ``runtime``, return whether a valid one can hang under its rule: docs/runtimes.md says
+    what each rule means, and where sends and receives are posted.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotValid
 from pipesat.core.settings import Count
 from pipesat.export.frameworks.options import Checkpointing
-from pipesat.workflows.valid import valid_schedule
+from pipesat.workflows.valid import read_order, valid_schedule
 
 if TYPE_CHECKING:
     from pipesat.core.exported import Exported
@@ -45,9 +45,9 @@ def export(
     schedule
         A schedule, the result that has it, or the path of a schedule file.
     to
-        The format: ``torch``, ``torchtitan``, ``automodel``, ``megatron`` (the placement alone),
-        ``order`` (of the microbatches, for a data loader), ``schedule`` (a schedule file), or
-        ``trace`` for Perfetto.
+        The format: ``torch``, ``torchtitan``, ``automodel``, ``primus``, ``d9d``, ``jaxpp``,
+        ``megatron`` (the placement alone), ``order`` (of the microbatches, for a data loader),
+        ``schedule`` (a schedule file), or ``trace`` for Perfetto.
     path
         File to write; what belongs beside it is written beside it, under the same name with other
         suffixes. A folder, or a text that ends in ``/``: a file there, see :func:`file_of`.
@@ -233,14 +233,15 @@ def import_order(
     order: str | Path | None = None,
     modes: str | Path | None = None,
 ) -> Imported:
-    """Read an order that torch's runtime runs (its CSV), time it and check it.
+    """Read an order that a runtime runs, torch's CSV or a Python file, time it and check it.
 
     What :func:`export` writes comes back: the files that it writes beside the CSV are read.
 
     Parameters
     ----------
     path
-        The CSV file: row i is rank i.
+        The CSV file: row i is rank i. Or a Python file as :func:`export` writes it for another
+        runtime: its data are read, nothing in it is executed.
     problem
         The problem that it is an order of.
     order
@@ -265,12 +266,11 @@ def import_order(
         If torch cannot run a pipeline of the problem's shape.
     """
     from pipesat.export.torch.companions import Companions, assumptions
-    from pipesat.export.torch.read import read_torch_csv
 
     file = Path(path)
     given = (None if named is None else Path(named) for named in (order, modes))
     companions = Companions.of(file, *given)
-    imported = read_torch_csv(file, problem, companions)
+    imported = read_order(file, problem, companions)
     if violations := check(problem, imported.schedule):
         assumed = "; ".join(assumptions(problem, companions, file))
         told = f" ({assumed})" if assumed else ""

@@ -14,6 +14,8 @@ from pipesat.core.result import Result
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
+    from pipesat.export.torch.companions import Companions
+    from pipesat.export.torch.read import Imported
 
 
 def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Schedule:
@@ -23,7 +25,8 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Sche
     ----------
     given
         A schedule; the result that has it; the path of a schedule file, of torch's CSV
-        (``.csv``) with what lies beside it, or of the folder that a solve has written; or the name
+        (``.csv``) with what lies beside it, of another runtime's order (``.py``, read as data), or
+        of the folder that a solve has written; or the name
         of a hand-written schedule as the rows of :func:`pipesat.compare` have it: ``1f1b``,
         ``1f1b, descending``, ``interleaved-1f1b, groups of 4``.
 
@@ -54,10 +57,8 @@ def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Sche
             text = "no schedule.json here, expected the folder of a solve that found a schedule"
             raise BadInput(text, source=path)
         return read_schedule(file / "schedule.json", problem)
-    if file.suffix == ".csv":
-        from pipesat.export.torch.read import read_torch_csv
-
-        read = read_torch_csv(file, problem)
+    if file.suffix in (".csv", ".py"):
+        read = read_order(file, problem)
         for text in read.notes:
             warnings.warn(Note(text), stacklevel=3)
         return read.schedule
@@ -91,3 +92,19 @@ def valid_schedule(problem: Problem, schedule: Schedule | Result | str | Path) -
         name = schedule if isinstance(schedule, str | Path) else "the schedule"
         raise NotValid(f"{name} is not a valid schedule", violations)
     return timed
+
+
+def read_order(path: Path, problem: Problem, companions: Companions | None = None) -> Imported:
+    """Read a runtime's order and time it, not yet checked: Python as data, all else as torch's CSV.
+
+    Raises
+    ------
+    BadInput, NotApplicable
+        If it cannot be read, or is none of this problem, or torch cannot run such a pipeline.
+    """
+    from pipesat.export.programs.file import read_program
+    from pipesat.export.torch.read import Imported, read_torch_csv
+
+    if path.suffix == ".py":
+        return Imported(read_program(path, problem), ())
+    return read_torch_csv(path, problem, companions)

@@ -33,23 +33,13 @@ from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron
 from pipesat.workflows.hand_written import baseline
 from tests.support.loops import loop
-from tests.support.paths import ROOT
 from tests.support.problems import chain
+from tests.support.releases import release
 from tests.support.yaml_subset import yaml
 
-RELEASES = Path(os.environ.get("PIPESAT_RELEASES", ROOT / ".releases"))
 Load: TypeAlias = Callable[[Path], ModuleType]
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-
-
-def release(name: str, version: str) -> Path:
-    """Where a release lies; skip the test without it."""
-    pytest.importorskip("torch", reason="needs the extra `torch`")
-    folder = RELEASES / f"{name}-{version}"
-    if not folder.is_dir():
-        pytest.skip(f"needs {name} {version} in {folder}: bash scripts/releases")
-    return folder
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
 from pipesat.files.problem_file import parse_problem
+from pipesat.runtime.job import Shape
 from pipesat.runtime.run import virtual_times
 from pipesat.timeline.assemble import assemble
 from pipesat.timeline.replay import replay_of
@@ -87,7 +88,7 @@ def test_a_run_waits_for_each_ones_time_and_its_timeline_has_their_own_numbers(
     problem: Problem, short_first: Schedule
 ) -> None:
     told: list[str] = []
-    size: dict[str, Any] = {"steps": 1, "warm_up": 0, "split": "even", "shape": None}
+    size: dict[str, Any] = {"steps": 1, "warm_up": 0, "split": "even", "shape": Shape()}
     job = torch_job(
         problem, short_first, check=False, module="", scale=1.0, note=told.append, **size
     )

@@ -91,8 +91,8 @@ GIVEN = {
         "pipesat problem from-profile profile.json --devices 4 --microbatches 8 -o problem.json",
         "pipesat solve problem.json -o out/",
     ),
-    ("docs/torch.md", "pipesat show PROBLEM order.csv"): (
-        "pipesat export PROBLEM NAME --to torch-csv -o order.csv",
+    ("docs/runtimes.md", "pipesat show PROBLEM order.csv"): (
+        "pipesat export PROBLEM NAME --to torch -o order.csv",
     ),
 }
 
@@ -114,7 +114,7 @@ NEEDS_TORCH = {
         "import pipesat\nfrom pipesat.timeline.refit",
     ): "starts processes: tests/runtime/test_python_page.py",
     (
-        "docs/torch.md",
+        "docs/runtimes.md",
         "from torch.distributed.pipelining",
     ): "in a rank: tests/export/test_torch_itself.py",
 }
@@ -435,7 +435,7 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_the_site_has_every_page() -> None:
     named = re.findall(r": (docs/[\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     made = {"docs/first-steps.md", "docs/commands.md", "docs/reference.md"}
-    outside = {"README.md", "docs/architecture.md", "docs/torch.md"}
+    outside = {"README.md", "docs/architecture.md", "docs/runtimes.md"}
     assert {*named} - made == {*PAGES} - outside
 
 

@@ -16,9 +16,7 @@ from pipesat.cli.app import app
 from tests.support.paths import ROOT
 from tests.support.prose import rendered, sentences, without_code, words
 
-TO_DO = {
-    *("microbatches", "torch"),
-}
+TO_DO = {"microbatches"}
 PAGES = [
     *("README.md", "CONTRIBUTING.md"),
     *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md") if p.stem not in TO_DO),

@@ -71,7 +71,7 @@ def adapt(problem: Problem, schedule: Schedule, *, exact: bool = False) -> Adapt
     elif written.order == schedule.order:
         now = written = schedule
     if not exact:
-        whole = _whole_first_backward(problem, written.order)
+        whole = whole_first_backward(problem, written.order)
         if whole is not None:
             now = whole
             changes.append("the first stage's backward written whole (torch's B)")
@@ -169,7 +169,7 @@ def _last_forwards(problem: Problem, order: Order) -> tuple[int, ...]:
     )
 
 
-def _whole_first_backward(problem: Problem, order: Order) -> Schedule | None:
+def whole_first_backward(problem: Problem, order: Order) -> Schedule | None:
     """Replace B and W of the first stage by BW, at B's place or at W's, whichever is better.
 
     Of two that are as long, at B's; of two, the one that is valid. ``None``: nothing to replace.

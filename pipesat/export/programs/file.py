@@ -1,0 +1,174 @@
+"""The file of an order for a runtime in Python: its data written, and read back as data alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from pipesat.core.errors import BadInput, Deadlock
+from pipesat.core.ops import Op, Pair, members, parse_item
+from pipesat.core.problem import Problem
+from pipesat.core.rules import in_order, pair_time, why_no_pair
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.timing import time_order
+from pipesat.export.programs.as_run import by_place
+from pipesat.export.runtimes import RUNTIMES, Runtime
+from pipesat.files.complaint import validated
+from pipesat.files.source import read_text
+from pipesat.files.strict_model import StrictModel
+from pipesat.files.values import Count
+
+FORMAT: Final = "pipesat.order/1"
+NAME: Final = "ORDER"
+LARGEST_FILE: Final = 1 << 28
+_IN_LINE: Final = 12  # ops per line
+
+
+class OrderModel(StrictModel):
+    """What ``ORDER`` says: stages by place on the route, the device of each, a row per rank."""
+
+    format: Literal["pipesat.order/1"]
+    runtime: str
+    problem: str
+    stages: Count
+    microbatches: Count
+    placement: list[Annotated[int, Field(ge=0)]]
+    rows: list[str]
+
+
+def program_text(
+    problem: Problem, schedule: Schedule, runtime: Runtime, header: str, adapter: str
+) -> str:
+    """Return the file: its header, the order as data, and what hands it to the runtime."""
+    (route,) = problem.routes
+    placement = [problem.stages[stage].device for stage in route.stages]
+    lines = [
+        f'"""{header}"""',
+        "",
+        f"{NAME} = {{",
+        f'    "format": "{FORMAT}",',
+        f'    "runtime": "{runtime.name}",',
+        f'    "problem": "{problem.sha256}",',
+        f'    "stages": {len(route.stages)},',
+        f'    "microbatches": {route.microbatches},',
+        f'    "placement": {placement},',
+        '    "rows": [',
+    ]
+    for row in by_place(problem, schedule.order):
+        lines.append('        """')
+        lines += [" ".join(map(str, some)) for some in _in_lines(row)]
+        lines.append('""",')
+    return "\n".join([*lines, "    ],", "}", "", adapter.strip("\n"), ""])
+
+
+def _in_lines(row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    return (row[i : i + _IN_LINE] for i in range(0, len(row), _IN_LINE))
+
+
+def read_program(path: Path, problem: Problem) -> Schedule:
+    """Read an order of a problem from such a file, as data, and time it as early as possible.
+
+    Nothing in the file is executed: of all its statements only the one that assigns ``ORDER`` is
+    looked at, and only as a literal.
+
+    Raises
+    ------
+    BadInput
+        If the file has no such data, or it is no order of this problem.
+    """
+    source = str(path)
+    model = order_in(read_text(path, LARGEST_FILE), source)
+    order = _order(model, problem, source)
+    try:
+        return time_order(problem, order, source=f"{model.runtime} {path.name}")
+    except Deadlock as error:
+        raise BadInput(str(error), source=source) from None
+
+
+def order_in(text: str, source: str) -> OrderModel:
+    """Return the data of a file's text.
+
+    Raises
+    ------
+    BadInput
+        If there is none, or it says something else.
+    """
+    expected = f"expected a Python file that `pipesat export` has written, with {NAME} = {{...}}"
+    try:
+        found = [
+            node.value
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Assign)
+            and [ast.unparse(target) for target in node.targets] == [NAME]
+        ]
+        if len(found) != 1:
+            raise BadInput(expected, source=source)
+        document = ast.literal_eval(found[0])
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        raise BadInput(f"{expected}, a literal", source=source) from None
+    model = validated(document, OrderModel, source)
+    if model.runtime not in RUNTIMES:
+        expected = f"expected one of {', '.join(RUNTIMES)}"
+        raise BadInput(expected, source=source, where="runtime", value=model.runtime)
+    return model
+
+
+def _order(model: OrderModel, problem: Problem, source: str) -> Order:
+    """Return the data's order in the problem's own stages."""
+    if len(problem.routes) > 1:
+        expected = f"this order is of one route, the problem has {len(problem.routes)}"
+        raise BadInput(expected, source=source)
+    route = problem.routes[0]
+    wanted = {
+        "stages": len(route.stages),
+        "microbatches": route.microbatches,
+        "placement": [problem.stages[stage].device for stage in route.stages],
+    }
+    for key, value in wanted.items():
+        if getattr(model, key) != value:
+            raise BadInput(
+                f"the problem has {value}", source=source, where=key, value=getattr(model, key)
+            )
+    if len(model.rows) != len(problem.devices):
+        expected = f"expected {len(problem.devices)} rows, one per rank"
+        raise BadInput(expected, source=source, where="rows", value=len(model.rows))
+    rows, seen = [], set[Op]()
+    for rank, text in enumerate(model.rows):
+        row = []
+        for word in text.split():
+            item = _item(word, problem, rank, f"{source}: rows[{rank}]")
+            for op in members(item):
+                if op in seen:
+                    raise BadInput(
+                        "it stands twice", source=source, where=f"rows[{rank}]", value=word
+                    )
+                seen.add(op)
+            row.append(item)
+        rows.append(tuple(row))
+    return tuple(rows)
+
+
+def _item(word: str, problem: Problem, rank: int, source: str) -> Op | Pair:
+    """Return an op or a pair of a row in the problem's own stages."""
+    route = problem.routes[0]
+    try:
+        item = parse_item(word)
+    except ValueError as error:
+        raise BadInput(str(error), source=source) from None
+    for op in members(item):
+        if op.stage >= len(route.stages) or op.microbatch >= route.microbatches:
+            expected = f"expected stages below {len(route.stages)}, microbatches below "
+            raise BadInput(f"{expected}{route.microbatches}", source=source, value=word)
+        if problem.stages[route.stages[op.stage]].device != rank:
+            raise BadInput(f"stage {op.stage} is not on this rank", source=source, value=word)
+    own = [op._replace(stage=route.stages[op.stage]) for op in members(item)]
+    if len(own) == 1:
+        return own[0]
+    pair = Pair(*own)
+    if pair_time(problem, *own) is None:
+        raise BadInput(f"no such pair: {why_no_pair(problem, pair)}", source=source, value=word)
+    return in_order(problem, pair)

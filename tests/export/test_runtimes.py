@@ -1,0 +1,394 @@
+"""Orders for AMD Primus, d9d and JaxPP: what each runs, op by op in stand-ins, and back as data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, NotApplicable
+from pipesat.core.ops import Op, Pair, members
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Order, Schedule
+from pipesat.core.settings import Target
+from pipesat.core.timing import time_order
+from pipesat.export import EXPORTERS, FILE_NAMES
+from pipesat.export.programs.as_run import as_run
+from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
+from pipesat.files.problem_file import parse_problem
+from pipesat.workflows.exports import export, import_order
+from pipesat.workflows.hand_written import baseline
+from pipesat.workflows.solve import solve
+from tests.conftest import Run
+from tests.support.orders import order_of
+from tests.support.outcomes import one_bad_line
+from tests.support.placed_problems import two_routes
+from tests.support.problems import chain, vee
+from tests.support.releases import release
+from tests.support.runtime_orders import orders
+from tests.support.runtime_stand_ins import loaded, stand_ins
+
+TO = ("primus", "d9d", "jaxpp")
+TEN = orders()
+EACH = [(to, name) for to in TO for name in TEN]
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:the order as:UserWarning")
+
+
+def written(problem: Problem, schedule: Schedule, to: str, folder: Path) -> Path:
+    path = export(problem, schedule, to, folder / f"{to}.py").path
+    assert path is not None
+    return path
+
+
+def run_by(to: str, problem: Problem, schedule: Schedule) -> Order:
+    """What the runtime runs, in its own stages: here they are numbered along the route."""
+    return as_run(problem, schedule, RUNTIMES[to]).schedule.order
+
+
+def test_names_are_one_list() -> None:
+    known = [name for name, runtime in RUNTIMES.items() if runtime.any_order]
+    assert sorted(get_args(Target)) == sorted(known)
+    assert RUNTIMES.keys() <= EXPORTERS.keys() == FILE_NAMES.keys()
+    assert {*OLD_NAMES.values()} <= RUNTIMES.keys()
+
+
+@pytest.mark.parametrize(("to", "name"), EACH)
+def test_an_order_comes_back_as_it_was_written(to: str, name: str, tmp_path: Path) -> None:
+    problem, schedule = TEN[name]
+    path = written(problem, schedule, to, tmp_path)
+    back = import_order(path, problem).schedule
+    assert back.order == run_by(to, problem, schedule)
+    if all(op.kind in ("F", "BW") for row in schedule.order for i in row for op in members(i)):
+        whole = not any(isinstance(item, Pair) for row in schedule.order for item in row)
+        assert (back.order == schedule.order) == whole
+    assert not check(problem, back)
+    assert not any(name.startswith(("primus", "d9d", "jaxpp")) for name in sys.modules)
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_what_d9d_is_handed(name: str, tmp_path: Path) -> None:
+    problem, schedule = TEN[name]
+    with stand_ins():
+        made = loaded(written(problem, schedule, "d9d", tmp_path))
+        (build,) = made.PIPELINE_PROGRAM_REGISTRY.programs.values()
+        program = build(made.PipesatSchedule())
+        ranks, m = len(problem.devices), problem.routes[0].microbatches
+        rows = program.compose(num_microbatches=m, pp_size=ranks)
+        assert program.num_stages_per_rank == len(problem.stages) // ranks
+        with pytest.raises(ValueError, match="expected microbatches, ranks"):
+            program.compose(num_microbatches=m + 1, pp_size=ranks)
+
+    def text(action: Any) -> str:
+        kind = type(action).__name__
+        letter = "W" if "Weight" in kind else "F" if "Forward" in kind else "B"
+        whole = "W" if getattr(action, "full_backward", False) else ""
+        return f"{action.stage_idx}{letter}{whole}{action.microbatch_idx}"
+
+    order = run_by("d9d", problem, schedule)
+    assert [[*map(text, rows[rank])] for rank in range(ranks)] == [[*map(str, r)] for r in order]
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_what_jaxpp_is_handed(name: str, tmp_path: Path) -> None:
+    """Pairs fused, all backwards split or none, stage 0's W after its B, Ws by number."""
+    problem, schedule = TEN[name]
+    with stand_ins():
+        made = loaded(written(problem, schedule, "jaxpp", tmp_path)).Pipesat()
+        rows = made.tasks(problem.routes[0].microbatches)
+        with pytest.raises(ValueError, match="expected"):
+            made.tasks(99)
+    for rank, (row, order) in enumerate(zip(rows, run_by("jaxpp", problem, schedule), strict=True)):
+        fused = [one for one in row if isinstance(one, tuple)]
+        assert len(fused) == sum(isinstance(item, Pair) for item in order)
+        flat = [task for one in row for task in (one if isinstance(one, tuple) else [one])]
+        kinds = {task.fwd_or_bwd.name for task in flat}
+        assert kinds == {"FWD", *(("BWD_I", "BWD_W") if made.is_partial_bwd else ("BWD",))}
+        for task, after in zip(flat, flat[1:] + flat[:1], strict=True):
+            assert made.get_mpmd_idx(task.stage_id) == rank
+            if task.stage_id == 0 and task.fwd_or_bwd.name == "BWD_I":
+                assert (after.stage_id, after.fwd_or_bwd.name) == (0, "BWD_W")
+                assert after.mubatch_idx == task.mubatch_idx
+        numbers = defaultdict[Any, list[int]](list)
+        for task in flat:
+            numbers[task.stage_id, task.fwd_or_bwd].append(task.mubatch_idx)
+        assert all(n == [*range(problem.routes[0].microbatches)] for n in numbers.values())
+        letter = {"FWD": "F", "BWD": "B", "BWD_I": "B", "BWD_W": "W"}
+        ops = [f"{t.stage_id}{letter[t.fwd_or_bwd.name]}{t.mubatch_idx}" for t in flat]
+        halves = [
+            f"{op.stage}{kind}{op.microbatch}"
+            for item in order
+            for op in members(item)
+            for kind in (op.kind if made.is_partial_bwd else op.kind[0])
+        ]
+        assert ops == halves
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_what_primus_is_handed(name: str, tmp_path: Path) -> None:
+    """Every op once; sends after what they send, receives before who needs it, both ends alike."""
+    problem, schedule = TEN[name]
+    ranks, m = len(problem.devices), problem.routes[0].microbatches
+    chunks = len(problem.stages) // ranks
+    with stand_ins():
+        made = loaded(written(problem, schedule, "primus", tmp_path))
+        (algorithm,) = made.schedule_table_factory.pp_algorithm_map
+        table = made.Pipesat(ranks, chunks, m, combined_forward_backward=False)
+        assert table.last_pp_stage_rank() == problem.stages[-1].device
+        rows = table.generate_schedule_table()
+        for wrong in ((ranks + 1, chunks, m), (ranks, chunks, m + 1)):
+            with pytest.raises(ValueError, match="no offload"):
+                made.Pipesat(*wrong)
+    vees = {"zb-v", "v-half", "dualpipev", "dualpipev, halves"}
+    chain_name = "zero-bubble" if name.startswith("zb") else "1f1b"
+    loop_name = "1f1b-interleaved" if name.startswith("interleaved") else chain_name
+    assert algorithm == ("zbv-formatted" if name in vees else loop_name)
+    stages = [
+        [s for s, stage in enumerate(problem.stages) if stage.device == r] for r in range(ranks)
+    ]
+    order = run_by("primus", problem, schedule)
+    ends: dict[str, dict[tuple[int, int], list[Any]]] = {
+        "S": defaultdict(list),
+        "R": defaultdict(list),
+    }
+    for rank, row in enumerate(rows):
+        seen: dict[str, int] = {}
+        groups = []
+        for place, node in enumerate(row):
+            what, stage = node.func_type.name, stages[rank][node.chunk]
+            if what[0] not in "SR":
+                seen[f"{stage}{what}{node.mini_batch}"] = place
+                if "combined_group" in node.args:
+                    groups.append(node.args["combined_group"])
+                continue
+            seen[f"{stage}{what}{node.mini_batch}"] = place
+            pair = node.args["from_pp_rank"], node.args["to_pp_rank"]
+            ends[what[0]][pair].append((what[1], node.mini_batch, node.args["time_step"]))
+        ops = [op for item in order[rank] for op in members(item)]
+        compute = [text for text in seen if not set(text) & set("SR")]
+        assert compute == [str(op) for op in ops]
+        for op in ops:
+            back = f"{op.stage}BW{op.microbatch}" in seen
+            last = len(problem.stages) - 1
+            if op.kind == "F":
+                assert (f"{op.stage}RF{op.microbatch}" in seen) == (op.stage > 0)
+                assert op.stage == 0 or seen[f"{op.stage}RF{op.microbatch}"] < seen[str(op)]
+                assert op.stage == last or seen[f"{op.stage}SF{op.microbatch}"] > seen[str(op)]
+            elif op.kind != "W":
+                assert (op.kind == "BW") == back
+                assert op.stage == last or seen[f"{op.stage}RB{op.microbatch}"] < seen[str(op)]
+                assert op.stage == 0 or seen[f"{op.stage}SB{op.microbatch}"] > seen[str(op)]
+        assert len(groups) == 2 * sum(isinstance(item, Pair) for item in order[rank])
+        assert all(group[0][1] == "F" and group[1][1:3] == "B|" for group in groups)
+    assert ends["S"] == ends["R"]
+
+
+ONE = {
+    "format": "pipesat.problem/1",
+    "microbatches": 2,
+    "devices": [{}],
+    "stages": [{"device": 0, "F": 4, "B": 5, "W": 3}],
+    "overlap": {"pairs": [{"ops": ["0F", "0BW"], "time": 9}, {"ops": ["0F", "0B"], "time": 7}]},
+}
+"""One device: what a pair takes, and what its members take in turn, is all there is."""
+
+
+@pytest.mark.parametrize(("to", "makespan"), [("primus", 22), ("d9d", 24), ("jaxpp", 21)])
+def test_a_pair_takes_what_the_runtime_makes_of_it(to: str, makespan: int, tmp_path: Path) -> None:
+    """0F0 4, the pair 9, 0BW1 8: 21 in JaxPP. d9d: 4 + 4 + 8 + 8. Primus: 4 + 7 (F, B) + 3 + 8."""
+    problem = parse_problem(ONE)
+    schedule = time_order(problem, order_of("0F0 (0F1+0BW0) 0BW1"))
+    assert schedule.makespan == 21
+    exported = export(problem, schedule, to, tmp_path / "x.py")
+    assert any(f"runs it {makespan}, of this schedule 21" in note for note in exported.notes)
+    assert (exported.changed != "") == (makespan != 21)
+    assert import_order(tmp_path / "x.py", problem).schedule.makespan == makespan
+    found = solve(problem, target=to, time_limit=5, workers=1)  # type: ignore[arg-type]
+    assert (found.status, found.value) == ("optimal", makespan)
+    assert found.schedule is not None
+    assert export(problem, found, to).changed == ""
+
+
+def test_jaxpp_splits_all_backwards_or_none() -> None:
+    """Whole and split on one stage: all are split there, at no cost where BW takes B + W."""
+    problem = chain(2, 2, F=2, B=2, W=2)
+    mixed = time_order(problem, order_of("0F0 0F1 0BW0 0BW1", "1F0 1BW0 1F1 1B1 1W1"))
+    made = as_run(problem, mixed, RUNTIMES["jaxpp"])
+    kinds = {op.kind for op in (o for row in made.schedule.order for i in row for o in members(i))}
+    assert kinds == {"F", "BW", "B", "W"}
+    assert {op.stage for row in made.schedule.order for op in row if op.kind == "BW"} == {0}  # type: ignore[union-attr]
+    assert made.schedule.makespan <= mixed.makespan
+    uneven = parse_problem(
+        dict(chain(3, 2).document)
+        | {"stages": [{"device": d, "F": 2, "B": 2, "W": 2, "BW": 3} for d in range(3)]}
+    )
+    with pytest.raises(NotApplicable, match="splits all backwards or none, and here neither"):
+        solve(uneven, target="jaxpp", time_limit=1)
+    for way in ("split", "fused"):
+        stages = [
+            {**s, "backward": "either" if not d else way}
+            for d, s in enumerate(uneven.document["stages"])
+        ]
+        one_way = parse_problem(dict(uneven.document) | {"stages": stages})
+        found = solve(one_way, target="jaxpp", time_limit=2, workers=1)
+        assert found.schedule is not None
+        assert export(one_way, found, "jaxpp", exact=True).changed == ""
+
+
+FUSED = chain(2, 2, backward="fused")
+SCATTERED = parse_problem(
+    dict(vee(2, 2).document)
+    | {"stages": [{"device": d, "F": 1, "B": 1, "W": 1} for d in (0, 0, 1, 1)]}
+)
+LISTS = parse_problem(
+    {
+        "format": "pipesat.problem/1",
+        "microbatches": [{"name": "a", "count": 1}, {"name": "b", "count": 1, "time": [2, 1]}],
+        "devices": [{}],
+        "stages": [{"device": 0, "F": 1, "B": 1, "W": 1}],
+    }
+)
+AGAIN = {"name": "again", "backward": "fused", "BW": 3}
+MODES = parse_problem(
+    ONE | {"stages": [ONE["stages"][0] | {"modes": [AGAIN]}], "overlap": {"FB": [1, 2]}}
+)
+
+
+@pytest.mark.parametrize(
+    ("to", "problem", "name", "options", "expected"),
+    [
+        ("d9d", two_routes(2, (2, 2)), "list-scheduling", {}, "d9d runs one route of stages"),
+        ("primus", SCATTERED, "list-scheduling", {}, "AMD Primus cannot load this placement"),
+        ("d9d", SCATTERED, "list-scheduling", {}, "d9d cannot load this placement"),
+        ("d9d", chain(2, 2), "zb-h1", {"exact": True}, "first stage's backward whole"),
+        ("jaxpp", FUSED, "1f1b", {"layers": 2}, "layers: jaxpp has no place for it"),
+        ("primus", FUSED, "1f1b", {"checkpointing": "full"}, "checkpointing: primus has no place"),
+        ("primus", LISTS, None, {}, "each stage's ops of a kind by microbatch number"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_a_line(
+    to: str, problem: Problem, name: str | None, options: dict[str, Any], expected: str
+) -> None:
+    order = order_of("0F1 0F0 0BW1 0BW0")
+    schedule = baseline(name, problem) if name else time_order(problem, order)
+    with pytest.raises((NotApplicable, BadInput), match=expected) as error:
+        export(problem, schedule, to, **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("to", TO)
+def test_memory_modes_are_refused(to: Target) -> None:
+    order = (tuple(Op(0, kind, m, 1) for m in (0, 1) for kind in ("F", "BW")),)
+    again = time_order(MODES, order)
+    assert not check(MODES, again)
+    with pytest.raises(NotApplicable, match="is told no memory modes"):
+        export(MODES, again, to)
+    with pytest.raises(NotApplicable, match="mode"):
+        solve(MODES, target=to, time_limit=1)
+
+
+# back in
+
+
+@pytest.fixture
+def order_file(tmp_path: Path) -> tuple[Problem, Path, str]:
+    problem, schedule = TEN["zb-h1"]
+    path = written(problem, schedule, "primus", tmp_path)
+    return problem, path, path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("ORDER = {", "OTHER = {", "with ORDER = {...}"),
+        ("ORDER = {", "ORDER = {}\nORDER = {", "with ORDER = {...}"),
+        ('"stages": 4', '"stages": int(4)', "a literal"),
+        ("ORDER = {", "ORDER = " + "(" * 300 + "{", "a literal"),
+        ("ORDER = {", "ORDER = {\0", "a literal"),
+        ('"stages": 4', '"stages": True', "stages: got True"),
+        ('"stages": 4', '"stages": 5', "stages: got 5, the problem has 4"),
+        ('"stages": 4', '"stage": 4', "stage"),
+        ("[0, 1, 2, 3]", "[0, 1, 3, 2]", "the problem has [0, 1, 2, 3]"),
+        ('"runtime": "primus"', '"runtime": "other"', "runtime: got 'other', expected one of"),
+        ("0F0 0F1", "0F0 0F0", "rows[0]: got '0F0', it stands twice"),
+        ("0F0 0F1", "0F0 1F1", "stage 1 is not on this rank"),
+        ("0F0 0F1", "0F0 0F99", "microbatches below 6"),
+        ("0F0 0F1", "0F0 F1", "'F1' is not an op"),
+        ("0F0 0F1", "(0F0+0F1)", "no such pair: this problem has no overlapped pairs"),
+        ("0F0 0F1", "0B0 0F0 0F1", "stands twice"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused_in_a_line(
+    order_file: tuple[Problem, Path, str], old: str, new: str, expected: str
+) -> None:
+    problem, path, text = order_file
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(BadInput) as error:
+        import_order(path, problem)
+    assert expected in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_in_a_file_is_executed(
+    order_file: tuple[Problem, Path, str], tmp_path: Path
+) -> None:
+    problem, path, text = order_file
+    trap = tmp_path / "trap"
+    path.write_text(f"open({str(trap)!r}, 'w')\n" + text.replace("import re", "import no_such", 1))
+    assert import_order(path, problem).schedule.makespan == TEN["zb-h1"][1].makespan
+    assert not trap.exists()
+    path.write_text(text.replace("ORDER = {", f"ORDER = open({str(trap)!r}, 'w') and {{", 1))
+    with pytest.raises(BadInput, match="a literal"):
+        import_order(path, problem)
+    assert not trap.exists()
+
+
+def test_an_order_that_waits_for_itself_is_refused(order_file: tuple[Problem, Path, str]) -> None:
+    problem, path, text = order_file
+    row = text.split('"""')[3]
+    first, *others = row.split()
+    path.write_text(text.replace(row, " ".join([*others, first])))
+    with pytest.raises(BadInput, match="wait"):
+        import_order(path, problem)
+
+
+def test_commands_take_a_runtimes_order(cli: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    problem, schedule = TEN["zb-v"]
+    Path("p.json").write_text(json.dumps(problem.document))
+    assert cli("export", "p.json", "zb-v", "--to", "d9d", "-o", "out/").code == 0
+    order = "out/d9d_order.py"
+    assert cli("check", "p.json", order).code == 0
+    shown = cli("show", "p.json", order)
+    assert (shown.code, shown.err) == (0, "")
+    assert cli("export", "p.json", order, "--to", "schedule", "-o", "s.json").code == 0
+    assert f"makespan {schedule.makespan}" in cli("check", "p.json", "s.json").out
+    compared = cli("compare", "p.json", order, "--time-limit", 0.1, "--workers", 1)
+    assert (compared.code, "d9d_order" in compared.out) == (0, True)
+    Path(order).write_text("ORDER = print\n")
+    one_bad_line(cli("check", "p.json", order), order, "a literal")
+
+
+# the real classes, where they are installed
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_d9ds_own_classes_take_it(name: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """Its communication pass finds no deadlock, and computes what the order does, in its turn."""
+    monkeypatch.syspath_prepend(release("d9d", RUNTIMES["d9d"].release))
+    problem, schedule = TEN[name]
+    made = loaded(written(problem, schedule, "d9d", tmp_path))
+    program = made.PIPELINE_PROGRAM_REGISTRY.program_for(made.PipesatSchedule())
+    rows = program.compose(problem.routes[0].microbatches, len(problem.devices))
+    letter = {"F": "F", "B": "I", "BW": "B", "W": "W"}
+    for rank, row in enumerate(run_by("d9d", problem, schedule)):
+        compute = [str(a) for a in rows[rank] if a.work_type == "compute"]
+        assert compute == [f"{op.stage}{letter[op.kind]}{op.microbatch}" for op in row]  # type: ignore[union-attr]
