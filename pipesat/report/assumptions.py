@@ -11,23 +11,16 @@ from typing import Final
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
-from pipesat.report.markup import Markup, element, joined, plain
+from pipesat.report.markup import plain
 from pipesat.report.tables import counted, number
 
 _MOST_CLASSES = 12  # named
 _EXACT = 1 << 53  # integers up to here are exact in a browser
 
 
-def assumptions(problem: Problem) -> Markup:
+def assumptions(problem: Problem) -> list[tuple[str, list[str]]]:
     """Return what the model holds to be true of this problem, and what it leaves out."""
-    return joined(
-        [
-            element("h4", "Modelled"),
-            element("ul", [element("li", line) for line in _modelled(problem)]),
-            element("h4", "Not modelled"),
-            element("ul", [element("li", line) for line in _not_modelled(problem)]),
-        ]
-    )
+    return [("Modelled", [*_modelled(problem)]), ("Not modelled", [*_not_modelled(problem)])]
 
 
 def _modelled(problem: Problem) -> Iterator[str]:
@@ -176,46 +169,28 @@ def _longest(problem: Problem) -> int:
     return work + 2 * way
 
 
-def reproduce(result: Result, folder: str) -> Markup:
-    """Return the commands that make the result and its report again, and the versions used."""
-    place = shlex.quote(folder)
+def commands(result: Result, folder: str) -> list[str]:
+    """Return the commands that make the result and its report again."""
     inside = shlex.quote(f"{folder.rstrip('/')}/problem.json")
-    words = [
-        "pipesat solve",
-        inside,
-        "-o",
-        "again",
-        "--objective",
-        result.objective,
-        "--time-limit",
-        str(max(1, math.ceil(result.wall_s))),
-        "--workers",
-        str(result.workers),
-        "--seed",
-        str(result.seed),
-    ]
+    seconds = max(1, math.ceil(result.wall_s))
+    solve = f"pipesat solve {inside} -o again --objective {result.objective}"
+    solve += f" --time-limit {seconds} --workers {result.workers} --seed {result.seed}"
     if result.target is not None:
-        words += ["--for", shlex.quote(result.target)]
-    lines = [" ".join(words)]
+        solve += f" --for {shlex.quote(result.target)}"
+    lines = [solve]
     if result.schedule is not None:
         schedule = shlex.quote(f"{folder.rstrip('/')}/schedule.json")
         lines.append(f"pipesat check {inside} {schedule}")
-    lines.append(f"pipesat show {place} --html report.html")
+    lines.append(f"pipesat show {shlex.quote(folder)} --html report.html")
+    return [plain(line, 1000) for line in lines]
+
+
+def origin(result: Result) -> str:
+    """Say how long the search took, with which versions, and of which problem."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(result.versions.items()))
-    text = "\n".join(plain(line, 1000) for line in lines)
-    return joined(
-        [
-            Markup(f"<pre tabindex='0'><code>{_lines(text)}</code></pre>"),
-            element(
-                "p",
-                f"Found in {result.wall_s:.1f} s with {versions or 'unknown versions'}. "
-                "The search is limited by time, so another machine may stop with another "
-                "schedule; pipesat check verifies this one without the solver. "
-                f"Problem's digest: {result.problem.sha256}.",
-            ),
-        ]
+    return (
+        f"Found in {result.wall_s:.1f} s with {versions or 'unknown versions'}. "
+        "The search is limited by time, so another machine may stop with another "
+        "schedule; pipesat check verifies this one without the solver. "
+        f"Problem's digest: {result.problem.sha256}."
     )
-
-
-def _lines(text: str) -> Markup:
-    return Markup("\n".join(str(element("span", line)) for line in text.splitlines()))

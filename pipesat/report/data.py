@@ -25,6 +25,7 @@ from pipesat.picture.classes import class_tints
 from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING, TINTS, fill, ink_on
 from pipesat.report.markup import plain
 from pipesat.report.shown import ReportedCase, Shown
+from pipesat.report.tables import over_capacity
 
 LARGEST: Final = 4_000_000
 """Bytes of all schedules of a report; beyond it, baselines keep their line but no timeline."""
@@ -86,18 +87,12 @@ def _shades(chunks: int) -> Iterator[list[list[str]]]:
 
 
 def _head(shown: Shown, problem: Problem) -> dict[str, Any]:
-    peaks = shown.row.peak_memory or []
-    over = [
-        number
-        for number, (device, peak) in enumerate(zip(problem.devices, peaks, strict=True))
-        if device.memory is not None and peak > device.memory
-    ]
     return {
         "name": shown.name,
         "source": plain(shown.source),
         "valid": shown.row.valid,
         "whyNot": None if shown.row.why_not is None else plain(shown.row.why_not, 400),
-        "over": over,
+        "over": over_capacity(problem, shown.row.peak_memory or ()),
         "makespan": shown.row.makespan,
         "span": shown.row.span,
     }

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 LONGEST = 200  # characters of a name that a report shows
-
-
-class Markup(str):
-    """HTML that is finished: everything else is escaped when it is put into a page."""
-
-    __slots__ = ()
 
 
 def plain(text: object, longest: int = LONGEST) -> str:
@@ -28,14 +20,12 @@ def plain(text: object, longest: int = LONGEST) -> str:
     return f"{line[: longest - tail - 1]}…{line[-tail:]}"
 
 
-def escaped(value: object) -> Markup:
-    """Return a value as HTML text, also safe inside a quoted attribute."""
-    if isinstance(value, Markup):
-        return value
-    return Markup(html.escape(plain(value, 20 * LONGEST), quote=True))
+def shown(value: Any) -> Any:
+    """Return what a template writes for a value, and then escapes if it is not markup."""
+    return value if hasattr(value, "__html__") else plain(value, 20 * LONGEST)
 
 
-def script_json(document: Any) -> Markup:
+def script_json(document: Any) -> str:
     """Return a document as JSON that may stand inside ``<script type="application/json">``.
 
     Only ASCII comes out, and none of the characters that could end the element or open a comment.
@@ -43,47 +33,4 @@ def script_json(document: Any) -> Markup:
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def element(name: str, content: Iterable[object] | object = "", **attributes: object) -> Markup:
-    """Return one element; ``class_`` is ``class``, ``data_show`` is ``data-show``."""
-    words = [name]
-    for key, value in attributes.items():
-        words.append(f'{key.rstrip("_").replace("_", "-")}="{escaped(value)}"')
-    return Markup(f"<{' '.join(words)}>{joined(content)}</{name}>")
-
-
-def joined(content: Iterable[object] | object) -> Markup:
-    """Return the parts as one piece of HTML."""
-    if isinstance(content, str) or not isinstance(content, Iterable):
-        return escaped(content)
-    return Markup("".join(escaped(part) for part in content))
-
-
-def table(caption: object, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    """Return a table; the first cell of each row names it, numbers stand at the right.
-
-    A column whose heading starts with ``#`` holds numbers.
-    """
-    numbers = [title.startswith("#") for title in head]
-    titles = [
-        element("th", title.lstrip("#"), scope="col", class_="number" if number else "text")
-        for title, number in zip(head, numbers, strict=True)
-    ]
-    body = []
-    for row in rows:
-        first, *others = row
-        cells = [element("th", first, scope="row", class_="text")]
-        for value, number in zip(others, numbers[1:], strict=True):
-            cells.append(element("td", value, class_="number" if number else "text"))
-        body.append(element("tr", cells))
-    parts = [
-        element("caption", caption),
-        element("thead", [element("tr", titles)]),
-        element("tbody", body),
-    ]
-    scroller = element("table", parts)
-    return element(
-        "div", [scroller], class_="scroller", tabindex="0", role="region", aria_label=caption
-    )
+    return text

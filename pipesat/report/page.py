@@ -11,11 +11,10 @@ import hashlib
 import importlib.metadata
 import importlib.resources
 from collections.abc import Iterator, Sequence
-from string import Template
 from typing import Any
 
 from pipesat.core.problem import Problem
-from pipesat.core.showing import Displayed
+from pipesat.core.showing import Column, Displayed, Table
 from pipesat.picture.classes import class_tints, named
 from pipesat.picture.style import (
     CAPACITY,
@@ -31,9 +30,9 @@ from pipesat.picture.style import (
     ink_on,
 )
 from pipesat.report import tables
-from pipesat.report.assumptions import assumptions, reproduce
+from pipesat.report.assumptions import assumptions, commands, origin
 from pipesat.report.data import LARGEST, case_data
-from pipesat.report.markup import Markup, element, escaped, joined, plain, script_json, table
+from pipesat.report.markup import plain, script_json, shown
 from pipesat.report.shown import ReportedCase
 
 SCRIPTS = (
@@ -61,51 +60,54 @@ def page(cases: Sequence[ReportedCase], folder: str, answer: Displayed | None = 
     answer
         To a wider question, which opens the page: an advice.
     """
-    style, script = _style(), _script()
-    sections = [_case(case, number, folder, len(cases)) for number, case in enumerate(cases)]
-    title = plain(cases[0].result.problem.name or "schedule")
-    return _filled(
-        "template.html",
-        title=escaped(title),
-        lead=escaped(_lead(cases)),
-        policy=Markup(
-            "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-            f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
-        ),
-        style=style,
-        script=script,
-        overview=_opening(answer)
-        if answer is not None
-        else _overview(cases)
-        if len(cases) > 1
-        else Markup(""),
-        cases=joined(sections),
-        version=escaped(importlib.metadata.version("pipesat")),
-    ).encode()
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-
-def _case(case: ReportedCase, number: int, folder: str, count: int) -> Markup:
-    problem = case.result.problem
-    data = case_data(case, LARGEST // count)
-    drawn = [entry["name"] for entry in data["schedules"]]
-    place = f"{folder.rstrip('/')}/{case.name}" if case.name else folder
-    memory = tables.knows_memory(case)
-    return _filled(
-        "case.html",
-        id=Markup(number),
-        label=escaped(case.name or "result"),
-        heading=element("h2", case.name) if case.name else Markup(""),
-        hidden=Markup("" if drawn else "hidden"),
-        memory_hidden=Markup("" if memory else "hidden"),
-        memory_checked=Markup("checked" if memory else ""),
-        summary=tables.summary(case.result),
-        legend=_legend(problem, data, memory=memory),
-        baselines=tables.baselines(case, str(number), drawn),
-        assumptions=assumptions(problem),
-        stages=tables.stages(problem),
-        reproduce=reproduce(case.result, place),
-        data=script_json(data),
+    templates = Environment(
+        loader=FunctionLoader(_text),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
+    return (
+        templates.get_template("template.html")
+        .render(
+            title=cases[0].result.problem.name or "schedule",
+            lead=_lead(cases),
+            digest=_digest,
+            style=_style(),
+            script=_script(),
+            answer=answer,
+            overview=_overview(cases),
+            cases=[_case(case, folder, len(cases)) for case in cases],
+            version=importlib.metadata.version("pipesat"),
+        )
+        .encode()
+    )
+
+
+def _case(case: ReportedCase, folder: str, count: int) -> dict[str, Any]:
+    """Return what a template shows of a case."""
+    result, problem = case.result, case.result.problem
+    data = case_data(case, LARGEST // count)
+    memory = tables.knows_memory(case)
+    lines = [shown for shown in case.shown if shown.schedule is not None]
+    return {
+        "name": case.name,
+        "result": result,
+        "drawn": [entry["name"] for entry in data["schedules"]],
+        "memory": memory,
+        "legend": [*_legend(problem, data, memory=memory)],
+        "caption": tables.caption(case),
+        "columns": tables.COLUMNS,
+        "rows": [tables.baseline_row(one, problem) for one in lines],
+        "left_out": tables.left_out(case),
+        "assumptions": assumptions(problem),
+        "stages": tables.stages(problem),
+        "commands": commands(result, f"{folder.rstrip('/')}/{case.name}" if case.name else folder),
+        "origin": origin(result),
+        "data": script_json(data),
+    }
 
 
 def _lead(cases: Sequence[ReportedCase]) -> str:
@@ -126,91 +128,57 @@ def _lead(cases: Sequence[ReportedCase]) -> str:
     return ", ".join(parts)
 
 
-def _opening(answer: Displayed) -> Markup:
-    """Return an answer's lines, then its tables."""
-    tables_ = []
-    for one in answer.tables():
-        heads = [f"{'#' * column.number}{column.head}" for column in one.columns]
-        lines = [[line] if isinstance(line, str) else line for line in one.lines]
-        tables_.append(table(one.title, heads, lines))
-    return joined([tables.summary(answer), *tables_])
-
-
-def _overview(cases: Sequence[ReportedCase]) -> Markup:
+def _overview(cases: Sequence[ReportedCase]) -> Table:
     """Return one line per placement."""
     objective = cases[0].result.objective
-    rows = []
-    for number, case in enumerate(cases):
+    lines = []
+    for case in cases:
         result, row = case.result, case.shown[0].row
-        bubble = (row.bubble or {}).get(objective)
-        bound = result.lower_bound
-        link = element("a", case.name, href=f"#case-{number}")
-        rows.append(
-            [
-                link,
-                result.standing.verdict,
-                tables.number(result.value),
-                tables.number(bound),
-                tables.percent(bubble),
-                tables.number(max(row.peak_memory or [], default=None)),
-            ]
-        )
-    head = ["placement", "status", f"#{objective}", "#bound", "#bubble", "#largest peak"]
-    return table("The same layers in each placement", head, rows)
+        figures = (result.value, result.lower_bound)
+        bubble = tables.percent((row.bubble or {}).get(objective))
+        peak = tables.number(max(row.peak_memory or [], default=None))
+        verdict = result.standing.verdict
+        lines.append([case.name, verdict, *map(tables.number, figures), bubble, peak])
+    texts = (Column(name, number=False) for name in ("placement", "status"))
+    numbers = map(Column, (objective, "bound", "bubble", "largest peak"))
+    return Table([*texts, *numbers], lines)
 
 
-def _legend(problem: Problem, data: dict[str, Any], *, memory: bool) -> Markup:
-    """Explain only what occurs in one of the schedules."""
-    letters = {
-        letter
-        for schedule in data["schedules"]
-        for row in schedule.get("devices", ())
-        for letter in row["kinds"]
-    }
+def _legend(
+    problem: Problem, data: dict[str, Any], *, memory: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Yield sample, text and letters of what occurs in one of the schedules."""
+    rows = [row for schedule in data["schedules"] for row in schedule.get("devices", ())]
+    letters = {letter for row in rows for letter in row["kinds"]}
     kinds = {"F": "Ff", "B": "Bb", "W": "Ww", "BW": "Xx"}
-    entries = [
-        _entry(f"kind-{kind}", MEANING[kind].partition(" ")[2], kind)
-        for kind in FILL
-        if letters & set(kinds[kind])
-    ]
+    for kind in FILL:
+        if letters & set(kinds[kind]):
+            yield f"kind-{kind}", MEANING[kind].partition(" ")[2], kind
     tints = class_tints(problem)
     for tint, names in {} if tints is None else tints.names.items():
-        entries.append(_entry(f"tint-{tint}", plain(named(names))))
+        yield f"tint-{tint}", plain(named(names)), ""
     if any(letter.islower() for letter in letters):
-        entries.append(element("li", "two halves: a pair, run as one"))
+        yield "", "two halves: a pair, run as one", ""
     if any(stage["place"] for stage in data["stages"]):
-        entries.append(_entry("chunks", "shades: first to last chunk of a rank"))
-    entries += _modes_and_copies(problem, data)
-    unit = f" ({data['memoryUnit']})" if data["memoryUnit"] else ""
-    if memory:
-        entries.append(_entry("memory-held", f"memory{unit}"))
-    if any(device["static"] for device in data["devices"]):
-        entries.append(_entry("memory-static", "its static part"))
-    if any(device["memory"] is not None for device in data["devices"]):
-        entries.append(_entry("memory-cap", "cap"))
-    if any(schedule["over"] for schedule in data["schedules"]):
-        entries.append(_entry("memory-excess", "over the cap"))
-    entries.append(_entry("critical-path", "critical path"))
-    return element("ul", entries, class_="legend", aria_label="legend")
-
-
-def _modes_and_copies(problem: Problem, data: dict[str, Any]) -> Iterator[Markup]:
-    rows = [row for schedule in data["schedules"] for row in schedule.get("devices", ())]
+        yield "chunks", "shades: first to last chunk of a rank", ""
     for mode in sorted({mode for row in rows for mode in row.get("modes", ())} - {0}):
         names = [s.modes[mode - 1].name for s in problem.stages if mode <= len(s.modes)]
-        text = "mode " + " or ".join(dict.fromkeys(names))
-        yield _entry(f"mode-{min(mode, 3)}", plain(text))
+        yield f"mode-{min(mode, 3)}", plain("mode " + " or ".join(dict.fromkeys(names))), ""
     if any("copies" in row for row in rows):
-        yield _entry("copy-out", "O copy out")
-        yield _entry("copy-back", "L copy back")
+        yield "copy-out", "O copy out", ""
+        yield "copy-back", "L copy back", ""
+    if memory:
+        yield "memory-held", f"memory{f' ({unit})' if (unit := data['memoryUnit']) else ''}", ""
+    if any(device["static"] for device in data["devices"]):
+        yield "memory-static", "its static part", ""
+    if any(device["memory"] is not None for device in data["devices"]):
+        yield "memory-cap", "cap", ""
+    if any(schedule["over"] for schedule in data["schedules"]):
+        yield "memory-excess", "over the cap", ""
+    yield "critical-path", "critical path", ""
 
 
-def _entry(sample: str, text: str, letters: str = "") -> Markup:
-    swatch = element("span", letters, class_=f"swatch {sample}", aria_hidden="true")
-    return element("li", [swatch, f"{letters} {text}".strip()])
-
-
-def _style() -> Markup:
+def _style() -> str:
     colours = {f"fill-{kind}": colour for kind, colour in FILL.items()}
     colours |= {f"ink-{kind}": ink_on(colour) for kind, colour in FILL.items()}
     colours |= {"held": HELD, "static": STATIC, "capacity": CAPACITY, "excess": EXCESS}
@@ -223,22 +191,18 @@ def _style() -> Markup:
     )
     colours_of_chunks = ", ".join(fill("F", share / 3) for share in range(4))
     shades += f"\n.chunks {{ background: linear-gradient(90deg, {colours_of_chunks}); }}"
-    return Markup(f":root {{ {rules} }}\n{shades}\n{_text('report.css')}")
+    return f":root {{ {rules} }}\n{shades}\n{_text('report.css')}"
 
 
-def _script() -> Markup:
+def _script() -> str:
     """Return the scripts as one, inside a function, so that no name is seen from outside."""
     parts = "\n".join(_text(name) for name in SCRIPTS)
-    return Markup(f'"use strict";\n(() => {{\n{parts}}})();\n')
+    return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
 def _digest(text: str) -> str:
     """Digest of an inline script or style, as a content security policy wants it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _filled(name: str, **values: Markup) -> Markup:
-    return Markup(Template(_text(name)).substitute(values))
 
 
 def _text(name: str) -> str:

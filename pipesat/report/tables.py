@@ -1,19 +1,20 @@
-"""The report's tables and lists, as HTML: the result, the baselines, the problem's costs."""
+"""The report's tables: the schedules, why others do not apply, the problem's costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from pipesat.core import claims
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import one_of_each
-from pipesat.core.schedule import Objective
-from pipesat.core.showing import Displayed, ranges
+from pipesat.core.showing import Column, Table, ranges
 from pipesat.core.stage import KEEP, MORE
 from pipesat.core.summary import fullest, units_of
-from pipesat.report.markup import Markup, element, joined, plain, table
+from pipesat.report.markup import plain
 from pipesat.report.shown import ReportedCase, Shown
 from pipesat.workflows.rows import SOLVER_ROW
 
@@ -35,124 +36,82 @@ def counted(count: int, word: str, ending: str = "s") -> str:
 percent = partial(claims.percent, unknown="unknown")
 
 
-def summary(answer: Displayed) -> Markup:
-    """Return the lines of an answer, one term and text each."""
-    lines = [(label, text) for label, text in answer.facts() if text]
-    parts = [part for label, text in lines for part in (element("dt", label), element("dd", text))]
-    return element("dl", parts, class_="facts")
-
-
 def knows_memory(case: ReportedCase) -> bool:
     """Whether the problem says anything of memory: a capacity, or what something holds."""
     limited = any(device.memory is not None for device in case.result.problem.devices)
     return limited or any(any(shown.row.peak_memory or ()) for shown in case.shown)
 
 
-def baselines(case: ReportedCase, identifier: str, drawn: Sequence[str]) -> Markup:
-    """Return the table of all schedules, the best that fit first, and what does not apply."""
-    objective, problem = case.result.objective, case.result.problem
-    lines = [s for s in case.shown if s.schedule is not None]
-    rows = [_line(s, problem, identifier, drawn, objective) for s in lines]
-    head = [
-        "schedule",
-        "fits",
-        "#makespan",
-        "#bubble",
-        "#span",
-        "#bubble of span",
-        "#peak memory",
-        "#to best",
-        "#to bound",
-        "timeline",
-    ]
-    caption = "; ".join(
-        ["All schedules of this problem", *units_of(problem), f"ratios by {objective}"]
-    )
-    parts = [table(caption, head, rows)]
-    left_out = [s for s in case.shown if s.schedule is None and s.name != SOLVER_ROW]
-    if left_out:
-        parts.append(_left_out(left_out))
-    return joined(parts)
+COLUMNS: Final = (
+    Column("schedule", number=False),
+    Column("fits", number=False),
+    *map(Column, ("makespan", "bubble", "span", "bubble of span")),
+    *map(Column, ("peak memory", "to best", "to bound")),
+    Column("timeline", number=False),
+)
 
 
-def _line(
-    shown: Shown, problem: Problem, identifier: str, drawn: Sequence[str], objective: Objective
-) -> list[object]:
+@dataclass(frozen=True)
+class BaselineRow:
+    """A schedule's line: the best that fit come first. ``own`` is the solver's."""
+
+    name: str
+    source: str
+    own: bool
+    valid: bool
+    fits: str
+    why_not: str
+    figures: list[str]
+
+
+def caption(case: ReportedCase) -> str:
+    """Return what the table of all schedules is called."""
+    units, objective = units_of(case.result.problem), case.result.objective
+    return "; ".join(["All schedules of this problem", *units, f"ratios by {objective}"])
+
+
+def baseline_row(shown: Shown, problem: Problem) -> BaselineRow:
+    """Return the line of a schedule."""
     row = shown.row
-    bubble = row.bubble or {}
-    name = element("span", shown.name, title=shown.source) if shown.source else shown.name
-    peaks = row.peak_memory
-    peak = number(peaks[fullest(problem, peaks)]) if peaks else "unknown"
-    over = [
-        number
-        for number, (device, peak) in enumerate(
-            zip(problem.devices, row.peak_memory or (), strict=False)
-        )
-        if device.memory is not None and peak > device.memory
-    ]
-    if row.valid:
-        fits = element("span", "fits", class_="badge good")
-    elif over:
-        everywhere = len(over) == len(problem.devices)
-        ranks = "all ranks" if everywhere else counted(len(over), "rank")
-        fits = element(
-            "span", f"over the cap: {ranks}", class_="badge bad", title=plain(row.why_not or "")
-        )
-    else:
-        fits = element("span", "not valid", class_="badge bad", title=plain(row.why_not or ""))
-    best = element("strong", number(row.value(objective)))
-    return [
-        name,
-        fits,
-        best if objective == "makespan" else number(row.makespan),
-        percent(bubble.get("makespan")),
-        best if objective == "span" else number(row.span),
-        percent(bubble.get("span")),
-        peak,
-        claims.times(row.ratio_to_best, "–"),
-        claims.times(row.ratio_to_bound, "–"),
-        _buttons(shown.name, identifier) if shown.name in drawn else "left out, to keep this small",
-    ]
+    bubble, peaks = row.bubble or {}, row.peak_memory
+    over = over_capacity(problem, peaks or ())
+    everywhere = len(over) == len(problem.devices)
+    where = "all ranks" if everywhere else counted(len(over), "rank")
+    return BaselineRow(
+        name=shown.name,
+        source=shown.source,
+        own=shown.name == SOLVER_ROW,
+        valid=bool(row.valid),
+        fits="fits" if row.valid else f"over the cap: {where}" if over else "not valid",
+        why_not="" if row.valid else plain(row.why_not or ""),
+        figures=[
+            number(row.makespan),
+            percent(bubble.get("makespan")),
+            number(row.span),
+            percent(bubble.get("span")),
+            number(peaks[fullest(problem, peaks)]) if peaks else "unknown",
+            claims.times(row.ratio_to_best, "–"),
+            claims.times(row.ratio_to_bound, "–"),
+        ],
+    )
 
 
-def _buttons(name: str, identifier: str) -> Markup:
-    buttons = [
-        element(
-            "button",
-            "show",
-            type="button",
-            data_show=name,
-            data_case=identifier,
-            aria_label=f"show {name} in the timeline",
-        )
-    ]
-    if name != SOLVER_ROW:
-        buttons.append(
-            element(
-                "button",
-                "beside",
-                type="button",
-                data_beside=name,
-                data_case=identifier,
-                aria_label=f"show {name} beside",
-            )
-        )
-    return element("span", buttons, class_="buttons")
+def over_capacity(problem: Problem, peaks: Sequence[int]) -> list[int]:
+    """Return the devices that hold more than their capacity."""
+    held = zip(problem.devices, peaks, strict=False)
+    return [n for n, (d, peak) in enumerate(held) if d.memory is not None and peak > d.memory]
 
 
-def _left_out(left_out: Sequence[Shown]) -> Markup:
+def left_out(case: ReportedCase) -> list[tuple[str, list[str]]]:
+    """Return why schedules do not apply to the placement, with their names, most names first."""
     groups: dict[str, list[str]] = {}
-    for shown in left_out:
-        groups.setdefault(plain(shown.row.why_not or ""), []).append(shown.name)
-    items = [
-        element("li", [element("b", ", ".join(names)), f": {reason}"])
-        for reason, names in sorted(groups.items(), key=lambda group: -len(group[1]))
-    ]
-    title = element("summary", f"{len(left_out)} schedules do not apply to this placement")
-    return element("details", [title, element("ul", items)])
+    for shown in case.shown:
+        if shown.schedule is None and shown.name != SOLVER_ROW:
+            groups.setdefault(plain(shown.row.why_not or ""), []).append(shown.name)
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
 
 
-def stages(problem: Problem) -> Markup:
+def stages(problem: Problem) -> Table:
     """Return the table of costs, equal stages together."""
     lists = problem.has_lists
     modes = problem.has_modes
@@ -161,7 +120,7 @@ def stages(problem: Problem) -> Markup:
     head += ["#F", "#B", "#W", "#BW", "backward", "#held after F", "#held after B"]
     head += [f"#{key.replace('_', ' ')}" for key in more]
     head += ["#copy out", "#copy back", "#held between"] if modes else []
-    alike: dict[tuple[object, ...], list[int]] = {}
+    alike: dict[tuple[str, ...], list[int]] = {}
     for op in one_of_each(problem):
         if op.kind == "F":
             alike.setdefault(_costs(problem, op, lists, modes, more), []).append(op.stage)
@@ -173,7 +132,8 @@ def stages(problem: Problem) -> Markup:
     caption = "Costs per stage and microbatch, and memory held"
     if len(rows) > MOST_STAGES:
         caption += f" (the first {MOST_STAGES} of {len(rows)} different ones)"
-    return table(caption, head, rows[:MOST_STAGES])
+    columns = [Column(name.lstrip("#"), number=name.startswith("#")) for name in head]
+    return Table(columns, rows[:MOST_STAGES], caption)
 
 
 def _states(stage: Stage, key: str) -> bool:
@@ -182,10 +142,10 @@ def _states(stage: Stage, key: str) -> bool:
 
 def _costs(
     problem: Problem, op: Op, lists: bool, modes: bool, more: Sequence[str]
-) -> tuple[object, ...]:
+) -> tuple[str, ...]:
     """Columns of a stage's amounts for one class in one mode."""
     s = problem.amounts(op.stage, op.microbatch, op.mode)
-    cells: list[object] = []
+    cells: list[str] = []
     if lists:
         definitions = problem.routes[problem.route_of[op.stage]].definitions
         kind = problem.class_of(op.stage, op.microbatch)
