@@ -44,6 +44,11 @@ def of_own_step(costs: Costs) -> Error:
     return error_of(replays_of(costs).makespans(length), steps)
 
 
+def by_size(costs: Costs) -> Error:
+    """Return the error of medians times a size of each microbatch, the same for all stages."""
+    return error_of(replays_of(costs).makespans(costs.by_size), costs.steps.steps)
+
+
 def with_delay(costs: Costs, answer: TraceAnswer) -> Error:
     """Return the error of fixed medians, or of classes, with the fitted delay."""
     classes = answer.prediction.classes
@@ -70,7 +75,8 @@ def main() -> None:
             name,
             str(len(p.measured)),
             f"{median(p.measured) / 1000:,.0f}",
-            *map(text, (p.medians, of_own_step(costs), p.own, p.by_class, p.by_size)),
+            *map(text, (p.medians, of_own_step(costs), p.own, p.by_class)),
+            text(by_size(costs) if p.classes else None),
             text(with_delay(costs, answer)),
         ]
         first.append(cells)

@@ -54,7 +54,7 @@ class Error(NamedTuple):
 
 def error_of(predicted: Sequence[float], steps: Sequence[Step]) -> Error:
     """Compare predictions with the steps that ran."""
-    found = sorted(p / s.length - 1 for p, s in zip(predicted, steps, strict=True))
+    found = sorted(p / (s.length or 1.0) - 1 for p, s in zip(predicted, steps, strict=True))
     last = len(found) - 1
     return Error(median(found), found[round(0.05 * last)], found[round(0.95 * last)])
 
@@ -129,7 +129,7 @@ class Costs:
         rests = [length / (wanted or 1) for *_, length, wanted in self.against(self.by_size)]
 
         def width(values: Sequence[float]) -> float:
-            ordered, last = sorted(values), len(values) - 1
+            ordered, last = sorted(values or [0.0]), max(len(values) - 1, 0)
             return ordered[round(0.9 * last)] - ordered[round(0.1 * last)]
 
         return self.steps.trace.timed and width(sizes) > max(_VARIES, 2 * width(rests))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
+from typing import Any
 
 from pipesat.core.errors import BadInput, Deadlock
 from pipesat.core.ops import Op
@@ -41,9 +42,9 @@ class Prediction:
         Errors without link delay: of medians by stage, and of the ops' own times.
     classes
         Groups of microbatches, where these differ; ``None``: they do not.
-    by_class, by_size
-        Errors with these classes, fitted on half of the steps (those of every second replica) and
-        judged by the others, and with a size of its own for each microbatch.
+    by_class
+        Error with these classes, fitted on half of the steps (those of every second replica) and
+        judged by the others.
     delay
         Delay of every link that makes predictions right in the median; 0: none is needed.
     seen_delay
@@ -64,7 +65,6 @@ class Prediction:
     own: Error
     classes: Classes | None
     by_class: Error | None
-    by_size: Error | None
     delay: float
     seen_delay: float | None
     resolves: float
@@ -92,33 +92,37 @@ def replays_of(costs: Costs) -> Replays:
 
 
 def predict(costs: Costs) -> Prediction:
-    """Predict every step of a trace from its costs, and compare."""
+    """Predict every step of a trace from its costs, and compare.
+
+    How many classes there are, the steps decide that they are fitted on: one more has to make the
+    middle size of their errors smaller.
+    """
     replays, steps = replays_of(costs), costs.steps.steps
-    classes = best = by_size = None
+    classes = by_class = None
     length: Lengths = costs.by_median
+    fit, judge = costs.halves
+
+    def missed(length: Lengths, on: Sequence[int]) -> float:
+        """Return the middle size of the errors of some steps."""
+        found = zip(replays.makespans(length, on=on), on, strict=True)
+        return median(abs(time / (steps[n].length or 1.0) - 1) for time, n in found)
+
     if costs.vary:
-        fit, judge = costs.halves
-        judges = [steps[number] for number in judge]
-        for count in range(2, CLASSES + 1):
-            tried = costs.fitted(count, fit)
-            found = error_of(replays.makespans(costs.by_class(tried), on=judge), judges)
-            if best is None or abs(found.median) + _WORTH < abs(best.median):
-                best, classes = found, tried
-        by_size = error_of(replays.makespans(costs.by_size), steps)
-    if classes is not None:
-        length = costs.by_class(classes)
-    predicted = replays.makespans(length)
-    errors = [abs(p / s.length - 1) for p, s in zip(predicted, steps, strict=True)]
+        tried = [costs.fitted(count, fit) for count in range(2, CLASSES + 1)]
+        for one in tried:
+            if missed(costs.by_class(one), fit) + _WORTH < missed(length, fit):
+                classes, length = one, costs.by_class(one)
+        judged = replays.makespans(length, on=judge)
+        by_class = error_of(judged, [steps[number] for number in judge])
     return Prediction(
         tuple(step.length for step in steps),
         error_of(replays.makespans(costs.by_median), steps),
         error_of(replays.makespans(costs.own), steps),
         classes,
-        best,
-        by_size,
+        by_class,
         replays.delay_that_explains(length) if costs.steps.trace.timed else 0.0,
         _seen(costs.steps),
-        median(errors),
+        missed(length, range(len(steps))),
         tuple(costs.stalls),
         _lost(costs, replays),
         costs.noise,
@@ -173,22 +177,8 @@ def _slowest(steps: tuple[Step, ...]) -> float | None:
 
 
 def laid_out(found: Steps) -> Steps:
-    """Give ops that are known by their lengths alone the times of Megatron's 1F1B."""
+    """Give ops that are known by their lengths alone the order of Megatron's 1F1B."""
     problem = problem_of(Costs(found), 0, 0, Memory())
     name = "1f1b" if found.placement == "chain" else "interleaved-1f1b"
-    order = BASELINES[name](problem).order
-    line = linearize(problem, order)
-    steps = []
-    for step in found.steps:
-        ends: list[float] = []
-        for number, item in enumerate(line.item):
-            waits = [source for source, _ in line.inputs[number]]
-            waits += [line.before[number]] * (line.before[number] >= 0)
-            begin = max((ends[source] for source in waits), default=0.0)
-            ends.append(begin + step.lengths[item])  # type: ignore[index]
-        times = {
-            op: (end - step.lengths[op], end)  # type: ignore[index]
-            for op, end in zip(line.item, ends, strict=True)
-        }
-        steps.append(Step(step.replica, step.iteration, times, order))  # type: ignore[arg-type]
-    return replace(found, steps=tuple(steps))
+    order: Any = BASELINES[name](problem).order
+    return replace(found, steps=tuple(replace(step, order=order) for step in found.steps))

@@ -150,11 +150,10 @@ class TraceAnswer(Displayed):
         """What a trace with times says of them."""
         p, times = self.prediction, self.prediction.measured
         by_class = size = ""
-        if p.classes is not None and p.by_class is not None and p.by_size is not None:
+        if p.classes is not None and p.by_class is not None:
             classes = f"{len(p.classes.cuts) + 1} classes"
             by_class = f"{_sign(p.by_class.median)} from {classes} of microbatches, "
-            size = f"they differ: {classes}, fitted on half of the steps and judged by the others. "
-            size += f"One class each errs by {_sign(p.by_size.median)}"
+            size = f"they differ: {classes}, fitted on half of the steps and judged by the others"
         seen = p.seen_delay and f". Ops that waited came {_ms(p.seen_delay)} after their input"
         fitted = f"{_ms(p.delay)} a hop explains the rest" if p.delay else "none needed"
         given = self.given_delay
@@ -237,7 +236,6 @@ class TraceAnswer(Displayed):
                 "medians": p.medians,
                 "own_times": p.own,
                 "classes": p.by_class,
-                "own_classes": p.by_size,
             }.items()
         }
         return {
