@@ -432,6 +432,12 @@ def test_links_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors(path.read_text()), f"{page}: {target}"
 
 
+def test_the_index_of_experiments_has_each() -> None:
+    index = (ROOT / "experiments" / "README.md").read_text()
+    folders = [path.parent.name for path in ROOT.glob("experiments/*/README.md")]
+    assert [name for name in folders if f"({name}/README.md)" not in index] == []
+
+
 def test_the_site_has_every_page() -> None:
     named = re.findall(r": (docs/[\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     made = {"docs/first-steps.md", "docs/commands.md", "docs/reference.md"}
