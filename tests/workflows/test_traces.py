@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,11 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import members
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
+from pipesat.timeline.readers import read_trace
+from pipesat.timeline.readers.rows import Told
+from pipesat.timeline.steps import steps_of
+from pipesat.timeline.trace_costs import Costs
+from pipesat.timeline.trace_prediction import predict
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
 from tests.support import traced
@@ -375,3 +381,44 @@ def test_primus_schedules_of_its_own_name_chunks_and_microbatches(tmp_path: Path
     assert {(s.F, s.B, s.W) for s in found.problem.stages} == {(20_000, 24_000, 16_000)}
     assert {s.backward for s in found.problem.stages} == {"split"}
     assert found.schedule.makespan == 1000 * (schedule.makespan or 0)
+
+
+JUNK = (None, True, -1, 0, 1e300, -5.5, "x", "", [], {}, [1], {"a": 1}, 10**30, 3)
+
+
+def _spoilt(content: object, draw: random.Random) -> object:
+    """The same document with one value replaced, dropped or doubled."""
+    copied = json.loads(json.dumps(content))
+    places: list[tuple[object, object]] = []
+
+    def walk(node: object) -> None:
+        keys = node if isinstance(node, dict) else range(len(node) if isinstance(node, list) else 0)
+        for key in keys:
+            places.append((node, key))
+            walk(node[key])  # type: ignore[index]
+
+    walk(copied)
+    node, key = draw.choice(places)
+    what = draw.choice(("junk", "junk", "drop", "double"))
+    if what == "drop":
+        del node[key]  # type: ignore[attr-defined]
+    elif what == "double" and isinstance(node, list):
+        node.append(node[key])  # type: ignore[index]
+    else:
+        node[key] = draw.choice(JUNK)  # type: ignore[index]
+    return copied
+
+
+def test_spoilt_files_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    run = made_up(2, 2, steps=2)
+    writers = (traced.ndtimeline, traced.vescale, traced.tasks, traced.jaeger, traced.recorded)
+    draw = random.Random(0)
+    said: list[str] = []
+    for number in range(100):
+        content = _spoilt(draw.choice(writers)(run), draw)
+        try:
+            predict(Costs(steps_of(read_trace([saved(tmp_path / f"{number}", content)], Told()))))
+        except BadInput as error:
+            said.append(str(error))
+    assert 0 < len(said) < 100
+    assert [text for text in said if "\n" in text] == []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pipesat.core.errors import BadInput
+from pipesat.core.errors import BadInput, shorten
 from pipesat.files.source import read_bytes
 from pipesat.files.strict_json import parse_json
 from pipesat.timeline.readers import chrome, megatron, nsight, recorded, spans
@@ -95,7 +95,11 @@ def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
         if other is not chosen:
             text = f"this is of {other.name}, {first.source} of {chosen.name}"
             raise BadInput(f"{text}: give the files of one job", source=document.source)
-    trace = chosen.read([document for document, _ in known], told)
+    try:
+        trace = chosen.read([document for document, _ in known], told)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        text = f"not as {chosen.name} writes it: {shorten(error)}"
+        raise BadInput(text, source=first.source) from None
     if not trace.rows:
         text = f"no op of a pipeline is in it. Switch on: {chosen.switch_on}"
         raise BadInput(text, source=trace.source)

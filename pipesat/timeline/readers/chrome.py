@@ -44,7 +44,7 @@ def is_torch(content: Any) -> bool:
 
 def is_ndtimeline(content: Any) -> bool:
     """Whether this is a Chrome trace of NDTimeline."""
-    return any(event.get("name") in _COMPUTE for event in events_of(content) or ())
+    return any(str(event.get("name")) in _COMPUTE for event in events_of(content) or ())
 
 
 def _cell(event: dict[str, Any]) -> Sequence[Action] | str:
@@ -139,7 +139,7 @@ def read_ndtimeline(documents: Sequence[Document], told: Told) -> Trace:
     for document in documents:
         for place, event in enumerate(events_of(document.content) or ()):
             args = event.get("args") if isinstance(event.get("args"), dict) else {}
-            if event.get("name") in _COMPUTE and event.get("ph") == "X":
+            if str(event.get("name")) in _COMPUTE and event.get("ph") == "X":
                 pid, tid = (whole(document, f"[{place}].{k}", event.get(k)) for k in ("pid", "tid"))
                 threads[pid].add(tid)
                 found.append((document, f"[{place}]", event | {"args": args or {}}))

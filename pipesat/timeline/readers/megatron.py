@@ -96,8 +96,6 @@ def read_tasks(documents: Sequence[Document], _told: Told) -> Trace:
     rows = []
     for document in documents:
         for key, task in document.content.items():
-            if not isinstance(task, dict):
-                raise BadInput("expected a task", source=document.source, where=key, value=task)
             rank, microbatch, chunk = (
                 whole(document, f"{key}.{part}", task.get(part))
                 for part in ("pp_rank", "microbatch_id", "model_chunk_id")

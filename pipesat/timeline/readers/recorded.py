@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipesat.core.errors import BadInput
 from pipesat.core.ops import members, parse_item
 from pipesat.timeline.readers.rows import Document, Row, Told, Trace, number
 
@@ -23,13 +22,9 @@ def read_recorded(documents: Sequence[Document], _told: Told) -> Trace:
             for rank, device in enumerate(ran.get("devices", ())):
                 for place, (text, *times) in enumerate(device.get("ops", ())):
                     where = f"steps[{step}].devices[{rank}].ops[{place}]"
-                    try:
-                        ops = members(parse_item(text))
-                    except ValueError as error:
-                        raise BadInput(str(error), source=document.source, where=where) from None
                     start, end = (number(document, where, time) for time in times[:2])
                     rows += [
                         Row(rank, op.stage, op.microbatch, op.kind, start, end, step, replica)
-                        for op in ops
+                        for op in members(parse_item(text))
                     ]
     return Trace("pipesat timeline", documents[0].source, rows)
