@@ -134,7 +134,10 @@ def _import_of(asked: Asked) -> int:
     if asked.output is None:
         raise BadInput("expected a file to write", where="--output")
     for name in (asked.given.keys() & asked.parameters.keys()) - {"paths", "skip"}:
-        raise BadInput("is for traces without a problem file", where=f"--{name.replace('_', '-')}")
+        raise BadInput(
+            "is for traces without a problem file",
+            where=f"--{name.removeprefix('as_').replace('_', '-')}",
+        )
     require_writable(asked.output)
     imported = import_traces(read_problem(problem), paths, skip=asked["skip"])
     write_timeline(asked.output, imported.timeline)

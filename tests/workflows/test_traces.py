@@ -206,6 +206,21 @@ def test_a_v_is_told_from_a_loop(tmp_path: Path) -> None:
     assert found.steps.homes == (0, 1, 1, 0)
 
 
+@pytest.mark.parametrize("both", ["PP:({};{})OVERLAP_F_B", "{}|{}"])
+def test_a_range_of_two_ops_is_cut_in_proportion(both: str, tmp_path: Path) -> None:
+    """torch's and d9d's names. On the last rank, 1B0 and 1F1 have one range, of 40 + 20 ms."""
+    documents = traced.torch_traces(made_up(2, 4))
+    for event in list(documents[1]["traceEvents"]):  # type: ignore[call-overload]
+        if event["name"] == "PP:1B0":
+            event["name"] = both.format("1F1", "1B0")
+            event["dur"] += 20_000
+        elif event["name"] == "PP:1F1":
+            documents[1]["traceEvents"].remove(event)  # type: ignore[attr-defined]
+    found = read(torch_files(tmp_path / "t", documents))
+    assert [(s.F, s.BW) for s in found.problem.stages] == [(20_000, 40_000)] * 2
+    assert any("cut in proportion" in note for note in found.steps.notes)
+
+
 def test_replicas_of_torch_are_told_by_their_stages(tmp_path: Path) -> None:
     documents = [d for _ in range(2) for d in traced.torch_traces(made_up(2, 4))]
     for rank, document in enumerate(documents):
@@ -255,6 +270,12 @@ def test_what_is_given_replaces_what_is_not_seen(tmp_path: Path) -> None:
         read(folder, memory="80GiB")
     with pytest.raises(BadInput, match="does not fit"):
         read(folder, memory="22GiB", static="20GiB", held="1GiB")  # rank 0 holds 4
+
+
+def test_options_that_a_problem_answers_are_refused(cli, save, tmp_path: Path) -> None:
+    problem = save({"format": "pipesat.problem/1"})
+    outcome = cli("timeline", "import", problem, "t.json", "-o", tmp_path / "t", "--held", "1")
+    assert (outcome.code, "--held: is for traces without" in outcome.err) == (2, True)
 
 
 def test_the_command_writes_what_solve_and_check_read(cli, tmp_path: Path) -> None:
