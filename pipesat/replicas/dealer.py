@@ -21,7 +21,7 @@ from pipesat.replicas.deal import Deal, Load, deal_of
 from pipesat.replicas.replay import Replay
 from pipesat.replicas.rules import RULES
 from pipesat.replicas.search import Search, by_shares
-from pipesat.replicas.shares import best_shares, within
+from pipesat.replicas.shares import best_shares
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -79,7 +79,8 @@ class Dealer:
         self._known: dict[int, Factors] = {}
         self.replay = replay_of(problem, schedule, problem.routes[0].microbatches)
         typical = costs_of_lengths(problem, [reference], reference, 0)[0, self.replay.columns]
-        self._shares = best_shares(self.replay, typical.astype(float))
+        self._typical = typical.astype(float)
+        self._shares = best_shares(self.replay, self._typical)
 
     def deal(
         self,
@@ -105,17 +106,19 @@ class Dealer:
         began = time.perf_counter()
         load = load_of(self, lengths)
         late = None if budget is None else lambda part: time.perf_counter() - began > part * budget
-        count, last = [0], [began]
+        count, last = [0], [0.0]
 
         def over() -> bool:
             """Whether another round, as long as the last one, would come too late."""
             count[0] += 1
             now = time.perf_counter()
-            took, last[0] = now - last[0], now
+            took, last[0] = now - (last[0] or now), now
             return count[0] > rounds if budget is None else now + took - began > budget
 
         most = 1.0 if load.cap is None else load.cap * load.replicas / float(load.tokens.sum())
-        shares = within(self._shares, max(most, 1 / self.replay.places))
+        shares = self._shares
+        if shares.max() > most:
+            shares = best_shares(self.replay, self._typical, most, shares)
         skip = None if late is None else lambda: late(_FOR_RULES)
         best, _ = best_of_rules(load, shares, skip)
         best = searched(best, np.random.default_rng(seed), over)
@@ -218,7 +221,7 @@ def searched(
     width = _NARROW if deal.load.replicas * deal.load.replay.places < 1024 else _WIDE
     search, best, vain = Search(deal, chance, width), deal, 0
     patience = min(_PATIENCE, 2 * len(deal.where))
-    while not search.idle and not over() and (best.value > enough or not best.fits):
+    while not over() and (best.value > enough or not best.fits):
         before = search.deal.value
         search.round()
         vain = 0 if search.deal.value < before else vain + 1

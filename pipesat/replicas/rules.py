@@ -90,7 +90,10 @@ def torchtitan(load: Load) -> Replicas:
 
     Work is the square of lengths. Microbatches of like work run at the same time.
     """
-    cap, lengths = _cap(load), load.tokens
+    lengths = load.tokens
+    if load.whole:
+        return _in_turn(load, [[sequence] for sequence in _descending(lengths).tolist()])
+    cap = _cap(load)
     left = np.full(load.count, cap)
     packs: list[list[int]] = [[] for _ in range(load.count)]
     for sequence in _descending(lengths).tolist():

@@ -80,20 +80,19 @@ class Search:
     def __init__(self, deal: Deal, chance: np.random.Generator, width: int) -> None:
         self.deal, self.load, self.chance, self.width = deal, deal.load, chance, width
         m, replicas = self.load.replay.places, self.load.replicas
-        rounds: list[Callable[[], bool]] = [self.reordered] if m > 1 else []
+        rounds: list[Callable[[], None]] = [self.reordered] if m > 1 else []
         if replicas > 1:
             rounds.append(self.microbatches_exchanged)
         if not self.load.whole:
             rounds += [self.sequences_moved_within] * (m > 1)
             rounds += [self.sequences_exchanged] * 2 * (replicas > 1)
-        self.rounds = cycle(rounds)
-        self.idle = not rounds
+        self.rounds = cycle(rounds or [lambda: None])
 
-    def round(self) -> bool:
-        """Try one round; return whether something changed."""
-        return not self.idle and next(self.rounds)()
+    def round(self) -> None:
+        """Try one round of exchanges."""
+        next(self.rounds)()
 
-    def reordered(self) -> bool:
+    def reordered(self) -> None:
         """Let two microbatches of a replica change places, or one go elsewhere."""
         rows, k = self._worst()
         tried = _moved(np.repeat(self.deal.order[rows], k, axis=0), self.chance)
@@ -102,11 +101,9 @@ class Search:
         values = values[each, best]
         kept = values <= self.deal.values[rows]
         self.deal.order[rows[kept]] = tried.reshape(len(rows), k, -1)[each, best][kept]
-        changed = bool((values < self.deal.values[rows]).any())
         self.deal.values[rows[kept]] = values[kept]
-        return changed
 
-    def microbatches_exchanged(self) -> bool:
+    def microbatches_exchanged(self) -> None:
         """Let two replicas exchange a microbatch each, some reordered then."""
         deal, (a, b, k) = self.deal, self._pairs()
         one, other = (np.repeat(deal.order[rows], k, axis=0) for rows in (a, b))
@@ -115,12 +112,10 @@ class Search:
         one[each, i], other[each, j] = other[each, j].copy(), one[each, i].copy()
         if one.shape[1] > 1:
             one[::2], other[1::3] = (_moved(x, self.chance) for x in (one[::2], other[1::3]))
-        kept = self._best_of_pairs(a, b, deal.columns, one, other)
-        for pair, row in kept:
+        for pair, row in self._best_of_pairs(a, b, deal.columns, one, other):
             deal.order[a[pair]], deal.order[b[pair]] = one[row], other[row]
-        return bool(kept)
 
-    def sequences_exchanged(self) -> bool:
+    def sequences_exchanged(self) -> None:
         """Let the slower of two replicas exchange a sequence, or give one away."""
         a, b, k = self._pairs()
         slower = np.maximum(self.deal.values[a] - self.deal.values[b], 0)
@@ -129,12 +124,10 @@ class Search:
         change = self._drawn(a, b, k, wanted)
         one, other = (np.repeat(self.deal.order[rows], k, axis=0) for rows in (a, b))
         one, other = change.renamed(one, change.x, 0), change.renamed(other, change.y, 1)
-        kept = self._best_of_pairs(a, b, change.columns, one, other, change.allowed)
-        for _, row in kept:
+        for _, row in self._best_of_pairs(a, b, change.columns, one, other, change.allowed):
             change.make(row)
-        return bool(kept)
 
-    def sequences_moved_within(self) -> bool:
+    def sequences_moved_within(self) -> None:
         """Let sequences of one replica change places, or one go to another microbatch."""
         deal, (rows, k) = self.deal, self._worst()
         near = self.chance.normal(0, 1, (len(rows), k)) * self.load.work.mean() / 4
@@ -147,25 +140,22 @@ class Search:
         best = values.argmin(axis=1)
         values = values[np.arange(len(rows)), best]
         kept = np.flatnonzero(values <= deal.values[rows])
-        changed = bool((values < deal.values[rows]).any())
         for row in kept.tolist():
             change.make(row * k + int(best[row]))
         deal.values[rows[kept]] = values[kept]
-        return changed
 
     def kicked(self) -> Search:
         """Return a search from a deal a few random exchanges away."""
         deal, chance = self.deal, self.chance
-        where, order = deal.where.copy(), deal.order.copy()
+        where = deal.where.copy()
         for _ in range(int(chance.integers(1, _KICK + 1))):
             s, t = chance.integers(0, len(where), 2)
-            if chance.random() < 0.5 and deal.counts[where[s]] > 1 and not self.load.whole:
-                y = int(chance.integers(0, self.load.count))
-                if (np.bincount(where, minlength=self.load.count) > 1)[where[s]]:
-                    where[s] = y
+            full = np.bincount(where)[where[s]] > 1
+            if chance.random() < 0.5 and full and not self.load.whole:
+                where[s] = int(chance.integers(0, self.load.count))
             else:
                 where[s], where[t] = where[t], where[s]
-        return Search(Deal(self.load, where, order), chance, self.width)
+        return Search(Deal(self.load, where, deal.order), chance, self.width)
 
     def _worst(self) -> tuple[Ints, int]:
         """The slowest replicas, and how many cases each may have."""

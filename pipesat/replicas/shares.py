@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 _STEPS: Final = 400
 _OPS: Final = 200_000  # to be timed in all; of long replicas it takes fewer steps
 _RATE: Final = 0.3
+_FINER_STEPS, _FINER_RATE = 40, 0.1
 _LEAST: Final = 1e-3  # of an equal share
 
 
-def best_shares(replay: Replay, costs: Floats, most: float = 1.0) -> Floats:
+def best_shares(
+    replay: Replay, costs: Floats, most: float = 1.0, near: Floats | None = None
+) -> Floats:
     """Return the share of each of a replica's microbatches, in the order in which they enter.
 
     Parameters
@@ -32,13 +35,16 @@ def best_shares(replay: Replay, costs: Floats, most: float = 1.0) -> Floats:
         What all of a replica's sequences take together, in the replay's columns.
     most
         The largest share that a microbatch may have.
+    near
+        Shares that were the best of another ``most``: fewer and finer steps begin there.
     """
     m = replay.places
-    costs = costs.astype(float) / max(float(costs.max()), 1.0)
-    here: Floats = np.full(m, 1 / m)
+    most, costs = max(most, 1 / m), costs.astype(float) / max(float(costs.max()), 1.0)
+    here: Floats = np.full(m, 1 / m) if near is None else within(near, most)
+    steps, first = (_STEPS, _RATE) if near is None else (_FINER_STEPS, _FINER_RATE)
     best = mean = here
     least = np.inf
-    for step in range(min(_STEPS, 1 + _OPS // len(replay.ops))):
+    for step in range(min(steps, 1 + _OPS // len(replay.ops))):
         lengths = costs[:, None, None] * here[None, :, None]
         value = replay.ends(lengths)[replay.last].max()
         if value < least:
@@ -47,9 +53,9 @@ def best_shares(replay: Replay, costs: Floats, most: float = 1.0) -> Floats:
         spread = np.ptp(on_path)
         if not spread:
             break
-        rate = _RATE / np.sqrt(step + 1)
+        rate = first / np.sqrt(step + 1)
         here = here * np.exp(-rate * (on_path - on_path.min()) / spread)
-        here = within(here, max(most, 1 / m))
+        here = within(here, most)
         mean = mean + (here - mean) / (step + 2)
     by_mean = replay.ends(costs[:, None, None] * mean[None, :, None])[replay.last].max()
     return mean if by_mean < least else best

@@ -21,7 +21,7 @@ from pipesat.replicas.answer import Assignment
 from pipesat.replicas.bounds import bound_of_any, bound_of_schedule
 from pipesat.replicas.costs import costs_of_lengths, costs_of_list, problem_of
 from pipesat.replicas.deal import Deal, Load
-from pipesat.replicas.dealer import best_of_rules, checked_load, replay_of, searched
+from pipesat.replicas.dealer import Tried, best_of_rules, checked_load, replay_of, searched
 from pipesat.replicas.exact import best_of_all
 from pipesat.replicas.shares import best_shares
 from pipesat.workflows.order_rows import in_order
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pipesat.solver.run.clock import Clock
 
 _CHECKED: Final = 5_000  # ops: the slowest replicas pass the checker, as many as have so many
+_QUICK: Final = 0.2  # seconds; with less there is no time for the programme of a bound
+_RULES: Final = 0.3  # of the time, until the last rule of many sequences begins
 _SEARCH: Final = 0.9  # of the time; the rest is for checks
 _FEW: Final = 2000  # sequences that every rule deals in time
 _PLACES: Final = 256  # of a replica, where each sequence that holds most is tried at each
@@ -66,25 +68,14 @@ def dealt(
     given = [1] * len(costs) if lengths is None else lengths
     load = checked_load(replay, costs, given, tokens, replicas)
     _require_room(load)
-    with doing(f"what no assignment beats under {schedule}"):
-        bound = bound_of_schedule(load, schedule)
-    any_bound = bound_of_any(problem, costs, replicas)
     with doing("dealing by rule"):
-        typical = load.costs[:, :-1].mean(axis=0) * (len(costs) / replicas)
-        most = 1.0 if tokens is None else tokens * replicas / float(load.tokens.sum())
-        shares = best_shares(replay, typical, most)
-        best, tried = best_of_rules(
-            load, shares, lambda: clock.stop() or (clock.over and len(costs) > _FEW)
-        )
-    if (exact := best_of_all(load)) is not None:
-        best = exact
-        if not exact.fits and load.costs[:, load.replay.timed].min():
-            raise Infeasible(f"no deal of all fits into memory and tokens under {schedule}")
-        bound = Bound(exact.value, f"all deals under {schedule}") if exact.fits else bound
-    else:
-        with doing("exchanging sequences between replicas"):
-            part = clock.part(_SEARCH * clock.limit - clock.elapsed)
-            best = searched(best, np.random.default_rng(seed), _ending(part), bound.value)
+        best, tried = _by_rules(load, clock)
+    with doing(f"what no assignment beats under {schedule}"):
+        bound = bound_of_schedule(load, schedule, quick=clock.limit < _QUICK)
+    any_bound = bound_of_any(problem, costs, replicas)
+    if any_bound is not None and any_bound.value > bound.value:
+        bound = any_bound
+    best, bound = _best(load, best, bound, schedule, clock, seed)
     about: dict[str, Any] | None = None
     if lengths is not None:
         sha256 = digest(json.dumps([*lengths]).encode())
@@ -127,6 +118,39 @@ def _ordered(
         problem = problem.with_microbatches(listed)
     order = [part[0] for part in deal.replicas[0]]
     return problem_text(in_order(problem, [order]))
+
+
+def _by_rules(load: Load, clock: Clock) -> tuple[Deal, list[Tried]]:
+    """The best deal of all rules and our own start, and what each rule's takes."""
+    typical = load.costs[:, :-1].mean(axis=0) * (len(load.costs) / load.replicas)
+    most = 1.0 if load.cap is None else load.cap * load.replicas / float(load.tokens.sum())
+    few = len(load.costs) <= _FEW
+
+    def late() -> bool:
+        return clock.stop() or (not few and clock.elapsed > _RULES * clock.limit)
+
+    return best_of_rules(load, best_shares(load.replay, typical, most), late)
+
+
+def _best(
+    load: Load, start: Deal, bound: Bound, schedule: str, clock: Clock, seed: int
+) -> tuple[Deal, Bound]:
+    """The best deal of all where they can be tried, else of a search; and the bound then.
+
+    Raises
+    ------
+    Infeasible
+        If none of all fits.
+    """
+    if (exact := best_of_all(load)) is None:
+        with doing("exchanging sequences between replicas"):
+            part = clock.part(_SEARCH * clock.limit - clock.elapsed)
+            return searched(start, np.random.default_rng(seed), _ending(part), bound.value), bound
+    if exact.fits:
+        return exact, Bound(exact.value, f"all deals under {schedule}")
+    if load.costs[:, load.replay.timed].min():
+        raise Infeasible(f"no deal of all fits into memory and tokens under {schedule}")
+    return exact, bound
 
 
 def _ending(clock: Clock) -> Callable[[], bool]:

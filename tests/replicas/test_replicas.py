@@ -104,6 +104,7 @@ def test_rules_do_what_their_sources_say() -> None:
     assert RULES["Megatron"](packed) == [[[0, 1], [4]], [[3], [2]]]
     # first fit of 5, 4, 3, 2, 1 in 9 is [5, 4], [3, 2, 1]: squares 41 and 14; 41 is split, then 14
     assert RULES["torchtitan"](packed) == [[[3], [0]], [[2], [1, 4]]]
+    assert RULES["torchtitan"](whole) == RULES["dealt in turn"](whole)
     numbers = np.array([8, 7, 6, 5, 4])  # theirs: the differences are 1, 1, 4 and in the end 2
     sums = [sum(numbers[part]) for part in differencing(numbers, 2, equal=False)]
     assert sorted(sums) == [14, 16]
