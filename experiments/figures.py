@@ -75,10 +75,10 @@ def proven() -> str:
         (
             f"- {sum(kind.proven for kind in every)} of all {of_all} benchmark problems are proven",
             "  optimal within a minute on two cores that other work used too.",
-            f"- Of the {len(plain.gaps)} plain ones, {plain.proven} are proven. The mean gap is",
+            f"- {plain.proven} of the {len(plain.gaps)} plain ones are proven. The mean gap is",
             f"  {at_most(fmean(plain.gaps))}.",
-            f"- Of the {len(rest)} with overlap, uneven microbatches or recomputation,",
-            f"  {rest.count(0)} are proven. The mean gap is {at_most(fmean(rest))}.\n",
+            f"- {rest.count(0)} of the {len(rest)} with overlap, uneven microbatches or recomputation",
+            f"  are proven. The mean gap is {at_most(fmean(rest))}.\n",
         )
     )
 
