@@ -52,7 +52,7 @@ def _figure(found: PairTimes, shown: Sequence[tuple[ChunkOp, ...]]) -> Figure:
     longest = max((plan.plan.length for plan in plans), default=0)
     scale, unit = unit_of_time(found.parts.time_unit, longest)
     for axes, ops, plan in zip(panels, drawn, plans, strict=False):
-        _panel(axes, found, ops, plan, scale)
+        _panel(axes, found, ops, plan, scale, _LETTERS / max(1, longest))
         axes.set_xlim(0, max(1, longest) * scale)
     panels[-1].set_xlabel(in_brackets("time", unit), fontsize=8, parse_math=False)
     jobs = [job for plan in plans for job in plan.shop.jobs]
@@ -70,9 +70,17 @@ def _figure(found: PairTimes, shown: Sequence[tuple[ChunkOp, ...]]) -> Figure:
 
 
 def _panel(
-    axes: Axes, found: PairTimes, ops: tuple[ChunkOp, ...], plan: LeastTime, scale: float
+    axes: Axes,
+    found: PairTimes,
+    ops: tuple[ChunkOp, ...],
+    plan: LeastTime,
+    scale: float,
+    letters: float,
 ) -> None:
-    """Draw a plan: a bar per part, with its name where that fits."""
+    """Draw a plan: a bar per part, with its name where that fits.
+
+    ``scale`` makes times what is shown, ``letters`` have room in one time unit.
+    """
     from pipesat.picture.figures import short
 
     for job, start in zip(plan.shop.jobs, plan.plan.starts, strict=True):
@@ -86,8 +94,8 @@ def _panel(
             linewidth=0.6,
             hatch="///" if job.member else None,
         )
-        most = _LETTERS * job.time / max(1, plan.plan.length)
-        fits = (n for n in (f"{job.name} {job.layer}", job.name) if len(n) < most)
+        most = letters * job.time - 1
+        fits = (n for n in (f"{job.name} {job.layer}", job.name) if len(n) <= most)
         back = {"facecolor": FILL[job.kind], "edgecolor": "none", "pad": 0.8}
         axes.text(
             (start + job.time / 2) * scale,

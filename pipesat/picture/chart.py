@@ -5,31 +5,27 @@ Across are time units, down are rows. Ops of one colour are one shape, so that m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from matplotlib.legend_handler import HandlerTuple
-from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from pipesat.core.ops import KINDS
-from pipesat.core.rounding import rounded_up, significant
 from pipesat.picture.classes import class_tints, named
 from pipesat.picture.figures import (
+    amount_text,
     blank_figure,
     figure_of,
     in_brackets,
     short,
-    swatch,
-    unit_of_memory,
     unit_of_time,
 )
 from pipesat.picture.folded import Fold, fold_of
 from pipesat.picture.labels import LEAST, label
+from pipesat.picture.legend import draw_legend, modes_of
 from pipesat.picture.rows import LOWER, UPPER, WHOLE
 from pipesat.picture.style import (
     CAPACITY,
@@ -60,7 +56,6 @@ _ROW: Final = 0.56  # inches of a device's row if there are at most eight
 _LEAST_ROW_WITH_MEMORY: Final = 0.2
 _NAME: Final = 0.14  # inches that the name of a row takes
 _FAR_CAPACITY: Final = 2  # times the largest peak: beyond it, capacities are only given as numbers
-_HATCHES: Final = ("////", "\\\\\\\\", "xxxx")
 _BOX: Final = np.array([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], np.uint8)
 
 
@@ -115,15 +110,7 @@ class _Chart:
         self.axes = figure.subplots()
         self._name_rows()
         self._ticks()
-        handles = [*self._legend()]
-        figure.legend(
-            *([entry[side] for entry in handles] for side in (0, 1)),
-            loc="outside lower left",
-            ncols=min(5, max(1, len(handles))),
-            frameon=False,
-            fontsize=8,
-            handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-        )
+        draw_legend(figure, self.problem, self.rows, self.top if self.memory else None)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # what was laid out stays where the numbers find it
         self._draw_ops()
@@ -199,48 +186,7 @@ class _Chart:
         )
 
     def _amount(self, value: int) -> str:
-        scale, _ = unit_of_memory(self.problem.memory_unit, self.top)
-        return f"{value:,}" if scale == 1 else significant(value * scale, 3, rounded_up)
-
-    def _legend(self) -> Iterator[tuple[Any, str]]:
-        """Yield a sample and a text per thing that is drawn, only for what occurs."""
-        ops, places = self.rows.ops, np.linspace(0, 1, min(self.chunks, 4)).tolist()
-        several = self.chunks > 1
-        for number, kind in enumerate(KINDS):
-            if (ops["kind"] == number).any():
-                yield (
-                    tuple(swatch(fill(kind, at)) for at in places[: None if several else 1]),
-                    MEANING[kind],
-                )
-        if several:
-            greys = tuple(swatch(f"{0.95 - 0.6 * at:.2f}") for at in places)
-            yield greys, "shades: first to last chunk of a device"
-        for tint, names in ({} if self.tints is None else self.tints.names).items():
-            yield (
-                tuple(swatch(fill(kind, 0, tint)) for kind in ("F", "BW")),
-                short(named(names), 60),
-            )
-        if (ops["part"] == UPPER).any():
-            yield (swatch(fill("F")), swatch(fill("BW"))), "two halves: ops that overlap"
-        for mode in self._modes():
-            names = [s.modes[mode - 1].name for s in self.problem.stages if mode <= len(s.modes)]
-            text = f"mode {' or '.join(dict.fromkeys(names))}"
-            yield swatch("white", hatch=_HATCHES[min(mode, 3) - 1]), short(text, 60)
-        if len(self.rows.copies):
-            yield swatch(COPY_OUT), "O copy out"
-            yield swatch(COPY_BACK), "L copy back"
-        if self.memory:
-            _, unit = unit_of_memory(self.problem.memory_unit, self.top)
-            yield swatch(HELD), in_brackets("memory in use", unit)
-            if any(row.static for row in self.rows.rows):
-                yield swatch(STATIC), "static memory"
-            limits = {row.capacity for row in self.rows.rows if row.capacity is not None}
-            if limits:
-                one = f" {self._amount(max(limits))}" if len(limits) == 1 else ""
-                yield Line2D([], [], color=CAPACITY, linestyle="--", linewidth=1), f"capacity{one}"
-
-    def _modes(self) -> list[int]:
-        return sorted({*self.rows.ops["mode"].tolist()} - {0})
+        return amount_text(value, self.problem.memory_unit, self.top)
 
     # what stands in the rows
 
@@ -299,9 +245,8 @@ class _Chart:
                 if part.any():
                     numbers = boxes["microbatch"][alike][part]
                     label(self.axes, numbers, colour, centres[part], room[alike][part])
-        for mode in self._modes():
+        for mode, hatch in modes_of(self.rows):
             chosen = fields[boxes["mode"] == mode]
-            hatch = _HATCHES[min(mode, 3) - 1]
             self._fill(chosen, "none", f"mode {mode}", edgecolor=OUTLINE, hatch=hatch, zorder=3)
 
     def _draw_copies(self) -> None:

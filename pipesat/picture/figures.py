@@ -21,6 +21,7 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Patch
 
 from pipesat.core.amounts import SECONDS, bytes_of
+from pipesat.core.rounding import rounded_up, significant
 from pipesat.picture.style import OUTLINE
 
 DPI: Final = 160
@@ -122,6 +123,12 @@ def unit_of_memory(unit: str, largest: float) -> tuple[Fraction, str]:
     names = ("B", "KiB", "MiB", "GiB", "TiB")
     power = next((n for n in range(4) if largest * each < 1000 * 1024**n), 4)
     return Fraction(each, 1024**power), names[power]
+
+
+def amount_text(value: int, unit: str, largest: int) -> str:
+    """Return an amount of memory as it is shown beside amounts up to ``largest``, rounded up."""
+    scale, _ = unit_of_memory(unit, largest)
+    return f"{value:,}" if scale == 1 else significant(value * scale, 3, rounded_up)
 
 
 def in_brackets(name: str, unit: str) -> str:

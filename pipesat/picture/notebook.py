@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.errors import BadInput
 from pipesat.core.rounding import rounded_up, significant
+from pipesat.core.showing import Column, Table
 from pipesat.core.summary import records_of_stages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pipesat.core.problem import Problem
-    from pipesat.core.showing import Displayed, Line, Table
+    from pipesat.core.showing import Displayed, Line
 
 _MOST_ROWS: Final = 60  # of a table without a picture
 _UPPER_LIMITS: Final = ("gap", "to_best", "to_bound", "share_of_1f1b")  # rounded up
@@ -100,24 +101,17 @@ def html_of_problem(problem: Problem) -> str:
 
 def _table(records: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as a table; columns in which nothing stands are left out."""
-    columns = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
-    if not columns:
+    names = [name for name in (records or [{}])[0] if any(r[name] is not None for r in records)]
+    if not names:
         return ""
-    texts = {name for name in columns if any(isinstance(r[name], str) for r in records)}
-    sides = {name: _LEFT if name in texts else "" for name in columns}
-    heads = "".join(f"<th {sides[n]}>{html.escape(n.replace('_', ' '))}</th>" for n in columns)
-    lines = "".join(
-        "<tr>" + "".join(f"<td {sides[n]}>{_cell(n, record[n])}</td>" for n in columns) + "</tr>"
-        for record in records[:_MOST_ROWS]
-    )
-    more = len(records) - _MOST_ROWS
-    rest = f"<p>and {more} more rows: to_frame()</p>" if more > 0 else ""
-    return f"<table><tr>{heads}</tr>{lines}</table>{rest}"
+    columns = [
+        Column(name.replace("_", " "), not any(isinstance(r[name], str) for r in records))
+        for name in names
+    ]
+    return html_of_table(Table(columns, [[_cell(n, r[n]) for n in names] for r in records]))
 
 
 def _cell(name: str, value: object) -> str:
-    if value is None:
-        return ""
     if not isinstance(value, float):
-        return html.escape(str(value))
+        return "" if value is None else str(value)
     return significant(value, 4, rounded_up) if name in _UPPER_LIMITS else f"{value:.4g}"

@@ -1,12 +1,49 @@
-/* What is written and drawn over the ops of a panel: labels, critical path, cursor, axis, names. */
+/* What stands in a panel: ops, copies, critical path, cursor, axis, names. */
 
-/** Write into ops what nearly all of them have room for: 3F12, F12 or 12. */
-function drawLabels(panel, context, parts, look) {
+const OUTLINED = 4; // pixels from which an op's start is marked
+const FADED = 0.28; // of what is not on the critical path
+
+/** Paint the ops in sight: their colour, start, hatching, and a text where it has room. */
+function drawOps(panel, context, parts, look) {
   const { schedule, timeline } = panel;
-  const room = parts.lane / 2; // of half a pair
-  if (parts.lane < 10) return;
-  const { view } = timeline;
-  const scale = panel.size.plot / (view.to - view.from);
+  const { view, problem } = timeline;
+  const { left, plot } = panel.size;
+  const textOf = labelling(panel, context, plot / (view.to - view.from));
+  for (let device = panel.first; device < panel.last; device++) {
+    const lane = schedule.lanes[device];
+    for (let i = lane.firstAfter(view.from); i < lane.count && lane.start[i] < view.to; i++) {
+      const x = Math.max(left, panel.x(lane.start[i]));
+      const width = Math.max(lane.start[i] === lane.end[i] ? 1 : 0,
+        Math.min(left + plot, panel.x(lane.end[i])) - x);
+      const height = parts.lane / (lane.part[i] === WHOLE ? 1 : 2);
+      const y = panel.rowTop(device) + (lane.part[i] === LOWER ? height : 0);
+      const [fill, ink] = problem.shades[lane.shade[i]][lane.kind[i]];
+      const faded = timeline.critical && !lane.critical[i];
+      context.globalAlpha = faded ? FADED : 1;
+      context.fillStyle = fill;
+      context.fillRect(x, y, width, height);
+      if (lane.mode[i] && width >= 3) {
+        context.fillStyle = hatching(context, Math.min(3, lane.mode[i]), ink);
+        context.fillRect(x, y, width, height);
+      }
+      if (width >= OUTLINED || lane.start[i] === lane.end[i]) {
+        context.fillStyle = "#000000a6";
+        context.fillRect(Math.round(x), y, 1, height);
+      }
+      const text = height < 10 ? "" : textOf(lane, i, width);
+      if (text) {
+        context.globalAlpha = 1;
+        context.fillStyle = faded ? look.faint : ink;
+        context.fillText(text, x + width / 2, y + height / 2 + 0.5);
+      }
+    }
+  }
+  context.globalAlpha = 1;
+}
+
+/** What may be written into ops: 3F12, F12 or 12, the longest that nearly all have room for. */
+function labelling(panel, context, scale) {
+  const { schedule, timeline } = panel;
   context.font = FONT;
   context.textAlign = "center";
   context.textBaseline = "middle";
@@ -19,49 +56,15 @@ function drawLabels(panel, context, parts, look) {
   const stages = String(timeline.problem.stages.length - 1).length;
   const needed = (digits) => (digits + 1.5) * digit + 6;
   const typical = panel.labelLength * scale;
-  const firstForm = typical >= needed(stages + schedule.digits) ? 0
-    : typical >= needed(schedule.digits) ? 1 : 2;
-  for (let device = panel.first; device < panel.last; device++) {
-    const lane = schedule.lanes[device];
-    const y = panel.rowTop(device);
-    for (let i = lane.firstAfter(view.from); i < lane.count && lane.start[i] < view.to; i++) {
-      const width = scale * (Math.min(lane.end[i], view.to) - Math.max(lane.start[i], view.from));
-      const half = lane.part[i] !== WHOLE;
-      if (width < digit + 4 || (half && room < 10)) continue;
-      // equal ops are treated alike, whether their microbatch has one digit or three
-      const spare = schedule.digits - String(lane.microbatch[i]).length;
-      const text = forms.slice(firstForm).map((form) => form(lane, i))
-        .find((form) => (form.length + spare) * digit + 3 <= width);
-      if (!text) continue;
-      const faded = timeline.critical && !lane.critical[i];
-      context.fillStyle = faded ? look.faint : timeline.problem.shades[lane.shade[i]][lane.kind[i]][1];
-      const x = (Math.max(panel.x(lane.start[i]), panel.size.left) +
-        Math.min(panel.x(lane.end[i]), panel.size.left + panel.size.plot)) / 2;
-      const middle = half ? room * (lane.part[i] === UPPER ? 0.5 : 1.5) : room;
-      context.fillText(text, x, y + middle + 0.5);
-    }
-  }
-}
-
-/** Slanted lines over ops that are not kept: to the right, to the left, then both. */
-function drawHatching(panel, context, parts) {
-  const { schedule, timeline } = panel;
-  const { view } = timeline;
-  const { left, plot } = panel.size;
-  const height = parts.lane;
-  for (let device = panel.first; device < panel.last; device++) {
-    const lane = schedule.lanes[device];
-    const y = panel.rowTop(device);
-    for (let i = lane.firstAfter(view.from); i < lane.count && lane.start[i] < view.to; i++) {
-      if (!lane.mode[i]) continue;
-      const x0 = Math.max(left, panel.x(lane.start[i])), x1 = Math.min(left + plot, panel.x(lane.end[i]));
-      if (x1 - x0 < 3) continue;
-      const half = lane.part[i] !== WHOLE;
-      const fill = timeline.problem.shades[lane.shade[i]][lane.kind[i]][1];
-      context.fillStyle = hatching(context, Math.min(3, lane.mode[i]), fill);
-      context.fillRect(x0, lane.part[i] === LOWER ? y + height / 2 : y, x1 - x0, half ? height / 2 : height);
-    }
-  }
+  const shown = forms.slice(typical >= needed(stages + schedule.digits) ? 0
+    : typical >= needed(schedule.digits) ? 1 : 2);
+  return (lane, i, width) => {
+    if (width < digit + 4) return "";
+    // equal ops are treated alike, whether their microbatch has one digit or three
+    const spare = schedule.digits - String(lane.microbatch[i]).length;
+    return shown.map((form) => form(lane, i))
+      .find((form) => (form.length + spare) * digit + 3 <= width);
+  };
 }
 
 const hatchings = new Map();

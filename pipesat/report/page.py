@@ -38,7 +38,7 @@ from pipesat.report.shown import ReportedCase
 SCRIPTS = (
     "schedule.js",
     "words.js",
-    "paint.js",
+    "memory.js",
     "timeline.js",
     "panel.js",
     "marks.js",

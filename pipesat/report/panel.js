@@ -5,7 +5,6 @@ class Panel {
   constructor(timeline, number) {
     this.timeline = timeline;
     this.schedule = null;
-    this.image = new LaneImage();
     this.cursor = null; // the op that hover or keyboard point at: {device, index}
     this.caption = make("figcaption", "panel-caption");
     this.base = make("canvas");
@@ -120,24 +119,20 @@ class Panel {
     const ticks = this.ticks(context);
     context.fillStyle = look.grid;
     for (const time of ticks) context.fillRect(Math.round(this.x(time)), AXIS - 6, 1, height);
-    this.image.paint(schedule, this.first, this.last, timeline.view, Math.round(plot * ratio),
-      { ...look, dim: timeline.critical });
     const parts = timeline.rowParts;
     const end = this.x(schedule.makespan); // beyond it, there is no idle time
     for (let device = this.first; device < this.last; device++) {
       const y = this.rowTop(device);
       context.fillStyle = look.lane;
       context.fillRect(left, y, Math.max(0, Math.min(plot, end - left)), parts.lane);
-      this.image.draw(context, device, { x: left, y, width: plot, height: parts.lane });
       if (parts.track >= 4) {
         drawMemory(context, schedule.memory(device), timeline.problem.devices[device], timeline.view,
           { x: left, y: y + parts.trackAt, width: plot, height: parts.track },
           timeline.memoryTop, look);
       }
     }
-    drawHatching(this, context, parts);
+    drawOps(this, context, parts, look);
     if (schedule.hasCopies) drawCopies(this, context, parts);
-    drawLabels(this, context, parts, look);
     if (timeline.critical) drawCritical(this, context, parts, look);
     drawNames(this, context, parts, look);
     drawAxis(this, context, ticks, look);
@@ -228,16 +223,13 @@ function typicalLength(schedule) {
   return lengths.length ? lengths[Math.floor(lengths.length / 10)] : 1;
 }
 
-/** The colours in force: those of the style sheet, and the kinds' own. */
+/** The colours in force. */
 function lookOf(timeline) {
   const style = getComputedStyle(document.documentElement);
   const names = [
     "paper", "ink", "faint", "grid", "lane", "accent", "critical", "bad",
     "static", "held", "excess", "outline", "capacity",
   ];
-  const look = Object.fromEntries(
+  return Object.fromEntries(
     names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  look.background = rgbOf(look.paper);
-  look.fills = timeline.problem.shades.flat().map(([fill]) => rgbOf(fill));
-  return look;
 }
