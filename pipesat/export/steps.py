@@ -84,8 +84,10 @@ COMPUTE: Final[dict[str, StepKind]] = {
 }
 
 
-def steps_of(problem: Problem, schedule: Schedule) -> Steps:
+def steps_of(problem: Problem, schedule: Schedule, *, at_once: bool = False) -> Steps:
     """Return every rank's steps. O(n log n) for n ops.
+
+    With ``at_once``, transfers stand directly after the ops that produce their data.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def steps_of(problem: Problem, schedule: Schedule) -> Steps:
     transfers = list(_transfers(problem, linear))
     rows = _rows(linear, ends, len(problem.devices))
     for number, transfer in enumerate(transfers):
-        instant = _meeting(rows, linear, ends, transfer)
+        instant = ends[transfer.producer] if at_once else _meeting(rows, linear, ends, transfer)
         # at one instant: ops without length and transfers by dependency, then the ops that start
         events.append((instant, 0, 2 * transfer.producer + 1, number))
     steps: list[list[RankStep]] = [[] for _ in problem.devices]

@@ -19,7 +19,6 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.errors import Fault
 from pipesat.core.graphs import Spot, circle, stops
 from pipesat.core.ops import Event, members
 from pipesat.core.rules import awaited
@@ -81,13 +80,7 @@ def word(step: RankStep) -> str:
 
 
 def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[Wait]:
-    """Return who waits for whom, each for the next; empty if all lists finish. O(steps).
-
-    Raises
-    ------
-    Fault
-        If a rank waits for itself alone, which no list of an order's does.
-    """
+    """Return who waits for whom, each for the next; empty if all lists finish. O(steps)."""
     machine = _Machine(problem, steps, rule)
     reached = stops([*map(len, machine.rows)], machine.waits)
     stopped = {
@@ -97,8 +90,9 @@ def cycle_of(problem: Problem, steps: Steps, rule: Rule) -> list[Wait]:
     }
     heads = [machine.rows[row][reached[row]] for row in circle(stopped)[::-1]]
     last = [here for here, after in pairwise(heads) if here[0] != after[0]]
-    if stopped and not last:
-        raise Fault("some rank stops, and none of them waits for another")
+    if heads and not last:  # a rank waits for a send of its own that comes later
+        own = max((word(steps[r][at]) for r, at in heads), key=lambda text: text[:4] == "WAIT")
+        return [Wait(heads[0][0], own, heads[0][0], own.removeprefix("WAIT_"))]
     start = min(range(len(last)), key=last.__getitem__, default=0)
     return [
         Wait(rank, word(steps[rank][at]), peer, word(steps[peer][there]))

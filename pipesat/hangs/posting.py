@@ -64,22 +64,21 @@ def with_waits(steps: Steps, buffers: int = 1) -> Steps:
     """Put a wait for a send before each op that uses the send's buffer again.
 
     A stage has so many buffers for what it sends on, and as many for what it sends back, and takes
-    them in turn.
+    them in turn. A send that comes after that op is waited for in vain.
     """
     return tuple(tuple(_with_waits(row, buffers)) for row in steps)
 
 
 def _with_waits(row: tuple[RankStep, ...], buffers: int) -> Iterator[RankStep]:
-    sent: dict[tuple[int, Phase], list[RankStep]] = defaultdict(list)
+    sends = {members(step.item)[0].event: step for step in row if step.kind in _WAITS}
+    written: dict[tuple[int, Phase], list[RankStep]] = defaultdict(list)  # what is sent from there
     for step in row:
-        if step.peer is None:
-            for op in members(step.item):
-                if len(before := sent[op.event[:2]]) >= buffers:
-                    send = before[-buffers]
-                    yield send._replace(kind=_WAITS[send.kind])
-        elif step.kind in _WAITS:
-            (op,) = members(step.item)
-            sent[op.event[:2]].append(step)
+        for op in members(step.item) if step.peer is None else ():
+            if op.event in sends:
+                before = written[op.event[:2]]
+                if len(before) >= buffers:
+                    yield before[-buffers]._replace(kind=_WAITS[before[-buffers].kind])
+                before.append(sends[op.event])
         yield step
 
 

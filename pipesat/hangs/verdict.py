@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LATE: Final = "each receive directly before the op that needs it, each send directly after its op"
 _GIVEN: Final = "the sends and receives of the file, as they stand there"
 _EARLY: Final = "as `pipesat show PROBLEM SCHEDULE --steps`: all ranks in one common sequence"
+_AT_ONCE: Final = "each send directly after its op, its receive at that moment of one sequence"
 _UNTOLD: Final = (
     "collectives on the same communicator, sends and receives that a runtime puts into one batch, "
     "communicators made at first use, shapes sent ahead"
@@ -52,7 +53,7 @@ class Verdict(Displayed):
     def facts(self) -> Facts:
         """Return the verdict, the cyclic wait, the first crossed message and a safe order."""
         said = "can hang" if self.cycle else "mixes up messages" if self.crossed else "safe"
-        safe = "what was judged" if self.safe else _EARLY
+        safe = "what was judged" if self.safe else _AT_ONCE if self.rule == "graph" else _EARLY
         return [
             ("Verdict", f"{said} under {self.rule}: {RULES[self.rule].text}"),
             ("Cyclic wait", self.cyclic_wait),
@@ -127,7 +128,7 @@ def verdict(
     found = replace(_judged(problem, posted, rule), given=given)
     if found.safe:
         return found
-    own = steps_of(problem, schedule)
+    own = steps_of(problem, schedule, at_once=rule == "graph")
     if wrong := step_faults(problem, schedule.order, own, rule):
         raise Fault(f"pipesat's own order of sends and receives is not safe: {wrong[0]}")
     return replace(

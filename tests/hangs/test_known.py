@@ -59,6 +59,18 @@ def test_what_a_file_posts_is_judged_as_it_stands(cli: Run, save, tmp_path) -> N
     assert "directly before" in cli("check", problem, only, "--runtime", "group").out
 
 
+def test_a_buffer_that_is_written_before_it_was_sent(cli: Run, save, tmp_path) -> None:
+    """0F1 writes where 0F0 still has to be sent from."""
+    first = FIRST.replace("0SEND_F0,0F1", "0F1,0SEND_F0")
+    file, problem = given(tmp_path, first, EARLY), save(chain(2, 2))
+    said = cli("check", problem, file, "--runtime", "graph", "--json").json["runtime"]
+    assert said["cycle"] == [
+        {"rank": 0, "step": "WAIT_SEND_F 0F0", "peer": 0, "needs": "SEND_F 0F0"}
+    ]
+    assert said["buffers"] == 2
+    assert cli("check", problem, file, "--runtime", "edge-fifo").code == 0
+
+
 def test_microbatches_have_their_own_numbers(cli: Run, save, tmp_path) -> None:
     """torch's 0 is the problem's 1: the file beside the CSV says so."""
     doc = {"microbatches": [{"name": "a", "count": 1}, {"name": "b", "count": 1, "time": [2, 1]}]}

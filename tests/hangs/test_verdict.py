@@ -11,7 +11,7 @@ from pipesat.core.ops import Copy
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
-from pipesat.hangs.machine import RULES
+from pipesat.hangs.machine import RULES, word
 from pipesat.hangs.posting import late, with_waits
 from pipesat.hangs.verdict import Verdict
 from tests.conftest import Run
@@ -152,6 +152,17 @@ def test_a_graph_waits_for_a_buffer_that_is_not_taken() -> None:
     steps = posted_late(doc, [row.split() for row in rows])
     hangs = {n: simulate(programs(doc, steps, n), "graph").hangs for n in (1, 2, 3)}
     assert hangs == {1: True, 2: False, 3: False}
+
+
+def test_the_safe_order_of_a_graph_sends_before_the_buffer_is_written_again() -> None:
+    rows = ("0F0 0F1 0F2 0F3 0BW0 0BW1 0BW2 0BW3", "1F0 1BW0 1F1 1BW1 1F2 1BW2 1F3 1BW3")
+    steps = [[word(step) for step in row] for row in asked(chain(2, 4), "graph", *rows).steps]
+    for rank, ops in enumerate(("0F{}", "1BW{}")):
+        way = "F" if rank == 0 else "B"
+        for m in range(1, 4):
+            now = steps[rank].index(ops.format(m))
+            sent = f"SEND_{way} {ops.format(m - 1)}"
+            assert steps[rank].index(sent) < steps[rank].index(f"WAIT_{sent}") == now - 1
 
 
 @pytest.mark.parametrize("rule", ALL)

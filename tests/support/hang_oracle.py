@@ -133,20 +133,24 @@ def programs(doc: dict[str, Any], steps: list[list[Step]], buffers: int = 0) -> 
     found = []
     for rank, row in enumerate(steps):
         acts: list[Act] = []
-        sent: dict[tuple[str, int], list[Data]] = defaultdict(list)  # by a stage, each way
+        written: dict[tuple[str, int], list[Data]] = defaultdict(list)  # by a stage, each way
         for step in row:
             ops = members(step["op"])
             taken = [data for op in ops if (data := pipe.takes(*op)) is not None]
             match step["step"].split("_"):
                 case ["run"]:
-                    before = [sent[made_by(*op)[:2]] for op in ops] if buffers else []
-                    acts += [Act("wait", (), e[-buffers]) for e in before if len(e) >= buffers]
+                    made = [made_by(*op) for op in ops]
+                    for data in made if buffers else []:
+                        before = written[data[:2]]
+                        if len(before) >= buffers:
+                            acts.append(Act("wait", (), before[-buffers]))
+                        if pipe.goes_to(data) is not None:
+                            before.append(data)
                     acts.append(Act("run", tuple(d for d in taken if pipe.home[d[1]] != rank)))
                 case ["WAIT", "SEND", _]:
                     acts.append(Act("wait", (), made_by(*ops[0])))
                 case ["SEND", _]:
                     acts.append(Act("send", (), made_by(*ops[0]), step["peer"]))
-                    sent[made_by(*ops[0])[:2]].append(made_by(*ops[0]))
                 case ["RECV", _]:
                     acts.append(Act("recv", (), taken[0], step["peer"]))
         found.append(acts)
@@ -160,15 +164,12 @@ def is_a_cycle(
     pipe, (at, done) = Pipe(doc), stuck
 
     def place(rank: int, text: str) -> int:
-        what, op = text.split(" ")
+        word, op = text.split(" ")
         (one,) = members(op)
-        receives = what.startswith("RECV")
-        data = pipe.takes(*one) if receives else made_by(*one)
-        return next(
-            n
-            for n, act in enumerate(acts[rank])
-            if act.what == ("recv" if receives else "send") and act.data == data
-        )
+        what = word.split("_")[0].lower()
+        data = pipe.takes(*one) if what == "recv" else made_by(*one)
+        found = (n for n, act in enumerate(acts[rank]) if (act.what, act.data) == (what, data))
+        return next(found)
 
     for one, after in zip(cycle, cycle[1:] + cycle[:1], strict=True):
         here, there = place(one["rank"], one["step"]), place(one["peer"], one["needs"])
