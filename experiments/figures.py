@@ -77,8 +77,8 @@ def proven() -> str:
             "  optimal within a minute on two cores that other work used too.",
             f"- {plain.proven} of the {len(plain.gaps)} plain ones are proven. The mean gap is",
             f"  {at_most(fmean(plain.gaps))}.",
-            f"- {rest.count(0)} of the {len(rest)} with overlap, uneven microbatches or recomputation",
-            f"  are proven. The mean gap is {at_most(fmean(rest))}.\n",
+            f"- {rest.count(0)} of the {len(rest)} with overlap, uneven microbatches or",
+            f"  recomputation are proven. The mean gap is {at_most(fmean(rest))}.\n",
         )
     )
 
