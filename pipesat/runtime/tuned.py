@@ -17,7 +17,7 @@ from pipesat.timeline.timeline import Timeline
 OURS: Final = "pipesat"
 RESOLUTION: Final = 0.01
 """Smaller gains count as noise, however narrow their interval: it is of one launch, and the medians
-of one order differ by about as much from launch to launch (experiments/2026-11-23-tune)."""
+of one order differ from launch to launch, too (experiments/2026-11-23-tune)."""
 HOLDS: Final = 0.05
 """A prediction holds if it is within this share of what was measured."""
 _SURE: Final = 0.95
@@ -28,16 +28,19 @@ class Gain:
     """By which share of another order's step ours is shorter, and an interval of this median.
 
     It contains the median of many such steps with a probability of 95 % at least, and is empty
-    (``None``) of fewer than six pairs of steps, which cannot have such an interval.
+    (``None``) of fewer than six pairs of steps, which cannot have such an interval. ``noise`` is
+    how far the gains of single pairs lie apart: half of what is between the 10th and the 90th
+    percentile, and 1 % at least.
     """
 
     value: float
     interval: tuple[float, float] | None
+    noise: float = RESOLUTION
 
     @property
     def within_noise(self) -> bool:
         """Whether the steps do not show that one of the two is shorter."""
-        if self.interval is None or abs(self.value) < RESOLUTION:
+        if self.interval is None or abs(self.value) <= self.noise:
             return True
         low, high = self.interval
         return low <= 0 <= high
@@ -48,7 +51,7 @@ class Gain:
         if self.interval is not None:
             low, high = (percent(end, 1) for end in self.interval)
             said += f" ({low} to {high})"
-        return f"within noise: {said}" if self.within_noise else said
+        return f"within noise of {percent(self.noise, 1)}: {said}" if self.within_noise else said
 
 
 def gain_over(other: Sequence[float], ours: Sequence[float]) -> Gain:
@@ -62,7 +65,15 @@ def gain_over(other: Sequence[float], ours: Sequence[float]) -> Gain:
     while (tail := tail + comb(count, left) / 2**count) <= (1 - _SURE) / 2:
         left += 1
     interval = (found[left - 1], found[count - left]) if left else None
-    return Gain(median(found), interval)
+    low, high = spread(found)
+    return Gain(median(found), interval, max(RESOLUTION, (high - low) / 2))
+
+
+def spread(numbers: Sequence[float]) -> tuple[float, float]:
+    """Return the 10th and the 90th percentile of some numbers."""
+    ordered = sorted(numbers)
+    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.1, 0.9))
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -105,9 +116,7 @@ class TunedRow:
     @property
     def spread(self) -> tuple[float, float]:
         """The 10th and the 90th percentile of the steps."""
-        ordered = sorted(self.steps)
-        low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.1, 0.9))
-        return low, high
+        return spread(self.steps)
 
     def document(self) -> dict[str, Any]:
         """Return it for ``--json``, times in ms."""
@@ -122,6 +131,7 @@ class TunedRow:
             "failed_assumption": self.failed,
             "gain": None if gain is None else gain.value,
             "gain_interval": None if gain is None else gain.interval,
+            "noise": None if gain is None else gain.noise,
             "within_noise": None if gain is None else gain.within_noise,
         }
 

@@ -170,12 +170,15 @@ def test_an_interval_misses_a_median_of_zero_in_one_case_of_twenty() -> None:
         ([100.0] * 6, [99.5] * 6, True),  # less than a launch differs from another
         ([100.0] * 6, [110.0] * 6, False),  # ours is longer, and that is no noise
         ([100.0, 90.0] * 10, [90.0, 100.0] * 10, True),
+        ([100.0, 120.0] * 10, [95.0, 114.0] * 10, False),  # what disturbs both does not count
+        ([100.0] * 20, [99.5, 98.0, 97.0, 91.0] * 5, True),  # 2.5 %, and single ones 0.5 to 9 %
+        ([100.0] * 20, [87.0, 89.0, 81.0, 83.0] * 5, False),
     ],
 )
 def test_what_counts_as_noise(other: list[float], ours: list[float], noise: bool) -> None:
     gain = gain_over(other, ours)
     assert gain.within_noise is noise
-    assert str(gain).startswith("within noise: ") is noise
+    assert str(gain).startswith("within noise of ") is noise
 
 
 def test_what_cannot_be_tuned(tmp_path: Path) -> None:
