@@ -161,5 +161,6 @@ def tokens_and_targets(
 
 
 def cross_entropy(scores: Any, targets: Any) -> Any:
-    """Mean cross-entropy of one microbatch, computed in float32."""
-    return functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
+    """Mean cross-entropy of one microbatch, computed in float32 at least."""
+    exact = scores.flatten(0, 1).to(torch.promote_types(scores.dtype, torch.float32))
+    return functional.cross_entropy(exact, targets.flatten())

@@ -6,7 +6,8 @@ import copy
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import Profile, read_profile
 from pipesat.profile.shapes import DecoderShape
 from pipesat.runtime.decoder import build_layer, cross_entropy, tokens_and_targets
+from pipesat.runtime.job import Shape
 
 _SEED = 20_260_802
 _KEYS = ("layers", "microbatch", "loss")
@@ -83,6 +85,25 @@ def decoder_model(
         microbatch=lambda i: tokens_and_targets(shape, sequences, length, i, device),
         loss=cross_entropy,
     )
+
+
+def transformer(shape: Shape, stages: int) -> LayeredModel:
+    """Return the decoder that runs where the user names no model, cut as its shape says."""
+    blocks = [shape.blocks_of(stage) for stage in range(stages)]
+    sizes = DecoderShape(
+        style="gpt",
+        layers=sum(blocks),
+        width=shape.width,
+        heads=shape.heads,
+        kv_heads=shape.heads,
+        feed_forward=2 * shape.width,
+        vocabulary=shape.vocabulary,
+    )
+    dtype, device = getattr(torch, shape.dtype), torch.device("cpu")
+    model = decoder_model(sizes, shape.batch, shape.length, dtype, device)
+    inner = accumulate(blocks[:-1], initial=1)  # the embedding is the first layer
+    ends = [0, *[*inner][1:], len(model.names)]
+    return replace(model, cut=lambda _: [range(*pair) for pair in pairwise(ends)])
 
 
 def own_model(

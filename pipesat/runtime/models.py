@@ -13,7 +13,7 @@ from torch import nn
 
 from pipesat.core.errors import BadInput
 from pipesat.runtime.job import Job
-from pipesat.runtime.model import Transformer
+from pipesat.runtime.layered import imported_model, model_of_profile, transformer
 
 _FUNCTIONS = ("build_stage", "whole_batch", "loss_of")
 
@@ -64,14 +64,10 @@ def load_model(job: Job) -> TrainedModel:
     if job.virtual is not None:
         return Waits()
     if not job.module:
-        return Transformer(job.shape)
+        return transformer(job.shape, job.order.stages)
     if job.module.endswith(".json"):
-        from pipesat.runtime.layered import model_of_profile
-
         return model_of_profile(Path(job.folder, job.module), job.split)
     if ":" in job.module:
-        from pipesat.runtime.layered import imported_model
-
         return imported_model(job.module, job.folder, torch.device("cpu"))
     try:
         model = _imported(job.module, job.folder)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from pipesat.runtime.answers import Answer
-from pipesat.runtime.job import job_file, read_jobs
-from pipesat.runtime.model import Transformer
+from pipesat.runtime.job import Shape, job_file, read_jobs
+from pipesat.runtime.layered import transformer
 from pipesat.runtime.models import TrainedModel, load_model
 from pipesat.runtime.orders import REFERENCE, TorchOrder, answer_file, read_orders
 
@@ -19,10 +19,10 @@ _COARSE = 2  # bytes of a number: sums of them depend on their order where one c
 def run_reference(folder: Path) -> None:
     """Write losses and gradients of every order's model."""
     torch.set_num_threads(1)
-    model: TrainedModel = (
-        load_model(read_jobs(folder)[0]) if job_file(folder).exists() else Transformer()
-    )
     for number, wanted in enumerate(read_orders(folder)):
+        model: TrainedModel = transformer(Shape(), wanted.stages)
+        if job_file(folder).exists():
+            model = load_model(read_jobs(folder)[number])
         train_alone(model, wanted).write(answer_file(folder, REFERENCE, number))
 
 

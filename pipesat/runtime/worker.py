@@ -8,8 +8,9 @@ from pathlib import Path
 
 from torch import distributed
 
+from pipesat.runtime.job import Shape
+from pipesat.runtime.layered import transformer
 from pipesat.runtime.memory_modes import MemoryModes
-from pipesat.runtime.model import Transformer
 from pipesat.runtime.orders import answer_file, order_file, progress_file, rank_name, read_orders
 from pipesat.runtime.pipeline import RankPipeline, connected
 from pipesat.runtime.stages import Around, reporting
@@ -24,7 +25,8 @@ def run_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
             with writing_down(progress_file(folder, rank_name(rank), number)) as around:
                 stage_class = MemoryModes(wanted.modes).stage_class(reporting(api.stage, around))
                 order = order_file(folder, number)
-                pipeline = RankPipeline(api, wanted, rank, order, Transformer(), stage_class)
+                model = transformer(Shape(), wanted.stages)
+                pipeline = RankPipeline(api, wanted, rank, order, model, stage_class)
                 answer = pipeline.answer(pipeline.step())
             answer.write(answer_file(folder, rank_name(rank), number))
             distributed.barrier()  # no rank leaves while another still listens to it

@@ -193,8 +193,8 @@ def reports(ranks: int) -> dict[str, ParityReport]:
 
 
 def parameters(stages: int) -> int:
-    """Tensors with gradients: 11 of a block; words, positions, a norm's two and the head's two."""
-    return 11 * stages + 6
+    """Tensors with gradients: 12 of a block; words, positions, a norm's two and the head's one."""
+    return 12 * stages + 5
 
 
 @pytest.mark.parametrize(

@@ -219,8 +219,8 @@ def test_the_transformer(cli, files, output) -> None:
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert "check passed: largest relative error" in outcome.out
-    # losses, 11 tensors per block, words, positions, norm and head
-    assert f"of {3 + 3 * 11 + 6} losses and gradients" in outcome.out
+    # losses, 12 tensors per block (norms, products and biases), words, positions, norm and head
+    assert f"of {3 + 3 * 12 + 5} losses and gradients" in outcome.out
     assert "toy model: a small transformer ran" in outcome.out
     assert "makespan / mean compute of a device: predicted" in outcome.out
     assert "error +" not in outcome.out
@@ -464,13 +464,14 @@ from torch.profiler import ProfilerActivity, profile
 from pipesat.runtime.torch_api import load_torch_api
 from pipesat.runtime.pipeline import RankPipeline, connected
 from pipesat.runtime.orders import order_of_csv
-from pipesat.runtime.model import Transformer
+from pipesat.runtime.job import Shape
+from pipesat.runtime.layered import transformer
 rank, folder = int(sys.argv[1]), Path(sys.argv[2])
 api = load_torch_api()
 order = folder / "order.csv"
 with connected(folder, rank, 2, 60):
     wanted = order_of_csv(order.read_text())
-    pipeline = RankPipeline(api, wanted, rank, order, Transformer(), api.stage)
+    pipeline = RankPipeline(api, wanted, rank, order, transformer(Shape(), 2), api.stage)
     pipeline.step()
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         pipeline.step()
