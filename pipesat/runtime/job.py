@@ -87,8 +87,8 @@ class Virtual:
     ----------
     durations
         Of every action without its microbatch, as ``0F`` or ``2I``; with it, as ``2I7``, where
-        microbatches or their modes differ. Of every copy, ``0O3`` out and ``0L3`` back. Of every
-        overlapped cell by its text, ``(0F2;7B0)OVERLAP_F_B``.
+        microbatches or their modes differ. Of every overlapped cell by its text,
+        ``(0F2;7B0)OVERLAP_F_B``.
     delays
         From the end of a stage's action to the arrival of its result on another rank: ``0F`` of the
         activation that stage 0 sends, ``1B`` of the gradient that stage 1 sends; ``1B7`` of

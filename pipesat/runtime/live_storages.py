@@ -7,7 +7,6 @@ themselves within one op is not seen. On CUDA the caching allocator counts, and 
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -25,7 +24,6 @@ class StepMeter(Protocol):
 
     def start(self) -> None: ...  # noqa: D102
     def computing(self) -> Any: ...  # noqa: D102
-    def add(self, storage: Any) -> None: ...  # noqa: D102
     def stop(self) -> None: ...  # noqa: D102
 
 
@@ -36,7 +34,6 @@ class LiveStorages:
         self.peak = 0
         self.at_start = 0
         self.alive: dict[int, tuple[Any, int]] = {}
-        self.lock = threading.Lock()
         self.mode = _Watch(self)
         self.counting = False
 
@@ -64,12 +61,6 @@ class LiveStorages:
                 self._note(tensor.untyped_storage())
         self._poll()
 
-    def add(self, storage: Any) -> None:
-        """Count one storage, made in any thread."""
-        if self.counting:
-            self._note(storage)
-            self._poll()
-
     def stop(self) -> None:
         """Count no more."""
         self.counting = False
@@ -77,15 +68,13 @@ class LiveStorages:
 
     def _note(self, storage: Any) -> None:
         reference = StorageWeakRef(storage)
-        with self.lock:
-            self.alive[reference.cdata] = reference, storage.nbytes()
+        self.alive[reference.cdata] = reference, storage.nbytes()
 
     def _poll(self) -> None:
-        with self.lock:
-            gone = [key for key, (storage, _) in self.alive.items() if storage.expired()]
-            for key in gone:
-                del self.alive[key]
-            self.peak = max(self.peak, sum(size for _, size in self.alive.values()))
+        gone = [key for key, (storage, _) in self.alive.items() if storage.expired()]
+        for key in gone:
+            del self.alive[key]
+        self.peak = max(self.peak, sum(size for _, size in self.alive.values()))
 
 
 class _Watch(TorchDispatchMode):
@@ -117,9 +106,6 @@ class CudaStepMeter:
     def computing(self) -> Iterator[None]:
         """Nothing to watch."""
         yield
-
-    def add(self, storage: Any) -> None:
-        """The allocator knows."""
 
     def stop(self) -> None:
         """Read the peak."""

@@ -94,13 +94,8 @@ class MeasuredRank:
         if not order.exists():  # under torchrun every rank has a folder of its own
             order.write_text(wanted.csv)
         self.meter: StepMeter = CudaStepMeter() if cuda else LiveStorages()
-        self.modes = MemoryModes(
-            wanted.modes,
-            self.meter.add,
-            await_input=(lambda _: None) if self.virtual is None else self.virtual.await_input,
-            around_copy=self._around_copy,
-        )
-        stage_class = self.modes.stage_class(reporting(api.stage, self._around))
+        modes = MemoryModes(wanted.modes)
+        stage_class = modes.stage_class(reporting(api.stage, self._around))
         self.pipeline = RankPipeline(
             api, wanted, rank, order, model, stage_class, job.device, self.meter.computing, modules
         )
@@ -127,16 +122,8 @@ class MeasuredRank:
             self.virtual.compute(action, begin)
 
     @contextmanager
-    def _around_copy(self, copy: str) -> Iterator[None]:
-        begin, start = time.monotonic(), self.recorder.stamps.now()
-        yield
-        if self.virtual is not None:
-            self.virtual.copy(copy, begin)
-        self.recorder.copies.append((copy, start, self.recorder.stamps.now()))
-
-    @contextmanager
     def _around_cell(self, cell: str) -> Iterator[None]:
-        with self.modes.running_cell(cell), self._around(cell):
+        with self._around(cell):
             self.within_cell = True
             yield
             self.within_cell = False

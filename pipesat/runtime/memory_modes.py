@@ -6,63 +6,33 @@ In a training script, beside torch's CSV::
     Stage = modes.stage_class(PipelineStage)  # for all stages of the rank, instead of torch's
 
 *Recompute*: the whole stage runs under ``torch.utils.checkpoint``; its input and output stay.
-*Offload*: what autograd saves goes out and comes back by :mod:`~pipesat.runtime.offload`, on
-:mod:`~pipesat.runtime.copy_channels`. An op that takes memory waits for the copies out that had
-ended before it in the schedule, a copy back starts no earlier than it does there.
+*Offload*: what autograd saves goes to the host by torch's ``save_on_cpu``, all but parameters,
+buffers and the stage's input. Each tensor is copied as it is saved and as it is needed, within the
+ops, which take longer for it: in the schedule copies run beside them. On a CPU, where all is in the
+host's memory, nothing is copied. Untried on a GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from pipesat.core.errors import BadInput
 from pipesat.export.torch.modes import ModeRow, read_mode_rows
-from pipesat.export.torch.tokens import parse_cell
-from pipesat.runtime.copy_channels import ChannelCopy, CopyChannels
-from pipesat.runtime.offload import OnStorage, Trip
-from pipesat.runtime.stages import Around
 
 _FORWARD = "forward_maybe_with_nosync"
 
 
 class MemoryModes:
-    """The modes of one rank's stages, over its steps.
+    """The modes of one rank's stages; ``rows`` of other ranks' stages play no part."""
 
-    Parameters
-    ----------
-    rows
-        Lines of the file; those of other ranks' stages play no part.
-    on_storage
-        Told of every storage that a copy back makes (a meter).
-    await_input
-        Called with an op's text before it starts: waits for inputs that torch knows nothing of.
-    around_copy
-        Entered around a copy, in its channel's thread, with its text.
-    """
-
-    def __init__(
-        self,
-        rows: Sequence[ModeRow],
-        on_storage: OnStorage = lambda _: None,
-        *,
-        await_input: Callable[[str], object] = lambda _: None,
-        around_copy: Around = lambda _: nullcontext(),
-    ) -> None:
+    def __init__(self, rows: Sequence[ModeRow]) -> None:
         self.rows = {(row.stage, row.microbatch): row for row in rows}
-        self.on_storage = on_storage
-        self.await_input = await_input
-        self.around_copy = around_copy
-        self.within_cell = False
-        self.stages: dict[int, Any] = {}
-        self.trips: dict[tuple[int, int], Trip] = {}
-        self.channels: CopyChannels | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> MemoryModes:
@@ -99,18 +69,14 @@ class MemoryModes:
         modes = self
 
         class StageWithModes(base):
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
-                super().__init__(*args, **kwargs)
-                modes.stages[self.stage_index] = self
-                self.microbatch_now = -1
+            microbatch_now = -1
 
             def forward_one_chunk(self, chunk: int, *args: Any, **kwargs: Any) -> Any:
-                with modes.running(f"{self.stage_index}F{chunk}"):
-                    self.microbatch_now = chunk
-                    try:
-                        return super().forward_one_chunk(chunk, *args, **kwargs)
-                    finally:
-                        self.microbatch_now = -1
+                self.microbatch_now = chunk
+                try:
+                    return super().forward_one_chunk(chunk, *args, **kwargs)
+                finally:
+                    self.microbatch_now = -1
 
             def forward_maybe_with_nosync(self, *args: Any, **kwargs: Any) -> Any:
                 plain = super().forward_maybe_with_nosync
@@ -119,105 +85,31 @@ class MemoryModes:
                     return plain(*args, **kwargs)
                 if not row.offloads:
                     return checkpoint(plain, *args, use_reentrant=False, **kwargs)
-                return modes.offloading(row, self.submod, plain, args, kwargs)
-
-            def backward_one_chunk(self, chunk: int, *args: Any, **kwargs: Any) -> Any:
-                letter = "B" if kwargs.get("full_backward", True) else "I"
-                with modes.running(f"{self.stage_index}{letter}{chunk}"):
-                    return super().backward_one_chunk(chunk, *args, **kwargs)
-
-            def backward_weight_one_chunk(self, chunk: int, *args: Any, **kwargs: Any) -> Any:
-                with modes.running(f"{self.stage_index}W{chunk}"):
-                    return super().backward_weight_one_chunk(chunk, *args, **kwargs)
+                with offloading([*storages_of([self.submod, args, kwargs])]):
+                    return plain(*args, **kwargs)
 
         return StageWithModes
 
-    def offloading(
-        self, row: ModeRow, module: Any, forward: Any, args: Sequence[Any], kwargs: Any
-    ) -> Any:
-        """Run a forward whose saved tensors will be copied out."""
-        there = [*module.parameters(), *module.buffers(), *_tensors_in([args, kwargs])]
-        staying = frozenset(tensor.untyped_storage().data_ptr() for tensor in there)
-        trip = Trip(f"stage {row.stage}, microbatch {row.microbatch}", staying)
-        self.trips[row.stage, row.microbatch] = trip
-        with saved_tensors_hooks(trip.pack, trip.unpack):
-            output = forward(*args, **kwargs)
-        trip.keep(_tensors_in(output))
-        return output
 
-    @contextmanager
-    def running_cell(self, cell: str) -> Iterator[None]:
-        """Around an overlapped cell, whose members start and end together."""
-        with self.running(cell):
-            self.within_cell = True
-            yield
-            self.within_cell = False
+def offloading(staying: Sequence[int]) -> saved_tensors_hooks:
+    """Send what autograd saves to the host, but for these storages, and back when it is needed."""
+    trip = save_on_cpu(pin_memory=torch.cuda.is_available())
 
-    @contextmanager
-    def running(self, text: str) -> Iterator[None]:
-        """Around an op: wait for what it must wait for, and say that it starts and has ended."""
-        own = [row for row in self.rows.values() if row.stage in self.stages and row.offloads]
-        if not own or self.within_cell:
-            yield
-            return
-        actions = {str(action): action for action in parse_cell(text) or ()}
-        if self.channels is None or not self.channels.happened.isdisjoint(
-            f">{name}" for name in actions
-        ):
-            self._begin_step(own)
-        channels = self.channels
-        assert channels is not None  # noqa: S101
-        before = [f"{row.stage}O{row.microbatch}" for row in own if row.out_before in actions]
-        before += [
-            f"{a.stage}L{a.microbatch}"
-            for a in actions.values()
-            if a.letter != "F" and (a.stage, a.microbatch) in self.trips
-        ]
-        self.await_input(text)
-        channels.await_all(before, text)
-        for name in actions:
-            channels.note(f">{name}")
-        yield
-        for name, (stage, letter, microbatch) in actions.items():
-            if letter in ("B", "W"):
-                self.trips.pop((stage, microbatch), None)
-            channels.note(name)
+    def pack(tensor: Any) -> Any:
+        return tensor if tensor.untyped_storage().data_ptr() in staying else trip.pack_hook(tensor)
 
-    def _begin_step(self, own: Sequence[ModeRow]) -> None:
-        if self.channels is not None:
-            self.channels.finish()
-        outs = {row.out_turn: self._out(row) for row in own}
-        backs = {row.load_turn: self._back(row) for row in own}
-        shared = not outs.keys() & backs.keys()
-        rows = [outs | backs] if shared else [outs, backs]
-        self.channels = CopyChannels([[row[turn] for turn in sorted(row)] for row in rows])
+    def unpack(packed: Any) -> Any:
+        return packed if isinstance(packed, torch.Tensor) else trip.unpack_hook(packed)
 
-    def _out(self, row: ModeRow) -> ChannelCopy:
-        key = f"{row.stage}O{row.microbatch}"
-
-        def run() -> None:
-            with self.around_copy(key):
-                self.trips[row.stage, row.microbatch].out()
-
-        return ChannelCopy(key, (f"{row.stage}F{row.microbatch}",), run)
-
-    def _back(self, row: ModeRow) -> ChannelCopy:
-        key = f"{row.stage}L{row.microbatch}"
-
-        def run() -> None:
-            with self.around_copy(key):
-                self.trips[row.stage, row.microbatch].back(self.on_storage)
-
-        started = (f">{row.load_with}",) if row.load_with else ()
-        after = (f"{row.stage}O{row.microbatch}", *started, *row.load_after)
-        return ChannelCopy(key, after, run)
+    return saved_tensors_hooks(pack, unpack)
 
 
-def _tensors_in(value: Any) -> Iterator[Any]:
+def storages_of(value: Any) -> Iterator[int]:
+    """Yield the data pointers of all tensors in modules, lists and dictionaries."""
+    if isinstance(value, torch.nn.Module):
+        value = [*value.parameters(), *value.buffers()]
     if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _tensors_in(part)
-    elif isinstance(value, dict):
-        yield from _tensors_in(list(value.values()))
+        yield value.untyped_storage().data_ptr()
+    elif isinstance(value, tuple | list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from storages_of(part)

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pipesat.profile.costs_file import samples_document
 from pipesat.runtime.clock_and_memory_meters import Meter, OpClock
-from pipesat.runtime.offload import Trip
+from pipesat.runtime.memory_modes import storages_of
 from pipesat.runtime.stage_costs import Backward, Subject, run_whole, time_whole
 
 _PROBE = 64 << 20  # bytes copied to measure a bandwidth
@@ -32,18 +32,6 @@ class Checkpointed(nn.Module):
     def forward(self, x: Any) -> Any:
         """Run the module."""
         return checkpoint(self.module, x, use_reentrant=False)
-
-
-class _Hooked(nn.Module):
-    """A module whose saved tensors go to a trip."""
-
-    def __init__(self, module: nn.Module, trip: Trip) -> None:
-        super().__init__()
-        self.module, self.trip = module, trip
-
-    def forward(self, x: Any) -> Any:
-        with saved_tensors_hooks(self.trip.pack, self.trip.unpack):
-            return self.module(x)
 
 
 def measure_modes(
@@ -83,14 +71,20 @@ def measure_modes(
 
 
 def _offload(subject: Subject, meter: Meter) -> dict[str, int]:
-    there = [*subject.module.parameters(), *subject.module.buffers(), subject.x]
-    trip = Trip("", frozenset(tensor.untyped_storage().data_ptr() for tensor in there))
-    hooked = replace(subject, module=_Hooked(subject.module, trip))
+    """Add up what autograd saves and is not there anyway: each storage once, the output not."""
+    staying = {*storages_of([subject.module, subject.x])}
+    saved: dict[int, int] = {}
+
+    def note(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
     gc.collect()
-    with meter.op() as f:
-        _, output, root = hooked.forward()
-    trip.keep([output])
-    copied = trip.copied
+    with meter.op() as f, saved_tensors_hooks(note, lambda tensor: tensor):
+        _, output, root = subject.forward()
+    staying |= {*storages_of(output)}
+    copied = sum(size for place, size in saved.items() if place not in staying)
     del output, root
     return {"bytes": copied, "held": max(f.change - copied, 0)}
 

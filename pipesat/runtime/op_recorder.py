@@ -96,7 +96,6 @@ class Recorder:
         self.ops: list[list[Any]] = []  # action, waiting since, start, end
         self.on_core: list[int | None] = []  # per op, ns of its thread
         self.transfers: list[tuple[str, Any, Any]] = []
-        self.copies: list[tuple[str, Any, Any]] = []  # told by the threads of copy channels
         self.waiting_since: Any = None
         self.running = False
 
@@ -131,12 +130,10 @@ class Recorder:
     def document(self) -> dict[str, list[list[Any]]]:
         """Return what ran, in ns.
 
-        ``ops`` as ``[op, since, start, end, on a core]``, ``transfers`` and ``copies`` as ``[name,
-        start, end]``.
+        ``ops`` as ``[op, since, start, end, on a core]``, ``transfers`` as ``[name, start, end]``.
         """
         at = self.stamps.nanoseconds
         return {
-            "copies": [[name, at(start), at(end)] for name, start, end in self.copies],
             "ops": [
                 [name, *map(at, stamps), core]
                 for (name, *stamps), core in zip(self.ops, self.on_core, strict=True)

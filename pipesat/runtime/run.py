@@ -14,7 +14,7 @@ from typing import Any
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration, offload_of
+from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
 from pipesat.core.showing import Displayed, Facts
 from pipesat.export.torch.tokens import LETTER_OF, cell_text
@@ -204,20 +204,6 @@ def modes_of(
     return found
 
 
-def _copy_times(
-    problem: Problem, modes: Mapping[tuple[int, int], int], second: float
-) -> dict[str, float]:
-    """Return the times of all copies, in seconds, by what torch's stage numbers make of them."""
-    found = {}
-    for (stage, microbatch), mode in modes.items():
-        offload = offload_of(problem, Op(stage, "F", microbatch, mode))
-        if offload is not None:
-            position = problem.place_of[stage]
-            found[f"{position}O{microbatch}"] = second * offload.time_out
-            found[f"{position}L{microbatch}"] = second * offload.time_in
-    return found
-
-
 def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
     """Return the problem's times as waits, in seconds, ``scale`` times as long.
 
@@ -242,7 +228,6 @@ def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
         for text, microbatch in numbers.items()
         for op in [Op(stage, kind, microbatch, modes.get((stage, microbatch), 0))]
     }
-    durations |= _copy_times(problem, modes, second)
     for row, cells in zip(order, cells_of(problem, order), strict=True):
         for item, cell in zip(row, cells, strict=True):
             if isinstance(item, Pair):

@@ -1,4 +1,4 @@
-"""Virtual devices: every action takes exactly the problem's time, and so do links and copies.
+"""Virtual devices: every action takes exactly the problem's time, and so do links.
 
 An action's own small computation is part of its time, torch's bookkeeping between actions is not.
 The ranks share one machine, so the end of every action stands in a file that all of them map; a
@@ -49,10 +49,6 @@ class VirtualDevice:
         for stage, letter, microbatch in cell:
             if letter != "W":
                 self.ends[0 if letter == "F" else 1, stage, microbatch] = time.monotonic()
-
-    def copy(self, text: str, begin: float) -> None:
-        """Wait until a copy, begun at ``begin``, would end."""
-        _sleep_until(begin + self.durations[text])
 
     def _duration(self, text: str, cell: Cell) -> float:
         if len(cell) > 1:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipesat.core.ops import Copy, Item, Op, parse_copy
+from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
 from pipesat.export.torch.read import items_of
 from pipesat.export.torch.tokens import Action, parse_cell
 from pipesat.files.schedule_file import Modes
-from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, TrainingStep, TransferCall
+from pipesat.timeline.timeline import DeviceRun, Ran, TrainingStep, TransferCall
 
 
 def assemble(
@@ -27,8 +27,7 @@ def assemble(
     ranks
         Per rank and step, ``ops`` as ``[action, waiting since, start, end, on a core]`` and
         ``transfers`` as ``[name, start, end]``; actions in torch's letters, times in ns of the
-        rank's clock (``on a core`` is a length, or ``None``). ``copies`` as ``[copy, start, end]``
-        where something is offloaded.
+        rank's clock (``on a core`` is a length, or ``None``).
     offsets
         What to add to each rank's clock to get that of rank 0, in ns.
     modes
@@ -66,10 +65,6 @@ class _Words:
             raise ValueError(f"{text!r} is neither one compute action nor a pair of the problem's")
         return items[0]
 
-    def copy(self, text: str) -> Copy:
-        copy = parse_copy(text)
-        return Copy(self.stages[copy.stage], copy.kind, self.numbers[copy.microbatch])
-
     def transfer(self, name: str) -> str:
         """A send or receive, ``0SEND_F3``: its stage is torch's, its microbatch the problem's."""
         head = name.rstrip("0123456789")
@@ -95,9 +90,5 @@ def _row(words: _Words, recording: Mapping[str, Any], by: int) -> DeviceRun:
         tuple(
             TransferCall(words.transfer(name), us(start), us(end))
             for name, start, end in recording["transfers"]
-        ),
-        tuple(
-            RanCopy(words.copy(name), us(start), us(end))
-            for name, start, end in recording.get("copies", ())
         ),
     )

@@ -513,7 +513,7 @@ def compare_is_sound(problem: Problem, output: Path) -> bool:
 
 
 @needs_torch
-def test_virtual_devices_recompute_and_copy(cli, save, tmp_path, output) -> None:
+def test_virtual_devices_run_modes_and_wait_for_no_copy(cli, save, tmp_path, output) -> None:
     problem = problem_with_modes("ms")
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, time_order(problem, ORDER))
@@ -521,20 +521,11 @@ def test_virtual_devices_recompute_and_copy(cli, save, tmp_path, output) -> None
     outcome = cli("run", save(problem), schedule, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert outcome.json["predicted"] == 155_000
-    assert outcome.json["measured"] >= 155_000
+    assert "virtual ones wait for none" in outcome.err
     assert outcome.json["check"]["passed"] is True
     timeline = read_timeline(output, problem)
     assert timeline.modes == MODES
     assert timeline.typical.order == ORDER
     for _, ran in timeline.typical:  # no upper limit, as above
         assert ran.end - ran.start >= 1000 * duration(problem, ran.item)
-    first = {str(ran.item): ran for ran in timeline.typical.devices[0].ops}
-    out, back = timeline.typical.devices[0].copies
-    assert (str(out.copy), str(back.copy)) == ("0O1", "0L1")
-    assert out.end - out.start >= 15_000
-    assert back.end - back.start >= 45_000
-    assert out.start >= first["0F1"].start + 10_000
-    assert first["0F2"].start >= out.end
-    assert back.start >= first["0BW0"].start + 20_000
-    assert first["0BW1"].start >= back.end
-    assert timeline.typical.devices[1].copies == ()
+    assert all(row.copies == () for row in timeline.typical.devices)
