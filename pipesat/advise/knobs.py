@@ -19,7 +19,7 @@ from functools import partial
 from itertools import product
 from typing import Final
 
-from pipesat.advise.question import Question, Runtime
+from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import (
@@ -31,6 +31,7 @@ from pipesat.advise.written import (
     rows_of_flags,
 )
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.settings import Runtime
 from pipesat.core.showing import ranges
 from pipesat.core.solving import Deadline
 from pipesat.heuristics.registry import GiveUp

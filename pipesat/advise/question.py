@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Final, cast, get_args
 
 from pipesat.advise.offload import with_offload
 from pipesat.advise.pairs import LayerParts, with_pairs
 from pipesat.core.problem import Problem
-from pipesat.core.settings import Target
+from pipesat.core.settings import Runtime, Target
 from pipesat.export.restrict import with_pairs_of
 from pipesat.export.runtimes import RUNTIMES as RECORDS
 from pipesat.export.runtimes import Runtime as Record
@@ -23,7 +23,6 @@ from pipesat.plan.recompute import Flags
 from pipesat.plan.shapes import Shapes
 from pipesat.workflows.plans import for_runtime
 
-Runtime: TypeAlias = Literal[Target, "megatron"]
 RUNTIMES: Final = get_args(Runtime)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pipesat.advise.credit import OURS, published_in
 from pipesat.advise.offload import OFFLOAD
-from pipesat.advise.question import Question, Runtime
+from pipesat.advise.question import Question
 from pipesat.core.amounts import SECONDS
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, ratio, require_best
@@ -20,6 +20,7 @@ from pipesat.core.memory import peak_memory
 from pipesat.core.metrics import mode_counts, pair_counts
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.settings import Runtime
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline

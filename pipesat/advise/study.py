@@ -11,41 +11,30 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipesat.advise.advice import Advice
-from pipesat.advise.ends import ends_of
-from pipesat.advise.families import shown_rows
-from pipesat.advise.given import Run, given
-from pipesat.advise.knobs import families_text, not_tried
-from pipesat.advise.orders import chosen_of
-from pipesat.advise.pairs import layer_parts, with_times
-from pipesat.advise.question import RUNTIMES, Question, Runtime
-from pipesat.advise.work import Work
 from pipesat.core.amounts import SECONDS, amount, one_in_unit, rate
 from pipesat.core.arguments import public
-from pipesat.core.claims import Bound
 from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import (
     Amount,
     Devices,
     Microbatches,
+    Runtime,
     Seconds,
     Seed,
     Tokens,
     Workers,
 )
 from pipesat.core.solving import Deadline, Listener
-from pipesat.layers.layer import Layers
-from pipesat.parts.parts import Parts
-from pipesat.plan.bounds import shape_bound, why_nothing_fits
-from pipesat.plan.cheapest_layers import cheapest
-from pipesat.plan.findings import Findings
-from pipesat.plan.question import Question as PlanQuestion
-from pipesat.plan.shapes import shapes_to_try
-from pipesat.profile.file import Profile
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a question needs is imported once it is asked: help is for reading
+    from pipesat.advise.advice import Advice
+    from pipesat.advise.question import Question
+    from pipesat.core.claims import Bound
+    from pipesat.layers.layer import Layers
+    from pipesat.parts.parts import Parts
     from pipesat.plan.answer import Plan
+    from pipesat.profile.file import Profile
 
 QUICK: Final = 20.0
 """Seconds with ``quick``."""
@@ -143,6 +132,15 @@ def advise(
     >>> print(advice)
     >>> advice.save("advice")
     """
+    from pipesat.advise.advice import Advice
+    from pipesat.advise.ends import ends_of
+    from pipesat.advise.families import shown_rows
+    from pipesat.advise.given import Run, given
+    from pipesat.advise.knobs import families_text, not_tried
+    from pipesat.advise.orders import chosen_of
+    from pipesat.advise.pairs import layer_parts, with_times
+    from pipesat.advise.work import Work
+
     if gpu is not None and tokens is not None:
         text = "a published model has them: expected `length` and `batch`"
         raise BadInput(text, where="tokens", value=tokens)
@@ -209,6 +207,7 @@ def advise(
 
 def _parts(of_model: Parts | None, also: Parts | str | Path | None) -> Parts | None:
     from pipesat.parts.file import read_parts
+    from pipesat.parts.parts import Parts
 
     if also is None:
         return of_model
@@ -250,6 +249,11 @@ def _require_room(question: Question) -> None:
     BadInput
         If the layers can be cut for no placement.
     """
+    from pipesat.plan.bounds import why_nothing_fits
+    from pipesat.plan.findings import Findings
+    from pipesat.plan.question import Question as PlanQuestion
+    from pipesat.plan.shapes import shapes_to_try
+
     shapes = shapes_to_try(
         question.layers,
         devices=question.devices,
@@ -265,6 +269,9 @@ def _require_room(question: Question) -> None:
 
 def _bound_of_any_layers(question: Question, found: Plan) -> Bound | None:
     """What no schedule of the searched shapes is below, whichever layers recompute."""
+    from pipesat.plan.bounds import shape_bound
+    from pipesat.plan.cheapest_layers import cheapest
+
     least = cheapest(question.layers)
     shapes = [state.shape for state in found.known.states if not state.why_not]
     bounds = [shape_bound(least, shape, "makespan") for shape in shapes]
@@ -282,6 +289,8 @@ def _question(
     bandwidth: Fraction | None,
     tokens: int | None,
 ) -> Question:
+    from pipesat.advise.question import RUNTIMES, Question
+
     if target not in RUNTIMES:
         raise BadInput(f"expected one of {', '.join(RUNTIMES)}", where="target", value=target)
     if not 1 <= devices <= _MOST_DEVICES:

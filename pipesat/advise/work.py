@@ -32,6 +32,7 @@ from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement
+from pipesat.core.settings import RecomputeChoice
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from pipesat.heuristics.registry import GiveUp
     from pipesat.plan.answer import Plan
     from pipesat.plan.candidate import Candidate
-    from pipesat.plan.recompute import RecomputeChoice
 
 # Shares of the time limit by which each is over
 _FAMILIES: Final = 0.5  # one build of every family; most take a fraction of it

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
-from pipesat.advise.question import Question, Runtime
+from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, fits
 from pipesat.advise.runtimes import marked, to_do
 from pipesat.core.errors import NotApplicable
 from pipesat.core.memory import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
+from pipesat.core.settings import Runtime
 from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import most_blocks

@@ -55,6 +55,8 @@ Part: TypeAlias = Annotated[float, Within(0, 1, "X", above=True)]
 """Of a whole."""
 Target: TypeAlias = Literal["torch", "torchtitan", "automodel", "primus", "d9d", "jaxpp"]
 """Runtimes that run an order that they are given: ``export/runtimes.py`` says what of it."""
+Runtime: TypeAlias = Literal[Target, "megatron"]
+RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
 
 SHARED: Final = {
     "objective": "``makespan``, or ``span``: the longest that a device takes from its first op to "

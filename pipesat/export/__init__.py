@@ -31,7 +31,6 @@ from pipesat.export.torch.notes import notes
 from pipesat.export.torch.splits import Split, split_in
 from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
-from pipesat.files.schedule_file import schedule_bytes
 
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""
@@ -103,6 +102,8 @@ def export_torch_csv(
 
 def export_schedule(problem: Problem, schedule: Schedule) -> Exported:
     """Return a schedule file."""
+    from pipesat.files.schedule_file import schedule_bytes  # pydantic, which no help needs
+
     ops = sum(len(members(item)) for row in schedule.order for item in row)  # a pair is two
     told = f"{ops} ops, makespan {schedule.makespan}, span {schedule.span}"
     return Exported(schedule_bytes(problem, schedule), notes=(told,))

@@ -16,6 +16,7 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.least import without_idle_keys
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
 from pipesat.files.complaint import validated
+from pipesat.files.limits import FORMAT, LARGEST_FILE, MOST_DEVICES, MOST_OPS, MOST_STAGES
 from pipesat.files.microbatch_list import (
     MOST_CLASSES,
     Listed,
@@ -28,12 +29,6 @@ from pipesat.files.overlap import OverlapModel, parse_overlap
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount
-
-FORMAT = "pipesat.problem/1"
-LARGEST_FILE = 64 << 20
-MOST_DEVICES = 4096
-MOST_STAGES = 16384
-MOST_OPS = 4_000_000
 
 
 class DeviceModel(StrictModel):

@@ -12,7 +12,7 @@ from pydantic import Field
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.files.complaint import validated
-from pipesat.files.problem_file import MOST_DEVICES, MOST_STAGES
+from pipesat.files.limits import MOST_DEVICES, MOST_STAGES
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount, Count

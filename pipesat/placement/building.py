@@ -10,7 +10,8 @@ from typing import Any, Final
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Problem, Stage
 from pipesat.core.stage import COSTS, MORE
-from pipesat.files.problem_file import FORMAT, MOST_DEVICES, parse_problem
+from pipesat.files.limits import FORMAT, MOST_DEVICES
+from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import TEXTS, Document, Setting
 from pipesat.placement.from_numbers import costs_of, document_from_numbers, stages_of
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement

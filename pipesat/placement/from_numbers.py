@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pipesat.core.errors import BadInput
-from pipesat.files.problem_file import MOST_STAGES
+from pipesat.files.limits import MOST_STAGES
 from pipesat.placement.documents import (
     CapacityChoice,
     Costs,

@@ -11,13 +11,14 @@ import numpy as np
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Bound
 from pipesat.core.schedule import Objective
+from pipesat.core.settings import RecomputeChoice
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.split import FORBIDDEN
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.bounds import stage_cost
 from pipesat.plan.candidate import Candidate
-from pipesat.plan.recompute import Flags, Recomputation, RecomputeChoice
+from pipesat.plan.recompute import Flags, Recomputation
 
 CostOfStage: TypeAlias = Callable[[int, int, int], int]
 """(begin, end, stage) -> what the closed forms say of that stage."""

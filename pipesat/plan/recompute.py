@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
+from pipesat.core.settings import RecomputeChoice
 from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b
@@ -19,7 +20,6 @@ from pipesat.plan.cheapest_layers import variants
 
 Flags: TypeAlias = tuple[bool, ...]
 """Which stages recompute, one per stage; empty: none."""
-RecomputeChoice: TypeAlias = Literal["never", "where-needed", "choose"]
 
 
 @dataclass(frozen=True)

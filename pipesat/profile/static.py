@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.keyed import Keys, keyed
-from pipesat.profile.costs_file import ParametersModel
-from pipesat.profile.cut import StageCosts
-from pipesat.profile.file import Profile
+
+if TYPE_CHECKING:
+    from pipesat.profile.costs_file import ParametersModel
+    from pipesat.profile.cut import StageCosts
+    from pipesat.profile.file import Profile
 
 OPTIMIZER_STATES: Final = {
     "none": 0,

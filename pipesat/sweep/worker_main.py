@@ -161,7 +161,7 @@ def _write(handle: int, data: bytes) -> None:
 
 def _import_everything() -> None:
     """Load what every case needs; a fork would lose threads, so none may be left running."""
-    from pipesat.files.problem_file import FORMAT as PROBLEM
+    from pipesat.files.limits import FORMAT as PROBLEM
 
     stage = {"device": 0, "F": 1, "B": 1, "W": 1}
     problem = {"format": PROBLEM, "microbatches": 1, "devices": [{}], "stages": [stage]}

@@ -9,7 +9,8 @@ from pipesat.core.amounts import in_unit
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind, Op
 from pipesat.core.problem import Problem
-from pipesat.files.problem_file import FORMAT, parse_problem
+from pipesat.files.limits import FORMAT
+from pipesat.files.problem_file import parse_problem
 from pipesat.timeline.steps import Steps
 from pipesat.timeline.trace_costs import Classes, Costs
 

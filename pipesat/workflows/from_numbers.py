@@ -14,7 +14,6 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
-from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import CapacityChoice, Setting, Split
 from pipesat.placement.from_numbers import (
     costs_of,
@@ -123,6 +122,8 @@ def problem_from_numbers(
     memory_unit
         Of all memory amounts: MiB, GiB.
     """
+    from pipesat.files.problem_file import parse_problem
+
     listed = _listed(lengths, reference, quadratic, tolerance, order, microbatches)
     if listed and (placement == "bidirectional" or str(memory).lower().startswith("1f1b")):
         what = "a bidirectional placement" if placement == "bidirectional" else "a share of 1F1B's"

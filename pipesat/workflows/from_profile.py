@@ -12,15 +12,13 @@ from pipesat.core.errors import BadInput
 from pipesat.core.settings import Amount, Chunks, Devices, Microbatches, Part, Ratio, Tokens
 from pipesat.placement.documents import Split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
-from pipesat.profile.file import Profile, read_links, read_profile
 from pipesat.profile.modes import MODES, ModeName
-from pipesat.profile.problem import SPLIT_LIMIT
 from pipesat.profile.static import training_of
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.layers.layer import Layers
-    from pipesat.profile.file import LinksModel
+    from pipesat.profile.file import LinksModel, Profile
     from pipesat.profile.problem import Derived
 
 Statistic = Literal["low", "median", "high"]
@@ -41,7 +39,7 @@ def problem_from_profile(
     link_delay: Amount | None = None,
     links: LinksModel | str | Path | None = None,
     backward: Literal["auto", "split", "fused", "either"] = "auto",
-    split_limit: Ratio = SPLIT_LIMIT,
+    split_limit: Ratio | None = None,
     cost: Statistic = "median",
     modes: Sequence[Literal["recompute", "offload", "none"]] | None = None,
     copy_bandwidth: int | str | None = None,
@@ -81,7 +79,7 @@ def problem_from_profile(
     backward
         ``auto``: fused where splitting does not pay, else either.
     split_limit
-        Largest (B + W) / BW that may pay, for ``backward`` auto.
+        Largest (B + W) / BW that may pay, for ``backward`` auto; ``None``: 1.5.
     cost
         Of an op's times: 10th percentile (low), median, or 90th (high).
     modes
@@ -104,17 +102,18 @@ def problem_from_profile(
         are given.
     """
     from pipesat.files.problem_file import parse_problem
-    from pipesat.profile.problem import ProblemOptions, problem_of_profile
+    from pipesat.profile.file import read_links, read_profile
+    from pipesat.profile.problem import SPLIT_LIMIT, ProblemOptions, problem_of_profile
 
     if link_delay is not None and links is not None:
         raise BadInput("expected it or `links`, not both", where="link_delay", value=link_delay)
     if chunks is not None and placement != "loop":
         raise BadInput("only a loop has a choice: `placement` loop", where="chunks", value=chunks)
-    if split_limit != SPLIT_LIMIT and backward != "auto":
+    if split_limit is not None and backward != "auto":
         text = "it decides between backwards only where `backward` is auto"
         raise BadInput(text, where="split_limit", value=split_limit)
-    measured = profile if isinstance(profile, Profile) else read_profile(profile)
-    source = "profile" if isinstance(profile, Profile) else str(profile)
+    measured = read_profile(profile) if isinstance(profile, str | Path) else profile
+    source = str(profile) if isinstance(profile, str | Path) else "profile"
     if link_delay is None and links is None:
         links = measured.links
     options = ProblemOptions(
@@ -128,7 +127,7 @@ def problem_from_profile(
         links=read_links(links) if isinstance(links, str | Path) else links,
         comm=link_delay or 0,
         backward=backward,
-        split_limit=split_limit,
+        split_limit=split_limit or SPLIT_LIMIT,
         statistic=cost,
         name=name,
         modes=_modes(modes),
@@ -237,9 +236,10 @@ def layers_from_profile(
     """
     from pipesat.layers.file import layers_document, parse_layers
     from pipesat.layers.from_profile import layers_of_profile
+    from pipesat.profile.file import read_profile
 
-    measured = profile if isinstance(profile, Profile) else read_profile(profile)
-    source = "profile" if isinstance(profile, Profile) else str(profile)
+    measured = read_profile(profile) if isinstance(profile, str | Path) else profile
+    source = str(profile) if isinstance(profile, str | Path) else "profile"
     layers = layers_of_profile(measured, training_of(training, reserve), statistic=cost)
     parse_layers(layers_document(layers), f"{source}: made into layers")
     return layers

@@ -19,18 +19,18 @@ from pipesat.core.settings import (
     Chunks,
     Devices,
     Microbatches,
+    RecomputeChoice,
     Seconds,
     Seed,
     Target,
     Workers,
 )
 from pipesat.core.solving import Deadline
-from pipesat.layers.layer import Layers
 from pipesat.placement.geometry import PlacementChoice
-from pipesat.plan.recompute import RecomputeChoice
 
 if TYPE_CHECKING:
     from pipesat.core.solving import Listener
+    from pipesat.layers.layer import Layers
     from pipesat.layers.pipeline import Delay
     from pipesat.plan.answer import Plan
     from pipesat.plan.plan import Hand
@@ -114,7 +114,7 @@ def plan(
     from pipesat.workflows.studies import solver_of, versions
 
     source = ""
-    if not isinstance(layers, Layers):
+    if isinstance(layers, str | Path):
         source, layers = str(layers), read_layers_or_profile(Path(layers))
     require_once("chunks", chunks)
     require_once("layouts", layouts)

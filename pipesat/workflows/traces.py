@@ -22,7 +22,6 @@ from pipesat.timeline.steps import Steps as FoundSteps
 from pipesat.timeline.steps import steps_of
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from pipesat.timeline.trace_costs import Costs
-from pipesat.timeline.trace_prediction import laid_out, predict
 from pipesat.timeline.trace_problem import Memory, problem_of
 from pipesat.workflows.solve import solve
 from pipesat.workflows.trace_answer import TraceAnswer
@@ -90,6 +89,8 @@ def import_trace(
     BadInput
         If the files are no traces of one run, or hold no whole step.
     """
+    from pipesat.timeline.trace_prediction import laid_out, predict
+
     told = Told(chunks, microbatches, {} if patterns is None else _patterns(Path(patterns)))
     given = None if link_delay is None else _microseconds(link_delay)
     found = _skipped(steps_of(read_trace(paths, told)), skip)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -139,3 +141,17 @@ def test_help_fits_a_terminal_of_80_columns(name: str) -> None:
     )
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"<(?!=)|\{|\N{NON-BREAKING HYPHEN}|:class:|``", text)
+
+
+def test_no_help_loads_what_only_answers_need() -> None:
+    """Of all commands' options in one process: help stays under 0.3 s of a processor."""
+    code = (
+        "import sys; from pipesat.cli.app import app\n"
+        "left = [app]\n"
+        "while left:\n"
+        "    one = left.pop(); one.params\n"
+        "    left += [one.get_command(None, name) for name in getattr(one, 'commands', ())]\n"
+        "print({'numpy', 'ortools', 'matplotlib', 'networkx', 'torch'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
