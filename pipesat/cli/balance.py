@@ -78,6 +78,7 @@ def balance(asked: Asked) -> int:
 
 
 def _print(found: MicrobatchOrders, folder: Path | None) -> None:
+    from pipesat.cli.console import stdout
     from pipesat.cli.table import Column, print_table, wrapped
     from pipesat.core.claims import Standing, change
     from pipesat.core.summary import units_of
@@ -103,11 +104,12 @@ def _print(found: MicrobatchOrders, folder: Path | None) -> None:
     if exceed:
         notes.append(f"no order found in which {', '.join(exceed)} fits")
     if notes:
-        click.echo(wrapped("; ".join(notes), 100))
+        click.echo(wrapped("; ".join(notes), stdout().width))
     bound = found.bound
     if found.objective == "span":
         click.echo("spans: from the start of a device's first op to the end of its last")
-    click.echo(one_line(f"no schedule at all is shorter than {bound.value} ({bound.source})"))
+    text = one_line(f"no schedule at all is shorter than {bound.value} ({bound.source})")
+    click.echo(wrapped(text, stdout().width))
     _print_best(found)
     if folder is not None and found.best is not None:
         click.echo(one_line(f"written to {folder}"))
@@ -115,6 +117,7 @@ def _print(found: MicrobatchOrders, folder: Path | None) -> None:
 
 def _print_best(found: MicrobatchOrders) -> None:
     """Print what the best order takes, what it gains, and the order itself."""
+    from pipesat.cli.console import stdout
     from pipesat.cli.table import wrapped
     from pipesat.core.claims import Standing, against
     from pipesat.workflows.order_rows import GIVEN
@@ -124,15 +127,15 @@ def _print_best(found: MicrobatchOrders) -> None:
         return
     standing, given = Standing(best.value, found.lower_bound), best.values[GIVEN]
     if not standing.proven:
-        click.echo(
-            f"orders alone leave {standing.gap_text()} between the best and that bound; "
-            "`pipesat solve` may change the schedule, too"
-        )
+        text = f"orders alone leave {standing.gap_text()} between the best and that bound; "
+        text += "`pipesat solve` may change the schedule, too"
+        click.echo(wrapped(text, stdout().width))
     unit, seconds = found.problem.time_unit, found.seconds(best.value)
     text = f"{best.value} {unit}".rstrip()
     if seconds is not None and unit != "s":
         text += f" ({seconds:.4g} s)"
     if given is not None:
         text += f", {against(best.value, given, 'in the given order')},"
-    click.echo(one_line(f"{best.name} takes {text} if they enter so (numbered from 0):"))
-    click.echo(wrapped(str(found.order), 100))
+    text = one_line(f"{best.name} takes {text} if they enter so (numbered from 0):")
+    click.echo(wrapped(text, stdout().width))
+    click.echo(wrapped(str(found.order), stdout().width))

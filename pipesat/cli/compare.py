@@ -69,7 +69,7 @@ _LISTED = click.Option(
 @command(
     "compare",
     example="pipesat compare problem.json mine.json --time-limit 20",
-    names={"target": "--for"},
+    names={"target": "--for", "layers": "--layers-per-stage"},
     without=("result", "schedules", "search", "solve_one"),
     extra=(_SCHEDULES, _LISTED, *OPTIONS),
     output="DIR",
@@ -81,8 +81,8 @@ def compare(asked: Asked) -> int:
     most. The search starts from them too.
 
     With -o, also write what `solve` writes. With --placements, the problem has one stage per
-    device, and --layers states that stages divide; each placement is solved within the time limit
-    and has a folder of its own. With costs per layer, use `plan --placement any`.
+    device, and --layers-per-stage states that stages divide. Each placement is solved within the
+    time limit and has a folder of its own. With costs per layer, use `plan --placement any`.
     """
     if any(option.name in asked.given for option in OPTIONS):
         return compare_risks(asked)

@@ -21,12 +21,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 
 from pipesat.cli.commands import Argument
-from pipesat.core.arguments import Wanted, wanted_of
+from pipesat.core.arguments import Wanted, annotated_as, wanted_of
 from pipesat.core.docstrings import entries_of
 from pipesat.core.errors import BadInput
 
@@ -93,6 +93,13 @@ class Value(click.ParamType):  # type: ignore[type-arg]
             several = "" if each is None else ", or several, separated by commas"
             raise BadInput(f"expected {text}{several}", where=where, value=value)
         return found if each is not None else found[0]
+
+
+def value_of(alias: Any) -> Value:
+    """Return the type of an option that no function declares, of an alias of core/settings.py."""
+    wanted = annotated_as({}, *get_args(alias))
+    assert wanted is not None  # noqa: S101
+    return Value(wanted)
 
 
 def _read(text: str, wanted: Wanted) -> Any:
@@ -233,30 +240,18 @@ def output_options(function: Callable[..., Any], output: str) -> list[click.Opti
     """Return the options of where and how a command answers: ``output`` is DIR, FILE or nothing."""
     found = []
     if output == "DIR":
-        folder = click.Path(path_type=Path)
-        found.append(
-            click.Option(
-                ["-o", "--output"], type=folder, metavar="DIR", help="Folder for all results."
-            )
-        )
+        found.append(FOLDER)
     elif output:
-        found.append(
-            click.Option(
-                ["-o", "--output"],
-                type=click.Path(path_type=Path),
-                metavar=output.strip("[]"),
-                help="File to write.",
-                required=not output.startswith("["),
-                callback=writable,
-            )
-        )
-    text = "Print one JSON document and nothing else."
-    found.append(click.Option(["--json", "as_json"], is_flag=True, help=text))
+        required = not output.startswith("[")
+        more: dict[str, Any] = {"required": required, "callback": writable, "type": _PATH}
+        metavar = output.strip("[]")
+        names = ["-o", "--output"]
+        found.append(click.Option(names, metavar=metavar, help="File to write.", **more))
+    found.append(JSON)
     if output == "DIR":
-        text = "Show all that is known, not only the most important."
-        found.append(click.Option(["-v", "--verbose"], is_flag=True, help=text))
+        found.append(VERBOSE)
     if {"listener", "watch", "note", "stop"} & inspect.signature(function).parameters.keys():
-        found.append(click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress."))
+        found.append(QUIET)
     return found
 
 
@@ -268,3 +263,19 @@ def writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> P
     if path is not None and not ctx.params.get("tune"):  # then it is a folder
         require_writable(path)
     return path
+
+
+_PATH: Final = click.Path(path_type=Path)
+FOLDER: Final = click.Option(
+    ["-o", "--output"], type=_PATH, metavar="DIR", help="Folder for all results."
+)
+JSON: Final = click.Option(
+    ["--json", "as_json"], is_flag=True, help="Print one JSON document and nothing else."
+)
+VERBOSE: Final = click.Option(
+    ["-v", "--verbose"],
+    is_flag=True,
+    help="Show all that is known, not only the most important.",
+)
+QUIET: Final = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
+"""These mean the same in every command that has them."""

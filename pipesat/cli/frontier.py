@@ -32,7 +32,12 @@ _LEAST = (
 @command(
     "frontier",
     example="pipesat frontier problem.json --points 8 -o curve",
-    names={"count": "--points", "target": "--for"},
+    names={
+        "count": "--points",
+        "target": "--for",
+        "placements": "--placement",
+        "layers": "--layers-per-stage",
+    },
     metavars={"caps": "CAP[,CAP...]"},
     extra=_LEAST,
     output="DIR",

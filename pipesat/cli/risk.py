@@ -22,15 +22,9 @@ NOISE: Final = "5%"
 OPTIONS: Final = (
     click.Option(
         ["--noise"],
-        metavar="SHARE",
+        metavar="SHARE|FILE",
         help="No search: value SCHEDULE and the best hand-written ones where each op's time varies "
-        "so, 5% or F=3%,B=5%,W=4%, and links queue.",
-    ),
-    click.Option(
-        ["--noise-of", "profile"],
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="The same, as measured by the profile the problem was made from.",
+        "so, 5%, F=3%,B=5%,W=4% or as a profile (.json) has measured it, and links queue.",
     ),
     click.Option(
         ["--skew"], metavar="SHARE", help="The same, varying between devices for a whole step."
@@ -66,17 +60,17 @@ def compare_risks(asked: Asked) -> int:
         text = "expected one where times vary or links queue: a file, a folder or a name"
         raise BadInput(text, where="SCHEDULE", value=len(asked["schedules"]))
     risk = asked.other(attached("risk"))
-    noise, profile, skew = (risk.given.get(name) for name in ("noise", "profile", "skew"))
-    skew, links = skew or "0%", risk.given.get("links", "independent")
+    noise, skew = risk.given.get("noise", NOISE), risk.given.get("skew", "0%")
+    links, measured = risk.given.get("links", "independent"), noise.endswith(".json")
     found: Risk = risk.answer(
         schedule=asked["schedules"][0],
-        noise=_noise(noise, profile),
+        noise=None if measured or "noise" not in risk.given else _noise(noise),
+        profile=Path(noise) if measured else None,
         skew=_share("--skew", skew),
     )
     samples, seed = risk.given.get("samples", 200), risk.given.get("seed", 0)
-    drawn = str(profile) if profile else noise or NOISE
     if asked["as_json"]:
-        settings = {"noise": drawn, "skew": skew, "samples": samples, "seed": seed, "links": links}
+        settings = {"noise": noise, "skew": skew, "samples": samples, "seed": seed, "links": links}
         print_json(
             {
                 "objective": found.objective,
@@ -90,18 +84,16 @@ def compare_risks(asked: Asked) -> int:
     click.echo(one_line(f"{data.name or 'problem'}: {heading}"))
     print_links(data, found.links)
     click.echo("")
-    drawn = f"noise {drawn}, skew {skew}, links {links}, {samples} samples, seed {seed}"
+    drawn = f"noise {noise}, skew {skew}, links {links}, {samples} samples, seed {seed}"
     click.echo(one_line(f"{drawn}; gain: what schedule saves of a baseline's time"))
     print_noise(found.noise)
     return 0
 
 
-def _noise(given: str | None, profile: Path | None) -> float | dict[Phase, float] | None:
+def _noise(given: str) -> float | dict[Phase, float]:
     """Read ``5%`` or ``F=3%,B=5%,W=4%``."""
-    if given is not None and profile is not None:
-        raise BadInput("expected it, or --noise-of, not both", where="--noise", value=given)
-    if given is None or "=" not in given:
-        return None if given is None else _share("--noise", given)
+    if "=" not in given:
+        return _share("--noise", given)
     phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}
     by_phase: dict[Phase, float] = {}
     for part in given.split(","):

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
+from pipesat.cli.derived import value_of
 from pipesat.cli.exits import CHECK_FAILED, one_line, print_failure
 from pipesat.core.errors import BadInput, RunFailed
+from pipesat.core.settings import Seconds
 from pipesat.files.folder import write_folder
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
         ),
         click.Option(
             ["--time-limit"],
-            type=float,
+            type=value_of(Seconds),
             metavar="S",
             help="Seconds for each search of --tune.  [default: 10]",
         ),

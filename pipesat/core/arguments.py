@@ -142,7 +142,7 @@ def _wanted(stated: ast.expr, names: Mapping[str, Any]) -> Wanted | None:
     if name == "Literal":
         return _one_of(*ast.literal_eval(f"({ast.unparse(inner).strip('()')},)"))
     if (said := typing.get_origin(names.get(name))) in {typing.Literal, typing.Annotated}:
-        read = _one_of if said is typing.Literal else partial(_annotated, names)
+        read = _one_of if said is typing.Literal else partial(annotated_as, names)
         return read(*typing.get_args(names[name]))
     if name in _CLASSES or (name != "Any" and isinstance(names.get(name), type)):
         own = Wanted(f"a {name}", lambda value: _is_a(name, value))
@@ -154,7 +154,7 @@ def _named(name: str, wanted: Wanted) -> Wanted:
     return wanted._replace(kinds={name: wanted})
 
 
-def _annotated(names: Mapping[str, Any], base: Any, said: Within | str) -> Wanted | None:
+def annotated_as(names: Mapping[str, Any], base: Any, said: Within | str) -> Wanted | None:
     """Read an alias of :mod:`pipesat.core.settings`: a range, or a metavar alone."""
     wanted = _read(base.__name__ if isinstance(base, type) else str(base), names)
     if wanted is None:

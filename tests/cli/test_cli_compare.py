@@ -151,7 +151,7 @@ def vars_of(problem: Problem) -> dict[str, Any]:
 def test_what_is_no_schedule_of_the_problem_is_refused(cli: Run, save: Any, tmp_path: Path) -> None:
     path, mine = save(chain(2, 2)), tmp_path / "mine.json"
     cli("export", path, "1f1b", "--to", "schedule", "-o", mine)
-    outcome = cli("compare", path, mine, "--placements", "--layers", 2)
+    outcome = cli("compare", path, mine, "--placements", "--layers-per-stage", 2)
     assert outcome.code == 2
     assert "schedules" in outcome.err
     late = json.loads(mine.read_text())
@@ -274,7 +274,7 @@ def test_no_text_is_ever_cut(lines: list[list[str]], width: int) -> None:
 
 @pytest.mark.slow
 def test_placements_carry_their_names(cli: Run, save: Any) -> None:
-    options = ("--placements", "--layers", 2, "--time-limit", 2, "--workers", 1)
+    options = ("--placements", "--layers-per-stage", 2, "--time-limit", 2, "--workers", 1)
     outcome = cli("compare", save(chain(2, 4, F=2, B=2, W=2, held=(2, 2))), *options, "--json")
     assert outcome.code == 0
     found = [row["placement"] for row in outcome.json if row["name"] == "solver"]
@@ -304,7 +304,16 @@ def test_placements_in_text_state_their_basis(
     monkeypatch.setenv("COLUMNS", "80")
     path = save(chain(2, 4, F=2, B=2, W=2, held=(2, 2), cap=4))
     text = cli(
-        "compare", path, "--placements", "--layers", 2, "--time-limit", 1, "--workers", 1, "-v"
+        "compare",
+        path,
+        "--placements",
+        "--layers-per-stage",
+        2,
+        "--time-limit",
+        1,
+        "--workers",
+        1,
+        "-v",
     ).out
     assert max(map(len, text.splitlines())) <= 80
     flat = re.sub(r"\s+", " ", text)
@@ -322,7 +331,9 @@ def test_placements_in_text_state_their_basis(
 def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     path = save(chain(2, 1))  # one microbatch: no two directions
-    outcome = cli("compare", path, "--placements", "--layers", "3,2", "--time-limit", 2, "-o", out)
+    outcome = cli(
+        "compare", path, "--placements", "--layers-per-stage", "3,2", "--time-limit", 2, "-o", out
+    )
     assert outcome.code == 0
     assert {folder.name for folder in out.glob("[!.]*")} == {"chain", "loop-v2", "vee"}
     for folder in out.glob("[!.]*"):
@@ -333,7 +344,7 @@ def test_each_placement_has_a_folder(cli: Run, save: Any, tmp_path: Path) -> Non
 
 
 def test_placements_start_from_a_chain(cli: Run, save: Any) -> None:
-    outcome = cli("compare", save(vee(2, 2)), "--placements", "--layers", 2)
+    outcome = cli("compare", save(vee(2, 2)), "--placements", "--layers-per-stage", 2)
     assert (outcome.code, outcome.out) == (2, "")
     assert "one stage per device" in outcome.err
 
@@ -345,10 +356,13 @@ def test_no_stage_is_cut_that_may_not_divide(cli: Run, save: Any, tmp_path: Path
     path, out = save(head), tmp_path / "out"
     for options, words in (
         (["--placements"], ["--placements", "(layers)", "pipesat plan LAYERS --placement any"]),
-        (["--placements", "--layers", "4,1"], ["--layers", "stage 1", "got 1"]),
-        (["--placements", "--layers", "4,2,2"], ["--layers", "3 numbers, expected 2"]),
-        (["--placements", "--layers", "some"], ["--layers", "'some'"]),
-        (["--layers", "4"], ["--layers", "--placements"]),
+        (["--placements", "--layers-per-stage", "4,1"], ["--layers-per-stage", "stage 1", "got 1"]),
+        (
+            ["--placements", "--layers-per-stage", "4,2,2"],
+            ["--layers-per-stage", "3 numbers, expected 2"],
+        ),
+        (["--placements", "--layers-per-stage", "some"], ["--layers-per-stage", "'some'"]),
+        (["--layers-per-stage", "4"], ["--layers-per-stage", "--placements"]),
     ):
         outcome = cli("compare", path, *options, "-o", out)
         assert (outcome.code, outcome.out) == (2, "")

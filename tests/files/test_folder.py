@@ -327,7 +327,7 @@ def test_a_second_command_leaves_nothing_of_the_first(cli: Run, save: Save, tmp_
     problem, out = save(chain(2, 2)), tmp_path / "D"
     commands = [
         ["solve"],
-        ["compare", "--placements", "--layers", 4],
+        ["compare", "--placements", "--layers-per-stage", 4],
         ["frontier", "--points", 2],
         ["frontier", "--within", "5%"],
     ]

@@ -330,7 +330,9 @@ OUTPUTS = [
     (command, position)
     for command in COMMANDS
     for position, word in enumerate(command.words)
-    if word == "{new}" and command.words[0] != "solve"  # its -o is a folder, which it creates
+    if word == "{new}"
+    and command.words[0] != "solve"  # its -o is a folder, which it creates
+    and command.words[:2] != ("timeline", "import")  # a folder, or a file beside a problem file
 ]
 
 
@@ -376,7 +378,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
         ("run P S -o N --cut balanced", "--cut: got 'balanced', only a profile is cut here"),
         ("frontier P --caps 9 --points 3", "--points: got 3, the caps are given"),
         ("frontier P --caps 9,9", "--caps: got '9,9', 9 appears twice"),
-        ("frontier C --placements chain,chain", "--placements: got 'chain,chain', chain appears"),
+        ("frontier C --placement chain,chain", "--placement: got 'chain,chain', chain appears"),
         (
             "plan L --devices 2 --microbatches 2 --placement loop --chunks 2 --chunks 2",
             "--chunks: got '2,2', 2 appears twice",

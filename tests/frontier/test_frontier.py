@@ -477,7 +477,14 @@ def test_the_table_fits_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     outcome = cli(
-        "frontier", save(chain(2, 3)), "--points", 3, "--placements", "chain,vee", "--layers", 2
+        "frontier",
+        save(chain(2, 3)),
+        "--points",
+        3,
+        "--placement",
+        "chain,vee",
+        "--layers-per-stage",
+        2,
     )
     assert outcome.code == 0
     assert max(map(len, outcome.out.splitlines())) <= width
@@ -512,7 +519,7 @@ def test_min_memory(cli: Run, save: Save, tmp_path: Path) -> None:
         (["frontier", "--caps", "0"], ["--caps", "got 0", "at least 1"]),
         (["frontier", "--caps", "1,half"], ["--caps", "'half'"]),
         (["frontier", "--caps", "1f1b*9999999999"], ["--caps"]),
-        (["frontier", "--placements", "vee,star"], ["--placements", "star", "bidirectional"]),
+        (["frontier", "--placement", "vee,star"], ["--placement", "star", "bidirectional"]),
         (["frontier", "--points", "1"], ["--points"]),
         (["frontier", "--time-limit", "0"], ["above 0"]),
         (["frontier", "--within", "five"], ["--within", "'five'", "5%"]),
@@ -529,20 +536,20 @@ def test_bad_input(cli: Run, save: Save, arguments: list[str], words: list[str])
 
 
 def test_other_placements_need_a_chain(cli: Run, save: Save) -> None:
-    outcome = cli("frontier", save(vee(2, 3)), "--placements", "chain")
+    outcome = cli("frontier", save(vee(2, 3)), "--placement", "chain")
     assert outcome.code == 2
     assert "one stage per device" in outcome.err
 
 
 @pytest.mark.slow
 def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
-    outcome = cli("frontier", save(chain(2, 3)), "--placements", "chain,vee")
+    outcome = cli("frontier", save(chain(2, 3)), "--placement", "chain,vee")
     assert (outcome.code, outcome.out) == (2, "")
     assert "pipesat plan LAYERS --placement any" in outcome.err
     whole = cli(
         "frontier",
         save(chain(2, 3)),
-        "--placements",
+        "--placement",
         "chain,bidirectional",
         "--points",
         2,
@@ -554,9 +561,9 @@ def test_stages_that_may_not_divide_are_not_cut(cli: Run, save: Save) -> None:
     stated = cli(
         "frontier",
         save(chain(2, 3)),
-        "--placements",
+        "--placement",
         "vee",
-        "--layers",
+        "--layers-per-stage",
         2,
         "--points",
         2,

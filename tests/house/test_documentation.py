@@ -209,7 +209,7 @@ def faster(words: list[str]) -> list[str]:
     if "--map" in words:  # reads a trace and searches nothing
         return words
     known = options_of(command_of(words)[0])
-    sampled = {"--noise", "--noise-of", "--skew"} & {*words}
+    sampled = {"--noise", "--skew"} & {*words}
     option = "--samples" if sampled else "--time-limit"
     return [*words, option, FASTER[option]] if option in known else words
 

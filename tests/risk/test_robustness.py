@@ -261,13 +261,13 @@ def test_a_profile_of_another_problem(problem: Problem) -> None:
 
 def test_risk_from_a_profile(cli: Run, save: Save) -> None:
     problem = chain(4, 2, F=100, B=100, W=50)
-    where = [*files(save, problem), "--noise-of", save(profile_document(), "p.json")]
+    where = [*files(save, problem), "--noise", save(profile_document(), "p.json")]
     document = cli("compare", *where, "--json", "--samples", "20").json
     spread = document["noise"]["rows"][0]["spread"]
     assert spread["p05"] < spread["p50"] < spread["p95"]
-    outcome = cli("compare", *where, "--noise", "1%")
+    outcome = cli("compare", *where[:-1], "2")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "--noise: got '1%', expected it, or --noise-of, not both" in outcome.err
+    assert "--noise: got '2', expected a share" in outcome.err
 
 
 # pipesat compare --noise, --skew, --links

@@ -36,7 +36,7 @@ def case(case: Case) -> None:
     words = ["compare", "problem.json", "--placements", "--objective", objective]
     words += ["--workers", "1", "--time-limit", "0.05" if case.quick else "1"]
     case.run(*words, codes=(2,))
-    ran = case.run(*words, "--layers", 2, "-o", "out", "--json", codes=(0, 3))
+    ran = case.run(*words, "--layers-per-stage", 2, "-o", "out", "--json", codes=(0, 3))
     rows = ran.json()
     if ran.code not in (0, 3) or not case.expect(isinstance(rows, list), "prints no rows"):
         return
