@@ -212,11 +212,11 @@ def tasks(run: Sequence[Traced]) -> dict[str, dict[str, object]]:
     }
 
 
-def spans(run: Sequence[Traced]) -> list[tuple[str, float, float, int]]:
-    """Megatron's spans: name, start, end and rank; one around each step."""
+def spans(run: Sequence[Traced], *, around: bool = True) -> list[tuple[str, float, float, int]]:
+    """Megatron's spans: name, start, end and rank; one ``around`` each step."""
     words = {"F": "megatron.microbatch.forward", "B": "megatron.microbatch.backward"}
     found = [(words[op.kind], op.start, op.end, op.rank) for op in in_order(run)]
-    for rank in {op.rank for op in run}:
+    for rank in {op.rank for op in run} if around else ():
         for step in {op.step for op in run}:
             own = [op for op in run if (op.rank, op.step) == (rank, step)]
             start, end = min(op.start for op in own), max(op.end for op in own)
@@ -259,7 +259,7 @@ def otlp(run: Sequence[Traced]) -> list[dict[str, object]]:
     ]
 
 
-def console(run: Sequence[Traced]) -> str:
+def console(run: Sequence[Traced], *, around: bool = True) -> str:
     """What the console exporter of the Python SDK prints."""
 
     def stamp(ms: float) -> str:
@@ -276,7 +276,7 @@ def console(run: Sequence[Traced]) -> str:
             },
             indent=4,
         )
-        for name, start, end, rank in spans(run)
+        for name, start, end, rank in spans(run, around=around)
     )
 
 
@@ -306,11 +306,11 @@ def jaeger(run: Sequence[Traced]) -> dict[str, object]:
     }
 
 
-def nsys(path: Path, run: Sequence[Traced], *, kernels: bool = True) -> Path:
+def nsys(path: Path, run: Sequence[Traced], *, kernels: bool = True, threads: bool = False) -> Path:
     """``nsys export --type sqlite`` of sail-sg's ranges: one process per rank.
 
     Kernels run at the op's times; ranges on the host are earlier and shorter. Backwards are
-    launched by another thread of the process.
+    launched by another thread of the process. With ``threads``, ranks are threads of one process.
     """
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE NVTX_EVENTS(start INT, end INT, globalTid INT, text TEXT)")
@@ -327,10 +327,14 @@ def nsys(path: Path, run: Sequence[Traced], *, kernels: bool = True) -> Path:
             )
         for number, op in enumerate(in_order(run)):
             process = (1 << 48) + ((100 - op.rank) << 24)  # later ranks, lower process ids
+            thread, launching = process + 7, process + 9
+            if threads:
+                process = 1 << 48
+                thread = launching = process + 100 - op.rank
             start, end = round(op.start * 1e6), round(op.end * 1e6)
             host = (start - 5_000_000, start - 4_000_000) if kernels else (start, end)
             name = f"{op.kind}{op.microbatch}.{op.chunk}.0"
-            db.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?)", (*host, process + 7, name))
+            db.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?)", (*host, thread, name))
             if kernels:
                 middle = (start + end) // 2
                 parts = ((1, start, middle), (1, middle, end), (2, end, end + 3_000_000))
@@ -343,7 +347,7 @@ def nsys(path: Path, run: Sequence[Traced], *, kernels: bool = True) -> Path:
                     launched = host[0] + 1000 * part + 1
                     db.execute(
                         "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?)",
-                        (launched, launched + 10, process + 9, key),
+                        (launched, launched + 10, launching, key),
                     )
     db.close()
     return path

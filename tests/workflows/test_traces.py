@@ -55,9 +55,17 @@ FORMATS: dict[str, tuple[str, Write]] = {
         lambda path, run: saved(path, "\n".join(map(json.dumps, traced.otlp(run)))),
     ),
     "console": ("Megatron OpenTelemetry", lambda path, run: saved(path, traced.console(run))),
+    "console, no steps": (
+        "Megatron OpenTelemetry",
+        lambda path, run: saved(path, traced.console(run, around=False)),
+    ),
     "jaeger": ("Megatron OpenTelemetry", lambda path, run: saved(path, traced.jaeger(run))),
     "recorded": ("pipesat timeline", lambda path, run: saved(path, traced.recorded(run))),
     "nsys": ("Nsight Systems", traced.nsys),
+    "nsys, threads": (
+        "Nsight Systems",
+        lambda path, run: traced.nsys(path, run, threads=True),
+    ),
     "nsys, no kernels": (
         "Nsight Systems",
         lambda path, run: traced.nsys(path, run, kernels=False),

@@ -84,7 +84,8 @@ def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
     BadInput
         If a file is of no known format, or they are of several.
     """
-    documents = [Document(str(path), _content(path)) for path in _files(paths)]
+    files = sorted(_files(paths), key=_numbers)  # rank 2 before rank 10
+    documents = [Document(str(path), _content(path)) for path in files]
     formats = [_format(document.content) for document in documents]
     for document, one in zip(documents, formats, strict=True):
         if one is None and (not any(formats) or document.source in map(str, paths)):
@@ -104,6 +105,10 @@ def read_trace(paths: Sequence[str | Path], told: Told) -> Trace:
         text = f"no op of a pipeline is in it. Switch on: {chosen.switch_on}"
         raise BadInput(text, source=trace.source)
     return trace
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(digits) for digits in re.findall(r"[0-9]{1,18}", path.name)]
 
 
 def _files(paths: Sequence[str | Path]) -> Iterator[Path]:

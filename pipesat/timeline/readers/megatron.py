@@ -94,7 +94,8 @@ def is_tasks(content: Any) -> bool:
 def read_tasks(documents: Sequence[Document], _told: Told) -> Trace:
     """Read ``task_durations.json``: how long every op takes, without when."""
     rows = []
-    for document in documents:
+    named = [one for one in documents if "task_durations" in one.source]  # and not what follows it
+    for document in named or documents:
         for key, task in document.content.items():
             rank, microbatch, chunk = (
                 whole(document, f"{key}.{part}", task.get(part))

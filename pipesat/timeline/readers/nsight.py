@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
@@ -27,7 +27,7 @@ from pipesat.timeline.readers.rows import Document, Row, Told, Trace
 _RANGES: Final = "SELECT start, end, globalTid, text FROM NVTX_EVENTS WHERE end IS NOT NULL"
 _NAMES: Final = """SELECT e.start, e.end, e.globalTid, s.value FROM NVTX_EVENTS AS e
     JOIN StringIds AS s ON e.textId = s.id WHERE e.end IS NOT NULL"""
-_KERNELS: Final = """SELECT runtime.globalTid / 16777216, runtime.start, kernel.start, kernel.end
+_KERNELS: Final = """SELECT runtime.globalTid, runtime.start, kernel.start, kernel.end
     FROM CUPTI_ACTIVITY_KIND_KERNEL AS kernel
     JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS runtime ON runtime.correlationId = kernel.correlationId
         AND runtime.globalTid / 16777216 = kernel.globalPid / 16777216
@@ -36,6 +36,7 @@ _KERNELS: Final = """SELECT runtime.globalTid / 16777216, runtime.start, kernel.
 
 _PROCESS: Final = 2**24
 """Threads of a process have numbers in one range of this length."""
+_T = TypeVar("_T")
 _Kernel: TypeAlias = tuple[int, ...]
 """Launched on the host, start and end on the GPU, in ns."""
 
@@ -73,9 +74,10 @@ def read_sqlite(documents: Sequence[Document], told: Told) -> Trace:
         except sqlite3.Error as error:
             text = f"no export of Nsight Systems ({error})"
             raise BadInput(text, source=document.source) from None
-        timed = [
-            [*_shared(_timed(own, kernels.get(process, [])))] for process, own in ranges.items()
-        ]
+        forward = {thread for thread, own in ranges.items() if any(r.kind == "F" for r in own)}
+        apart = len(forward) > 1 == len({thread // _PROCESS for thread in forward})
+        ranges, kernels = (_joined(one, 1 if apart else _PROCESS) for one in (ranges, kernels))
+        timed = [[*_shared(_timed(own, kernels.get(of, [])))] for of, own in ranges.items()]
         host |= not kernels
         for own in sorted(filter(None, timed), key=lambda own: min(start for _, start, _ in own)):
             for r, start, end in own:
@@ -113,18 +115,25 @@ def _ranges(
                 parts = said.groupdict()
                 place = int(parts.get("stage") or parts.get("chunk") or 0)
                 microbatch = None if parts["microbatch"] is None else int(parts["microbatch"])
-                found[thread // _PROCESS].append(_Range(start, end, kind, microbatch, place))
+                found[thread].append(_Range(start, end, kind, microbatch, place))
     return found
 
 
 def _kernels(db: sqlite3.Connection) -> dict[int, list[_Kernel]]:
-    """Kernels by process, as backwards are launched by threads of autograd."""
+    """Kernels by the thread that launched them, which for backwards may be one of autograd."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
     found: dict[int, list[_Kernel]] = defaultdict(list)
     if "CUPTI_ACTIVITY_KIND_KERNEL" in tables:
-        for process, *kernel in db.execute(_KERNELS):
-            found[process].append((*kernel,))
+        for thread, *kernel in db.execute(_KERNELS):
+            found[thread].append((*kernel,))
     return found
+
+
+def _joined(found: Mapping[int, list[_T]], group: int) -> dict[int, list[_T]]:
+    joined: dict[int, list[_T]] = defaultdict(list)
+    for thread, own in found.items():
+        joined[thread // group] += own
+    return joined
 
 
 def _timed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -55,29 +55,43 @@ def read_spans(documents: Sequence[Document], told: Told) -> Trace:
     for document in documents:
         for span in _spans(document):
             said = _RANK.fullmatch(str(span.process.get("service.instance.id")))
-            if said and (span.name in _KINDS or span.name == _STEP):
-                found[int(said[1])].append(span)
+            rank = said[1] if said else span.process.get("dl.rank")
+            if rank is not None and (span.name in _KINDS or span.name == _STEP):
+                found[int(rank)].append(span)
                 size = int(span.process.get("dl.pipeline_parallel.size") or size)
     world = max(found, default=-1) + 1
-    size = size or world
-    rows = [
-        row for rank, spans in found.items() for row in _rows(rank, spans, max(1, world // size))
-    ]
-    return Trace(
-        "Megatron OpenTelemetry",
-        documents[0].source,
-        rows,
-        chunks=told.chunks or 1,
-        host_times=True,
-    )
+    group = max(1, world // (size or world or 1))
+    chunks = told.chunks or 1
+    flown = max((_flown(spans) for spans in found.values()), default=0)
+    count = told.microbatches * chunks if told.microbatches else flown
+    rows = [row for rank, spans in found.items() for row in _rows(rank, spans, group, count)]
+    name = "Megatron OpenTelemetry"
+    return Trace(name, documents[0].source, rows, chunks, host_times=True)
 
 
-def _rows(rank: int, spans: Sequence[_Span], group: int) -> Iterator[Row]:
-    """Yield the ops of a rank; a group of ranks in a row is one pipeline rank."""
+def _flown(spans: Sequence[_Span]) -> int:
+    """Return how many forwards a rank starts until nothing is in flight: a step, on the first."""
+    flying = flown = 0
+    for span in sorted(spans, key=lambda span: span.start):
+        forward = span.name in _KINDS and _KINDS[span.name] == "F"
+        flown += forward
+        flying += forward or -(span.name in _KINDS)
+        if flown and flying <= 0:
+            break
+    return flown
+
+
+def _rows(rank: int, spans: Sequence[_Span], group: int, count: int) -> Iterator[Row]:
+    """Yield the ops of a rank; a group of ranks in a row is one pipeline rank.
+
+    Without spans around steps, these have ``count`` forwards and as many backwards.
+    """
     steps = sorted(span.start for span in spans if span.name == _STEP)
-    for span in spans:
+    seen = Counter[str]()
+    for span in sorted(spans, key=lambda span: span.start):
         if span.name in _KINDS:
-            step = bisect_right(steps, span.start)
+            step = bisect_right(steps, span.start) if steps else seen[span.name] // count
+            seen[span.name] += 1
             times = (span.start, span.end)
             yield Row(rank // group, None, None, _KINDS[span.name], *times, step, rank % group)
 
