@@ -155,7 +155,8 @@ def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:
     from pipesat.heuristics import BASELINES, LIST_SCHEDULING
 
     split = any(op.kind == "W" for row in order for op in row)
-    for name, entry in BASELINES.items():
+    usual = sorted(BASELINES.items(), key=lambda one: one[0] not in ("1f1b", "interleaved-1f1b"))
+    for name, entry in usual:  # where few microbatches make several alike
         if entry.slow is None and entry.splits == split and name != LIST_SCHEDULING:
             with suppress(NotApplicable):
                 if entry(problem).order == order:

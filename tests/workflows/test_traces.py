@@ -229,6 +229,11 @@ def test_a_range_of_two_ops_is_cut_in_proportion(both: str, tmp_path: Path) -> N
     assert any("cut in proportion" in note for note in found.steps.notes)
 
 
+def test_of_schedules_that_are_alike_the_usual_name_is_said(tmp_path: Path) -> None:
+    """With 2 microbatches on 4 ranks, eager 1F1B is 1F1B."""
+    assert read(traced.primus(tmp_path / "pp", made_up(4, 2))).name == "1f1b"
+
+
 def test_replicas_of_torch_are_told_by_their_stages(tmp_path: Path) -> None:
     documents = [d for _ in range(2) for d in traced.torch_traces(made_up(2, 4))]
     for rank, document in enumerate(documents):
