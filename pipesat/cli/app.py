@@ -29,7 +29,8 @@ def _root(*, doctor: bool, as_json: bool) -> int | None:
 
 app = Group(
     "pipesat",
-    "Pipeline-parallel training schedules with a proof of how close to optimal they are.",
+    "Pipeline-parallel training schedules with a proof of how close to optimal they are.\n\n"
+    'Completion in bash: eval "$(_PIPESAT_COMPLETE=bash_source pipesat)", also zsh and fish.',
     {
         "Decide": {
             "advise": "advise",

@@ -67,14 +67,12 @@ class Asked:
             if (file := self._first()) is not None:
                 around.enter_context(naming(file))
             values = self.read = self._values(more) | more
-            if "listener" in self.parameters and "listener" not in more:
-                values["listener"] = progress = around.enter_context(self.progress())
-                if "note" in self.parameters:
-                    values["note"] = progress.note
-            elif {"listener", "watch"}.isdisjoint(self.parameters) and "stop" in self.parameters:
-                around.enter_context(self.progress())
-            if "note" in self.parameters and "listener" not in self.parameters:
-                values["note"] = (lambda _: None) if self["quiet"] else note
+            heard = "listener" in self.parameters and "listener" not in more
+            quiet = "quiet" in self.context.params
+            if heard or (quiet and {"listener", "watch"}.isdisjoint(self.parameters)):
+                progress = around.enter_context(self.progress())
+                told = {"listener": progress, "note": progress.note}
+                values |= {name: told[name] for name in told.keys() & self.parameters.keys()}
             answer = self.function(**values)
             if save is not None and self.output is not None:
                 from pipesat.core.doing import doing

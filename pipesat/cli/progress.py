@@ -79,7 +79,8 @@ class Progress:
     def note(self, text: str) -> None:
         """Print a line that stays."""
         with self.lock:
-            self._print(wrapped(one_line(text), self.console.width))
+            line = one_line(text)
+            self._print(wrapped(line, self.console.width) if self.on_terminal else line)
 
     def _print(self, text: str) -> None:
         self.console.print(text, soft_wrap=True)

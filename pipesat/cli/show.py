@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ def shown(
     svg: Path | None = None,
     baselines: bool = True,
     as_json: bool = False,
+    note: Callable[[str], None] | None = None,
 ) -> dict[Path, bytes]:
     """Print an input, or return the files that are asked for.
 
@@ -52,6 +54,8 @@ def shown(
         In the page: the hand-written schedules of the same problem.
     as_json
         Whether it is printed so.
+    note
+        Called with what is to be said of a page.
     """
     from pipesat.cli.naming import naming
     from pipesat.cli.reading import read_problem
@@ -63,7 +67,7 @@ def shown(
 
     files = {path: kind for path, kind in ((html, "html"), (png, "png"), (svg, "svg")) if path}
     if os.path.isdir(given):
-        return show_folder(given, files, baselines=baselines, as_json=as_json)
+        return show_folder(given, files, baselines=baselines, as_json=as_json, note=note)
     if schedule is None:
         show_file(given, as_json=as_json)
         return {}

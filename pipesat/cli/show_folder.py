@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pipesat.cli.exits import note, one_line, refuse_contradictions
+from pipesat.cli.exits import one_line, refuse_contradictions
 from pipesat.core.arguments import require_once
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ _LARGEST: Final = 1 << 28
 
 
 def show_folder(
-    folder: Path, files: Mapping[Path, str], *, baselines: bool, as_json: bool
+    folder: Path,
+    files: Mapping[Path, str],
+    *,
+    baselines: bool,
+    as_json: bool,
+    note: Callable[[str], None] | None,
 ) -> dict[Path, bytes]:
     """Print what a folder has, or return the page and the pictures that are asked for.
 
@@ -38,7 +44,8 @@ def show_folder(
         _ = list(result_folders(folder))  # refuses a folder without results
         _refuse_inputs(folder, [*files])
         html = any(kind == "html" for kind in files.values())
-        made = report(folder, baselines=baselines and html, note=note)
+        with doing("making the page" if html else "drawing"):
+            made = report(folder, baselines=baselines and html, note=note)
         refuse_contradictions(made.contradictions, folder)
         return {path: _drawn(made, kind, path) for path, kind in files.items()}
     if os.path.exists(folder / "rows.jsonl"):

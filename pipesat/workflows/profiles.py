@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pipesat.core.arguments import public, require_once
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.core.keyed import Keys, keyed
 from pipesat.core.settings import Count, RunSteps, Seconds, Steps, Workers
@@ -106,7 +107,8 @@ def profile(
     )
     wanted = _model(model, config, keyed("shape", shape, _KEYS), dtype or "")
     request = Request(model=wanted, options=options, dtype=dtype or "", links=measure_links)
-    return measure_profile(request, timeout=timeout, stop=stop)
+    with doing("measuring the model's layers"):
+        return measure_profile(request, timeout=timeout, stop=stop)
 
 
 _KEYS: Final[Keys] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.arguments import public
+from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import RunSteps, Seconds, Stretch
 from pipesat.workflows.torch_job import torch_job
@@ -126,7 +127,8 @@ def run(
     )
     if under_torchrun():
         return run_this_rank(problem, job, timeout=timeout)
-    return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
+    with doing(f"running in torch: {warm_up} + {steps} steps"):
+        return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
 
 
 def require_together(
@@ -194,5 +196,6 @@ def parity(
             note(f"changed for torch: {change}")
     order = torch_csv(problem, adapted.schedule)
     modes = modes_csv(adapted.problem, adapted.schedule)
-    (report,) = check_parity([order], modes=[modes], timeout=timeout, stop=stop)
+    with doing("comparing a step in torch with one process"):
+        (report,) = check_parity([order], modes=[modes], timeout=timeout, stop=stop)
     return report
