@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipesat.core.claims import Bound, Standing, against, change
+from pipesat.core.claims import Bound, Standing, against, change, plural
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class Assignment(Displayed):
 
     def facts(self) -> Facts:
         """Return the step's time, what it gains, the bounds, and how even the replicas are."""
-        value, unit = self.value, f" {self.problem.time_unit}" if self.problem else ""
+        value, unit = self.value, self.problem.time_unit if self.problem else ""
+        unit = f" {unit}".rstrip()
         any_bound = self.any_bound
         whatever = "" if any_bound is None else f"{any_bound.value}{unit} ({any_bound.source})"
         bound = f"{self.lower_bound}{unit} ({self.lower_bound_source})"
@@ -80,7 +81,8 @@ class Assignment(Displayed):
             filled = max(sum(self.tokens[n] for n in part) for row in self.replicas for part in row)
             longest = f"at most {filled} tokens in a microbatch"
         mean = round(sum(self.makespans) / len(self.makespans))
-        each = f"{len(parts) // len(self.replicas)} microbatches each{packed}"
+        count = len(parts) // len(self.replicas)
+        each = f"{count} {plural(count, 'microbatch', 'es')} each{packed}"
         return [
             ("Step", f"{value}{unit} under {self.schedule}"),
             ("Gain", ", ".join(gains)),

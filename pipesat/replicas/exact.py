@@ -11,6 +11,7 @@ from pipesat.core.arrays import Ints
 from pipesat.replicas.deal import Deal, Load, deal_of
 
 _CASES: Final = 600_000  # of one replica: every sequence at one of its places, or at none
+_MOST: Final = 16  # sequences, whose sets are numbered
 _AT_ONCE: Final = 1 << 14
 _NONE: Final = 1 << 62
 
@@ -23,7 +24,7 @@ def best_of_all(load: Load) -> Deal | None:
     """
     n, m = len(load.costs), load.replay.places
     others = int(load.replicas > 1)
-    if (m + others) ** n > _CASES:
+    if n > _MOST or (m + others) ** n > _CASES:
         return None
     value = np.full(1 << n, _NONE)
     places = np.zeros((1 << n, n), dtype=np.int64)

@@ -8,6 +8,7 @@ ops, so a replay of K cases takes that many operations on arrays of p x K number
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -48,7 +49,7 @@ class Replay:
     def __init__(self, problem: Problem, order: Order) -> None:
         sequence = linearize(problem, order)
         if sequence.copies or not all(isinstance(item, Op) for item in sequence.item):
-            raise NotApplicable("it runs pairs or copies")
+            raise NotApplicable("it runs pairs or copies, which are not timed over replicas")
         depth: list[int] = []
         for before, inputs in zip(sequence.before, sequence.inputs, strict=True):
             waits = [before, *(source for source, _ in inputs)]
@@ -122,6 +123,21 @@ class Replay:
             if by_source := bool(source and ends[source] + late >= ends[before]):
                 found[at, delay] += delay >= 0
             number = source if by_source else before
+        return found
+
+    def instants(self, row: Sequence[int]) -> int:
+        """The fewest ops of a device during which, together, every activation is held once."""
+        begins: dict[tuple[int, int], int] = {}
+        held: list[tuple[int, int]] = []  # (end, begin)
+        for at, op in enumerate(self.ops[number] for number in row):
+            if op.kind == "F":
+                begins[op.stage, op.microbatch] = at
+            elif op.kind != "W":
+                held.append((at, begins[op.stage, op.microbatch]))
+        last, found = -1, 0
+        for end, begin in sorted(held):
+            if begin > last:
+                last, found = end, found + 1
         return found
 
     def excess(self, costs: Ints) -> Ints:

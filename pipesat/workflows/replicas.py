@@ -205,6 +205,14 @@ def _require_room(load: Load) -> None:
             raise Infeasible(f"{text}microbatch may have, and there are {load.count} of these")
     if not load.costs[:, load.replay.timed].min() or not load.replay.rooms or m > _PLACES:
         return  # an op of no length may hold nothing
+    for room, row in load.replay.rooms:
+        places = {load.replay.held[load.replay.ops[number].stage] for number in row}
+        total, instants = int(load.costs[:, [*places]].sum()), load.replay.instants(row)
+        if total > room * load.replicas * instants:
+            raise Infeasible(
+                f"stage {load.replay.ops[row[0]].stage} holds {total} for all sequences, so a "
+                f"replica at least {-(-total // (load.replicas * instants))} at once, of {room}"
+            )
     least = np.repeat(load.costs.min(axis=0)[:, None], m, axis=1)[:, :, None]
     cases = np.repeat(least, m, axis=2)
     for sequence in np.unique(load.costs.argmax(axis=0)).tolist():

@@ -198,15 +198,20 @@ def test_what_is_refused() -> None:
 
 
 def test_what_cannot_fit_is_proven(cli: Run, tmp_path: Path) -> None:
-    # rank 0 holds the first microbatches of three ranks, and 4000 tokens hold 200 of 60 memory
-    with pytest.raises(Infeasible, match="does not fit into memory at any place"):
-        pipesat.balance(chain(memory=60), lengths=LENGTHS, reference=1000, replicas=3)
+    # one of 4000 tokens holds 200, the others 5 each
+    lengths = [100] * 11 + [4000]
+    with pytest.raises(Infeasible, match="sequence 11 does not fit into memory at any place"):
+        pipesat.balance(chain(memory=60), lengths=lengths, reference=1000, replicas=3)
     with pytest.raises(Infeasible, match="do not fit into 12 microbatches of 4000"):
         pipesat.balance(chain(), lengths=LENGTHS, reference=1000, replicas=3, tokens=4000)
     with pytest.raises(Infeasible, match="more than half"):
         pipesat.balance(chain(1, 2), lengths=[6, 6, 6, 1], reference=9, replicas=2, tokens=10)
-    # 60 sequences hold 6000 in all, so that a microbatch has 500 and rank 0 about 1500 of 700
-    chain(memory=700).write(tmp_path / "p.json")
+    # 1F1B's first of three ranks holds microbatches 0 to 2, then 3 alone: two instants for all four
+    total = int(costs_of_lengths(chain(), LENGTHS, 1000, 0)[:, 4].sum())
+    with pytest.raises(Infeasible, match=f"holds {total} for all sequences"):
+        pipesat.balance(chain(memory=total // 6 - 1), lengths=LENGTHS, reference=1000, replicas=3)
+    # with 5 more, microbatches 1 and 2, which are in both instants, could hold 10 together, not 20
+    chain(memory=-(-total // 6) + 5).write(tmp_path / "p.json")
     (tmp_path / "l.json").write_text(json.dumps(LENGTHS))
     words = ("--lengths", tmp_path / "l.json", "--reference", 1000, "--replicas", 3)
     ran = cli("balance", tmp_path / "p.json", *words, "--time-limit", 0.3, "-o", tmp_path / "out")
@@ -302,3 +307,19 @@ def test_assignments_are_read_and_shown(cli: Run, tmp_path: Path) -> None:
         path.write_text(json.dumps(document | {key: value}))
         with pytest.raises(BadInput, match=message):
             pipesat.read(path)
+
+
+@pytest.mark.parametrize(("replicas", "m"), [(1, 1), (5, 1), (1, 4)])
+def test_one_replica_or_one_microbatch(replicas: int, m: int) -> None:
+    """With one microbatch each, a chain of one device takes its work: 300 for each 1000 tokens."""
+    problem, options = pipesat.Problem.chain(1, m, F=100, B=100, W=100), {"reference": 1000}
+    lengths = [1000 * (1 + n % 3) for n in range(30)]  # 60,000 in all
+    found = pipesat.balance(
+        problem,
+        lengths=lengths,
+        replicas=replicas,
+        time_limit=0.3,
+        **options,  # type: ignore[arg-type]
+    )
+    assert found.value == found.lower_bound == 300 * 60 // replicas
+    assert "  " not in dict(found.facts())["Step"]
