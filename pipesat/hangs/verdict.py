@@ -143,7 +143,7 @@ def step_faults(
 ) -> list[str]:
     """Return what is wrong with the steps of an order; empty if they run to their end. O(steps).
 
-    What is safe by ``rendezvous`` and has no crossed messages is safe by every rule.
+    What is safe by ``rendezvous`` is so by every rule but ``graph``: a send may come too late.
     """
     if found := faults(problem, order, steps):
         return found
