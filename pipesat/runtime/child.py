@@ -1,7 +1,7 @@
 """What every started process does: its job, an error file if it fails, an end if its parent ends.
 
 ``python -m pipesat.runtime.child FOLDER NAME TIMEOUT``; NAME is ``reference`` or ``rank <number>``.
-A folder with a job asks for a measured run, another for parity.
+The folder's jobs say what to run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipesat.core.errors import BadInput, PipesatError
-from pipesat.runtime.job import job_file
 from pipesat.runtime.orders import FOLDER_PREFIX, REFERENCE
 
 FAILED = 1
@@ -56,15 +55,10 @@ def _work(folder: Path, name: str, timeout: float) -> None:
     from pipesat.runtime.torch_api import load_torch_api
 
     api = load_torch_api()  # before anything else of torch is imported
+    from pipesat.runtime.measured_rank import run_measured_rank
+
     rank = int(name.split()[1])
-    if job_file(folder).exists():
-        from pipesat.runtime.measured_rank import run_measured_rank
-
-        run_measured_rank(api, folder, rank, timeout)
-    else:
-        from pipesat.runtime.worker import run_rank
-
-        run_rank(api, folder, rank, timeout)
+    run_measured_rank(api, folder, rank, timeout)
 
 
 def _summary(error: BaseException) -> str:

@@ -23,7 +23,6 @@ from pipesat.runtime.op_recorder import CudaStamps, HostStamps, Recorder, listen
 from pipesat.runtime.orders import (
     answer_file,
     measured_file,
-    order_file,
     progress_file,
     rank_name,
 )
@@ -38,24 +37,26 @@ def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) ->
     """Run jobs as rank ``rank`` of local ranks and leave what was measured in files."""
     jobs = read_jobs(folder)
     with connected(folder, rank, len(jobs[0].order.rows), timeout):
-        documents, answer = run_in_turns(api, jobs, rank, folder)
+        documents, answers = run_in_turns(api, jobs, rank, folder)
         measured_file(folder, rank_name(rank)).write_text(json.dumps(documents))
-        if answer is not None:
-            answer.write(answer_file(folder, rank_name(rank), 0))
+        for number, answer in enumerate(answers):
+            if answer is not None:
+                answer.write(answer_file(folder, rank_name(rank), number))
         distributed.barrier()  # no rank leaves while another still listens to it
 
 
 def run_in_turns(
     api: TorchApi, jobs: Sequence[Job], rank: int, folder: Path
-) -> tuple[list[dict[str, Any]], Answer | None]:
+) -> tuple[list[dict[str, Any]], list[Answer | None]]:
     """Run a step of every job, then the next of every job: what disturbs one disturbs all.
 
-    The jobs are orders of one model, whose weights they share; each is the first in its turn.
+    Jobs that are not checked are orders of one model on the same stages, and share its weights.
+    Each is the first in its turn.
 
     Returns
     -------
-    Per job, what the measured steps' recorders say, torch's version, the device and the peak; the
-    answer of the first one that is checked.
+    Per job, what the measured steps' recorders say, torch's version, the device and the peak; and
+    the answers of those that are checked.
 
     Raises
     ------
@@ -64,13 +65,12 @@ def run_in_turns(
     """
     ranks: list[MeasuredRank] = []
     for number, job in enumerate(jobs):
-        modules = ranks[0].pipeline.modules if ranks else None
+        modules = ranks[0].pipeline.modules if ranks and not job.check else None
         ranks.append(MeasuredRank(api, job, number, rank, folder, modules))
     for step in range(jobs[0].warm_up + jobs[0].steps):
         for turn in range(len(jobs)):
             ranks[(step + turn) % len(jobs)].run(step)
-    answer = next((one.answer for one in ranks if one.answer is not None), None)
-    return [one.document() for one in ranks], answer
+    return [one.document() for one in ranks], [one.answer for one in ranks]
 
 
 class MeasuredRank:
@@ -90,9 +90,8 @@ class MeasuredRank:
         if job.virtual is not None:
             self.virtual = VirtualDevice(job.virtual, wanted, rank, folder / f"ends.{number}")
         model: TrainedModel = load_model(job)
-        order = order_file(folder, number)
-        if not order.exists():  # under torchrun every rank has a folder of its own
-            order.write_text(wanted.csv)
+        order = folder / f"{rank_name(rank)}.{number}.csv"
+        order.write_text(wanted.csv)
         self.meter: StepMeter = CudaStepMeter() if cuda else LiveStorages()
         modes = MemoryModes(wanted.modes)
         stage_class = modes.stage_class(reporting(api.stage, self._around))
@@ -139,7 +138,7 @@ class MeasuredRank:
             self.answer = self.pipeline.answer(losses)
 
     def _step(self, step: int, *, metered: bool = False) -> list[Any]:
-        path = progress_file(self.folder, f"{rank_name(self.rank)}.{self.number}", step)
+        path = progress_file(self.folder, rank_name(self.rank), self.number, step)
         with path.open("w", buffering=1) as self.progress, _without_collector():
             self.pipeline.forget_gradients()
             if metered:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipesat.core.errors import BadInput
-from pipesat.export.torch.modes import SUFFIX, ModeRow, read_mode_rows, require_rows_of, rows_text
+from pipesat.export.torch.modes import ModeRow, read_mode_rows, require_rows_of
 from pipesat.export.torch.read import rows_of_csv
 from pipesat.export.torch.tokens import parse_action
 
@@ -83,31 +82,6 @@ def order_of_csv(text: str, modes: str = "") -> TorchOrder:
     return TorchOrder(actions, stages_on, microbatches, text, listed)
 
 
-def write_orders(folder: Path, orders_wanted: Sequence[TorchOrder]) -> None:
-    """Write the orders where :func:`read_orders` finds them."""
-    for number, wanted in enumerate(orders_wanted):
-        order_file(folder, number).write_text(wanted.csv)
-        modes_file(folder, number).write_text(rows_text(wanted.modes))
-
-
-def read_orders(folder: Path) -> Iterator[TorchOrder]:
-    """Read the orders of a run, in their order."""
-    number = 0
-    while (path := order_file(folder, number)).exists():
-        yield order_of_csv(path.read_text(), modes_file(folder, number).read_text())
-        number += 1
-
-
-def order_file(folder: Path, number: int) -> Path:
-    """Where order ``number`` is, for torch to load."""
-    return folder / f"order.{number}.csv"
-
-
-def modes_file(folder: Path, number: int) -> Path:
-    """Where the memory modes of order ``number`` are; empty if everything is kept."""
-    return order_file(folder, number).with_suffix(SUFFIX)
-
-
 def rank_name(rank: int) -> str:
     """Name of a rank's process, which heads its files."""
     return f"rank {rank}"
@@ -126,6 +100,6 @@ def measured_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.measured.json"
 
 
-def progress_file(folder: Path, name: str, number: int) -> Path:
-    """Where a rank writes each action of order or step ``number`` as it starts it, one a line."""
-    return folder / f"{name}.{number}.progress"
+def progress_file(folder: Path, name: str, number: int, step: int) -> Path:
+    """Where a rank writes each action of a step of order ``number`` as it starts it, one a line."""
+    return folder / f"{name}.{number}.{step}.progress"

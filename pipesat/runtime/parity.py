@@ -13,6 +13,7 @@ from typing import Any
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Displayed, Facts
 from pipesat.runtime.answers import Answer, Check, compare_answers, loss_name
+from pipesat.runtime.job import Job, write_jobs
 from pipesat.runtime.launch import run_children
 from pipesat.runtime.orders import (
     FOLDER_PREFIX,
@@ -22,7 +23,6 @@ from pipesat.runtime.orders import (
     order_of_csv,
     progress_file,
     rank_name,
-    write_orders,
 )
 from pipesat.runtime.torch_api import require_torch
 
@@ -128,15 +128,19 @@ def check_parity(
         If a rank fails or hangs, or ``stop`` was set.
     """
     require_torch()
-    orders_wanted = list(map(order_of_csv, orders, modes or [""] * len(orders)))
+    texts = modes or [""] * len(orders)
+    orders_wanted = list(map(order_of_csv, orders, texts))
     ranks = {len(wanted.rows) for wanted in orders_wanted}
     if len(ranks) != 1:
         raise BadInput("expected orders for one number of ranks", value=sorted(ranks))
     names = [REFERENCE, *map(rank_name, range(ranks.pop()))]
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
-        write_orders(folder, orders_wanted)
-
+        jobs = [
+            Job(one.csv, steps=1, warm_up=0, modes=text, check=True)
+            for one, text in zip(orders_wanted, texts, strict=True)
+        ]
+        write_jobs(folder, jobs)
         run_children(names, folder, timeout=timeout, stop=stop)
         return [_report(folder, number, wanted) for number, wanted in enumerate(orders_wanted)]
 
@@ -152,5 +156,5 @@ def _report(folder: Path, number: int, wanted: TorchOrder) -> ParityReport:
         len(expected.values) - len(losses),
         sum(value.size for value in expected.values.values()) - len(losses),
         wanted.rows,
-        tuple(tuple(progress_file(folder, name, number).read_text().split()) for name in names),
+        tuple(tuple(progress_file(folder, name, number, 0).read_text().split()) for name in names),
     )

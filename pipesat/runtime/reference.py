@@ -8,22 +8,19 @@ from typing import Any
 import torch
 
 from pipesat.runtime.answers import Answer
-from pipesat.runtime.job import Shape, job_file, read_jobs
-from pipesat.runtime.layered import transformer
+from pipesat.runtime.job import read_jobs
 from pipesat.runtime.models import TrainedModel, load_model
-from pipesat.runtime.orders import REFERENCE, TorchOrder, answer_file, read_orders
+from pipesat.runtime.orders import REFERENCE, TorchOrder, answer_file
 
 _COARSE = 2  # bytes of a number: sums of them depend on their order where one can see it
 
 
 def run_reference(folder: Path) -> None:
-    """Write losses and gradients of every order's model."""
+    """Write losses and gradients of every checked job's model."""
     torch.set_num_threads(1)
-    for number, wanted in enumerate(read_orders(folder)):
-        model: TrainedModel = transformer(Shape(), wanted.stages)
-        if job_file(folder).exists():
-            model = load_model(read_jobs(folder)[number])
-        train_alone(model, wanted).write(answer_file(folder, REFERENCE, number))
+    for number, job in enumerate(read_jobs(folder)):
+        if job.check:
+            train_alone(load_model(job), job.order).write(answer_file(folder, REFERENCE, number))
 
 
 def train_alone(model: TrainedModel, wanted: TorchOrder) -> Answer:

@@ -29,7 +29,6 @@ from pipesat.runtime.orders import (
     answer_file,
     measured_file,
     rank_name,
-    write_orders,
 )
 from pipesat.runtime.peaks import DevicePeak, device_peaks
 from pipesat.runtime.torch_api import require_torch
@@ -114,7 +113,6 @@ def run_orders(
     wanted, job = [job.order for job in jobs], jobs[0]
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
-        write_orders(folder, wanted)
         write_jobs(folder, jobs)
         names = [rank_name(rank) for rank in range(len(wanted[0].rows))]
         load = os.getloadavg()[0]

@@ -92,7 +92,7 @@ def _run(
     backend = "nccl" if job.device == "cuda" else "gloo"
     distributed.init_process_group(backend, timeout=timedelta(seconds=timeout))
     clocks = _gathered(distributed, offsets(rank, ranks, job.device))
-    documents, answer = run_in_turns(api, [job], rank, folder)
+    documents, (answer,) = run_in_turns(api, [job], rank, folder)
     documents = [found[0] for found in _gathered(distributed, documents)]
     check = None if answer is None else _check(distributed, job, answer)
     distributed.barrier()
