@@ -78,8 +78,10 @@ def draw(found: Found, path: Path) -> None:
                 k = copies if lever in ("offload", "both") else None
                 y = [found[Case(p, share, lever, k)][0] / full for share in SHARES]
                 name = "any of them" if lever == "both" else lever
-                wide = {"linewidth": 6, "alpha": 0.5} if lever == "both" else {"marker": "o"}
-                panel.plot(x, y, color=COLOURS[lever], label=name, zorder=3, **wide)
+                # below the others, so that their colours stay
+                below = {"linewidth": 7, "zorder": 2, "alpha": 0.35}
+                style = below if lever == "both" else {"marker": "o", "zorder": 3}
+                panel.plot(x, y, color=COLOURS[lever], label=name, **style)
             bound = [found[Case(p, share, "both", copies)][1] / full for share in SHARES]
             panel.plot(x, bound, "k:", label="bound of any", zorder=2)
             panel.axhline(1, color="#cccccc", zorder=1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_PANELS: Final = 12
 _WIDTH: Final = 10.0  # inches
 _SIZE: Final = 7  # of the names in bars
-_LETTERS: Final = 72 * (_WIDTH - 1.2) / (0.6 * _SIZE)  # that fit into a panel's width, about
+_LETTERS: Final = 72 * (_WIDTH - 0.6) / (0.57 * _SIZE)  # that fit into a panel's width, about
 _ROW: Final = 0.8  # of the distance between two streams
 
 

@@ -310,7 +310,7 @@ def test_a_narrow_grid_goes_without_spaces_then_in_blocks_then_as_lists():
     ]
 
 
-@pytest.mark.parametrize("width", [40, 80, 120, 300])
+@pytest.mark.parametrize("width", [40, 120, 300])
 @pytest.mark.parametrize(
     ("name", "baseline"),
     [

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -150,7 +151,7 @@ def written(schedule: Schedule) -> list[list[tuple[str, int, int]]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(problems())
 def test_every_op_is_in_the_data(problem: Problem) -> None:
     schedule = BASELINES["list-scheduling"](problem)
@@ -393,9 +394,16 @@ def folder_of(path: Path, result: Result) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a solve writes it, pictures included: made once, tests change copies."""
+    result = result_of(SMALL, SMALL_SCHEDULE, bound=Bound(6, "x"))
+    return folder_of(tmp_path_factory.mktemp("solved") / "out", result)
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return folder_of(tmp_path / "out", result_of(SMALL, SMALL_SCHEDULE, bound=Bound(6, "x")))
+def folder(solved: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(solved, tmp_path / "out")
 
 
 def edit(path: Path, **changes: Any) -> None:
