@@ -154,10 +154,13 @@ def test_a_search_is_no_worse_than_any_rule_and_keeps_its_books(
 
 
 def test_a_dealer_is_the_same_everywhere_and_needs_no_solver() -> None:
-    dealer = Dealer(chain(), 3, reference=1000, quadratic=0.25, tokens=12_500)
+    dealer = Dealer(chain(), 3, reference=1000, quadratic=0.25, tokens=14_000)
     one, other = (dealer.deal(LENGTHS, seed=5, rounds=20) for _ in range(2))
     assert one.replicas == other.replicas
     assert one.fits
+    assert sorted(n for row in one.replicas for part in row for n in part) == [*range(60)]
+    rules = [deal_of(one.load, rule(one.load)) for rule in RULES.values()]
+    assert one.value <= min(deal.value for deal in rules if deal.fits)
     quick = dealer.deal(np.array(LENGTHS), budget=0.05)  # type: ignore[arg-type]
     assert quick.fits
     script = (
