@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
@@ -21,14 +24,15 @@ from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.programs.as_run import as_run
 from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
 from pipesat.files.problem_file import parse_problem
+from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.workflows.exports import export, import_order
 from pipesat.workflows.hand_written import baseline
-from pipesat.workflows.solve import solve
+from pipesat.workflows.solve import problem_for, solve
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line
-from tests.support.placed_problems import two_routes
-from tests.support.problems import chain, vee
+from tests.support.placed_problems import two_routes, vees
+from tests.support.problems import chain, problems, vee
 from tests.support.releases import release
 from tests.support.runtime_orders import orders
 from tests.support.runtime_stand_ins import loaded, stand_ins
@@ -189,6 +193,22 @@ def test_what_primus_is_handed(name: str, tmp_path: Path) -> None:
     assert ends["S"] == ends["R"]
 
 
+@pytest.mark.parametrize("to", TO)
+@settings(max_examples=15)
+@given(problem=st.one_of(problems(max_microbatches=4), vees(max_devices=3, max_microbatches=4)))
+def test_what_is_solved_for_a_runtime_runs_there_as_it_is(to: Target, problem: Problem) -> None:
+    """Every schedule of the problem that is searched takes no longer as the runtime runs it."""
+    try:
+        searched = problem_for(problem, to)
+    except NotApplicable:
+        return
+    for schedule in islice(list_schedules(searched), 2):
+        if not check(searched, schedule):
+            made = as_run(problem, schedule, RUNTIMES[to]).schedule
+            assert not check(problem, made)
+            assert made.makespan <= schedule.makespan
+
+
 ONE = {
     "format": "pipesat.problem/1",
     "microbatches": 2,
@@ -213,6 +233,18 @@ def test_a_pair_takes_what_the_runtime_makes_of_it(to: str, makespan: int, tmp_p
     assert (found.status, found.value) == ("optimal", makespan)
     assert found.schedule is not None
     assert export(problem, found, to).changed == ""
+
+
+@pytest.mark.parametrize("to", ["primus", "jaxpp"])
+def test_microbatches_that_are_alike_run_by_number(to: str) -> None:
+    """The same ops at the same times: the second microbatch enters first, and its W comes first."""
+    problem = chain(2, 2, F=2, B=2, W=2)
+    rows = ("0F1 0F0 0BW1 0BW0", "1F1 1B1 1F0 1B0 1W0 1W1")
+    made = as_run(problem, time_order(problem, order_of(*rows)), RUNTIMES[to])
+    assert made.changes == ("microbatches renumbered: each stage runs them in order",)
+    assert made.schedule.order == order_of("0F0 0F1 0BW0 0BW1", "1F0 1B0 1F1 1B1 1W0 1W1")
+    kept = as_run(problem, time_order(problem, order_of(*rows)), RUNTIMES["d9d"])
+    assert kept.schedule.order == order_of(*rows)
 
 
 def test_jaxpp_splits_all_backwards_or_none() -> None:
