@@ -31,6 +31,5 @@ def sentences(text: str) -> Iterator[str]:
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.)\s?)", rendered(kept)):
         cells = re.split(r"[|;]", block) if block.lstrip().startswith("|") else [block]
         for cell in cells:
-            for sentence in re.split(r"(?<=[.!?])[)*\"]*\s+(?=[^a-z])", " ".join(cell.split())):
-                if sentence:
-                    yield sentence
+            ends = r"(?<=[.!?])[)*\"]*\s+(?=[^a-z]|pipesat)"
+            yield from filter(None, re.split(ends, " ".join(cell.split())))
