@@ -23,6 +23,7 @@ from typing import Any
 
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.runtime.child import error_file
+from pipesat.runtime.orders import actions_so_far
 
 _POLL = 0.02  # seconds
 _LAST_WORDS = 0.5  # seconds for the others to say how they failed: the first may be another one
@@ -193,9 +194,7 @@ def _end_of(code: int) -> str:
 
 def _whereabouts(child: _Child, folder: Path) -> str:
     """Say which action a process started last; one may have ended since it was last looked at."""
-    files = sorted(folder.glob(f"{child.name}.*.progress"), key=lambda path: path.stat().st_mtime)
-    actions = files[-1].read_text().split() if files else []
-    if actions:
+    if actions := actions_so_far(folder, child.name):
         return f"in {actions[-1]}, its action {len(actions)}"
     return "finished" if child.process.poll() == 0 else "before its first action"
 

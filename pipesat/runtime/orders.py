@@ -103,3 +103,9 @@ def measured_file(folder: Path, name: str) -> Path:
 def progress_file(folder: Path, name: str, number: int, step: int) -> Path:
     """Where a rank writes each action of a step of order ``number`` as it starts it, one a line."""
     return folder / f"{name}.{number}.{step}.progress"
+
+
+def actions_so_far(folder: Path, name: str = "*") -> list[str]:
+    """Return what a rank has started of its last step, to say where it was when it failed."""
+    files = sorted(folder.glob(f"{name}.*.progress"), key=lambda path: path.stat().st_mtime)
+    return files[-1].read_text().split() if files else []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.runtime.answers import Answer, Check, compare_answers
-from pipesat.runtime.orders import FOLDER_PREFIX
+from pipesat.runtime.orders import FOLDER_PREFIX, actions_so_far
 from pipesat.runtime.run import Measured, peaks_of, timeline_of
 from pipesat.runtime.torch_api import load_torch_api
 
@@ -132,8 +132,6 @@ def _check(distributed: Any, job: Job, answer: Answer) -> Check | None:
 
 
 def _whereabouts(folder: Path) -> str:
-    files = sorted(folder.glob("*.progress"), key=lambda path: path.stat().st_mtime)
-    actions = files[-1].read_text().split() if files else []
-    if not actions:
-        return "before its first action"
-    return f"in {actions[-1]} or waiting for what follows it, action {len(actions)}"
+    if actions := actions_so_far(folder):
+        return f"in {actions[-1]} or waiting for what follows it, action {len(actions)}"
+    return "before its first action"
