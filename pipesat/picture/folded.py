@@ -68,6 +68,8 @@ def fold_of(boxes: Boxes) -> Fold | None:
         fold = _longest(start, shape, step, int(longest[middle + step] - longest[middle]))
         if fold is not None and (best is None or fold.hidden > best.hidden):
             best = fold
+        if best is not None and 2 * best.hidden > int(boxes["end"].max()):
+            break  # longer periods cannot leave out much more
     return best
 
 

@@ -452,6 +452,12 @@ def test_a_picture_of_stages_and_memory(compared: Plan) -> None:
     assert texts is not None
     bars = files["svg"].count(b"clip-path")
     assert bars >= 2 * 3 + 2 * 2 + 1  # F, B, W of two stages; static and held of two devices; cap
+    figure = compared.plot()
+    assert figure is not None
+    problem = compared.chosen.problem  # type: ignore[union-attr]
+    loads = [stage.F + min(stage.B + stage.W, stage.BW) for stage in problem.stages]  # one each
+    _, texts = figure.axes[0].get_legend_handles_labels()
+    assert f"bottleneck: device {loads.index(max(loads))}" in texts
 
 
 def test_the_document_has_null_for_what_is_unknown() -> None:
