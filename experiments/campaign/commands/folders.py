@@ -126,7 +126,7 @@ def _die(at: int) -> None:
 def _run(case: Case, name: str, problem: str, out: str, **how: Any) -> Any:
     command, *options = COMMANDS[name]
     if name == "placements":
-        options += ["--layers", 2 * len(load(case.folder / problem)["stages"])]
+        options += ["--layers-per-stage", 2 * len(load(case.folder / problem)["stages"])]
     words = [command, problem, *options, "-o", out, "--time-limit", 0.1, "--workers", 1]
     return case.run(*words, **({"codes": (0, 3)} | how))
 
