@@ -43,6 +43,9 @@ FILES: Final = frozenset(
         "layers": "json",
         "commands": "sh",
         "megatron": "txt",
+        "primus_order": "py",
+        "d9d_order": "py",
+        "jaxpp_order": "py",
         "tuned": "json",
     }.items()
     for kind in kinds.split()

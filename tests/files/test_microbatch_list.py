@@ -211,7 +211,7 @@ def test_pairs_by_time_cannot_stand_beside_a_list_those_by_factor_can() -> None:
     pairs: dict[str, Any] = {"pairs": [{"ops": ["0F", "0BW"], "time": 3}]}
     lists = [{"name": "a", "count": 2}]
     assert complaint(lists, overlap=pairs) == (
-        "p.json: overlap.pairs[0].time: got 3, microbatches that are a list take no pairs by time; "
+        "p.json: overlap.pairs[0].time: got 3, microbatches that are a list take no pairs by time: "
         "give `factor`, [num, den] of what the two take alone"
     )
     assert parsed(lists, overlap={"pairs": []}).overlap is None

@@ -129,7 +129,7 @@ def test_chimera_takes_any_number_of_microbatches() -> None:
 
 @pytest.mark.parametrize("name", ["dualpipe", "chimera"])
 def test_a_single_route_is_refused(name: str) -> None:
-    with pytest.raises(NotApplicable, match="two routes in opposite directions"):
+    with pytest.raises(NotApplicable, match="needs a bidirectional placement"):
         BASELINES[name](chain(4, 8))
 
 

@@ -271,7 +271,7 @@ def test_a_loss_that_turns_bad_while_measuring() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_that_is_not_there() -> None:
-    with pytest.raises(BadInput, match=r"device: got 'cuda', torch .* take device cpu"):
+    with pytest.raises(BadInput, match=r"device: got 'cuda', torch .* Take device cpu"):
         require_device("cuda")
 
 

@@ -92,7 +92,11 @@ def rank_of(document: Document) -> tuple[int | None, float]:
     own = document.content if isinstance(document.content, dict) else {}
     info = own.get("distributedInfo")
     rank = info.get("rank") if isinstance(info, dict) else None
-    base = number(document, "baseTimeNanoseconds", own.get("baseTimeNanoseconds", 0)) / 1000
+    since = own.get("baseTimeNanoseconds", 0)
+    base = number(document, "baseTimeNanoseconds", since) / 1000
+    if not isinstance(since, int):
+        text = "expected a whole number"
+        raise BadInput(text, source=document.source, where="baseTimeNanoseconds", value=since)
     return None if rank is None else whole(document, "distributedInfo.rank", rank), base
 
 
@@ -127,6 +131,10 @@ def _ran(document: Document) -> Iterator[_Ran]:
 
 def times_of(document: Document, event: dict[str, Any], where: str) -> tuple[float, float]:
     """Return start and end of a range, in us."""
+    for key in ("ts", "dur"):
+        if key not in event:
+            text = "this key is required and missing"
+            raise BadInput(text, source=document.source, where=f"{where}.{key}")
     start = number(document, f"{where}.ts", event.get("ts"))
     return start, start + number(document, f"{where}.dur", event.get("dur"), 0)
 

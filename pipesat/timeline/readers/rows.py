@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
+
+_LARGEST: Final = 1e20
+"""No time is larger: as nanoseconds, 3,000 years."""
 
 
 class Row(NamedTuple):
@@ -77,17 +79,17 @@ class Told:
     patterns: Mapping[str, str] = field(default_factory=dict)
 
 
-def number(document: Document, where: str, value: object, least: float = float("-inf")) -> float:
+def number(document: Document, where: str, value: object, least: float = -_LARGEST) -> float:
     """Return a number of a trace.
 
     Raises
     ------
     BadInput
-        If it is none, or less than ``least``.
+        If it is none, less than ``least``, or larger than any time.
     """
     known = isinstance(value, int | float) and not isinstance(value, bool)
-    if not known or not isfinite(value) or value < least:  # type: ignore[arg-type, operator]
-        text = "a number" if least == float("-inf") else f"a number of at least {least:g}"
+    if not known or not least <= value <= _LARGEST:  # type: ignore[operator]
+        text = "a number" if least == -_LARGEST else f"a number of at least {least:g}"
         raise BadInput(f"expected {text}", source=document.source, where=where, value=value)
     return float(value)  # type: ignore[arg-type]
 
