@@ -30,7 +30,8 @@ _QUADRATIC = click.Option(
 
 @command(
     "balance",
-    example="pipesat balance problem.json --schedule 1f1b -o balanced",
+    example="pipesat balance problem.json --schedule 1f1b -o balanced\n"
+    "  pipesat balance p.json --lengths l.json --reference 4096 --replicas 8 -o out",
     without=("lengths", "quadratic", "deterministic"),
     extra=(_LENGTHS, _QUADRATIC),
     output="DIR",

@@ -115,7 +115,8 @@ def describe(improvement: Improvement, limit: float | None = None) -> str:
     if value is not None and bound is not None and bound > value:
         bound = None  # refuted: the end of the command tells
     gap = Standing(value, bound).gap_text()
-    best, least = _shown(value, unit), _shown(bound, unit, rounded_down)
+    best = _shown(value, unit)
+    least = best if value == bound else _shown(bound, unit, rounded_down)
     return f"{_clock(seconds, limit)}  best {best}  bound {least}  gap {gap}  {one_line(source)}"
 
 

@@ -23,6 +23,8 @@ SECONDS: Final = {
     "us": Fraction(1, 10**6),
     "ns": Fraction(1, 10**9),
 }
+SHARE: Final = re.compile(r"1e-(\d{1,2}) (.+?)s?")
+"""Units of memory that are a power of ten of another one, as ``1e-4 stage activation``."""
 """Of the units of time that are shown as milliseconds."""
 _PLAIN: Final = 100  # milliseconds: from here on one decimal is enough
 
@@ -170,9 +172,24 @@ def bytes_of(unit: str) -> int | None:
 
 
 def memory_text(value: int, unit: str, towards: Rounding = rounded_up) -> str:
-    """Show memory in GiB, MiB, ... where its unit is one of bytes: what is needed, rounded up."""
+    """Show memory in GiB, MiB, ... where its unit is one of bytes: what is needed, rounded up.
+
+    Parts of another unit, as ``1e-4 stage activation``, are shown in that one, exactly.
+    """
     each = bytes_of(unit)
-    return f"{value:,} {unit}".rstrip() if each is None else readable(value * each, towards)
+    if each is not None:
+        return readable(value * each, towards)
+    number, unit = in_whole_units(value, unit)
+    return f"{number} {unit}".rstrip()
+
+
+def in_whole_units(value: int, unit: str) -> tuple[str, str]:
+    """Show an amount in a unit that is a part of another one in the latter, exactly."""
+    if not (share := SHARE.fullmatch(unit)):
+        return f"{value:,}", unit
+    parts = 10 ** int(share[1])
+    decimals = f"{value % parts:0{share[1]}d}".rstrip("0") if parts > 1 else ""
+    return f"{value // parts:,}.{decimals}".rstrip("."), f"{share[2]}s"
 
 
 def time_text(value: int, unit: str, towards: Rounding = rounded) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipesat.core.amounts import bytes_of, memory_text
+from pipesat.core.amounts import bytes_of, in_whole_units, memory_text
 from pipesat.core.claims import percent, ratio, uneven
 from pipesat.core.metrics import mode_counts, useful_loads
 from pipesat.core.ops import Unreadable, members
@@ -78,7 +78,7 @@ def peak_text(problem: Problem, peaks: Sequence[int]) -> str:
     if capacity is None:
         return f"{held} on {problem.device_name(worst)}, the most of any device (no capacity given)"
     if bytes_of(unit) is None:
-        held = f"{peaks[worst]:,}"
+        held, _ = in_whole_units(peaks[worst], unit)
     limit = memory_text(capacity, unit, rounded)
     return f"{held} of {limit} on {problem.device_name(worst)}, the fullest device"
 

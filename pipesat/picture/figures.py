@@ -6,7 +6,6 @@ No pyplot: a figure is drawn with or without a display, and a notebook shows it 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -20,14 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Patch
 
-from pipesat.core.amounts import SECONDS, bytes_of
+from pipesat.core.amounts import SECONDS, SHARE, bytes_of
 from pipesat.core.rounding import rounded_up, significant
 from pipesat.picture.style import OUTLINE
 
 DPI: Final = 160
 """A picture of 10 inches is then 1,600 pixels wide: sharp at the 800 that a page gives it."""
-
-_SHARE = re.compile(r"1e-(\d+) (.+?)s?")
 
 
 class Chart(Figure):
@@ -115,7 +112,7 @@ def unit_of_time(unit: str, largest: float) -> tuple[float, str]:
 
 def unit_of_memory(unit: str, largest: float) -> tuple[Fraction, str]:
     """Return what amounts are multiplied with, and in which unit they are then shown."""
-    if share := _SHARE.fullmatch(unit):
+    if share := SHARE.fullmatch(unit):
         return Fraction(1, 10 ** int(share[1])), f"{share[2]}s"
     each = bytes_of(unit)
     if each is None:

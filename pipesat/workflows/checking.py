@@ -36,8 +36,8 @@ def check(
     schedule
         The schedule: a file, a folder that a solve wrote, or the name of a hand-written schedule.
     runtime
-        Say whether the order can hang where sends and receives run by this rule; ``None``: not
-        asked.
+        Say whether the order can hang where sends and receives run by this rule: ``pair-fifo`` for
+        torch over NCCL, ``group`` for one communicator of all ranks; ``None``: not asked.
 
     Raises
     ------

@@ -122,6 +122,9 @@ def _exported(
     exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)
     if file is not None:
         exported = replace(exported, path=file)
+        if file.name == f"{to}.py":
+            told = f"rename it before you import it: as {file.name} it hides the package {to}"
+            exported = replace(exported, notes=(*exported.notes, told))
         if gone := _write(exported, file):
             told = f"removed {', '.join(gone)}: of an earlier order under this name"
             exported = replace(exported, notes=(*exported.notes, told))

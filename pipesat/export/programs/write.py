@@ -6,6 +6,7 @@ from functools import partial
 from types import MappingProxyType, ModuleType
 from typing import Final
 
+from pipesat.core.amounts import time_text
 from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.exported import Exported
 from pipesat.core.ops import Pair
@@ -52,15 +53,19 @@ def export_program(
         raise Fault("the exported order does not read back as it was")
     return Exported(
         text.encode(),
-        notes=(*made.changes, *_makespans(schedule, made, runtime), *program.NOTES),
+        notes=(
+            *made.changes,
+            *_makespans(schedule, made, runtime, problem.time_unit),
+            *program.NOTES,
+        ),
         changed=_changed(schedule, made, runtime),
     )
 
 
-def _makespans(schedule: Schedule, made: AsRun, runtime: Runtime) -> tuple[str]:
+def _makespans(schedule: Schedule, made: AsRun, runtime: Runtime, unit: str) -> tuple[str]:
     pairs = sum(isinstance(item, Pair) for row in made.schedule.order for item in row)
     overlap = f", if its {pairs} pairs take what the problem says" if pairs else ""
-    now, own = made.schedule.makespan, schedule.makespan
+    now, own = (time_text(one.makespan, unit) for one in (made.schedule, schedule))
     return (f"makespan as {runtime.title} runs it {now}, of this schedule {own}{overlap}",)
 
 
