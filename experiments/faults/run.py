@@ -42,6 +42,8 @@ ALONE = 150.0
 """Seconds of tests that a fault meets alone; the longer ones meet it beside other survivors."""
 PATIENCE = 5400.0
 """Seconds after which even a batch of tests that takes no processor time is ended."""
+PROCESSOR = 900, 3600
+"""Seconds of processor time after which tests of one fault, or of a group, do not end any more."""
 
 
 def main() -> int:
@@ -242,9 +244,10 @@ def _pytest(words: Sequence[str], log: Path, faults: Sequence[Fault]) -> tuple[i
         told = {str(ROOT / fault.now.file): asdict(fault.now.place) for fault in faults}
         environment["FAULTS"] = json.dumps(told)
     command = [sys.executable, "-m", "pytest", "-p", "fault_plugin", "-p", "no:cacheprovider"]
+    most = PROCESSOR[len(faults) > 1]
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [*command, "-q", "-x", "-n", "0", *words],
+            ["prlimit", f"--cpu={most}", *command, "-q", "-x", "-n", "0", *words],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
