@@ -45,6 +45,9 @@ _SCARCE: Final = {
 
 So says an error without a file's name, too: what users name is read and written with BadInput."""
 
+_HEAVY: Final = {"matplotlib", "networkx", "ortools"}
+"""Reading, checking and exporting work without these, as in a small image for training."""
+
 _CODES: dict[type[PipesatError], int] = {
     BadInput: BAD_INPUT,
     NotApplicable: BAD_INPUT,
@@ -62,6 +65,12 @@ def exit_code_of(error: Exception) -> int | None:
     if isinstance(error, OSError) and (error.errno in _SCARCE or error.filename is None):
         print_error("error", f"the operating system refused: {error}")
         return CHECK_FAILED
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package not in _HEAVY:
+            return None
+        print_error("error", f"this needs {package}, which is not installed: pip install {package}")
+        return BAD_INPUT
     if isinstance(error, click.UsageError):
         return _end_of_usage(error)
     if isinstance(error, NotValid):
