@@ -65,12 +65,6 @@ def exit_code_of(error: Exception) -> int | None:
     if isinstance(error, OSError) and (error.errno in _SCARCE or error.filename is None):
         print_error("error", f"the operating system refused: {error}")
         return CHECK_FAILED
-    if isinstance(error, ModuleNotFoundError):
-        package = (error.name or "").partition(".")[0]
-        if package not in _HEAVY:
-            return None
-        print_error("error", f"this needs {package}, which is not installed: pip install {package}")
-        return BAD_INPUT
     if isinstance(error, click.UsageError):
         return _end_of_usage(error)
     if isinstance(error, NotValid):
@@ -78,8 +72,13 @@ def exit_code_of(error: Exception) -> int | None:
             print(one_line(line), file=sys.stderr)  # noqa: T201
         return CHECK_FAILED
     code = _CODES.get(type(error)) if isinstance(error, PipesatError) else None
+    text = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        text = f"this needs {package}, which is not installed: pip install {package}"
+        code = BAD_INPUT if package in _HEAVY else None
     if code is not None:
-        print_error("error", str(error))
+        print_error("error", text)
     return code
 
 
