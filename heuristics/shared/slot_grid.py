@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -176,12 +176,6 @@ class Facts:
         self.backward: list[Kind] = ["B" if data.may_split else "BW" for data in problem.stages]
         rooms = (device.room for device in problem.devices)
         self.room = [float("inf") if room is None else room for room in rooms]
-        self._pairable = {
-            (one, other): kinds
-            for stages in problem.stages_on
-            for one, other in product(stages, stages)
-            if (kinds := self._kinds(one, other))
-        }
         self._together: dict[tuple[int, ...], tuple[Kind, int] | None] = {}
 
     @cached_property
@@ -225,14 +219,6 @@ class Facts:
         numbers = range(self.problem.microbatches[stage])
         return [link_delay(self.problem, stage, direction, number) for number in numbers]
 
-    def _kinds(self, one: int, other: int) -> list[Kind]:
-        """Kinds of backward of a stage that may pair with a forward of one."""
-        data = self.problem.stages[other]
-        kinds: list[Kind] = ["BW"] if data.may_fuse else []
-        kinds += ["B"] if data.may_split else []
-        asked = ((kind, Op(one, "F", 0), Op(other, kind, 0)) for kind in kinds)
-        return [kind for kind, *two in asked if time_together(self.problem, *two) is not None]
-
     def pair(self, one: int, number: int, other: int, later: int) -> tuple[Kind, int] | None:
         """Which kind of backward saves most beside a forward, and the time; None if none does."""
         key = one, self._classes[one][number], other, self._classes[other][later]
@@ -241,8 +227,10 @@ class Facts:
         return self._together[key]
 
     def _best(self, one: int, number: int, other: int, later: int) -> tuple[Kind, int] | None:
-        best, most = None, 0
-        for kind in self._pairable.get((one, other), ()):
+        best, most, data = None, 0, self.problem.stages[other]
+        kinds: list[Kind] = ["BW"] if data.may_fuse else []
+        kinds += ["B"] if data.may_split else []
+        for kind in kinds:
             time = time_together(self.problem, Op(one, "F", number), Op(other, kind, later))
             if time is None:
                 continue

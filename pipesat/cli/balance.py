@@ -46,7 +46,7 @@ def balance(asked: Asked) -> int:
     With --replicas: which sequence goes to which replica and microbatch, in which order, beside
     what frameworks do, with a bound that no assignment goes below.
 
-    Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR;
+    Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR.
     solve takes it and may change the schedule, too.
     """
     from pipesat.cli.console import print_json

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def estimate(asked: Asked) -> None:
     """Estimate a published model's layers without a GPU.
 
-    From its shape and the GPU's published peaks; a profile on your own GPU replaces it.
+    From its shape and the GPU's published peaks. A profile on your own GPU replaces it.
     """
     from pipesat.cli.console import print_json
     from pipesat.layers.file import layers_document, write_layers

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 
@@ -24,9 +24,6 @@ from pipesat.core.errors import (
     PipesatError,
     RunFailed,
 )
-
-if TYPE_CHECKING:
-    pass
 
 CHECK_FAILED = 1
 BAD_INPUT = 2

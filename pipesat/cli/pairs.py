@@ -52,8 +52,8 @@ _MORE = (
 def pairs(asked: Asked) -> int:
     """Find how long pairs of ops take, from their parts.
 
-    Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search;
-    times that are not proven to be the least by then are those of the best orders so far.
+    Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search.
+    Times that are not proven to be the least by then are those of the best orders so far.
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.pairs_report import print_pair_times

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def plan(asked: Asked) -> int:
     """Cut layers into stages, place and order them, together.
 
-    Ends early when nothing better can exist; the answer has a bound over all partitions.
+    Ends early when nothing better can exist. The answer has a bound over all partitions.
 
     Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR. Ctrl-C
     keeps the best plan so far.

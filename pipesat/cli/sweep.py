@@ -38,7 +38,7 @@ _CSV = click.Option(
 def sweep(asked: Asked) -> int:
     """Solve a grid of problems, resume it, run it on Ray.
 
-    Each case is a row in DIR/rows.jsonl; at the end they are compared. Started again, it goes on
+    Each case is a row in DIR/rows.jsonl. At the end they are compared. Started again, it goes on
     where it was ended, whatever ended it. A case that fails or exceeds its time or memory is a row
     that says so.
 

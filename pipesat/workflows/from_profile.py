@@ -169,7 +169,7 @@ def estimate_layers(
 ) -> Layers:
     """Estimate the layers of a published model without measuring: a roofline.
 
-    From its shape and the GPU's published peaks; a profile on your own GPU replaces it. The layers
+    From its shape and the GPU's published peaks. A profile on your own GPU replaces it. The layers
     say that they are an estimate, and in what range.
 
     Parameters

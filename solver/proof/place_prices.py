@@ -51,10 +51,10 @@ def place_prices(
     whole
         Whether a place has one sequence, not at least one.
     """
-    programme = _Programme(replay, costs / max(costs.max(), 1.0), tokens, numbers, cap, whole)
+    scale = max(float(costs.max()), 1.0)
+    programme = _Programme(replay, costs / scale, tokens, numbers, cap, whole)
     if programme.solver.Solve() != programme.solver.OPTIMAL:
         return None
-    scale = max(float(costs.max()), 1.0)
     duals = [np.array([row.dual_value() for row in rows]) for rows in programme.limits]
     place = duals[0] if whole else np.maximum(duals[0], 0)
     token = np.maximum(-duals[1], 0) if cap is not None else np.zeros(replay.places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +34,11 @@ LINKED = ("makespan", "span", "gap", "bubble", "warm-up", "chunk", "pair", "mode
 
 def commands(command: Any, name: str = "pipesat") -> Iterator[tuple[str, str]]:
     """Every command with the texts of its help."""
-    helps = [command.help or "", *(getattr(p, "help", None) or "" for p in command.params)]
+    # indented, as before Python 3.13 docstrings are below their first line, it would count as code
+    helps = [
+        inspect.cleandoc(command.help or ""),
+        *(getattr(p, "help", None) or "" for p in command.params),
+    ]
     yield name, "\n\n".join(helps)
     for sub in getattr(command, "commands", {}):
         yield from commands(command.get_command(click.Context(command), sub), f"{name} {sub}")
