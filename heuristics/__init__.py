@@ -1,4 +1,4 @@
-"""Hand-written schedules, one published schedule per file.
+"""Hand-written schedules: one paper, or one family of them, per file.
 
 ``BASELINES`` maps the name that users type to the schedule: call it with a problem. It returns a
 schedule timed as early as possible, whether or not it fits into memory (the checker tells), or
@@ -9,31 +9,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipesat.heuristics.chimera import chimera
-from pipesat.heuristics.dualpipe import dualpipe, dualpipev
-from pipesat.heuristics.eager_1f1b import eager_1f1b
-from pipesat.heuristics.gis import gis, gis_h
-from pipesat.heuristics.gpipe import gpipe
+from pipesat.heuristics.bidirectional import chimera, dualpipe, dualpipev
+from pipesat.heuristics.controllable_memory import v_auto, v_half, v_min
 from pipesat.heuristics.greedy_pairs import greedy_pairs
-from pipesat.heuristics.interleaved import interleaved_1f1b
-from pipesat.heuristics.interleaved_overlapped import interleaved_overlapped
-from pipesat.heuristics.interleaved_zb import interleaved_zb
+from pipesat.heuristics.interleaved import (
+    gis,
+    gis_h,
+    interleaved_1f1b,
+    interleaved_overlapped,
+    interleaved_zb,
+    looped_bfs,
+)
 from pipesat.heuristics.list_scheduling import NAME as LIST_SCHEDULING
 from pipesat.heuristics.list_scheduling import list_scheduling
 from pipesat.heuristics.lockstep import lockstep
-from pipesat.heuristics.looped_bfs import looped_bfs
-from pipesat.heuristics.one_f_one_b import one_f_one_b
-from pipesat.heuristics.overlapped_1f1b import overlapped_1f1b
+from pipesat.heuristics.one_f_one_b import eager_1f1b, gpipe, one_f_one_b, overlapped_1f1b
 from pipesat.heuristics.registry import Published
-from pipesat.heuristics.v_auto import v_auto
-from pipesat.heuristics.v_half import v_half
-from pipesat.heuristics.v_min import v_min
 from pipesat.heuristics.wait_free_cyclic import wait_free_cyclic
-from pipesat.heuristics.zb_1p import zb_1p
 from pipesat.heuristics.zb_auto import zb_auto, zb_auto_span
-from pipesat.heuristics.zb_h1 import zb_h1
-from pipesat.heuristics.zb_h2 import zb_h2
-from pipesat.heuristics.zb_v import zb_v
+from pipesat.heuristics.zero_bubble import zb_1p, zb_h1, zb_h2, zb_v
 
 BASELINES: Final[dict[str, Published]] = {
     entry.name: entry

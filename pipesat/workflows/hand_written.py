@@ -80,9 +80,7 @@ def in_words(text: str, problem: Problem) -> tuple[str, Problem, str, int | None
 
 def _in_groups(name: str, group: int) -> Published:
     from pipesat.heuristics import BASELINES
-    from pipesat.heuristics.interleaved import NAME, interleaved
-    from pipesat.heuristics.interleaved_overlapped import NAME as OVERLAPPED
-    from pipesat.heuristics.interleaved_overlapped import in_overlapped_groups
+    from pipesat.heuristics.interleaved import NAME, OVERLAPPED, in_overlapped_groups, interleaved
 
     builds: dict[str, Callable[..., Schedule]] = {
         NAME: interleaved,

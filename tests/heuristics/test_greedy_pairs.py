@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from importlib import import_module
 
 import pytest
 
@@ -13,11 +14,13 @@ from pipesat.core.metrics import pair_counts
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.greedy_pairs import paired_schedules, pairing_policies
+from pipesat.heuristics.greedy_pairs import (
+    PairingSimulation,
+    climbed,
+    paired_schedules,
+    pairing_policies,
+)
 from pipesat.heuristics.list_scheduling import Policy
-from pipesat.heuristics.shared import climbing_pairs
-from pipesat.heuristics.shared.climbing_pairs import climbed
-from pipesat.heuristics.shared.pairing_simulation import PairingSimulation
 from tests.support import class_documents
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
@@ -63,7 +66,8 @@ def test_uniform_chain_reaches_the_formula() -> None:
 
 
 def test_climbing_keeps_every_rule_and_gets_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(climbing_pairs, "_MOST_TRIES", 40)
+    module = import_module("pipesat.heuristics.greedy_pairs")
+    monkeypatch.setattr(module, "_MOST_TRIES", 40)
     problem = vee(2, 26, cap=4, F=3, B=3, W=2)  # 4 stages x 26 x 3 ops
     pairs = [{"ops": [f"{a}F", f"{b}BW"], "time": 5} for a, b in ((0, 3), (1, 2), (2, 1), (3, 0))]
     problem = parse_problem(document(problem, overlap={"pairs": pairs}))

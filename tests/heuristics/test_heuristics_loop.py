@@ -13,8 +13,7 @@ from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.interleaved import interleaved
-from pipesat.heuristics.shared.loops import full_groups, groups_of
+from pipesat.heuristics.interleaved import full_groups, groups_of, interleaved
 from pipesat.workflows.hand_written import baseline
 from tests.support.baselines import rules_broken
 from tests.support.loops import loop, uneven_loops

@@ -16,11 +16,10 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.lockstep import lockstep_schedules
+from pipesat.heuristics.lockstep import lockstep_schedules, stopping_orders
 from pipesat.heuristics.registry import never
 from pipesat.heuristics.shared.slot_grid import Facts, SlotGrid
 from pipesat.heuristics.shared.slot_replay import SlotReplay
-from pipesat.heuristics.shared.slot_stops import stopping_orders
 from pipesat.placement.documents import Costs, Setting, placed
 from tests.support.mixtures import mixture
 from tests.support.pair_problems import drawn

@@ -76,7 +76,7 @@ def within(names: set[str], package: str) -> set[str]:
 def test_all_three_folders_were_found() -> None:
     assert {"pipesat.core.ops", "pipesat.cli.app", "pipesat.files.atomic"} <= MODULES.keys()
     assert {"pipesat.solver", "pipesat.solver.model.model"} <= MODULES.keys()
-    assert {"pipesat.heuristics", "pipesat.heuristics.gpipe"} <= MODULES.keys()
+    assert {"pipesat.heuristics", "pipesat.heuristics.one_f_one_b"} <= MODULES.keys()
 
 
 LAYERS = """

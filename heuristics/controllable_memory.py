@@ -1,4 +1,8 @@
-"""V schedules for any memory (after Qi et al., NeurIPS 2024, section 3 and appendix A)."""
+"""V schedules for less memory, or for any.
+
+V-Half, V-Min and the search behind ``v-auto``: Qi et al., "Pipeline Parallelism with Controllable
+Memory", NeurIPS 2024, section 3 and appendix A.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,66 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.heuristics.registry import GiveUp, published_slow, unless_given_up
+from pipesat.heuristics.registry import GiveUp, published, published_slow, unless_given_up
 from pipesat.heuristics.shared.building_blocks import PERIOD, order_by_block
 from pipesat.heuristics.shared.refit import refitted
-from pipesat.heuristics.zb_v import zb_v
+from pipesat.heuristics.zero_bubble import zb_v
 from pipesat.placement.recognise import Ranks, vee_of
+
+
+@published("v-half", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")
+def v_half(problem: Problem) -> Schedule:
+    """Two chunks per rank in a V at about half of 1F1B's memory: ``2 ((p + 2) // 2)`` chunks.
+
+    The order is made for equal F, B and W; a steady state without bubbles survives other times,
+    because the block leaves two slots for the way out of either chunk's F or B.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds two stages in a V.
+    """
+    order = order_by_block(problem, vee_of(problem), _half_block)
+    return time_order(problem, order, source="v-half")
+
+
+def _half_block(p: int, rank: int) -> tuple[int, int, int, int]:
+    """Two slots per rank on the way to a turning point of chunk 0's F and chunk 1's B, else one.
+
+    On even p both F's of a rank would meet both B's in one slot modulo 6 without three more
+    between the last F and the first B.
+    """
+    turn = 0 if p % 2 else 3
+    first = 3 * p - rank - 2
+    return 2 * rank, first, 3 * p + turn - 1 + 2 * rank, 3 * p + turn + first
+
+
+@published("v-min", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")
+def v_min(problem: Problem) -> Schedule:
+    """Two chunks per rank in a V at about a third of 1F1B's memory: ``2 ((p + 4) // 3)`` chunks.
+
+    A microbatch passes every rank in one slot, so its lifespan is the least there is. The order is
+    made for equal F, B and W; where they differ, the steady state has bubbles too.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds two stages in a V.
+    """
+    order = order_by_block(problem, vee_of(problem), _min_block)
+    return time_order(problem, order, source="v-min")
+
+
+def _min_block(p: int, rank: int) -> tuple[int, int, int, int]:
+    """One slot per rank all the way.
+
+    Where p is a multiple of 3, a rank's F's would meet its B's in one slot modulo 6 without two
+    more between the last F and the first B.
+    """
+    turn = 2 if p % 3 == 0 else 0
+    back = 2 * p - rank - 1
+    return rank, back, 2 * p + turn + rank, 2 * p + turn + back
+
 
 Hops: TypeAlias = tuple[int, int, int, int]
 """Slots from one rank to the next of F0, F1, B1 and B0."""

@@ -1,0 +1,172 @@
+"""ZB-H1, ZB-H2 and ZB-V (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024), and ZB-1P."""
+
+from __future__ import annotations
+
+from pipesat.core.ops import Item, Op
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Schedule
+from pipesat.heuristics.registry import published
+from pipesat.heuristics.shared.rows import (
+    Pass,
+    RowWriter,
+    alternate,
+    chain_schedule,
+    schedule_by_rank,
+    split_backward,
+    with_late_weights,
+)
+from pipesat.placement.recognise import chain_of, vee_of
+
+
+@published(
+    "zb-h1",
+    placement="chain",
+    splits=True,
+    source="Qi et al., ICLR 2024",
+)
+def zb_h1(problem: Problem) -> Schedule:
+    """1F1B's shape with B and W apart: on rank d, W of microbatch j follows B of microbatch j + d.
+
+    Every rank so holds 1F1B's ``p - d`` activations and up to d parts that wait for their W, and
+    the last d W fill the cool-down. On a uniform chain with a small delay c, where ``W <= F``,
+    ``span = m (F + B + W) + (p - 1)(F + B - W + 4c)``. A stage that may not split runs BW for B.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds exactly one stage of one route.
+    """
+
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
+        return alternate(passes, with_late_weights(problem, passes, before), after)
+
+    return chain_schedule(problem, "zb-h1", row)
+
+
+@published(
+    "zb-h2",
+    placement="chain",
+    splits=True,
+    source="Qi et al., ICLR 2024",
+)
+def zb_h2(problem: Problem) -> Schedule:
+    """``2 (p - d) - 1`` forwards before rank d's first B, and W of j after B of ``j + 2 d``.
+
+    The extra forwards fill the wait for the first gradient; the ``2 d`` weight gradients that are
+    left over move to the end, so that the ranks' rows become a parallelogram. Holds ``2 p - 1``
+    activations on rank 0. On a uniform chain with a small delay c and ``m >= 2 p - 1``, where
+    ``F >= W`` and ``F + B >= 2 W``, ``span = m (F + B + W) + (p - 1)(F + B - 2 W + 2 c)``: no
+    bubble at all if the three are equal and c is 0. A stage that may not split runs BW for B.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds exactly one stage of one route.
+    """
+
+    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
+        # one forward less than stands before the first B: the steady state begins with one
+        return alternate(passes, with_late_weights(problem, passes, 2 * before), 2 * after)
+
+    return chain_schedule(problem, "zb-h2", row)
+
+
+@published(
+    "zb-1p",
+    placement="chain",
+    splits=True,
+    source="PP-Schedule-Visualization, 2025; after Qi et al., ICLR 2024",
+)
+def zb_1p(problem: Problem) -> Schedule:
+    """1F1B with B and W apart, where a W waits until p microbatches are ahead of it.
+
+    In the steady state a W follows F and B if ``forwards done - Ws done >= p``; in the cool-down
+    every B is followed by the oldest W; the other Ws end the row. From ``m >= p - 1`` on this is
+    ZB-H1, op for op; with fewer microbatches its Ws come earlier. A stage that may not split runs
+    BW for B.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds exactly one stage of one route.
+    """
+    ranks = chain_of(problem)
+    p = len(ranks)
+
+    def row(rank: int) -> list[Item]:
+        (stage,) = ranks.stages[rank]
+        m = problem.microbatches[stage]
+        warm_up = min(p - 1 - rank, m)
+        weights = 0
+        # warm-up
+        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
+        for microbatch in range(m):
+            forwards = warm_up + microbatch + 1
+            # steady state, and cool-down from the microbatch on that finds no forward left
+            if steady := forwards <= m:
+                items.append(Op(stage, "F", forwards - 1))
+            items += split_backward(problem, stage, microbatch)[0]
+            if not steady or forwards - weights >= p:
+                items += split_backward(problem, stage, weights)[1]
+                weights += 1
+        for microbatch in range(weights, m):
+            items += split_backward(problem, stage, microbatch)[1]
+        return items
+
+    return schedule_by_rank(problem, ranks, row, "zb-1p")
+
+
+@published("zb-v", placement="vee", splits=True, source="Qi et al., ICLR 2024")
+def zb_v(problem: Problem) -> Schedule:
+    """Two chunks per rank in a V, B and W apart, in the paper's order for equal times.
+
+    Every rank holds at most 2p chunk activations, 1F1B's p full ones on its first rank. For equal
+    F, B and W without delays, and ``m >= 2 p - 1``, no rank ever idles between its first and last
+    op: ``span = 2 m (F + B + W)``. Fewer microbatches run the order of ``2 p - 1`` without those
+    that are missing. The order is PyTorch's ``ScheduleZBVZeroBubble``; the authors' own program
+    makes one from the problem's times instead.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds two stages in a V.
+    """
+    ranks = vee_of(problem)
+    p = len(ranks)
+
+    def row(rank: int) -> list[Item]:
+        m = max(problem.microbatches[ranks.stages[rank][0]], 2 * p - 1)
+        writer = RowWriter(problem, ranks.stages[rank])
+        # warm-up
+        for _ in range(2 * (p - rank) - 1):
+            writer.forward(0)
+        for _ in range(rank):
+            writer.forward(1)
+            writer.forward(0)
+        for _ in range(p - rank):
+            _forward_and_backward(writer, 1)
+        # steady state; chunk 0 runs out of forwards before chunk 1 does
+        for number in range(m - p):
+            _forward_and_backward(writer, 0, forward=number < m - (2 * p - 1 - rank))
+            _forward_and_backward(writer, 1)
+        # cool-down
+        for _ in range(rank):
+            writer.backward_input(0)
+            writer.backward_input(1)
+        for _ in range(p - rank):
+            writer.backward_input(0)
+            writer.weight(0)
+        for chunk in (1, 0):
+            for _ in range(rank):
+                writer.weight(chunk)
+        return writer.items
+
+    return schedule_by_rank(problem, ranks, row, "zb-v")
+
+
+def _forward_and_backward(writer: RowWriter, chunk: int, *, forward: bool = True) -> None:
+    """F of one microbatch, then B and W of an earlier one, or of the same."""
+    if forward:
+        writer.forward(chunk)
+    writer.backward_input(chunk)
+    writer.weight(chunk)
