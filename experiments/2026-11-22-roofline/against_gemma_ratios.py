@@ -7,8 +7,7 @@ from pathlib import Path
 from pipesat.layers.file import read_layers
 from pipesat.layers.layer import Layer
 from pipesat.layers.roofline import Run, estimated_layers
-from pipesat.profile.gpus import named_gpu
-from pipesat.profile.shapes import DecoderShape
+from pipesat.profile.published import DecoderShape, named_gpu
 
 ROOT = Path(__file__).parents[2]
 SHAPE = DecoderShape(

@@ -7,8 +7,7 @@ table 3. Prints a Markdown table: estimate over measured, less 1, per op and in 
 from __future__ import annotations
 
 from pipesat.layers.roofline import FAST, LIKELY, SLOW, Run, estimated_layers
-from pipesat.profile.gpus import named_gpu
-from pipesat.profile.shapes import named_shape
+from pipesat.profile.published import named_gpu, named_shape
 
 MEASURED = {  # name: sequences, layers per stage, F, B, W in microseconds
     "zb-1.5b": (6, 3, 18513, 18086, 9331),

@@ -15,7 +15,7 @@ from statistics import median
 
 from pipesat.core.ops import Op
 from pipesat.timeline.trace_costs import Costs, Error, error_of
-from pipesat.timeline.trace_prediction import replays_of
+from pipesat.timeline.trace_problem import replays_of
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
 

@@ -12,8 +12,7 @@ from tables import put
 
 import pipesat
 from pipesat.hangs.machine import RULES
-from pipesat.hangs.torch_file import posted_in
-from pipesat.hangs.verdict import verdict
+from pipesat.hangs.verdict import posted_in, verdict
 from pipesat.workflows.valid import schedule_of
 
 HERE = Path(__file__).resolve().parent

@@ -20,8 +20,7 @@ from torch.distributed.pipelining.schedules import _Action, _add_send_recv
 import pipesat
 from pipesat.export.torch.adapt import adapt
 from pipesat.hangs.machine import RULES
-from pipesat.hangs.torch_file import posted_in
-from pipesat.hangs.verdict import verdict
+from pipesat.hangs.verdict import posted_in, verdict
 
 HERE = Path(__file__).resolve().parent
 

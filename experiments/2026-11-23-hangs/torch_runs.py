@@ -30,8 +30,7 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime  # n
 
 from pipesat.core.timing import time_order  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
-from pipesat.hangs.torch_file import posted_in  # noqa: E402
-from pipesat.hangs.verdict import verdict  # noqa: E402
+from pipesat.hangs.verdict import posted_in, verdict  # noqa: E402
 from tests.support.hang_oracle import Step, posted_anyhow, posted_late, random_order  # noqa: E402
 from tests.support.orders import order_of  # noqa: E402
 

@@ -79,7 +79,7 @@ def _of_file(path: str | Path) -> Given:
     from pipesat.layers.file import LARGEST_FILE, parse_layers
     from pipesat.parts.file import parse_parts
     from pipesat.profile.file import read_profile
-    from pipesat.profile.shapes import SHAPES
+    from pipesat.profile.published import SHAPES
 
     if not os.path.exists(path):
         if str(path) in SHAPES:
@@ -109,8 +109,7 @@ def _of_file(path: str | Path) -> Given:
 def _estimated(model: str, gpu: str, run: Run) -> Given:
     """Costs of a published model by the roofline; memory and links are the GPU's."""
     from pipesat.layers.roofline import LIKELY
-    from pipesat.profile.gpus import named_gpu
-    from pipesat.profile.shapes import named_shape
+    from pipesat.profile.published import named_gpu, named_shape
     from pipesat.workflows.from_profile import estimate_layers
 
     each, device = run.length or named_shape(model).length, named_gpu(gpu)

@@ -30,8 +30,7 @@ def check(asked: Asked) -> int:
     from pipesat.cli.table import print_answer
     from pipesat.core.memory import peak_memory
     from pipesat.core.ops import members
-    from pipesat.hangs.torch_file import posted_in
-    from pipesat.hangs.verdict import verdict
+    from pipesat.hangs.verdict import posted_in, verdict
 
     violations: list[Violation] = asked.answer(runtime=None)
     problem, timed = asked.read["problem"], asked.read["schedule"]

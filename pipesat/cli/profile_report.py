@@ -10,7 +10,7 @@ from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_table
 from pipesat.core.amounts import readable
 from pipesat.core.claims import plural
-from pipesat.profile.shapes import SHAPES
+from pipesat.profile.published import SHAPES
 
 if TYPE_CHECKING:
     from pipesat.profile.costs_file import MeasuredCostsModel

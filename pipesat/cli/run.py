@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
     from pipesat.core.problem import Problem
     from pipesat.runtime.answers import Check
-    from pipesat.runtime.parity import ParityReport
-    from pipesat.runtime.run import Measured
+    from pipesat.runtime.run import Measured, ParityReport
     from pipesat.runtime.tuned import Tuned
 
 

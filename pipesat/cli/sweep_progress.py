@@ -11,9 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from pipesat.cli.exits import one_line
 from pipesat.cli.sweep_report import short, values_of, varying
 from pipesat.core.showing import number
-from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
-from pipesat.sweep.rows import FAILURES, SweepRow
+from pipesat.sweep.rows import FAILURES, SweepRow, standing_of
 
 _START = 1.0  # seconds around a solve, for the estimate
 

@@ -19,9 +19,8 @@ from pipesat.cli.table import Column, print_table
 from pipesat.core.claims import percent
 from pipesat.core.showing import number
 from pipesat.files.atomic import write_file
-from pipesat.sweep.agreement import standing_of
 from pipesat.sweep.cases import Case
-from pipesat.sweep.rows import FAILURES, SweepRow
+from pipesat.sweep.rows import FAILURES, SweepRow, standing_of
 
 _MOST_LINES: Final = 40  # of the table; where there are more rows, the best of each group
 _CHOICES: Final = ("placement", "chunks", "split", "backward", "seed", "time_limit")

@@ -58,7 +58,7 @@ def compare(asked: Asked) -> None:
     comparison: AgainstPrediction = asked.answer()
     problem, measured, png = asked.read["problem"], asked.read["timeline"], asked["png"]
     if png is not None:
-        from pipesat.timeline.picture import comparison_png
+        from pipesat.timeline.compare import comparison_png
 
         ran = measured.shortest if asked["shortest"] else measured
         write_file(png, comparison_png(problem, ran, comparison))

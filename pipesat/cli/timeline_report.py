@@ -11,7 +11,7 @@ from pipesat.core.claims import percent
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.runtime.peaks import DevicePeak
+    from pipesat.runtime.answers import DevicePeak
     from pipesat.timeline.compare import AgainstPrediction
 
 _EXPLAIN = 0.15  # error of the makespan from which users are told what to do

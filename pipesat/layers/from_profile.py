@@ -15,11 +15,10 @@ from pipesat.layers.pipeline import Delay
 from pipesat.placement.documents import Costs
 from pipesat.profile.costs_file import ParametersModel
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
-from pipesat.profile.delays import delay_of
-from pipesat.profile.file import LinksModel, Profile, read_profile
+from pipesat.profile.file import LinksModel, Profile, delay_of, read_profile
+from pipesat.profile.modes import Units
 from pipesat.profile.problem import SPLIT_LIMIT, fused_because
 from pipesat.profile.static import Training, static_memory
-from pipesat.profile.units import Units
 
 
 def layers_of_profile(

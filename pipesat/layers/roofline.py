@@ -26,8 +26,7 @@ from pipesat.core.errors import BadInput
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
-from pipesat.profile.gpus import Gpu
-from pipesat.profile.shapes import DecoderShape
+from pipesat.profile.published import DecoderShape, Gpu
 
 _BYTES: Final = 2  # of one bfloat16 number
 _LOSS_BYTES: Final = 4  # of one logit in the loss

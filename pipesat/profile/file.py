@@ -8,6 +8,7 @@ were measured as a whole; other slices are sums of their layers.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -233,7 +234,7 @@ def _check(profile: Profile) -> None:
 
 
 def read_links(path: str | Path) -> LinksModel:
-    """Read a file of link delays, as ``python -m pipesat.runtime.links`` writes it.
+    """Read a file of link delays, as ``python -m pipesat.runtime.link_delays`` writes it.
 
     Raises
     ------
@@ -265,3 +266,22 @@ def write_profile(path: str | Path, profile: Profile) -> None:
         If the file cannot be written.
     """
     write_document(Path(path), profile)
+
+
+def delay_of(links: LinksModel, size: int) -> float:
+    """Microseconds for ``size`` bytes: measured, or on the line through the two nearest sizes.
+
+    Below the smallest size it is that one's delay; above the largest, the last two sizes' line goes
+    on (one size alone: in proportion).
+    """
+    known = sorted({link.bytes: link.delay.median for link in links.sizes}.items())
+    if size <= known[0][0]:
+        return known[0][1]
+    if len(known) == 1:
+        (bytes_known, delay) = known[0]
+        return delay * size / bytes_known if bytes_known else delay
+    for (low, low_delay), (high, high_delay) in pairwise(known):
+        if size <= high or high == known[-1][0]:
+            share = (size - low) / (high - low)
+            return max(low_delay + share * (high_delay - low_delay), 0.0)
+    return known[-1][1]

@@ -17,11 +17,16 @@ from pipesat.placement.documents import (
 )
 from pipesat.placement.geometry import CHUNKS, Geometry, OneRoutePlacement
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage, layers_of_stages
-from pipesat.profile.delays import delay_of
-from pipesat.profile.file import LinksModel, Profile
-from pipesat.profile.modes import MODES, ModeName, bandwidth_of, mode_entries, require_measured
+from pipesat.profile.file import LinksModel, Profile, delay_of
+from pipesat.profile.modes import (
+    MODES,
+    ModeName,
+    Units,
+    bandwidth_of,
+    mode_entries,
+    require_measured,
+)
 from pipesat.profile.static import StaticMemory, Training, static_memory
-from pipesat.profile.units import Units
 
 SPLIT_LIMIT: Final = 1.5
 """Above this ratio of B + W to BW a split backward is not offered."""

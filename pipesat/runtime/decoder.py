@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pipesat.profile.shapes import DecoderShape
+from pipesat.profile.published import DecoderShape
 
 _SEED = 20_260_801
 _ROTARY_BASE = 10_000.0

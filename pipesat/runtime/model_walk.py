@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
-from pipesat.runtime.layered import LayeredModel
+from pipesat.runtime.models import LayeredModel
 
 
 @dataclass(frozen=True)

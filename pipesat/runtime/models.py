@@ -1,10 +1,14 @@
-"""Which model a run trains: the built-in one, timed waits, a profile's, or one of the user's."""
+"""Models that run or are measured: layers that can be cut anywhere, waits, or the user's own."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,8 +16,241 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
-from pipesat.runtime.job import Job
-from pipesat.runtime.layered import imported_model, model_of_profile, transformer
+from pipesat.profile.cut import layers_of_stages
+from pipesat.profile.file import Profile, read_profile
+from pipesat.profile.published import DecoderShape
+from pipesat.runtime.decoder import build_layer, cross_entropy, tokens_and_targets
+from pipesat.runtime.job import Job, Shape
+
+_SEED = 20_260_802
+_KEYS = ("layers", "microbatch", "loss")
+
+
+@dataclass(frozen=True)
+class LayeredModel:
+    """Layers, each mapping one tensor to one tensor, with a batch and a loss.
+
+    Attributes
+    ----------
+    names
+        One per layer.
+    kinds
+        Layers of equal kinds cost the same; empty: to be found out.
+    build
+        Returns the layers of a range as modules of their own, on the device.
+    microbatch
+        Returns input and target of one microbatch.
+    loss
+        Loss of output and target.
+    shared
+        Name and layers of every parameter that stands in several layers.
+    cut
+        Layers of each of so many stages; evenly if not given.
+    """
+
+    names: Sequence[str]
+    kinds: Sequence[str]
+    build: Callable[[range], list[nn.Module]]
+    microbatch: Callable[[int], tuple[Any, Any]]
+    loss: Callable[[Any, Any], Any]
+    shared: Sequence[tuple[str, list[int], Any]] = ()
+    cut: Callable[[int], Sequence[range]] | None = field(default=None, repr=False)
+
+    def build_stage(self, stage: int, stages: int) -> nn.Module:
+        """Build one of so many stages; the same weights on every process."""
+        if self.cut is None:
+            from pipesat.placement.partition import even
+
+            return nn.Sequential(*self.build(even(len(self.names), stages)[stage]))
+        return nn.Sequential(*self.build(self.cut(stages)[stage]))
+
+    def whole_batch(self, microbatches: int) -> tuple[Any, Any]:
+        """Return inputs and targets of all microbatches, one after the other."""
+        parts = [self.microbatch(number) for number in range(microbatches)]
+        inputs, targets = zip(*parts, strict=True)
+        return torch.cat(inputs), torch.cat(targets)
+
+    def loss_of(self, output: Any, target: Any) -> Any:
+        """Loss of one microbatch."""
+        return self.loss(output, target)
+
+
+def decoder_model(
+    shape: DecoderShape, sequences: int, length: int, dtype: Any, device: Any
+) -> LayeredModel:
+    """Return the built-in decoder; blocks are all of one kind."""
+    return LayeredModel(
+        names=["embedding", *(f"block {i}" for i in range(shape.layers)), "head"],
+        kinds=["embedding", *["block"] * shape.layers, "head"],
+        build=lambda layers: [build_layer(shape, length, i, dtype, device) for i in layers],
+        microbatch=lambda i: tokens_and_targets(shape, sequences, length, i, device),
+        loss=cross_entropy,
+    )
+
+
+def transformer(shape: Shape, stages: int) -> LayeredModel:
+    """Return the decoder that runs where the user names no model, cut as its shape says."""
+    blocks = [shape.blocks_of(stage) for stage in range(stages)]
+    sizes = DecoderShape(
+        style="gpt",
+        layers=sum(blocks),
+        width=shape.width,
+        heads=shape.heads,
+        kv_heads=shape.heads,
+        feed_forward=2 * shape.width,
+        vocabulary=shape.vocabulary,
+    )
+    dtype, device = getattr(torch, shape.dtype), torch.device("cpu")
+    model = decoder_model(sizes, shape.batch, shape.length, dtype, device)
+    inner = accumulate(blocks[:-1], initial=1)  # the embedding is the first layer
+    ends = [0, *[*inner][1:], len(model.names)]
+    return replace(model, cut=lambda _: [range(*pair) for pair in pairwise(ends)])
+
+
+def own_model(
+    layers: Sequence[nn.Module],
+    microbatch: Callable[[int], tuple[Any, Any]],
+    loss: Callable[[Any, Any], Any],
+    device: Any,
+    dtype: Any = None,
+) -> LayeredModel:
+    """Return the user's layers as a model; they are copied wherever they are measured.
+
+    Raises
+    ------
+    BadInput
+        If a layer is no module.
+    """
+    if not isinstance(layers, nn.ModuleList | nn.Sequential | list | tuple) or not len(layers):
+        raise BadInput(
+            "expected a list of torch.nn.Module with at least one entry",
+            where="layers",
+            value=type(layers).__name__,
+        )
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, nn.Module):
+            raise BadInput(
+                "expected a torch.nn.Module", where=f"layers[{number}]", value=type(layer).__name__
+            )
+
+    def build(part: range) -> list[nn.Module]:
+        copies = copy.deepcopy([layers[i] for i in part])  # at once: what they share stays shared
+        return [layer.to(device=device, dtype=dtype) for layer in copies]
+
+    def placed(number: int) -> tuple[Any, Any]:
+        pair = microbatch(number)
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise BadInput(
+                "expected a tuple of input and target",
+                where=f"microbatch({number})",
+                value=type(pair).__name__,
+            )
+        return _moved(pair[0], device, dtype), _moved(pair[1], device, dtype)
+
+    return LayeredModel(
+        names=[f"{i} {type(layer).__name__}" for i, layer in enumerate(layers)],
+        kinds=[],
+        build=build,
+        microbatch=placed,
+        loss=loss,
+        shared=_shared(layers),
+    )
+
+
+def _moved(value: Any, device: Any, dtype: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+
+
+def _shared(layers: Sequence[nn.Module]) -> list[tuple[str, list[int], Any]]:
+    """Find every parameter that stands in several layers."""
+    homes: dict[int, tuple[str, list[int], Any]] = {}
+    for number, layer in enumerate(layers):
+        for name, parameter in layer.named_parameters():
+            entry = homes.setdefault(id(parameter), (f"{number}.{name}", [], parameter))
+            entry[1].append(number)
+    return [entry for entry in homes.values() if len(entry[1]) > 1]
+
+
+def imported_model(path: str, folder: str, device: Any, dtype: Any = None) -> LayeredModel:
+    """Import ``package.module:function``, call it, and take what it returns as a model.
+
+    The function returns ``{"layers": [...], "microbatch": f, "loss": g}``; ``f(i)`` returns input
+    and target of microbatch i, ``g(output, target)`` its loss.
+
+    Raises
+    ------
+    BadInput
+        If anything of this fails; the message has the reason.
+    """
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise BadInput("expected package.module:function", where="model", value=path)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function = getattr(importlib.import_module(module), name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_SEED)  # the same weights on every process
+            returned = function()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BadInput(
+            f"cannot be imported and called: {reason}", where="model", value=path
+        ) from error
+    if not isinstance(returned, dict) or sorted(returned) != sorted(_KEYS):
+        got = sorted(map(str, returned)) if isinstance(returned, dict) else type(returned).__name__
+        raise BadInput(
+            f"it returned {got}, expected a dict with the keys {', '.join(_KEYS)}",
+            where="model",
+            value=path,
+        )
+    try:
+        return own_model(
+            returned["layers"], returned["microbatch"], returned["loss"], device, dtype
+        )
+    except BadInput as error:
+        raise BadInput(f"of what it returned, {error}", where="model", value=path) from None
+
+
+def model_of_profile(profile: str | Path | Profile, split: str = "even") -> LayeredModel:
+    """Build a profile's model again, cut as ``pipesat problem from-profile`` cuts it.
+
+    A module of the user's is looked for beside the profile file too.
+
+    Three of its methods are what ``pipesat run --model`` wants of a module: ``build_stage``,
+    ``whole_batch`` and ``loss_of``.
+
+    Raises
+    ------
+    BadInput
+        If the profile is of a Python call, which leaves no way to build the model again.
+    """
+    folder = Path.cwd()
+    if isinstance(profile, Profile):
+        data = profile
+    else:
+        data, folder = read_profile(profile), Path(profile).resolve().parent
+    device = torch.device("cpu")
+    model = data.model
+    if model.source == "decoder":
+        built = decoder_model(
+            DecoderShape(**model.shape),  # type: ignore[arg-type]
+            model.sequences,
+            model.length,
+            getattr(torch, data.environment.dtype),
+            device,
+        )
+    elif model.source == "import":
+        built = imported_model(
+            model.path, str(folder), device, getattr(torch, model.dtype) if model.dtype else None
+        )
+    else:
+        raise BadInput("the profiled model was handed over by a Python call: build it there")
+    parts = {"cut": lambda stages: layers_of_stages(data, stages, split)}
+    return LayeredModel(**{**vars(built), **parts})
+
 
 _FUNCTIONS = ("build_stage", "whole_batch", "loss_of")
 

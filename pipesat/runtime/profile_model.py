@@ -1,9 +1,14 @@
-"""Measuring in processes of their own, so that the caller never imports torch; and in this one."""
+"""Measuring in processes of their own, so that the caller never imports torch; and in this one.
+
+``python -m pipesat.runtime.profile_model FOLDER NAME TIMEOUT`` is such a process; NAME is
+``profile`` or ``rank <number>``.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -12,14 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.arguments import public
+from pipesat.profile.costs_file import MeasureOptions
 from pipesat.profile.file import Profile, parse_profile
-from pipesat.profile.options import MeasureOptions
-from pipesat.runtime.launch import run_children
-from pipesat.runtime.orders import FOLDER_PREFIX, rank_name
+from pipesat.runtime.job import FOLDER_PREFIX, rank_name
+from pipesat.runtime.launch import main, run_children
 from pipesat.runtime.torch_api import require_torch
 
 if TYPE_CHECKING:
     from torch import nn
+
 
 MEASURE = "profile"
 """Name of the process that measures."""
@@ -71,7 +77,7 @@ def _run(
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
         ask_file(folder).write_text(json.dumps(ask))
-        module = "pipesat.runtime.profile_child"
+        module = "pipesat.runtime.profile_model"
         run_children(names, folder, timeout=timeout, stop=stop, module=module)
         return json.loads(answer_of(folder, names[0]).read_text())
 
@@ -104,7 +110,7 @@ def profile_model(
     loss
         Loss of output and target.
     options
-        Fields of :class:`~pipesat.profile.options.MeasureOptions`: ``stages=[2, 4]``,
+        Fields of :class:`~pipesat.profile.costs_file.MeasureOptions`: ``stages=[2, 4]``,
         ``device="cuda"``, ``samples=20``, ...
 
     Raises
@@ -115,10 +121,66 @@ def profile_model(
     require_torch()
     import torch
 
-    from pipesat.runtime.layered import own_model
+    from pipesat.runtime.models import own_model
     from pipesat.runtime.profiling import profile_layers, require_device
 
     chosen = MeasureOptions(**options)
     require_device(chosen.device)
     model = own_model(layers, microbatch, loss, torch.device(chosen.device))
     return profile_layers(model, {"source": "call"}, chosen, lambda _: None)
+
+
+def work(folder: Path, name: str, timeout: float) -> None:
+    """Do what the folder's file asks for and leave the answer as JSON."""
+    ask = json.loads(ask_file(folder).read_text())
+    if ask["visible"] is None:  # the launcher hides all devices from local ranks
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ask["visible"]
+    document = _profile(ask) if name == MEASURE else _links(ask, folder, name, timeout)
+    answer_of(folder, name).write_text(json.dumps(document))
+
+
+def _profile(ask: dict[str, Any]) -> Any:
+    import torch
+
+    from pipesat.profile.costs_file import MeasureOptions
+    from pipesat.profile.published import DecoderShape
+    from pipesat.runtime.models import decoder_model, imported_model
+    from pipesat.runtime.profiling import profile_layers, require_device
+
+    options = MeasureOptions(**ask["options"])
+    require_device(options.device)
+    torch.manual_seed(0)
+    model, device = ask["model"], torch.device(options.device)
+    dtype = getattr(torch, ask["dtype"]) if ask["dtype"] else None
+    if model["source"] == "decoder":
+        shape = DecoderShape(**model["shape"])
+        layered = decoder_model(
+            shape, model["sequences"], model["length"], dtype or torch.float32, device
+        )
+    else:
+        layered = imported_model(model["path"], ask["folder"], device, dtype)
+    return profile_layers(layered, model, options, _say).model_dump()
+
+
+def _say(text: str) -> None:
+    """Tell the parent, which reads our log, what is done now."""
+    print(f"pipesat: {text}", flush=True)  # noqa: T201  this is the channel
+
+
+def _links(ask: dict[str, Any], folder: Path, name: str, timeout: float) -> Any:
+    import torch
+    from torch import distributed
+
+    from pipesat.runtime.link_delays import measure_links
+    from pipesat.runtime.pipeline import connected
+
+    with connected(folder, int(name.split()[1]), 2, timeout):
+        document = measure_links(ask["sizes"], torch.device("cpu"))
+        distributed.barrier()  # no rank leaves while the other still listens to it
+    return document
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), work)

@@ -17,19 +17,19 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
+from pipesat.profile.costs_file import MeasureOptions
 from pipesat.profile.cut import layers_of_stages
 from pipesat.profile.file import FORMAT, Profile, parse_profile
-from pipesat.profile.options import MeasureOptions
-from pipesat.runtime.clock_and_memory_meters import (
+from pipesat.runtime.memory_modes import Checkpointed, copy_times, measure_modes
+from pipesat.runtime.meters import (
     CudaClock,
     CudaMeter,
     HostClock,
     HostMeter,
     OpClock,
 )
-from pipesat.runtime.layered import LayeredModel
-from pipesat.runtime.mode_costs import Checkpointed, copy_times, measure_modes
 from pipesat.runtime.model_walk import Boundary, spec, walk
+from pipesat.runtime.models import LayeredModel
 from pipesat.runtime.stage_costs import Subject, load_backward, measure, parameters_of
 
 Say = Callable[[str], object]

@@ -13,7 +13,7 @@ from torch import nn
 
 from pipesat.core.errors import BadInput
 from pipesat.profile.costs_file import samples_document
-from pipesat.runtime.clock_and_memory_meters import Meter, OpClock, Reading
+from pipesat.runtime.meters import Meter, OpClock, Reading
 
 _BACKWARD = "torch.distributed.pipelining._backward"
 _FUNCTIONS = ("stage_backward", "stage_backward_input", "stage_backward_weight")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.runtime.answers import Answer, Check, compare_answers
-from pipesat.runtime.orders import FOLDER_PREFIX, actions_so_far
+from pipesat.runtime.job import FOLDER_PREFIX, actions_so_far
 from pipesat.runtime.run import Measured, peaks_of, timeline_of
 from pipesat.runtime.torch_api import load_torch_api
 
@@ -80,8 +80,8 @@ def _run(
     import torch
     from torch import distributed
 
-    from pipesat.runtime.clock import offsets
-    from pipesat.runtime.measured_rank import run_in_turns
+    from pipesat.runtime.link_delays import offsets
+    from pipesat.runtime.pipeline import run_in_turns
 
     _require_device(torch, job.device)
     if job.device == "cuda":
@@ -123,7 +123,7 @@ def _gathered(distributed: Any, value: T) -> Sequence[T]:
 
 def _check(distributed: Any, job: Job, answer: Answer) -> Check | None:
     from pipesat.runtime.models import load_model
-    from pipesat.runtime.reference import train_alone
+    from pipesat.runtime.pipeline import train_alone
 
     answers = _gathered(distributed, answer)
     if distributed.get_rank():

@@ -39,7 +39,7 @@ def run_case(job: Job) -> Answer:
 def _solved(job: Job) -> Answer:
     from pipesat.files.problem_file import parse_problem
     from pipesat.files.schedule_file import schedule_bytes
-    from pipesat.sweep.agreement import REFUTED
+    from pipesat.sweep.rows import REFUTED
     from pipesat.workflows.solve import solve
 
     problem = parse_problem(job["problem"])

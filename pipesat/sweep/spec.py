@@ -20,7 +20,6 @@ from pipesat.files.source import read_text
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount, Count
 from pipesat.placement.geometry import Placement
-from pipesat.sweep.capacity import read_capacity
 from pipesat.sweep.sources import (
     NumbersModel,
     NumbersSource,
@@ -28,6 +27,7 @@ from pipesat.sweep.sources import (
     ProfileModel,
     ProfileSource,
     Source,
+    read_capacity,
 )
 
 FORMAT: Final = "pipesat.sweep/1"

@@ -198,8 +198,7 @@ def estimate_layers(
     """
     from pipesat.layers.file import layers_document, parse_layers
     from pipesat.layers.roofline import Efficiency, Run, estimated_layers
-    from pipesat.profile.gpus import named_gpu
-    from pipesat.profile.shapes import named_shape
+    from pipesat.profile.published import named_gpu, named_shape
 
     named, device = named_shape(config), named_gpu(gpu)
     layers = estimated_layers(

@@ -87,7 +87,7 @@ def profile(
     RunFailed
         If a process fails, the time is over, or ``stop`` was set.
     """
-    from pipesat.profile.options import MeasureOptions
+    from pipesat.profile.costs_file import MeasureOptions
     from pipesat.runtime.profile_model import Request, measure_profile
 
     require_once("stages", stages)
@@ -120,7 +120,7 @@ _KEYS: Final[Keys] = {
 
 def _model(path: str | None, config: str, given: dict[str, Any], dtype: str) -> dict[str, Any]:
     """What the profile file's ``model`` is to be."""
-    from pipesat.profile.shapes import DecoderShape, named_shape, shape_document
+    from pipesat.profile.published import DecoderShape, named_shape, shape_document
 
     if path is not None:
         if given:

@@ -51,7 +51,7 @@ def torch_job(
     from pipesat.export.torch.write import torch_csv
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job
-    from pipesat.runtime.run import virtual_times
+    from pipesat.runtime.virtual import virtual_times
 
     if memory and scale is not None:
         raise BadInput("waits hold no memory: no peaks to measure", where="measure_memory")

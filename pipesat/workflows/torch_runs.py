@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
-    from pipesat.runtime.parity import ParityReport
-    from pipesat.runtime.run import Measured
+    from pipesat.runtime.run import Measured, ParityReport
 
 
 @public
@@ -188,7 +187,7 @@ def parity(
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.modes import modes_csv
     from pipesat.export.torch.write import torch_csv
-    from pipesat.runtime.parity import check_parity
+    from pipesat.runtime.run import check_parity
 
     adapted = adapt(problem, valid_schedule(problem, schedule))
     if note is not None:

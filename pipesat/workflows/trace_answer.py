@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Schedule
     from pipesat.timeline.steps import Steps
     from pipesat.timeline.timeline import Timeline
-    from pipesat.timeline.trace_prediction import Prediction
+    from pipesat.timeline.trace_problem import Prediction
 
 _NOTHING: Final = 0.01
 """Of the step: what cannot be gained is nothing from here on."""

@@ -89,7 +89,7 @@ def import_trace(
     BadInput
         If the files are no traces of one run, or hold no whole step.
     """
-    from pipesat.timeline.trace_prediction import laid_out, predict
+    from pipesat.timeline.trace_problem import laid_out, predict
 
     told = Told(chunks, microbatches, {} if patterns is None else _patterns(Path(patterns)))
     given = None if link_delay is None else _microseconds(link_delay)

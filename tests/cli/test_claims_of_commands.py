@@ -26,12 +26,11 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.frontier.trace import Frontier
 from pipesat.plan import document, question
-from pipesat.sweep.agreement import REFUTED, require_agreement
 from pipesat.sweep.cases import cases_of
-from pipesat.sweep.rows import NAME
-from pipesat.sweep.run import _job, _row
+from pipesat.sweep.rows import NAME, REFUTED, require_agreement
 from pipesat.sweep.run_case import run_case
 from pipesat.sweep.spec import read_spec
+from pipesat.sweep.study import _job, _row
 from tests.conftest import Run
 from tests.support.problems import chain
 

@@ -19,8 +19,7 @@ from pipesat.core.ops import Op
 from pipesat.core.rounding import rounded_up
 from pipesat.core.schedule import Schedule
 from pipesat.runtime.answers import Check, Deviation
-from pipesat.runtime.parity import ParityReport
-from pipesat.runtime.run import Measured
+from pipesat.runtime.run import Measured, ParityReport
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
 from pipesat.workflows.exports import import_order
 

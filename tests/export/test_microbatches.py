@@ -16,10 +16,9 @@ from pipesat.export import EXPORTERS
 from pipesat.export.torch.adapt import adapt
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.job import Shape
-from pipesat.runtime.run import virtual_times
-from pipesat.timeline.assemble import assemble
+from pipesat.runtime.virtual import virtual_times
 from pipesat.timeline.replay import replay_of
-from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep, assemble
 from pipesat.workflows.torch_job import torch_job
 
 

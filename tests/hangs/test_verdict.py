@@ -11,8 +11,7 @@ from pipesat.core.ops import Copy
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
-from pipesat.hangs.machine import RULES, word
-from pipesat.hangs.posting import late, with_waits
+from pipesat.hangs.machine import RULES, late, with_waits, word
 from pipesat.hangs.verdict import Verdict
 from tests.conftest import Run
 from tests.support.hang_oracle import posted_late, programs, random_order, random_problem, simulate

@@ -15,8 +15,7 @@ from pipesat.layers.roofline import (
     range_of_estimate,
 )
 from pipesat.layers.stages import problem_of_split
-from pipesat.profile.gpus import GPUS, Gpu, named_gpu
-from pipesat.profile.shapes import DecoderShape, named_shape
+from pipesat.profile.published import GPUS, DecoderShape, Gpu, named_gpu, named_shape
 
 GPT = DecoderShape(
     style="gpt", layers=2, width=64, heads=4, kv_heads=4, feed_forward=256, vocabulary=100

@@ -12,10 +12,10 @@ from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
 from pipesat.profile.costs_file import samples_document
 from pipesat.profile.cut import costs_of_stage, layers_of_stages
-from pipesat.profile.delays import delay_of
 from pipesat.profile.file import (
     LINKS_FORMAT,
     LinksModel,
+    delay_of,
     parse_profile,
     read_profile,
     write_document,

@@ -13,7 +13,7 @@ import pytest
 
 from pipesat.core.errors import BadInput
 from pipesat.profile.file import parse_profile, read_profile
-from pipesat.profile.shapes import SHAPES, DecoderShape, named_shape
+from pipesat.profile.published import SHAPES, DecoderShape, named_shape
 from pipesat.runtime.profile_model import profile_model
 
 if importlib.util.find_spec("torch") is None:
@@ -23,9 +23,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pipesat.runtime import clock_and_memory_meters as meters
+from pipesat.runtime import meters
 from pipesat.runtime.decoder import Attention, build_layer, layer_count, rotary_table, rotated
-from pipesat.runtime.layered import decoder_model, imported_model, model_of_profile
+from pipesat.runtime.models import decoder_model, imported_model, model_of_profile
 from pipesat.runtime.profiling import require_device
 
 ROWS, WIDTH = 32, 64

@@ -20,8 +20,8 @@ from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.parity import check_parity
-from pipesat.runtime.peaks import device_peaks
+from pipesat.runtime.answers import device_peaks
+from pipesat.runtime.run import check_parity
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs torch: pip install 'pipesat[torch]'"
@@ -70,7 +70,7 @@ def mixed(problem: Problem, *, split: bool) -> Schedule:
 def test_live_storages_are_counted_once_and_while_they_live() -> None:
     import torch
 
-    from pipesat.runtime.live_storages import LiveStorages
+    from pipesat.runtime.meters import LiveStorages
 
     kept = torch.ones(1000)
     meter = LiveStorages()

@@ -22,7 +22,7 @@ from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
-from pipesat.runtime.parity import ParityReport, check_parity
+from pipesat.runtime.run import ParityReport, check_parity
 from pipesat.workflows.solve import solve
 from tests.support.problems import chain, document, problems, vee
 

@@ -21,7 +21,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.job import Job, Shape, Virtual, read_jobs, write_jobs
-from pipesat.runtime.run import virtual_times
+from pipesat.runtime.virtual import virtual_times
 from pipesat.timeline.file import read_timeline
 from pipesat.timeline.replay import places_of, sources_of
 from tests.support.paths import ROOT
@@ -426,7 +426,7 @@ def test_a_rank_of_torchrun_that_dies(files, output, tmp_path) -> None:
 def test_clocks_of_one_machine_agree_when_asked(tmp_path) -> None:
     code = """
 import sys, datetime, torch.distributed as d
-from pipesat.runtime.clock import offsets
+from pipesat.runtime.link_delays import offsets
 rank = int(sys.argv[1])
 store = d.FileStore(sys.argv[2], 2)
 limit = datetime.timedelta(seconds=60)
@@ -463,9 +463,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from pipesat.runtime.torch_api import load_torch_api
 from pipesat.runtime.pipeline import RankPipeline, connected
-from pipesat.runtime.orders import order_of_csv
+from pipesat.runtime.job import order_of_csv
 from pipesat.runtime.job import Shape
-from pipesat.runtime.layered import transformer
+from pipesat.runtime.models import transformer
 rank, folder = int(sys.argv[1]), Path(sys.argv[2])
 api = load_torch_api()
 order = folder / "order.csv"

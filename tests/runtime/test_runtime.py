@@ -19,10 +19,10 @@ from pipesat.core.errors import BadInput, RunFailed
 from pipesat.files.schedule_file import write_schedule
 from pipesat.heuristics import BASELINES
 from pipesat.runtime.answers import Check, Deviation, relative_error
+from pipesat.runtime.job import order_of_csv
 from pipesat.runtime.launch import run_processes
-from pipesat.runtime.orders import order_of_csv
-from pipesat.runtime.overlap import register_overlap
-from pipesat.runtime.parity import ParityReport, check_parity
+from pipesat.runtime.op_recorder import register_overlap
+from pipesat.runtime.run import ParityReport, check_parity
 from pipesat.runtime.torch_api import load_torch_api
 from tests.support.loaded import loaded_by
 from tests.support.problems import chain
@@ -242,7 +242,7 @@ def report(error, executed=(("0F0", "0B0"), ("1F0", "1I0", "1W0")), untrained=()
     ],
 )
 def test_what_the_command_prints(cli, save, monkeypatch, tmp_path, result, code, text):
-    monkeypatch.setattr("pipesat.runtime.parity.check_parity", lambda *a, **k: [result])
+    monkeypatch.setattr("pipesat.runtime.run.check_parity", lambda *a, **k: [result])
     problem = chain(2, 1)
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, BASELINES["zb-h1"](problem))
@@ -454,7 +454,7 @@ def test_ranks_end_when_their_parent_is_killed(files, fake_torch, tmp_path, temp
 @pytest.mark.parametrize(
     "statement",
     [
-        "import pipesat.runtime.parity, pipesat.runtime.child, pipesat.runtime.torch_api",
+        "import pipesat.runtime.run, pipesat.runtime.launch, pipesat.runtime.torch_api",
         "import sys; sys.argv = ['', 'run', '-h']; import pipesat.cli; pipesat.cli.main()",
     ],
 )

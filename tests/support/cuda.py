@@ -17,7 +17,7 @@ import torch
 from torch import distributed
 from torch.overrides import TorchFunctionMode
 
-from pipesat.runtime.live_storages import LiveStorages
+from pipesat.runtime.meters import LiveStorages
 
 NAME = "a stand-in"
 _NS_PER_CYCLE = 0.5

@@ -144,7 +144,7 @@ _LONG_WORK = (
     "pipesat.advise.work.Work",
     "pipesat.plan.plan.run_plan",
     "pipesat.frontier.min_memory.least_memory",
-    "pipesat.runtime.parity.check_parity",
+    "pipesat.runtime.run.check_parity",
     "pipesat.runtime.run.run_order",
 )
 

@@ -11,9 +11,8 @@ import pytest
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy
 from pipesat.timeline import compare as parts_of
-from pipesat.timeline.compare import compare
+from pipesat.timeline.compare import compare, comparison_png
 from pipesat.timeline.file import read_timeline, timeline_bytes, write_timeline
-from pipesat.timeline.picture import comparison_png
 from pipesat.timeline.replay import measured_delays
 from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
 from tests.support.timed_modes import MODES, ORDER, TIMES, problem_with_modes

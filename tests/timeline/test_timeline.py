@@ -17,7 +17,6 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.timeline import compare as parts_of
-from pipesat.timeline.assemble import assemble
 from pipesat.timeline.compare import AgainstPrediction, compare
 from pipesat.timeline.file import read_timeline, write_timeline
 from pipesat.timeline.refit import refit
@@ -28,6 +27,7 @@ from pipesat.timeline.timeline import (
     Timeline,
     TrainingStep,
     TransferCall,
+    assemble,
     us_per_unit,
 )
 from pipesat.timeline.trace import import_traces

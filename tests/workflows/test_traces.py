@@ -20,7 +20,7 @@ from pipesat.timeline.readers import read_trace
 from pipesat.timeline.readers.rows import Told
 from pipesat.timeline.steps import steps_of
 from pipesat.timeline.trace_costs import Costs
-from pipesat.timeline.trace_prediction import predict
+from pipesat.timeline.trace_problem import predict
 from pipesat.workflows.trace_answer import TraceAnswer
 from pipesat.workflows.traces import import_trace
 from tests.support import traced

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.errors import BadInput, shorten
 from pipesat.files.source import read_bytes
 from pipesat.files.strict_json import parse_json
-from pipesat.timeline.readers import chrome, megatron, nsight, recorded, spans
+from pipesat.timeline.readers import chrome, megatron, nsight, rows, spans
 from pipesat.timeline.readers.rows import Document, Told, Trace
 
 LARGEST_FILE: Final = 1 << 30
@@ -59,7 +59,7 @@ FORMATS: Final = (
         "--otel-enabled --otel-span-groups forward_backward,microbatch on all ranks "
         "(MEGATRON_OTEL_RANK_STRATEGY=all_ranks)",
     ),
-    Format("pipesat timeline", recorded.is_recorded, recorded.read_recorded, "pipesat.record"),
+    Format("pipesat timeline", rows.is_recorded, rows.read_recorded, "pipesat.record"),
     Format(
         "Nsight Systems",
         nsight.is_sqlite,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Kind
+from pipesat.core.ops import Kind, members, parse_item
 
 _LARGEST: Final = 1e20
 """No time is larger: as nanoseconds, 3,000 years."""
@@ -106,3 +106,24 @@ def whole(document: Document, where: str, value: object) -> int:
         text = "expected a whole number from 0 to 1000000"
         raise BadInput(text, source=document.source, where=where, value=value)
     return value
+
+
+def is_recorded(content: Any) -> bool:
+    """Whether this is a timeline file."""
+    return isinstance(content, dict) and content.get("format") == "pipesat.timeline/1"
+
+
+def read_recorded(documents: Sequence[Document], _told: Told) -> Trace:
+    """Read timelines: each file is a replica."""
+    rows = []
+    for replica, document in enumerate(documents):
+        for step, ran in enumerate(document.content.get("steps", ())):
+            for rank, device in enumerate(ran.get("devices", ())):
+                for place, (text, *times) in enumerate(device.get("ops", ())):
+                    where = f"steps[{step}].devices[{rank}].ops[{place}]"
+                    start, end = (number(document, where, time) for time in times[:2])
+                    rows += [
+                        Row(rank, op.stage, op.microbatch, op.kind, start, end, step, replica)
+                        for op in members(parse_item(text))
+                    ]
+    return Trace("pipesat timeline", documents[0].source, rows)

@@ -13,9 +13,54 @@ from pathlib import Path
 
 import numpy as np
 
-from pipesat.export.torch.tokens import Action, Cell, parse_cell
-from pipesat.runtime.job import Virtual
-from pipesat.runtime.orders import TorchOrder
+from pipesat.core.errors import BadInput
+from pipesat.core.ops import Op, Pair, members
+from pipesat.core.problem import Problem
+from pipesat.core.rules import duration
+from pipesat.core.schedule import Order
+from pipesat.export.torch.tokens import LETTER_OF, Action, Cell, cell_text, parse_cell
+from pipesat.export.torch.write import cells_of
+from pipesat.runtime.job import TorchOrder, Virtual
+from pipesat.timeline.timeline import us_per_unit
+
+
+def virtual_times(problem: Problem, scale: float, order: Order = ()) -> Virtual:
+    """Return the problem's times as waits, in seconds, ``scale`` times as long.
+
+    With those of the pairs of ``order``, which is fit for torch.
+
+    Raises
+    ------
+    BadInput
+        If time stands still.
+    """
+    second = us_per_unit(problem) * scale / 1e6
+    route = problem.routes[0].stages
+    # one wait for all microbatches, named without a number, or one each
+    numbers = (
+        {"": 0} if problem.plain else {str(m): m for m in range(problem.microbatches[route[0]])}
+    )
+    modes = {op[::2]: op.mode for row in order for item in row for op in members(item)}
+    durations = {
+        f"{position}{letter}{text}": second * duration(problem, op)
+        for position, stage in enumerate(route)
+        for kind, letter in LETTER_OF.items()
+        for text, microbatch in numbers.items()
+        for op in [Op(stage, kind, microbatch, modes.get((stage, microbatch), 0))]
+    }
+    for row, cells in zip(order, cells_of(problem, order), strict=True):
+        for item, cell in zip(row, cells, strict=True):
+            if isinstance(item, Pair):
+                durations[cell_text(cell)] = second * duration(problem, item)
+    if not any(durations.values()):
+        raise BadInput("all costs are 0: there is nothing to wait for", where="stages")
+    delays: dict[str, float] = {}
+    for position, stage in enumerate(route[:-1]):
+        for text, microbatch in numbers.items():
+            link = problem.link(stage, microbatch)
+            delays[f"{position}F{text}"] = second * link.F if link else 0.0
+            delays[f"{position + 1}B{text}"] = second * link.B if link else 0.0
+    return Virtual(durations, delays)
 
 
 class VirtualDevice:
