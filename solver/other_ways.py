@@ -10,7 +10,7 @@ from pipesat.core.timing import time_order
 from pipesat.solver.growth.search import SOURCE as GROWTH
 from pipesat.solver.growth.search import grown_orders
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.packing.justify import justified
+from pipesat.solver.packing import justified
 from pipesat.solver.permutations.search import permutations_apply, permuted_schedules
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent

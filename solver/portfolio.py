@@ -20,8 +20,7 @@ from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.other_ways import OtherWays
 from pipesat.solver.proof.search import ProofSearch
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lanes import Lanes
-from pipesat.solver.run.runner import Runner
+from pipesat.solver.run.runner import Lanes, Runner
 from pipesat.solver.search_parts import SearchParts
 
 _NEAR = 1.05  # times the best start's value: of those that windows begin from

@@ -53,7 +53,7 @@ class LayerParts:
 @cache
 def _least(parts: LayerParts, ops: tuple[tuple[int, Kind], ...]) -> int:
     """Length of the shortest order found; the same one whenever it is asked for."""
-    from pipesat.solver.parts.search import least_time
+    from pipesat.solver.parts import least_time
     from pipesat.solver.run.clock import Clock
 
     if not ops:

@@ -62,7 +62,7 @@ def pair_times(
     from pipesat.parts.answer import ChunkOp, PairTimes, twos_to_time
     from pipesat.parts.file import read_parts
     from pipesat.parts.into_problem import into_problem, require_same_stages
-    from pipesat.solver.parts.search import least_time
+    from pipesat.solver.parts import least_time
     from pipesat.solver.run.clock import Clock
 
     parts = parts if isinstance(parts, Parts) else read_parts(parts)

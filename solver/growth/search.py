@@ -14,9 +14,9 @@ from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.growth.cuts import Name, Repeat, repeats
 from pipesat.solver.growth.repetition import grown, repeated, with_other_end
-from pipesat.solver.model.fewer_microbatches import first_microbatches, with_microbatches
+from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.neighbourhood.search import OPS_PER_SECOND, WindowSearch, windows_apply
-from pipesat.solver.packing.justify import justified
+from pipesat.solver.packing import justified
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, one_of_each, pair_time, time_together
-from pipesat.solver.model.order_facts import Name, may_coincide
+from pipesat.solver.model.turns import Name, precedes
 
 Gains: TypeAlias = Mapping[tuple[OpKind, OpKind], int]
 """Times of the pairs of two kinds that gain something, in either order of the two."""
@@ -66,6 +66,49 @@ def fusing_may_pay(
     """
     data = problem.resulting(stage, mode, kind)
     return data.fusing_may_pay or (data.may_fuse and any(one == (stage, "BW") for one, _ in known))
+
+
+def may_coincide(problem: Problem, x: Name, y: Name) -> bool:
+    """Whether two phases of a device can run as one, where memory admits it.
+
+    Of one stage and phase only neighbours in microbatch order can: those between would have to run
+    at the same time.
+    """
+    if x[:2] == y[:2]:
+        return abs(x.microbatch - y.microbatch) == 1
+    if precedes(problem, x, y) or precedes(problem, y, x):
+        return False
+    return _least_held(problem, x, y) <= _room(problem, x.stage)
+
+
+def _room(problem: Problem, stage: int) -> float:
+    room = problem.devices[problem.stages[stage].device].room
+    return float("inf") if room is None else room
+
+
+def _least_held(problem: Problem, x: Name, y: Name) -> int:
+    """Least memory that the device holds while both run: what both say of how far others are."""
+    total = 0
+    for stage in problem.stages_on[problem.stages[x.stage].device]:
+        data = problem.stages[stage]
+        started = 0
+        ended = freed = problem.microbatches[stage]
+        for z in (x, y):
+            if problem.route_of[z.stage] != problem.route_of[stage]:
+                continue
+            later = problem.place_of[stage] > problem.place_of[z.stage]
+            if z.phase != "F" or not later:
+                started = max(started, z.microbatch + 1)
+            if z.phase == "F" or (z.phase == "B" and not later):
+                ended = min(ended, z.microbatch)
+            if z.phase == "F" or z.stage == stage or (z.phase == "B" and not later):
+                freed = min(freed, z.microbatch)
+        ended = min(ended, started)
+        total += data.held_after_F * (started - ended)
+        if not data.may_fuse:  # else their backwards may have been fused, and all is free
+            kept = min(data.held_after_F, data.held_after_B)
+            total += kept * max(0, ended - freed)
+    return total
 
 
 def _longest(problem: Problem) -> dict[OpKind, list[Op]]:

@@ -1,22 +1,17 @@
-"""In which order microbatches run: what is known beforehand, and what the model chooses.
-
-Those of one class run by number (docs/proofs/model.md). Where the numbers are the order,
-all do but for their W's; where every stage has the same order, a literal per two microbatches of
-different classes says which comes first, for all stages.
-"""
+"""Which microbatch comes first, and what that and the data flow say of any two phases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from typing import cast
+from typing import NamedTuple, cast
 
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem, Route
-from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.variants import Literal
 
 
 def known_order(problem: Problem, stage: int, phase: Phase, one: int, other: int) -> bool:
@@ -93,3 +88,36 @@ def _link(cp: cp_model.CpModel, turns: Turns, route: int, alike: list[list[int]]
                     after = turns.first(route, later, other)
                     if before is not None and after is not None:
                         cp.add_implication(after, before)
+
+
+class Name(NamedTuple):
+    """A phase of a stage and microbatch."""
+
+    stage: int
+    phase: Phase
+    microbatch: int
+
+
+def precedes(problem: Problem, x: Name, y: Name) -> bool:
+    """Whether x ends before y starts, if both exist and do not run as a pair."""
+    if problem.route_of[x.stage] != problem.route_of[y.stage]:
+        return False
+    if x[:2] == y[:2]:
+        return known_order(problem, x.stage, x.phase, x.microbatch, y.microbatch)
+    if x.microbatch == y.microbatch or known_order(
+        problem, x.stage, "F", x.microbatch, y.microbatch
+    ):
+        return follows(problem, x, y)
+    return False
+
+
+def follows(problem: Problem, x: Name, y: Name) -> bool:
+    """Whether y comes after x if x's microbatch does not come after y's, and they are not alike."""
+    place = problem.place_of
+    if x.phase == y.phase:
+        if x.phase == "W":
+            return False
+        return (place[x.stage] < place[y.stage]) == (x.phase == "F")
+    if x.phase == "F":
+        return True
+    return x.phase == "B" and y.phase == "W" and place[x.stage] >= place[y.stage]

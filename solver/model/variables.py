@@ -13,13 +13,19 @@ from pipesat.bounds.pair_times import least_times_of_each_class
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.solver.model.literals import Literal, either
-from pipesat.solver.model.order_facts import Name, precedes
-from pipesat.solver.model.pair_choices import Candidate, PairChoices, add_pair_choices
 from pipesat.solver.model.pairing import Gains, fusing_may_pay, gains, time_that_gains
 from pipesat.solver.model.times import Times
-from pipesat.solver.model.turns import Turns, add_turns, chains
-from pipesat.solver.model.variants import Variant, place, variant
+from pipesat.solver.model.turns import Name, Turns, add_turns, chains, precedes
+from pipesat.solver.model.variants import (
+    Candidate,
+    Literal,
+    PairChoices,
+    Variant,
+    add_pair_choices,
+    either,
+    place,
+    variant,
+)
 
 
 @dataclass

@@ -1,16 +1,74 @@
-"""What something may run as, alone: its kind and mode, how long then, and what memory it takes."""
+"""What something may run as: alone in some kind and mode, or with another as a pair.
+
+Literals say what is chosen; they may be known beforehand. A pair has equal starts and ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from ortools.sat.python import cp_model
 
-from pipesat.core.ops import Op
+from pipesat.core.ops import Event, Item, Kind, Op, Pair
 from pipesat.core.problem import Problem
-from pipesat.core.rules import MemoryChange, duration, memory_in_order
-from pipesat.solver.model.literals import Literal
+from pipesat.core.rules import MemoryChange, duration, in_order, memory_in_order
+
+Literal: TypeAlias = cp_model.IntVar | bool
+"""A Boolean variable (or its negation), or a known truth value."""
+
+_LEAST = -(1 << 62)
+
+
+class Sum:
+    """A constant plus literals with coefficients."""
+
+    def __init__(self, constant: int) -> None:
+        self.constant = constant
+        self.literals: list[cp_model.IntVar] = []
+        self.coefficients: list[int] = []
+
+    def add(self, coefficient: int, literal: Literal) -> None:
+        """Add a term."""
+        if isinstance(literal, bool):
+            self.constant += coefficient * literal
+        elif coefficient:
+            self.literals.append(literal)
+            self.coefficients.append(coefficient)
+
+    def add_all(self, other: Sum) -> None:
+        """Add another sum."""
+        self.constant += other.constant
+        self.literals += other.literals
+        self.coefficients += other.coefficients
+
+    def at_most(self, cp: cp_model.CpModel, bound: int, condition: Literal) -> None:
+        """Require ``sum <= bound`` wherever ``condition`` holds."""
+        if sum(c for c in self.coefficients if c > 0) + self.constant <= bound:
+            return
+        terms = cp_model.LinearExpr.weighted_sum(self.literals, self.coefficients)
+        constraint = cp.add_linear_constraint(terms, _LEAST, bound - self.constant)
+        if not isinstance(condition, bool):
+            constraint.only_enforce_if(condition)
+
+
+def either(split: Literal) -> list[tuple[Kind, Literal]]:
+    """What a backward may run as, and on which condition, if ``split`` says whether it is split."""
+    return [("B", split), ("BW", not split if isinstance(split, bool) else cast(Literal, ~split))]
+
+
+def conjunction(cp: cp_model.CpModel, x: Literal, y: Literal) -> Literal:
+    """Literal for "x and y"."""
+    if x is False or y is False:
+        return False
+    if x is True or y is True:
+        return y if x is True else x
+    both = cp.new_bool_var("")
+    cp.add_implication(both, x)
+    cp.add_implication(both, y)
+    cp.add_bool_or([both, ~x, ~y])
+    return both
 
 
 class Variant(NamedTuple):
@@ -70,3 +128,120 @@ def place(
     for variant in variants[:-1] if present is True else variants:
         end = end + (variant.length - last) * variant.chosen
     return end + last, intervals
+
+
+def joined(problem: Problem, row: Iterable[Op], partner: Mapping[Event, Event]) -> tuple[Item, ...]:
+    """Return a device's row with every two partners as one item, where the first of them stands."""
+    items: dict[Event, Item] = {}
+    for op in row:
+        other = partner.get(op.event)
+        if other in items:
+            items[other] = in_order(problem, Pair(cast(Op, items[other]), op))
+        else:
+            items[op.event] = op
+    return tuple(items.values())
+
+
+@dataclass
+class Candidate(Generic[R]):
+    """Two that may run as one: as which ops, and how long."""
+
+    both: tuple[R, R]
+    ops: tuple[Op, Op]
+    time: int
+
+
+@dataclass
+class PairChoice(Generic[R]):
+    """A candidate with its literal."""
+
+    both: tuple[R, R]
+    ops: tuple[Op, Op]
+    time: int
+    literal: cp_model.IntVar
+
+    def runs(self, x: R) -> Op:
+        """The op as which a member runs."""
+        return self.ops[self.both[0] is not x]
+
+
+@dataclass
+class PairChoices(Generic[R]):
+    """All choices, by the identity of one or of both members."""
+
+    all: list[PairChoice[R]] = field(default_factory=list)
+    _of_two: dict[tuple[int, int], list[PairChoice[R]]] = field(default_factory=dict)
+    _of_one: dict[int, list[tuple[PairChoice[R], R, Op]]] = field(default_factory=dict)
+
+    def add(self, choice: PairChoice[R]) -> None:
+        """Take in a choice."""
+        self.all.append(choice)
+        (a, b), (op, other) = choice.both, choice.ops
+        for x, y in ((a, b), (b, a)):
+            self._of_two.setdefault((id(x), id(y)), []).append(choice)
+        self._of_one.setdefault(id(a), []).append((choice, b, other))
+        self._of_one.setdefault(id(b), []).append((choice, a, op))
+
+    def together(self, x: R, y: R) -> list[cp_model.IntVar]:
+        """Literals of which one holds if and only if the two run as one."""
+        return [choice.literal for choice in self._of_two.get((id(x), id(y)), ())]
+
+    def partners(self, x: R) -> list[tuple[PairChoice[R], R, Op]]:
+        """Every choice of x, with its partner and the op that the partner is in it."""
+        return self._of_one.get(id(x), [])
+
+
+def add_pair_choices(
+    cp: cp_model.CpModel,
+    candidates: Iterable[Candidate[R]],
+    running: Iterable[R],
+    latest: int,
+) -> PairChoices[R]:
+    """Create the literals; give those that may pair an end variable and their intervals anew.
+
+    Each runs as exactly one of its variants, alone or in one of its choices of the same op; with no
+    variant chosen it takes no time.
+    """
+    choices: PairChoices[R] = PairChoices()
+    for candidate in candidates:
+        literal = cp.new_bool_var("")
+        choices.add(PairChoice(candidate.both, candidate.ops, candidate.time, literal))
+    for x in running:
+        if partners := choices.partners(x):
+            of_op: dict[Op, list[PairChoice[R]]] = {variant.op: [] for variant in x.variants}
+            for choice, _, _ in partners:
+                of_op[choice.runs(x)].append(choice)
+            _give_choices(cp, x, of_op, latest)
+    for choice in choices.all:
+        one, other = choice.both
+        cp.add(one.start == other.start).only_enforce_if(choice.literal)
+        interval = cp.new_optional_fixed_size_interval_var(
+            one.start, choice.time, choice.literal, ""
+        )
+        one.intervals.append(interval)
+    return choices
+
+
+def _give_choices(
+    cp: cp_model.CpModel, x: R, paired: dict[Op, list[PairChoice[R]]], latest: int
+) -> None:
+    end = cp.new_int_var(0, latest, "")
+    x.intervals = []
+    x.end = end
+    lengths = [variant.length for variant in x.variants]
+    for op, length, _, chosen in x.variants:
+        alone = cp.new_bool_var("")
+        literals: list[cp_model.LiteralT] = [alone, *(c.literal for c in paired[op])]
+        if chosen is not True:
+            literals.append(~chosen)
+        cp.add_exactly_one(literals)
+        cp.add(end == x.start + length).only_enforce_if(alone)
+        x.intervals.append(cp.new_optional_fixed_size_interval_var(x.start, length, alone, ""))
+        for choice in paired[op]:
+            lengths.append(choice.time)
+            cp.add(end == x.start + choice.time).only_enforce_if(choice.literal)
+    if x.present is not True:
+        cp.add(end == x.start).only_enforce_if(~x.present)
+        lengths.append(0)
+    cp.add(end >= x.start + min(lengths))
+    cp.add(end <= x.start + max(lengths))

@@ -13,14 +13,13 @@ from ortools.sat.python import cp_model
 from pipesat.bounds.pair_times import least_times_of_each_class
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.solver.model.lags import lag_before, tail_after
+from pipesat.solver.model.left_out import lag_before, tail_after
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import LARGEST
 from pipesat.solver.modes.over_time import PARTS, OverTime
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner
-from pipesat.solver.run.share import Share
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
 
 SOURCE = "proofs with modes"
 _LIMIT = 2.0  # seconds per question at first: rather a smaller one of every device

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
-from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.variants import Literal
 from pipesat.solver.modes.ways import Part, Way
 
 Expression: TypeAlias = cp_model.LinearExpr | int

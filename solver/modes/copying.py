@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.variants import Literal
 from pipesat.solver.modes.cell import Cell
 from pipesat.solver.modes.frame import Frame, Placed
 from pipesat.solver.modes.ways import Holding, Part

@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Op
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Schedule
-from pipesat.solver.model.literals import Literal
+from pipesat.solver.model.variants import Literal
 from pipesat.solver.modes.assign import Cell as Key
 from pipesat.solver.modes.cell import Cell, Start
 from pipesat.solver.modes.copying import add_channels, add_memory, add_what_copies_ask

@@ -14,10 +14,9 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
-from pipesat.solver.model.literals import Literal
-from pipesat.solver.model.pair_choices import Candidate, PairChoices, add_pair_choices
 from pipesat.solver.model.pairing import gains, time_that_gains
 from pipesat.solver.model.turns import add_turns, classes_of
+from pipesat.solver.model.variants import Candidate, Literal, PairChoices, add_pair_choices
 from pipesat.solver.modes.cell import Expression, Start
 from pipesat.solver.modes.parts import OPS, Cell, Task, add_sequence, new_cell
 from pipesat.solver.modes.ways import Holding, Part

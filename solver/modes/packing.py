@@ -18,8 +18,7 @@ from itertools import product
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.solver.modes.starts import largest_held
-from pipesat.solver.packing.justify import disturbed
-from pipesat.solver.packing.pack import Jobs, jobs_of, pack
+from pipesat.solver.packing import Jobs, disturbed, jobs_of, pack
 
 _PATIENCES = (0.5, 0.0, 0.25, 0.75, 1.0)
 _DISTURBANCES = (0.0, 0.0, 1.5, 4.0)

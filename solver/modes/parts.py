@@ -12,9 +12,8 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Op, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import MemoryChange
-from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.pairing import Gains
-from pipesat.solver.model.variants import Variant, place, variant
+from pipesat.solver.model.variants import Literal, Variant, place, variant
 from pipesat.solver.modes.ways import TRIP, Part, Way, ways_of
 
 OPS: Final[tuple[Phase, ...]] = ("F", "B", "W")

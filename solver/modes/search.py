@@ -21,7 +21,7 @@ from pipesat.solver.modes.windows import ModeWindows, windows_over_time_apply
 from pipesat.solver.neighbourhood.search import WindowSearch, windows_apply
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lanes import Lanes
+from pipesat.solver.run.runner import Lanes
 from pipesat.solver.search_parts import SearchParts
 
 _STARTS = 0.2  # of the time left, at most, goes into starts along guides

@@ -28,8 +28,7 @@ from pipesat.solver.modes.state import schedule_from
 from pipesat.solver.modes.ways import Part, Way
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner
-from pipesat.solver.run.share import Share
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
 
 SOURCE = "whole model with modes"
 _AWAITING: tuple[Literal_["F", "B"], ...] = ("F", "B")

@@ -1,7 +1,7 @@
 """Memory within a segment: before every item that takes some, what has been taken and freed.
 
 What is held when the segment begins does not depend on it. Literals "x ends before the event
-starts" add up the rest, as in :mod:`pipesat.solver.model.order_literals`.
+starts" add up the rest, as in :mod:`pipesat.solver.model.memory`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import memory_in_order
-from pipesat.solver.model.before import Before
-from pipesat.solver.model.counted_memory import changed_by, taken_at
-from pipesat.solver.model.literals import Literal, Sum
-from pipesat.solver.model.pair_choices import PairChoices
+from pipesat.solver.model.before import Before, changed_by, taken_at
+from pipesat.solver.model.variants import Literal, PairChoices, Sum
 from pipesat.solver.modes.assign import Cell
 from pipesat.solver.neighbourhood.graph import Graph
 from pipesat.solver.neighbourhood.slots import Choice, Slot, chains_of

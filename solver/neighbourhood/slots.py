@@ -1,19 +1,27 @@
-"""The free ops of a segment, each with what it may run as: its kind and its memory mode."""
+"""The free ops of a segment, each with what it may run as: its kind, its memory mode, a pair."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations, product
 from typing import cast
 
 from ortools.sat.python import cp_model
 
 from pipesat.core.ops import PHASE_OF, Item, Kind, Op, Pair, Phase, members
 from pipesat.core.problem import Problem
-from pipesat.solver.model.literals import Literal
-from pipesat.solver.model.pairing import Gains
-from pipesat.solver.model.variants import Variant, place, variant
+from pipesat.core.rules import duration
+from pipesat.solver.model.pairing import Gains, time_that_gains
+from pipesat.solver.model.variants import (
+    Candidate,
+    Literal,
+    PairChoices,
+    Variant,
+    add_pair_choices,
+    place,
+    variant,
+)
 from pipesat.solver.modes.assign import Cell
 from pipesat.solver.modes.ways import ways_of
 from pipesat.solver.neighbourhood.graph import Graph
@@ -225,3 +233,37 @@ def chains_of(problem: Problem, slots: Sequence[Slot]) -> list[list[Slot]]:
         kind = problem.class_of(op.stage, op.microbatch) if free else 0
         chains.setdefault((op.stage, slot.phase, kind), []).append(slot)
     return list(chains.values())
+
+
+def pairs_of(
+    problem: Problem, known: Gains, cp: cp_model.CpModel, slots: Sequence[Slot], latest: int
+) -> PairChoices[Slot]:
+    """Create a literal per pair that the slots of a segment may form, those that stand included."""
+    choices = add_pair_choices(
+        cp,
+        _candidates(problem, known, slots),
+        slots,
+        latest,
+    )
+    for choice in choices.all:
+        one, other = choice.both
+        stands = _stand_as_pair(one, other) and choice.ops == (one.op, other.op)
+        cp.add_hint(choice.literal, stands)
+    return choices
+
+
+def _candidates(problem: Problem, known: Gains, slots: Sequence[Slot]) -> Iterator[Candidate[Slot]]:
+    for one, other in combinations(slots, 2):
+        stand = _stand_as_pair(one, other)
+        for own, partner in product(one.variants, other.variants):
+            ops = own.op, partner.op
+            if stand and ops == (one.op, other.op):
+                time: int | None = duration(problem, Pair(*ops))
+            else:
+                time = time_that_gains(problem, known, *ops)
+            if time is not None:
+                yield Candidate((one, other), ops, time)
+
+
+def _stand_as_pair(one: Slot, other: Slot) -> bool:
+    return one.item is not None and one.item == other.item

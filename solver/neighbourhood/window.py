@@ -20,13 +20,10 @@ from pipesat.core.ops import Event, Item, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited
 from pipesat.core.schedule import Order
-from pipesat.solver.model.literals import Literal
-from pipesat.solver.model.pair_choices import PairChoices, joined
 from pipesat.solver.model.pairing import NO_GAINS, Gains
+from pipesat.solver.model.variants import Literal, PairChoices, joined
 from pipesat.solver.modes.assign import Cell
-from pipesat.solver.neighbourhood.between import between, following
-from pipesat.solver.neighbourhood.graph import Graph, least_trip
-from pipesat.solver.neighbourhood.pairs import pairs_of
+from pipesat.solver.neighbourhood.graph import Graph, between, following, least_trip
 from pipesat.solver.neighbourhood.segment_memory import add_memory
 from pipesat.solver.neighbourhood.slots import (
     Choice,
@@ -34,6 +31,7 @@ from pipesat.solver.neighbourhood.slots import (
     Slot,
     chains_of,
     choices_of,
+    pairs_of,
     slots_of,
 )
 

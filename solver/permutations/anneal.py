@@ -2,7 +2,7 @@
 
 What an exchange of microbatches is worth shows only once ops have moved into the gaps that it
 leaves. So a step exchanges one or two, packs the order forward and backward a few times
-(:mod:`pipesat.solver.packing.pack`), now and then with a phase put off, and is taken if it is no
+(:mod:`pipesat.solver.packing`), now and then with a phase put off, and is taken if it is no
 longer, or by chance, the less likely the longer it is and the later it comes (Kirkpatrick et al.
 1983, "Optimization by simulated annealing").
 Steps cost a few passes over the ops: the order is translated once, exchanges only look up the
@@ -23,7 +23,7 @@ from pipesat.core.microbatch_order import relabelled
 from pipesat.core.ops import PHASE_OF, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
-from pipesat.solver.packing.pack import Jobs, jobs_of, pack
+from pipesat.solver.packing import Jobs, jobs_of, pack
 from pipesat.solver.permutations.times import PermutedOrder, neighbours
 from pipesat.solver.run.clock import Clock
 

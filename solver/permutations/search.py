@@ -16,7 +16,7 @@ from pipesat.core.arrays import Ints
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.packing.justify import justified
+from pipesat.solver.packing import justified
 from pipesat.solver.permutations.anneal import Annealing
 from pipesat.solver.permutations.times import PermutedOrder, neighbours
 from pipesat.solver.run.clock import Clock

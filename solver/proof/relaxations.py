@@ -14,10 +14,9 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
-from pipesat.solver.model.model import Model, build_model
+from pipesat.solver.model.memory import staircase_applies
+from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, Model, build_model, model_size
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
-from pipesat.solver.model.staircase import staircase_applies
 from pipesat.solver.proof.attempts import Attempt, Attempts, Devices
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound, whole

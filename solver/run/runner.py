@@ -1,13 +1,16 @@
-"""One CP-SAT solve at a time, with the settings that every part of the search shares."""
+"""CP-SAT solves: their settings, the lanes that run them, and how much of a gap to ask for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
 from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import failure_note
 
 _OVERHEAD = 0.01  # deterministic time of building a small model
 PROOFS = "CP-SAT's proofs"
@@ -102,3 +105,87 @@ class Runner:
         """Stop the solve under way, if there is one."""
         if (solver := self._running) is not None:
             solver.stop_search()
+
+
+_POLL = 0.05  # seconds between looks at the clock and its stop
+
+
+class Lanes:
+    """Runs lanes as threads, so that signals and the clock are heard meanwhile."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._runners: list[Runner] = []
+
+    def runner(self) -> Runner:
+        """Return a new runner for one lane, which is interrupted when the clock is over."""
+        self._runners.append(Runner(self.clock))
+        return self._runners[-1]
+
+    def run(self, lanes: Sequence[Callable[[], None]]) -> list[str]:
+        """Run lanes to their end.
+
+        A lane that fails ends; the others go on, and what has been found and proven stays. Returns
+        what failed.
+        """
+        failed: list[str] = []
+
+        def guarded(lane: Callable[[], None]) -> None:
+            try:
+                lane()
+            except BaseException as error:
+                failed.append(failure_note("a part of the search", error))
+
+        threads = [
+            threading.Thread(target=guarded, args=(lane,), name=f"lane {n}", daemon=True)
+            for n, lane in enumerate(lanes)
+        ]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(_POLL)
+            if self.clock.over:
+                for runner in self._runners:
+                    runner.interrupt()
+        return failed
+
+
+@dataclass
+class Share:
+    """A share of the gap between bound and value: more after a "no", less after anything else.
+
+    ``limit`` is in seconds per question.
+    """
+
+    share: float = 0.25
+    limit: float = 4.0
+    more_by: float = 1.5
+    less_by: float = 0.5
+    least: float = 0.02
+    most: float = 1.0
+    longer_by: float = 2.0
+    longest: float = 60.0
+
+    def target(self, bound: int, value: int) -> int:
+        """Length to ask for: if nothing is that short, one more is a bound."""
+        return min(value - 1, bound + int(self.share * (value - bound)))
+
+    def refuted(self) -> None:
+        """Ask for more: it was answered no."""
+        self.share = min(self.most, self.share * self.more_by)
+
+    def less(self) -> None:
+        """Ask for less: it was possible, or not answered in time."""
+        self.share = max(self.least, self.share * self.less_by)
+
+    def unanswered(self) -> None:
+        """Ask for less, or give more time where that is least already."""
+        if self.share > self.least:
+            self.less()
+        else:
+            self.longer()
+
+    def longer(self) -> None:
+        """Give more time: it was not answered."""
+        self.limit = min(self.longest, self.limit * self.longer_by)

@@ -19,7 +19,7 @@ from ortools.sat.python import cp_model
 
 from pipesat.core.ops import Op
 from pipesat.core.rules import memory_change
-from pipesat.solver.model.literals import Literal, either
+from pipesat.solver.model.variants import Literal, either
 from pipesat.solver.steady.variables import PHASES, Cycle, Linear, PeriodOp
 
 

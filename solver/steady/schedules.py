@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.solver.model.times import rounded, unit_for
-from pipesat.solver.packing.justify import justified
+from pipesat.solver.packing import justified
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.period import why_not

@@ -10,10 +10,10 @@ from ortools.sat.python import cp_model
 from pipesat.core.ops import Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay
-from pipesat.solver.model.literals import Literal
 from pipesat.solver.model.pairing import NO_GAINS
 from pipesat.solver.model.times import Times
 from pipesat.solver.model.variables import splits
+from pipesat.solver.model.variants import Literal
 
 Linear: TypeAlias = cp_model.LinearExpr | int
 """What is linear in the variables, or a number."""

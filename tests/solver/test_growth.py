@@ -20,9 +20,9 @@ from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.growth.cuts import Repeat, repeats
 from pipesat.solver.growth.repetition import grown, repeated, with_other_end
 from pipesat.solver.growth.search import few_microbatches, grown_orders
-from pipesat.solver.model.fewer_microbatches import with_microbatches as fewer
+from pipesat.solver.model.left_out import with_microbatches as fewer
 from pipesat.solver.other_ways import OtherWays
-from pipesat.solver.packing.justify import justified
+from pipesat.solver.packing import justified
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner

@@ -21,7 +21,7 @@ from pipesat.solver.proof.attempts import Attempts
 from pipesat.solver.proof.search import ProofSearch
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.lanes import Lanes
+from pipesat.solver.run.runner import Lanes
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
 from tests.support.problems import chain, vee
 

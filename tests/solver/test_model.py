@@ -20,8 +20,8 @@ from pipesat.solver.model.constraints import (
     add_microbatch_order,
     add_one_op_at_a_time,
 )
+from pipesat.solver.model.memory import stairs
 from pipesat.solver.model.model import build_model
-from pipesat.solver.model.staircase import stairs
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from tests.support.given import Given

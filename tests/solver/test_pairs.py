@@ -19,7 +19,7 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.solver import solve
-from pipesat.solver.model.fewer_microbatches import with_microbatches
+from pipesat.solver.model.left_out import with_microbatches
 from pipesat.solver.model.model import Model, build_model
 from pipesat.solver.model.pairing import fusing_may_pay, gains
 from pipesat.solver.neighbourhood.graph import graph_of

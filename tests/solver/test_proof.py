@@ -12,7 +12,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
-from pipesat.solver.model.lags import Lag, lag_before, tail_after
+from pipesat.solver.model.left_out import Lag, lag_before, tail_after
 from pipesat.solver.model.model import build_model, model_is_exact
 from pipesat.solver.proof.attempts import Attempt
 from pipesat.solver.proof.search import ProofSearch

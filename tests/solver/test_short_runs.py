@@ -20,7 +20,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_scheduling
-from pipesat.solver.model.fewer_microbatches import first_microbatches, with_microbatches
+from pipesat.solver.model.left_out import first_microbatches, with_microbatches
 from pipesat.solver.model.model import model_is_exact
 from pipesat.solver.proof.short_runs.models import step_model
 from pipesat.solver.proof.short_runs.run_bounds import RunBounds

@@ -22,8 +22,7 @@ from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.packing.justify import justified
-from pipesat.solver.packing.pack import jobs_of, pack
+from pipesat.solver.packing import jobs_of, justified, pack
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.model import build_cyclic_model

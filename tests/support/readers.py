@@ -139,7 +139,7 @@ def _done(*_: object, **__: object) -> None:
 
 _LONG_WORK = (
     "pipesat.solver.solve",
-    "pipesat.solver.parts.search.least_time",
+    "pipesat.solver.parts.least_time",
     "pipesat.workflows.studies.frontiers",
     "pipesat.advise.work.Work",
     "pipesat.plan.plan.run_plan",

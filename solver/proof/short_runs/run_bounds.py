@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.problem import Problem
-from pipesat.solver.model.fewer_microbatches import with_microbatches
+from pipesat.solver.model.left_out import with_microbatches
 
 
 class RunBounds:

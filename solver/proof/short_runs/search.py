@@ -10,9 +10,9 @@ from pipesat.core.ops import Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.solver.model.fewer_microbatches import first_microbatches, with_microbatches
-from pipesat.solver.model.size import CONSTRAINTS_PER_SECOND, model_size
-from pipesat.solver.model.staircase import staircase_applies
+from pipesat.solver.model.left_out import first_microbatches, with_microbatches
+from pipesat.solver.model.memory import staircase_applies
+from pipesat.solver.model.model import CONSTRAINTS_PER_SECOND, model_size
 from pipesat.solver.model.times import KINDS
 from pipesat.solver.model.variables import Variables
 from pipesat.solver.proof.short_runs.models import makespan_model, step_model

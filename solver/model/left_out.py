@@ -1,4 +1,4 @@
-"""What an op of a kept device waits for, and what follows it, when other devices are left out.
+"""Models of a part of a problem: some devices, or the first microbatches.
 
 A relaxation keeps the ops of some devices. What lies between two of them on a route becomes a lag:
 the durations and delays of the stages in between, as if their devices were never busy.
@@ -6,12 +6,15 @@ the durations and delays of the stages in between, as if their devices were neve
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
-from pipesat.core.ops import Phase
+from pipesat.core.ops import Item, Phase, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay, round_trip
+from pipesat.core.schedule import Order, Schedule
 
 
 class Lag(NamedTuple):
@@ -61,3 +64,25 @@ def tail_after(problem: Problem, kept: Collection[int], stage: int) -> int:
         way += data.shortest_backward
         here = before
     return longest
+
+
+def with_microbatches(problem: Problem, counts: Sequence[int]) -> Problem:
+    """Return the problem with other numbers of microbatches, one per route."""
+    routes = zip(problem.routes, counts, strict=True)
+    return replace(problem, routes=tuple(replace(r, microbatches=count) for r, count in routes))
+
+
+def first_microbatches(schedule: Schedule, few: Problem) -> Order:
+    """Return the order of a schedule's first microbatches, as many as ``few`` has.
+
+    All rules hold that held before: nothing waits for what is left out, and less is held. Of a pair
+    with one member left out, the other runs alone, which may take longer than the pair did.
+    """
+    return tuple(
+        tuple(chain.from_iterable(_kept(item, few) for item in row)) for row in schedule.order
+    )
+
+
+def _kept(item: Item, few: Problem) -> tuple[Item, ...]:
+    kept = tuple(op for op in members(item) if op.microbatch < few.microbatches[op.stage])
+    return (item,) if len(kept) == len(members(item)) else kept

@@ -1,1 +1,0 @@
-"""The least time of a job shop of parts, with its proof."""
