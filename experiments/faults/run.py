@@ -36,13 +36,13 @@ from faults.reach import Reach, reach  # noqa: E402
 from faults.table import keep, no_longer_caught, read_results, write_results  # noqa: E402
 
 Row = dict[str, Any]
-TOGETHER = 8
+TOGETHER = 16
 """Faults that meet longer tests at once, after each survived the quicker ones that meet it."""
 ALONE = 150.0
 """Seconds of tests that a fault meets alone; the longer ones meet it beside other survivors."""
 PATIENCE = 5400.0
 """Seconds after which even a batch of tests that takes no processor time is ended."""
-PROCESSOR = 900, 3600
+PROCESSOR = 600, 3600
 """Seconds of processor time after which tests of one fault, or of a group, do not end any more."""
 
 
@@ -109,6 +109,9 @@ def run(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) -> l
             if row["verdict"] == "caught" and number not in rows.known:
                 rows.add(row)
         left = [fault for fault in wanted if fault.number not in rows.known]
+        for fault in [fault for fault in left if not _longer(reached, fault)]:
+            rows.add(near_rows.known[fault.number])
+            left.remove(fault)
         groups = [pool.submit(run_group, folder, group, reached) for group in _groups(left)]
         for done in as_completed(groups):
             for number, told in done.result().items():
@@ -125,8 +128,7 @@ def _so_far(folder: Path, faults: Sequence[Fault], options: argparse.Namespace) 
         tests = reached[fault.number]
         new = asdict(fault.now.place) | {"number": fault.number, "group": fault.group}
         row = known.get(fault.number) or near.get(fault.number) or new | {"verdict": "open"}
-        longer = fault.number not in known and bool(tests) and tests[-1][1] > ALONE
-        if row["verdict"] == "survived" and longer:
+        if row["verdict"] == "survived" and fault.number not in known and _longer(reached, fault):
             row |= {"verdict": "open"}
         rows.append(row | {"met_by": len(tests)})
     return rows
@@ -172,6 +174,11 @@ def run_near(folder: Path, fault: Fault, reached: Reach) -> Row:
     }
 
 
+def _longer(reached: Reach, fault: Fault) -> list[str]:
+    """Tests that meet a fault and that it does not meet alone."""
+    return [test for test, ends in reached[fault.number] if ends > ALONE]
+
+
 def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
     """Share faults out to groups of at most ``TOGETHER``, none with two of one file."""
     groups: list[list[Fault]] = []
@@ -194,12 +201,13 @@ def run_group(folder: Path, group: Sequence[Fault], reached: Reach) -> dict[int,
     begin, told, skipped = time.monotonic(), dict[int, Row](), list[str]()
     log = folder / ("group-" + "-".join(str(fault.number) for fault in group) + ".log")
     left = list(group)
-    longer = {test for one in group for test, ends in reached[one.number] if ends > ALONE}
-    listed = _listed(log.with_suffix(".tests"), sorted(longer))
-    while left and longer:
+    tests = sorted({test for one in group for test in _longer(reached, one)})
+    while left and tests:
+        listed = _listed(log.with_suffix(".tests"), tests)
         code, by, how = _pytest([listed, *(f"--deselect={test}" for test in skipped)], log, left)
         if code in (0, 5):
             break
+        tests = tests[tests.index(by) if by in tests else 0 :]  # those before it passed with all
         guilty = [one for one in left if _pytest([by], log.with_suffix(".alone"), [one])[0]]
         if not guilty or _pytest([by], log.with_suffix(".without"), [])[0]:
             skipped.append(by)
