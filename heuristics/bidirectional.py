@@ -8,7 +8,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import RowWriter, full_backward, schedule_by_rank
-from pipesat.placement.recognise import two_routes_of, vee_of
+from pipesat.placement.geometry import two_routes_of, vee_of
 
 
 @published("chimera", placement="bidirectional", source="Li and Hoefler, SC 2021")

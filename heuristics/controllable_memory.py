@@ -12,8 +12,8 @@ from functools import partial
 from itertools import accumulate, islice, permutations, product
 from typing import Final, NamedTuple, TypeAlias
 
-from pipesat.core.device_memory import fits_in_order
 from pipesat.core.errors import NotApplicable
+from pipesat.core.event_engine import fits_in_order
 from pipesat.core.problem import Problem, Route
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
@@ -21,7 +21,7 @@ from pipesat.heuristics.registry import GiveUp, published, published_slow, unles
 from pipesat.heuristics.shared.building_blocks import PERIOD, order_by_block
 from pipesat.heuristics.shared.refit import refitted
 from pipesat.heuristics.zero_bubble import zb_v
-from pipesat.placement.recognise import Ranks, vee_of
+from pipesat.placement.geometry import Ranks, vee_of
 
 
 @published("v-half", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")

@@ -24,7 +24,7 @@ from pipesat.heuristics.shared.rows import (
     whole,
     with_late_weights,
 )
-from pipesat.placement.recognise import Ranks, loop_of
+from pipesat.placement.geometry import Ranks, loop_of
 
 
 def groups_of(m: int, size: int) -> list[int]:

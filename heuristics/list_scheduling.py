@@ -34,9 +34,8 @@ from pipesat.bounds.feasibility import (
     preflight,
     sure_order,
 )
-from pipesat.core.device_memory import DeviceMemory
 from pipesat.core.errors import Fault, Infeasible, NotApplicable
-from pipesat.core.event_engine import EventEngine
+from pipesat.core.event_engine import DeviceMemory, EventEngine
 from pipesat.core.least import without_modes
 from pipesat.core.ops import Item, Kind, Op, members
 from pipesat.core.problem import Problem

@@ -15,7 +15,7 @@ from pipesat.core.timing import time_order
 from pipesat.placement.geometry import Placement
 
 Where: TypeAlias = Literal[Placement, "any"]
-"""Where a schedule needs its stages: see :mod:`pipesat.placement.recognise`."""
+"""Where a schedule needs its stages: see :mod:`pipesat.placement.geometry`."""
 
 Build: TypeAlias = Callable[[Problem], Schedule]
 GiveUp: TypeAlias = Callable[[], bool]

@@ -8,13 +8,13 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final, NamedTuple
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
 from pipesat.heuristics.shared.gap_filling import Filled, Fuse, Switches, fill_gaps
-from pipesat.placement.recognise import Ranks, chain_of
+from pipesat.placement.geometry import Ranks, chain_of
 
 _SOURCE = "Qi et al., ICLR 2024, section 3.1"
 # Placed by all settings together, a few seconds; finding an order's minimum span takes longer.

@@ -15,7 +15,7 @@ from pipesat.heuristics.shared.rows import (
     split_backward,
     with_late_weights,
 )
-from pipesat.placement.recognise import chain_of, vee_of
+from pipesat.placement.geometry import chain_of, vee_of
 
 
 @published(

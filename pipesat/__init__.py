@@ -83,7 +83,7 @@ _HOMES = {
 
 _METHODS = {
     "built": "placement.building",
-    "changed": "placement.changing",
+    "changed": "placement.building",
     "export_result": "workflows.exports",
     "figure_of_parts": "parts.picture",
     "figure_of_plan": "plan.picture",
@@ -94,7 +94,7 @@ _METHODS = {
     "html_of": "picture.notebook",
     "html_of_problem": "picture.notebook",
     "parse_problem": "files.problem_file",
-    "peak_memory": "core.memory",
+    "peak_memory": "core.metrics",
     "png_of": "picture.notebook",
     "read_problem": "files.problem_file",
     "save_advice": "advise.files",

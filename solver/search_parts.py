@@ -14,7 +14,7 @@ class SearchParts:
     Parameters
     ----------
     closed_forms
-        The bounds of :mod:`pipesat.bounds.one_device`.
+        The bounds of :mod:`pipesat.bounds.closed_form`.
     staircase
         The staircase of devices with one stage; without, order literals count their memory.
     windows

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from pipesat.bounds.closed_form import closed_forms
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.one_device import closed_forms
 from pipesat.core.claims import Bound
 from pipesat.core.least import memory_varies
 from pipesat.core.problem import MicrobatchOrder, Problem

@@ -19,7 +19,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.solving import Deadline
 from pipesat.files.atomic import write_files
 from pipesat.layers.file import read_layers

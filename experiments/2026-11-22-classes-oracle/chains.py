@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))
 
 from ortools.sat.python import cp_model  # noqa: E402
 
-from pipesat.bounds.one_device import closed_form_bounds  # noqa: E402
+from pipesat.bounds.closed_form import closed_form_bounds  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.files.problem_file import parse_problem  # noqa: E402
 from pipesat.solver.model.places import places_apply, places_model  # noqa: E402

@@ -21,7 +21,7 @@ from cases import HERE
 
 from pipesat.core.checker import check
 from pipesat.core.errors import Deadlock
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule

@@ -12,8 +12,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from pipesat.bounds.closed_form import closed_form_bound  # noqa: E402
 from pipesat.bounds.feasibility import sure_order  # noqa: E402
-from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
 from pipesat.core.checker import check  # noqa: E402
 from pipesat.core.errors import Infeasible  # noqa: E402
 from pipesat.core.ops import parse_item  # noqa: E402

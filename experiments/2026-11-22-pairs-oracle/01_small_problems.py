@@ -19,8 +19,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from pipesat.bounds.closed_form import closed_form_bound  # noqa: E402
 from pipesat.bounds.feasibility import preflight  # noqa: E402
-from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
 from pipesat.core.errors import Infeasible  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.core.schedule import Objective  # noqa: E402

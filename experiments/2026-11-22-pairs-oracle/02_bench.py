@@ -12,7 +12,7 @@ from time import process_time
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from pipesat.bounds.one_device import closed_form_bound  # noqa: E402
+from pipesat.bounds.closed_form import closed_form_bound  # noqa: E402
 from pipesat.core.checker import check  # noqa: E402
 from pipesat.core.problem import Problem  # noqa: E402
 from pipesat.files.problem_file import read_problem  # noqa: E402

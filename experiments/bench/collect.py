@@ -30,7 +30,7 @@ import table
 from library import HERE, KINDS, OBJECTIVES, Contradiction, Library, Record
 
 import pipesat
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.schedule_file import read_schedule

@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule

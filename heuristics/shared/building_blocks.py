@@ -20,7 +20,7 @@ from pipesat.core.ops import Item, Op
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.heuristics.shared.rows import split_backward
-from pipesat.placement.recognise import Ranks
+from pipesat.placement.geometry import Ranks
 
 PERIOD: Final = 6
 

@@ -25,7 +25,7 @@ from pipesat.core.ops import Item, Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.rules import link_delay, round_trip
 from pipesat.core.schedule import Objective, Order
-from pipesat.placement.recognise import Ranks
+from pipesat.placement.geometry import Ranks
 
 Depth: TypeAlias = Literal["memory", "1f1b", "eager", "slope", "slope+1", "least idle"]
 Pattern: TypeAlias = Literal["free", "alternate", "skip"]

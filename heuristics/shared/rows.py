@@ -17,7 +17,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.placement.recognise import Ranks, chain_of
+from pipesat.placement.geometry import Ranks, chain_of
 
 
 def schedule_by_rank(

@@ -9,11 +9,11 @@ from pipesat.advise.families import shown_rows
 from pipesat.advise.orders import named_rows
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, require_same_question
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core import amounts
+from pipesat.core.amounts import Rounding, rounded, rounded_up
 from pipesat.core.claims import Bound, Standing
-from pipesat.core.doing import doing
-from pipesat.core.rounding import Rounding, rounded, rounded_up
+from pipesat.core.progress import doing
 from pipesat.plan.answer import Plan
 from pipesat.plan.shapes import shape_name
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pipesat.advise.pairs import layers_of_parts
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
+from pipesat.core.progress import doing
 from pipesat.layers.layer import Layers
 from pipesat.parts.parts import Parts
 from pipesat.profile.file import Profile

@@ -15,7 +15,8 @@ from pipesat.advise.question import Question
 from pipesat.advise.recomputing import needed_without, plain_row
 from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import stages_text
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import (
     Standing,
     against,
@@ -26,7 +27,6 @@ from pipesat.core.claims import (
     plural,
     ratio,
 )
-from pipesat.core.rounding import rounded, rounded_down
 from pipesat.core.showing import Facts, sentences
 
 _HEAVY: Final = 1.5  # times the usual layer: worth naming

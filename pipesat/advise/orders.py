@@ -18,7 +18,7 @@ from pipesat.advise.families import compared, plain_of, shown_rows
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, fits, rank
 from pipesat.advise.runtimes import marked
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem

@@ -14,10 +14,10 @@ from functools import cache
 from itertools import product
 from typing import Final
 
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
 from pipesat.files.changed import changed_problem
 from pipesat.layers.layer import Layer, Layers
 from pipesat.parts.parts import Chunk, Parts

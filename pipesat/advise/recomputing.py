@@ -10,9 +10,9 @@ from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.written import SCHEDULES
+from pipesat.core.amounts import rounded_down
 from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
-from pipesat.core.rounding import rounded_down
+from pipesat.core.metrics import peak_memory
 from pipesat.workflows.hand_written import baseline
 
 PLAIN: Final = "nothing-by-hand"

@@ -16,8 +16,7 @@ from pipesat.core.amounts import SECONDS
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, ratio, require_best
 from pipesat.core.errors import Contradiction
-from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import mode_counts, pair_counts
+from pipesat.core.metrics import mode_counts, pair_counts, peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.settings import Runtime

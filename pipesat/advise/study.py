@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pipesat.core.amounts import SECONDS, amount, one_in_unit, rate
 from pipesat.core.arguments import public
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
+from pipesat.core.progress import doing
 from pipesat.core.settings import (
     Amount,
     Devices,

@@ -28,9 +28,9 @@ from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, fits, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import cut
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
 from pipesat.core.result import Improvement
 from pipesat.core.settings import RecomputeChoice
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener

@@ -12,7 +12,7 @@ from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, fits
 from pipesat.advise.runtimes import marked, to_do
 from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.settings import Runtime

@@ -30,8 +30,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipesat.bounds.numbers import Number, is_table, least, most, where
-from pipesat.bounds.work_in_memory import Knapsack, Option, in_use
+from pipesat.bounds.memory_counts import (
+    Knapsack,
+    Number,
+    Option,
+    in_use,
+    is_table,
+    least,
+    most,
+    where,
+)
 
 _LARGEST = float(1 << 60)
 _ROUNDED = 1 - 1e-12  # so that rounding errors cannot lift a bound

@@ -3,9 +3,9 @@
 What is left of a valid schedule without some of its microbatches is valid, and microbatches that
 pass alone can pass one after the other. So a problem is feasible exactly if one microbatch of each
 route passes alone; where microbatches differ, one of each class (:func:`of_each_class`). Where
-stages have memory modes, it is in the modes of least need (:mod:`pipesat.bounds.modes_alone`). That
-is exact where F and backward take time in every mode; where one may take none, less is asked: that
-a microbatch passes with the least of each amount over the modes.
+stages have memory modes, it is in the modes of least need (:mod:`pipesat.bounds.one_microbatch`).
+That is exact where F and backward take time in every mode; where one may take none, less is asked:
+that a microbatch passes with the least of each amount over the modes.
 
 Where every op takes time, one on a device that holds the chunks s1 < s2 < ... of its route needs
 ``max over s of (sum of held_after_F up to s + excess of s)``, the excess being what the
@@ -21,14 +21,16 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipesat.bounds.modes_alone import modes_that_fit, need_of, takes_time
 from pipesat.bounds.one_microbatch import (
     Passage,
     Step,
+    modes_that_fit,
     need_alone,
+    need_of,
     pass_alone,
     steps_by_device,
     steps_of,
+    takes_time,
 )
 from pipesat.core.arguments import public
 from pipesat.core.errors import Infeasible

@@ -1,27 +1,89 @@
 """Closed-form bounds of problems in which ops may run in pairs, device by device.
 
 The ways of microbatches are those of plain problems, with the least times that ops can last on
-them; what a device does meanwhile is counted (:mod:`pipesat.bounds.paired_device`).
+them, alone or in pairs; what a device does meanwhile is counted
+(:mod:`pipesat.bounds.paired_device`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from pipesat.bounds.device_terms import DeviceTerms, Way
 from pipesat.bounds.devices import groups_on, way_of, work_of
-from pipesat.bounds.pair_times import after_last_forward, until_first_backward, with_least_times
-from pipesat.bounds.paired_area import Around
+from pipesat.bounds.memory_counts import with_rooms_in_use
 from pipesat.bounds.paired_device import PairedDevice, Ways
-from pipesat.bounds.paired_memory import least_end_in_memory
-from pipesat.bounds.paired_rank_rows import least_length_by_ranks, most_ranks
-from pipesat.bounds.paired_ranks import Ranks
+from pipesat.bounds.paired_memory import Around, least_end_in_memory
+from pipesat.bounds.paired_ranks import Ranks, least_length_by_ranks, most_ranks
 from pipesat.bounds.paired_waiting import Course
-from pipesat.bounds.whole_microbatches import with_rooms_in_use
 from pipesat.core.claims import Bound
 from pipesat.core.least import least_problem, of_each_class
+from pipesat.core.ops import KINDS, PHASE_OF, Kind, OpKind
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
+
+_MayPair: TypeAlias = Callable[[Kind, Kind], bool]
+
+
+def with_least_times(problem: Problem) -> Problem:
+    """Return the problem with the least time that every op can last, alone or in a pair.
+
+    A relaxation for arguments that add up times of single ops: in any valid schedule an op lasts at
+    least this long.
+    """
+    return _with_times(problem, problem, lambda *_: True)
+
+
+def least_times_of_each_class(problem: Problem) -> list[Problem]:
+    """As :func:`with_least_times`, by class; a partner may be of any class and in any mode."""
+    least = least_problem(problem)
+    return [_with_times(one, least, lambda *_: True) for one in of_each_class(problem)]
+
+
+def until_first_backward(problem: Problem) -> Problem:
+    """As :func:`with_least_times`, for the way to and of a stage's first backward.
+
+    The forwards on this way run before any backward of the route, so none is in a pair with one.
+    """
+    return _with_times(problem, problem, lambda op, partner: op != "F" or partner == "F")
+
+
+def after_last_forward(problem: Problem) -> Problem:
+    """As :func:`with_least_times`, for the way of the last backwards of the stages.
+
+    When a stage's last backward starts, all forwards of the route have ended.
+    """
+    return _with_times(problem, problem, lambda op, partner: op == "F" or partner != "F")
+
+
+def _with_times(problem: Problem, partners: Problem, may_pair: _MayPair) -> Problem:
+    """Least times of a problem's ops beside those of another, which is no harder."""
+    if problem.overlap is None:
+        return problem
+    stages = []
+    for stage, data in enumerate(problem.stages):
+        f, b, w, bw = (_least(problem, partners, (stage, kind), may_pair) for kind in KINDS)
+        stages.append(replace(data, F=f, B=b, W=w, BW=bw))
+    return replace(problem, stages=tuple(stages))
+
+
+def _least(problem: Problem, partners: Problem, op: OpKind, may_pair: _MayPair) -> int:
+    """Least time of an op; ``may_pair`` says which kinds of the same route count as partners."""
+    stage, kind = op
+    data, overlap = problem.stages[stage], problem.overlap
+    alone = int(getattr(data, kind))
+    times = [alone]
+    for other in problem.stages_on[data.device]:
+        apart = problem.route_of[other] != problem.route_of[stage]
+        for partner in PHASE_OF:
+            with_it = int(getattr(partners.stages[other], partner))
+            time = overlap.time(op, (other, partner), alone, with_it) if overlap else None
+            if time is not None and (apart or may_pair(kind, partner)):
+                times.append(time)
+    return min(times)
+
 
 _MOST_CLASSES = 12  # (stage, class)s of a device: beyond, programmes take seconds
 _WORTH_RANKS = 0.96  # of the longest device's length; shorter ones are not looked at by rank

@@ -3,8 +3,8 @@
 A pair is shorter than its members in turn, but longer than one of them, and for as long as it runs
 both microbatches wait. So pairs save a device's time, and lengthen the stay of what every device
 before it on the route holds. One programme has the counts of all devices
-(:mod:`pipesat.bounds.paired_device`), and for each the memory times time that these counts take
-(:mod:`pipesat.bounds.paired_area`). docs/proofs/bounds.md has the argument.
+(:mod:`pipesat.bounds.paired_device`), and for each a row: the memory times time that these counts
+take. docs/proofs/bounds.md has the argument.
 """
 
 from __future__ import annotations
@@ -12,24 +12,225 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations_with_replacement, product
+from typing import NamedTuple, TypeAlias
 
-from pipesat.bounds.counting import Programme
+from pipesat.bounds.counting import Programme, add_to, tangent_points
 from pipesat.bounds.devices import area_over_room
-from pipesat.bounds.paired_area import (
-    AreaRow,
-    Around,
-    Joint,
-    Row,
-    Times,
-    delays_between,
-    is_tight,
-    kinds_of_pairs,
-)
-from pipesat.bounds.paired_device import Count, PairedDevice
-from pipesat.bounds.paired_waiting import Course
-from pipesat.bounds.whole_microbatches import in_whole_microbatches
+from pipesat.bounds.feasibility import certain_activations
+from pipesat.bounds.memory_counts import in_whole_microbatches
+from pipesat.bounds.paired_device import Count, PairedDevice, Phase, Ways
+from pipesat.bounds.paired_waiting import Course, Waiting, WaitingRows
 from pipesat.core.ops import Kind
-from pipesat.core.problem import Problem
+from pipesat.core.problem import Problem, Stage
+from pipesat.core.rules import link_delay
+
+Row: TypeAlias = dict[int, int]
+Times: TypeAlias = Mapping[tuple[int, Kind], Row]
+"""Per stage and kind, the time of all items that its ops run in."""
+_Corner: TypeAlias = tuple[Row, int]
+"""A row and a constant, whose sum is memory times time."""
+_Job: TypeAlias = tuple[int, int]
+"""What an op frees, and how long it runs."""
+
+
+class Around(NamedTuple):
+    """A device with what lies around it; ``before`` is the earliest start of its first op."""
+
+    device: int
+    ways: Ways
+    before: int
+
+
+class Joint(NamedTuple):
+    """The programme of all devices, with an end that some schedule reaches, if there is any."""
+
+    programme: Programme
+    counts: Mapping[int, Count]
+    times: Times
+    longest: int
+
+
+@dataclass(frozen=True)
+class AreaRow:
+    """The row of one device: all that it holds fits between its first op and its last.
+
+    ``problem`` has its memory. ``course``: where waiting on the way counts as well.
+    """
+
+    joint: Joint
+    problem: Problem
+    around: Around
+    course: Course | None
+
+    def add(self, end: int) -> None:
+        """Add it; ``end`` is the variable of the end that counts."""
+        around, room = self.around, self.room
+        if not room:
+            return
+        area, taken = self._area
+        corners: list[_Corner] = [({}, 0)]
+        if is_tight(self.problem, around.device):
+            full, constant = self._until_backward()
+            add_to(area, full, 1)
+            taken += constant
+            corners = self._after_forward()
+        for row, constant in corners:
+            total = {end: room}
+            add_to(total, area, -1)
+            add_to(total, row, -1)
+            window = around.before - around.ways.beyond
+            self.joint.programme.at_least(total, taken + constant + room * window)
+
+    @property
+    def room(self) -> int:
+        """The device's memory; 0 if that is unlimited."""
+        return self.problem.devices[self.around.device].room or 0
+
+    @cached_property
+    def counts(self) -> Mapping[int, Count]:
+        """All devices' counts, which weigh what is held as ``problem`` does."""
+        return {d: count.weighed_by(self.problem) for d, count in self.joint.counts.items()}
+
+    @cached_property
+    def _waits(self) -> WaitingRows | None:
+        if self.course is None:
+            return None
+        waiting = Waiting(self.problem, self.course)
+        return WaitingRows(self.joint.programme, waiting, self.counts, self.joint.longest)
+
+    @property
+    def _count(self) -> Count:
+        return self.counts[self.around.device]
+
+    @cached_property
+    def _holding(self) -> dict[int, Stage]:
+        """Those of the device's stages that hold anything."""
+        stages = {s: self.problem.stages[s] for s in self.problem.stages_on[self.around.device]}
+        return {s: data for s, data in stages.items() if data.held_after_F or data.held_after_B}
+
+    def _ops(self, phase: Phase, *kinds: Kind) -> Row:
+        """The number of their ops of some kinds in a phase, as a row."""
+        row: Row = {}
+        for stage in self._holding:
+            add_to(row, self._count.of(stage, phase, *kinds), 1)
+        return row
+
+    @property
+    def _area(self) -> tuple[Row, int]:
+        """Least memory times time that all microbatches of a device's stages take."""
+        problem, row, constant = self.problem, dict[int, int](), 0
+        times = self.joint.times
+        for stage in problem.stages_on[self.around.device]:
+            held = certain_activations(problem)[stage]
+            data = problem.stages[stage]
+            route = problem.routes[problem.route_of[stage]]
+            onward = route.stages[route.stages.index(stage) :]
+            constant += held * route.microbatches * delays_between(problem, onward)
+            for other in onward:
+                for kind in ("F", "B", "BW"):
+                    add_to(row, times.get((other, kind), {}), held)
+            add_to(row, times.get((stage, "B"), {}), max(0, data.held_after_B - held))
+            add_to(row, times.get((stage, "W"), {}), data.held_after_B)
+        return row, constant
+
+    def _until_backward(self) -> _Corner:
+        """What nobody can use until the first backward: forwards come one after the other."""
+        row: Row = {}
+        around, count = self.around, self._count
+        add_to(row, count.held_before(), -around.ways.until_backward)
+        if frozenset({"F"}) not in kinds_of_pairs(count.home):
+            jobs = [[[(data.held_after_F, data.F)]] for data in self._holding.values()]
+            waiting = self._wait(self._ops(count.before, "F"), jobs)
+            if self._waits is not None:
+                self._waits.while_filling(waiting, around.device)
+            add_to(row, {waiting: 1}, 1)
+        return row, self.room * around.ways.until_backward
+
+    def _after_forward(self) -> list[_Corner]:
+        """What nobody can use after the last forward, in two ways, each of which holds.
+
+        Microbatches are freed one after the other; and once the last backward has run, what is not
+        pending is free.
+        """
+        count, around, stages = self._count, self.around, self._holding.values()
+        ways = around.ways
+        if any(max(s.held_after_B, s.held_in_backward) > s.held_after_F for s in stages):
+            return [({}, 0)]
+        home = ways.after_backward + ways.beyond
+        rest = ways.after_forward + home
+        one_by_one = all("F" in kinds for kinds in kinds_of_pairs(count.home))
+        corners: list[_Corner] = []
+        for until_home in (False, True):
+            row: Row = {}
+            add_to(row, count.held_after(), -rest)
+            if until_home:
+                add_to(row, count.freed_after(), home)
+            if one_by_one:
+                jobs = [_ways_to_free(data, until_home) for data in stages]
+                waiting = self._wait(self._ops(count.after, "B", "BW"), jobs)
+                if self._waits is not None and not until_home:
+                    self._waits.while_emptying(waiting, around.device, ways.beyond)
+                    self._waits.of_weights(row, around.device, rest)
+                add_to(row, {waiting: 1}, 1)
+            corners.append((row, self.room * rest))
+        return corners
+
+    def _wait(self, number: Mapping[int, int], jobs: Sequence[Sequence[Sequence[_Job]]]) -> int:
+        """Return a variable: what waits for others, of n n (n - 1) / 2 times what two of them wait.
+
+        ``jobs``: per stage, per way that its ops may run, what each of these frees, and its time.
+        """
+        least = min(
+            sum(min(a * t, b * s) for (a, s), (b, t) in product(one, other))
+            for two in combinations_with_replacement(jobs, 2)
+            for one, other in product(*two)
+        )
+        smallest = min(sum(freed for freed, _ in way) for ways in jobs for way in ways)
+        most = self.room // smallest if smallest else 0
+        programme, longest = self.joint.programme, self.joint.longest
+        waiting = programme.variable(0, (2 * self.room + least * most) * longest)
+        if least and most:
+            for n in tangent_points(most):
+                # k (k - 1) / 2 >= n k - n (n + 1) / 2 for all whole numbers
+                tangent = {j: -least * n * value for j, value in number.items()} | {waiting: 1}
+                programme.at_least(tangent, -least * n * (n + 1) // 2)
+        return waiting
+
+
+def is_tight(problem: Problem, device: int) -> bool:
+    """Whether some forward of a device surely starts after a backward has."""
+    room, stages = problem.devices[device].room, problem.stages_on[device]
+    held = sum(problem.stages[s].held_after_F * problem.microbatches[s] for s in stages)
+    data = [problem.stages[s] for s in stages]
+    takes_time = all(min(s.F, s.B, s.W, s.BW) > 0 for s in data)
+    return room is not None and held > room and takes_time
+
+
+def delays_between(problem: Problem, stages: Sequence[int]) -> int:
+    """Delays between these stages of a route, there and back."""
+    return sum(
+        link_delay(problem, stage, "F") + link_delay(problem, stage, "B") for stage in stages[:-1]
+    )
+
+
+def _ways_to_free(data: Stage, until_home: bool) -> list[list[_Job]]:
+    """What a microbatch's ops free, and their times; ``until_home``: W perhaps comes later."""
+    ways: list[list[_Job]] = []
+    if data.may_split:
+        backward = (data.held_after_F - data.held_after_B, data.B)
+        ways.append([backward, (data.held_after_B, data.W)])
+        if until_home:
+            ways.append([backward])
+    if data.may_fuse:
+        ways.append([(data.held_after_F, data.BW)])
+    return ways
+
+
+def kinds_of_pairs(home: PairedDevice) -> set[frozenset[Kind]]:
+    """Return the kinds of two ops that may run as one on a device."""
+    return {frozenset(kind for _, kind in item) for item in home.items if len(item) == 2}
+
 
 _MOST_VARIABLES = 700
 _SHARE_THAT_COUNTS = 0.9  # of what the rooms ask for; limits of less add time, not strength

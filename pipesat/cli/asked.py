@@ -75,7 +75,7 @@ class Asked:
                 values |= {name: told[name] for name in told.keys() & self.parameters.keys()}
             answer = self.function(**values)
             if save is not None and self.output is not None:
-                from pipesat.core.doing import doing
+                from pipesat.core.progress import doing
 
                 with doing("writing files"):
                     self.written = save(answer, self.output, self.lines)

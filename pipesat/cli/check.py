@@ -13,7 +13,7 @@ from pipesat.core.claims import plural
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.core.violation import Violation
+    from pipesat.core.errors import Violation
 
 
 @command(
@@ -28,7 +28,7 @@ def check(asked: Asked) -> int:
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.table import print_answer
-    from pipesat.core.memory import peak_memory
+    from pipesat.core.metrics import peak_memory
     from pipesat.core.ops import members
     from pipesat.hangs.verdict import posted_in, verdict
 

@@ -26,8 +26,7 @@ from typing import Any, Final, get_args
 import click
 
 from pipesat.cli.commands import Argument
-from pipesat.core.arguments import Wanted, annotated_as, wanted_of
-from pipesat.core.docstrings import entries_of
+from pipesat.core.arguments import Wanted, annotated_as, entries_of, wanted_of
 from pipesat.core.errors import BadInput
 
 _FILES: Final = {

@@ -8,7 +8,7 @@ import click
 
 from pipesat.cli.command import command
 from pipesat.cli.exits import one_line
-from pipesat.core.rounding import rounded_down, rounded_up
+from pipesat.core.amounts import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked

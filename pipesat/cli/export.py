@@ -12,7 +12,7 @@ from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.core.exported import Exported
+    from pipesat.core.schedule import Exported
 
 _FILE = click.Option(
     ["-o", "--output", "path"],

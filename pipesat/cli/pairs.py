@@ -57,7 +57,7 @@ def pairs(asked: Asked) -> int:
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.pairs_report import print_pair_times
-    from pipesat.core.doing import doing
+    from pipesat.core.progress import doing
     from pipesat.files.atomic import write_file
     from pipesat.files.problem_text import problem_text
     from pipesat.parts.answer import ops_of_text

@@ -1,6 +1,6 @@
 """The progress line of a solve: elapsed, best, bound, gap, source of the last improvement.
 
-Where nothing improves it says every few seconds what is being done (:mod:`pipesat.core.doing`).
+Where nothing improves it says every few seconds what is being done (:mod:`pipesat.core.progress`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from rich.text import Text
 
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import wrapped
-from pipesat.core.amounts import time_text
+from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
 from pipesat.core.claims import Standing
-from pipesat.core.doing import being_done
+from pipesat.core.progress import being_done
 from pipesat.core.result import Improvement
-from pipesat.core.rounding import Rounding, rounded, rounded_down
 from pipesat.core.showing import number
 
 SILENCE: Final = 4.0

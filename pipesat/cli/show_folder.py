@@ -12,8 +12,8 @@ import click
 
 from pipesat.cli.exits import one_line, refuse_contradictions
 from pipesat.core.arguments import require_once
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
+from pipesat.core.progress import doing
 
 if TYPE_CHECKING:
     from pipesat.report.study import Report

@@ -11,8 +11,8 @@ import click
 
 from pipesat.cli.exits import one_line
 from pipesat.cli.table import Column, print_facts, print_table, wrapped
+from pipesat.core.amounts import rounded_down, rounded_up
 from pipesat.core.errors import BadInput
-from pipesat.core.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layer, Layers

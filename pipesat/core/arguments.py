@@ -1,10 +1,14 @@
-"""Arguments of public functions: of the type that the signature states, else a clear complaint."""
+"""Arguments of public functions: of the type that the signature states, else a clear complaint.
+
+What a docstring says of them is read, too (numpydoc): the command line shows it.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -13,10 +17,33 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
-from pipesat.core.docstrings import with_shared
 from pipesat.core.errors import BadInput
-from pipesat.core.in_notebook import in_notebook, telling
-from pipesat.core.settings import Within
+from pipesat.core.progress import in_notebook, telling
+from pipesat.core.settings import SHARED, Within
+
+_HEAD = "Parameters\n----------\n"
+
+
+def entries_of(text: str | None) -> dict[str, str]:
+    """Return what a docstring says of each parameter; an entry may name several."""
+    _, _, rest = inspect.cleandoc(text or "").partition(_HEAD)
+    section = re.split(r"\n\n(?=\S[^\n]*\n-+\n)", rest)[0]
+    found: dict[str, str] = {}
+    for names, said in re.findall(r"^(\S.*)\n((?:[ \n].*\n?)+)", section, re.MULTILINE):
+        found |= dict.fromkeys(names.split(", "), " ".join(said.split()))
+    return found
+
+
+def with_shared(text: str | None, names: Iterable[str]) -> str | None:
+    """Return a docstring with those entries of :data:`SHARED` that it leaves out."""
+    if text is None or _HEAD not in (clean := inspect.cleandoc(text)):
+        return text
+    said = entries_of(clean)
+    added = [f"{name}\n    {SHARED[name]}" for name in names if name in SHARED.keys() - said]
+    head, _, rest = clean.partition(_HEAD)
+    section, *more = re.split(r"\n\n(?=\S[^\n]*\n-+\n)", rest, maxsplit=1)
+    return head + _HEAD + "\n".join([section, *added]) + "".join(f"\n\n{one}" for one in more)
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,16 +1,162 @@
-"""Part of the checker: what devices hold, from the times of ops and copies."""
+"""Part of the checker: the copies of offloaded microbatches, and what devices hold over time.
+
+From given times alone, as the rest of the checker: nothing here comes from the placing of copies.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 
-from pipesat.core.check_copies import Copies
-from pipesat.core.check_ops import Ops
-from pipesat.core.ops import Op
+from pipesat.core.check_ops import CopyAmounts, Ops, restated_copies
+from pipesat.core.errors import Violation
+from pipesat.core.ops import Copy, Op, Unreadable
 from pipesat.core.problem import Problem
-from pipesat.core.violation import Violation
+from pipesat.core.schedule import Schedule, TimedCopy
+
+
+class Copies:
+    """The copies of a schedule, and which (stage, microbatch) should have them.
+
+    ``times`` has the start and end of each copy that belongs to an offloaded microbatch, the first
+    time it appears.
+    """
+
+    def __init__(self, problem: Problem, ops: Ops, schedule: Schedule) -> None:
+        self.problem, self.ops, self.schedule = problem, ops.times, schedule
+        self.offloads: dict[tuple[int, int], CopyAmounts] = {}
+        for (stage, microbatch), mode in ops.modes.items():
+            offload = restated_copies(problem, Op(stage, "F", microbatch, mode))
+            if offload is not None:
+                self.offloads[stage, microbatch] = offload
+        self.times: dict[Copy, tuple[int, int]] = {}
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield what is wrong with the copies, except for memory."""
+        copies = self.schedule.copies
+        for device, row in enumerate(copies):
+            for timed in row:
+                yield from self._add(device, timed)
+        yield from self._missing()
+        for device, row in enumerate(copies):
+            yield from self._channels(device, row)
+        yield from self._waits()
+
+    def _add(self, device: int, timed: TimedCopy) -> Iterator[Violation]:
+        copy, start, end = timed
+        home = self.problem.device_name(device)
+        if isinstance(copy, Unreadable):
+            text = f"{copy.text!r} on {home} is no copy; write <stage><O|L><microbatch>"
+            yield Violation("text", text, device, start)
+            return
+        if start < 0:
+            yield Violation("time", f"{copy} starts at {start}, before time 0", device, start)
+        yield from self._place(copy, device, start)
+        offload = self.offloads.get((copy.stage, copy.microbatch))
+        if offload is None:
+            text = (
+                f"{copy} on {home}, but stage {copy.stage} does not offload microbatch "
+                f"{copy.microbatch}"
+            )
+            yield Violation("mode", text, device, start)
+            return
+        wanted = offload.out if copy.kind == "O" else offload.back
+        if end - start != wanted:
+            text = f"{copy} on {home} lasts {end - start} ({start} to {end}), expected {wanted}"
+            yield Violation("length", text, device, start)
+        if copy in self.times:
+            text = f"{copy} appears twice, at {self.times[copy][0]} and at {start}"
+            yield Violation("doubled", text, device, start)
+            return
+        self.times[copy] = (start, end)
+
+    def _place(self, copy: Copy, device: int, start: int) -> Iterator[Violation]:
+        stages = self.problem.stages
+        if copy.stage < len(stages) and stages[copy.stage].device != device:
+            there = self.problem.device_name(stages[copy.stage].device)
+            text = (
+                f"{copy} is copied on {self.problem.device_name(device)}, "
+                f"but stage {copy.stage} lies on {there}"
+            )
+            yield Violation("device", text, device, start)
+
+    def _missing(self) -> Iterator[Violation]:
+        for stage, microbatch in sorted(self.offloads):
+            if Op(stage, "F", microbatch) not in self.ops:
+                continue  # reported as missing itself
+            device = self.problem.stages[stage].device
+            for copy in (Copy(stage, "O", microbatch), Copy(stage, "L", microbatch)):
+                if copy not in self.times:
+                    where = self.problem.device_name(device)
+                    yield Violation("missing", f"{copy} on {where} is missing", device)
+
+    def _channels(self, device: int, row: tuple[TimedCopy, ...]) -> Iterator[Violation]:
+        """Order of the list; one copy at a time on each channel, as ops on a device."""
+        home = self.problem.device_name(device)
+        for before, after in pairwise(row):
+            if after[1:] < before[1:]:
+                text = (
+                    f"{after.copy} ({after.start} to {after.end}) is listed after {before.copy} "
+                    f"({before.start} to {before.end}) among the copies of {home}; lists are in "
+                    "order of (start, end)"
+                )
+                yield Violation("order", text, device, after.start)
+        known = [timed for timed in row if isinstance(timed.copy, Copy)]
+        if self.problem.devices[device].copy_channels == 1:
+            yield from self._one_at_a_time(device, known)
+        else:
+            for kind in ("O", "L"):
+                yield from self._one_at_a_time(device, [t for t in known if t.copy.kind == kind])  # type: ignore[union-attr]
+
+    def _one_at_a_time(self, device: int, row: list[TimedCopy]) -> Iterator[Violation]:
+        running: TimedCopy | None = None
+        for timed in sorted(row, key=lambda t: (t.start, t.end)):
+            if running is not None and timed.start < running.end:
+                touches = timed.start == timed.end == running.start
+                if not touches:
+                    text = (
+                        f"{timed.copy} ({timed.start} to {timed.end}) overlaps {running.copy} "
+                        f"({running.start} to {running.end}) on a channel of "
+                        f"{self.problem.device_name(device)}"
+                    )
+                    yield Violation("overlap", text, device, timed.start)
+            if running is None or timed.end > running.end:
+                running = timed
+
+    def waits(self) -> Iterator[tuple[Op | Copy, Op | Copy]]:
+        """Yield ``(later, earlier)``: F, O, L and the backward of a microbatch in this order."""
+        for stage, microbatch in self.offloads:
+            out, back = Copy(stage, "O", microbatch), Copy(stage, "L", microbatch)
+            forward = Op(stage, "F", microbatch)
+            if out in self.times and forward in self.ops:
+                yield out, forward
+            if out in self.times and back in self.times:
+                yield back, out
+            for kind in ("B", "BW"):
+                backward = Op(stage, kind, microbatch)
+                if back in self.times and backward in self.ops:
+                    yield backward, back
+
+    def _waits(self) -> Iterator[Violation]:
+        for later, earlier in self.waits():
+            start = self._time(later)[0]
+            end = self._time(earlier)[1]
+            if start < end:
+                text = f"{later} starts at {start}, but it waits for {earlier}, which ends at {end}"
+                device = self.problem.stages[later.stage].device
+                yield Violation("input", text, device, start)
+
+    def _time(self, event: Op | Copy) -> tuple[int, int]:
+        return self.times[event] if isinstance(event, Copy) else self.ops[event]
+
+    def away(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield ``(stage, begin, end, amount)``: what is not held between O's end and L's start."""
+        for (stage, microbatch), offload in self.offloads.items():
+            out = self.times.get(Copy(stage, "O", microbatch))
+            back = self.times.get(Copy(stage, "L", microbatch))
+            if out is not None and back is not None:
+                yield stage, out[1], back[0], offload.away
 
 
 def memory_violations(problem: Problem, ops: Ops, copies: Copies) -> Iterator[Violation]:

@@ -3,7 +3,7 @@
 Every table, sentence, file and picture takes gaps, statuses, ratios and changes from here; nobody
 else computes them. A claim that contradicts itself cannot be built: :class:`Contradiction` is
 raised in its place, so it is never printed. What is lost or may be gained is an upper limit and
-rounded up, what is gained is rounded down (:mod:`pipesat.core.rounding`).
+rounded up, what is gained is rounded down (:mod:`pipesat.core.amounts`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias
 
+from pipesat.core.amounts import Number, exactly, rounded, rounded_down, rounded_up
 from pipesat.core.errors import Contradiction
-from pipesat.core.rounding import Number, exactly, rounded, rounded_down, rounded_up
 
 Status: TypeAlias = Literal["optimal", "feasible", "infeasible", "unknown"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipesat.core.graphs import sequenced
+from pipesat.core.deadlock import sequenced
 from pipesat.core.linear_order import LinearOrder
 from pipesat.core.ops import Copy, Event, members
 from pipesat.core.rules import offload_of

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 _MISSING = object()
 _LONGEST_VALUE = 80
@@ -59,6 +60,25 @@ class NotApplicable(PipesatError):
 
 class Note(UserWarning):
     """What is to be known of an answer that stands: the command line prints it on stderr."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule.
+
+    ``rule`` is a short word (``missing``, ``doubled``, ``text``, ``name``, ``device``, ``time``,
+    ``length``, ``kind``, ``mode``, ``overlap``, ``order``, ``input``, ``memory``), ``device`` the
+    device's number, ``time`` where on the time axis, in time units; ``None`` where that has no
+    meaning.
+    """
+
+    rule: str
+    message: str
+    device: int | None = None
+    time: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
 
 
 class NotValid(PipesatError):

@@ -1,12 +1,16 @@
-"""Devices that start items when events wake them: what builds orders greedily shares this."""
+"""What builds orders greedily: devices that start items when events wake them; what they hold."""
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Generic, TypeVar
+
+from pipesat.core.ops import Item
+from pipesat.core.problem import Problem
+from pipesat.core.rules import memory_change
 
 _EVENTS_PER_LOOK = 1000  # between two questions whether to give up
 
@@ -52,3 +56,35 @@ class EventEngine(ABC, Generic[ItemT]):
             while busy_until[device] <= now and self.step(device, now):
                 pass
         return True
+
+
+class DeviceMemory:
+    """Memory that the items of one device hold, in the order in which they run.
+
+    One runs after the other, so what an item frees at its end is free when the next one starts.
+    ``room`` is what may be held (``None``: any amount).
+    """
+
+    __slots__ = ("held", "problem", "room")
+
+    def __init__(self, problem: Problem, room: int | None, held: int = 0) -> None:
+        self.problem, self.room, self.held = problem, room, held
+
+    def fits(self, item: Item) -> bool:
+        """Whether an item may start now."""
+        room = self.room
+        return room is None or self.held + memory_change(self.problem, item).at_start <= room
+
+    def run(self, item: Item) -> None:
+        """Note that an item runs."""
+        self.held += memory_change(self.problem, item).net
+
+
+def fits_in_order(problem: Problem, row: Iterable[Item], room: int | None, held: int = 0) -> bool:
+    """Whether items fit that run one after the other, if so much is held before the first."""
+    memory = DeviceMemory(problem, room, held)
+    for item in row:
+        if not memory.fits(item):
+            return False
+        memory.run(item)
+    return True

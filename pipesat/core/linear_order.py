@@ -1,15 +1,37 @@
-"""An order in one sequence: what timing passes over, and what rearranges it."""
+"""An order in one sequence: what timing passes over, what rearranges it, and its least span.
+
+*Ops that end in one instant.* An order fixes what a device holds between one of its items and the
+next. Where that is more than the capacity, no time may pass in between: the next item has to be one
+of length zero that runs at the end of the one before it. This, and what waits for what, makes
+groups of items, perhaps of several devices, that all end at the same time; every timing of the
+order that keeps to memory keeps them together, and the earliest of these timings exists.
+
+*The earliest timing of least span.* Let ``L[d, e]`` be the longest path from the start of device
+d's first item to the end of device e's last one. First starts ``x`` with span T exist if and only
+if ``x[e] >= x[d] + L[d, e] - T`` for all d, e, so the least T is the largest mean of a cycle of L,
+rounded up (all times are integers); the least such x gives the earliest schedule of that span.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pipesat.core.deadlock import circle
+from pipesat.core.rules import duration, memory_change, one_of_each
+
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from pipesat.core.ops import Copy, Item
+    from pipesat.core.problem import Problem
+
+    Matrix = NDArray[np.int64]
+
 
 Waits: TypeAlias = Sequence[tuple[int, Any]]
 """What one item waits for: ``(j, delay)``, the end of item j plus delay; ``None`` is no delay."""
@@ -112,3 +134,132 @@ def last_ends(
             for member in groups[number]:
                 last[rows[member]] = kept[member] = end
     return last
+
+
+def keep_together(problem: Problem, sequence: LinearOrder) -> LinearOrder:
+    """Return the sequence with the groups of an order side by side.
+
+    What cannot be kept together, because something in between takes time, stays apart: no timing of
+    such an order keeps to memory, and the checker says where.
+    """
+    if not instants_matter(problem):
+        return sequence
+    joined = list(_without_time_between(problem, sequence))
+    if not joined:
+        return sequence
+    import networkx as nx  # importing pipesat stays fast
+
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(sequence.item)))
+    graph.add_edges_from((s, n) for n, own in enumerate(sequence.waits) for s, _ in own)
+    graph.add_edges_from((after, before) for before, after in joined)
+    blocks = nx.condensation(graph)
+    order: list[int] = []
+    groups: list[range] = []
+    for block in nx.topological_sort(blocks):
+        members = sorted(blocks.nodes[block]["members"])
+        if len(members) > 1 and _can_end_together(sequence, set(members)):
+            groups.append(range(len(order), len(order) + len(members)))
+        order += members
+    return sequence.rearranged(order, groups)
+
+
+def instants_matter(problem: Problem) -> bool:
+    """Whether a device of limited memory has ops of length zero."""
+    return any(
+        problem.devices[problem.stages[op.stage].device].memory is not None
+        and not duration(problem, op)
+        for op in one_of_each(problem)
+    )
+
+
+def _without_time_between(problem: Problem, sequence: LinearOrder) -> Iterator[tuple[int, int]]:
+    """Consecutive items of a device between which more is held than there is room for."""
+    held = [0] * len(problem.devices)
+    rooms = [device.room for device in problem.devices]
+    for number, (device, item) in enumerate(zip(sequence.device, sequence.item, strict=True)):
+        before, room = sequence.before[number], rooms[device]
+        if room is None:
+            continue
+        if before >= 0 and held[device] > room and not sequence.duration[number]:
+            yield before, number
+        held[device] += memory_change(problem, item).net
+
+
+def _can_end_together(sequence: LinearOrder, members: set[int]) -> bool:
+    """Whether whatever waits within the group takes no time and waits without a delay."""
+    return not any(
+        delay or sequence.duration[number]
+        for number in members
+        for source, delay in sequence.waits[number]
+        if source in members
+    )
+
+
+_EXACT_IN_INT64 = 1 << 60  # sums of longer paths are added up as Python integers
+
+
+def of_minimum_span(sequence: LinearOrder, devices: int) -> list[int]:
+    """Earliest starts of the devices' first items among all timings of least span."""
+    paths = _longest_paths(sequence, devices)
+    target = max(0, *(int(paths[d, d]) for d in range(devices)))
+    while True:
+        first, cycle_mean = _potentials(paths, target)
+        if cycle_mean is None:
+            return [int(x) for x in first]
+        target = cycle_mean
+
+
+def _longest_paths(sequence: LinearOrder, devices: int) -> Matrix:
+    """``L[d, e]``: start of d's first item to the end of e's last; hugely negative if no path."""
+    import numpy as np
+
+    longest = sum(sequence.duration) + sum(abs(d) for inputs in sequence.inputs for _, d in inputs)
+    # no sum of paths through all devices, less a span each, is larger than this
+    furthest = (devices + 2) * longest
+    exact = furthest < _EXACT_IN_INT64
+    dtype = np.int64 if exact else object
+    unreachable = -(1 << 62) if exact else -4 * furthest
+
+    def begin(number: int) -> Matrix | None:
+        device = sequence.device[number]
+        if sequence.before[number] >= 0:
+            return None
+        start: Matrix = np.full(devices, unreachable, dtype=dtype)
+        if device < devices:
+            start[device] = 0
+        return start
+
+    paths = np.full((devices, devices), unreachable, dtype=dtype)
+    lasts = last_ends(
+        sequence.device, sequence.waits, sequence.duration, begin, sequence.group_ending_with
+    )
+    for device, end in lasts.items():
+        if device < devices:
+            paths[:, device] = end
+    return paths
+
+
+def _potentials(paths: Matrix, target: int) -> tuple[Matrix, int | None]:
+    """Least x >= 0 with ``x[e] >= x[d] + L[d, e] - target``, or the mean of a violating cycle.
+
+    Bellman-Ford; the mean, rounded up, is a better lower bound on the span than ``target`` was.
+    """
+    import numpy as np
+
+    count = len(paths)
+    x = np.zeros(count, dtype=paths.dtype)
+    parent = np.full(count, -1)
+    for _ in range(count + 1):
+        candidates = x[:, None] + paths - target
+        best = candidates.argmax(axis=0)
+        value = candidates[best, np.arange(count)]
+        improved = value > x
+        if not improved.any():
+            return x, None
+        x = np.where(improved, value, x)
+        parent = np.where(improved, best, parent)
+        if cycle := circle({e: [d] for e, d in enumerate(parent.tolist()) if d >= 0}):
+            total = sum(int(paths[d, e]) for d, e in pairwise(cycle))
+            return x, -(-total // (len(cycle) - 1))
+    raise AssertionError("Bellman-Ford neither settled nor closed a cycle")

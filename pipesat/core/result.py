@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from pipesat.core.amounts import time_text
+from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
 from pipesat.core.arguments import public
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Status, against, percent, require_best
-from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import bubbles, mode_counts, pair_counts
+from pipesat.core.metrics import bubbles, mode_counts, pair_counts, peak_memory
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.problem import Problem
-from pipesat.core.rounding import Rounding, rounded, rounded_down
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.showing import Displayed, Facts, sentences
 from pipesat.core.summary import modes_text, peak_text, records_of, work_text
@@ -23,7 +21,7 @@ from pipesat.core.summary import modes_text, peak_text, records_of, work_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pipesat.core.exported import Exported
+    from pipesat.core.schedule import Exported
 
 _NONE: Final = "nothing: no schedule was found in time"
 

@@ -1,9 +1,9 @@
-"""Schedules (items with times) and orders (items without)."""
+"""Schedules (items with times), orders (items without), and what a schedule is exported as."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,37 @@ from pipesat.core.ops import Copy, Item, Unreadable, members
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pipesat.core.exported import Exported
+    from pipesat.core.errors import Violation
     from pipesat.core.problem import Problem
-    from pipesat.core.violation import Violation
+
+
+@dataclass(frozen=True, repr=False)
+class Exported:
+    """A file's content, what belongs beside it (by suffix), and what its user has to know.
+
+    ``changed`` says if the runtime's order takes another time than the schedule; ``path`` is the
+    file that was written, ``None`` if none was.
+    """
+
+    data: bytes
+    beside: Mapping[str, bytes] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    changed: str = ""
+    path: Path | None = None
+
+    def _repr_png_(self) -> bytes | None:
+        return self.data if self.data.startswith(b"\x89PNG") else None
+
+    def __repr__(self) -> str:
+        name = "not written" if self.path is None else str(self.path)
+        lines = [f"  file    {name}, {len(self.data)} bytes"]
+        for suffix in self.beside:
+            what = ": read it before you run this" if suffix.endswith(".txt") else ""
+            beside = suffix if self.path is None else self.path.with_suffix(suffix)
+            lines.append(f"  beside  {beside}{what}")
+        lines += [f"  note    {note}" for note in self.notes]
+        return "\n".join(["Exported", *lines])
+
 
 Objective: TypeAlias = Literal["makespan", "span"]
 

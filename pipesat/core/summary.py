@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipesat.core.amounts import bytes_of, in_whole_units, memory_text
+from pipesat.core.amounts import bytes_of, in_whole_units, memory_text, rounded
 from pipesat.core.claims import percent, ratio, uneven
 from pipesat.core.metrics import mode_counts, useful_loads
 from pipesat.core.ops import Unreadable, members
-from pipesat.core.rounding import rounded
 from pipesat.core.stage import COSTS
 
 if TYPE_CHECKING:

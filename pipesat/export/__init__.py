@@ -9,11 +9,10 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from pipesat.core.errors import BadInput, Fault
-from pipesat.core.exported import Exported
 from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Exported, Schedule
 from pipesat.export.frameworks.automodel import automodel_notes, automodel_yaml
 from pipesat.export.frameworks.megatron import megatron_arguments, megatron_notes
 from pipesat.export.frameworks.options import Options

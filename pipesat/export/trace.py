@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from pipesat.core.memory import memory_profiles
+from pipesat.core.metrics import memory_profiles
 from pipesat.core.ops import PHASE_OF, Copy, Item, Op, Unreadable, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from pipesat.core.amounts import rounded_up
 from pipesat.core.claims import Standing, against, require_best
 from pipesat.core.problem import Problem
-from pipesat.core.rounding import rounded_up
 from pipesat.core.stage import KEEP
 from pipesat.frontier.caps import least_feasible_cap, scale_of
 from pipesat.frontier.levers import Lever

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, Standing, Status, tenable
 from pipesat.core.errors import Fault
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import retime

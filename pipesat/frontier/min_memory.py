@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, require_best, tenable
 from pipesat.core.errors import Contradiction, Infeasible
 from pipesat.core.problem import Problem

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Final
 
 from pipesat.core.checker import check
-from pipesat.core.doing import doing
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
 from pipesat.core.schedule import Schedule
 from pipesat.frontier.caps import Scale1F1B, at_cap, scale_of
 from pipesat.frontier.curve import Curve, KnownSchedule

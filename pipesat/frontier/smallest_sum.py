@@ -12,8 +12,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import smallest_capacities
-from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.claims import Standing
 from pipesat.frontier.caps import attainable_on, with_capacities
 from pipesat.frontier.curve import KnownSchedule

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipesat.core.claims import Bound
-from pipesat.core.doing import doing
 from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
 from pipesat.core.result import Baseline, Improvement, Result
 from pipesat.core.schedule import Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve, Starts

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from pipesat.core.amounts import memory_text, time_text
+from pipesat.core.amounts import memory_text, rounded, rounded_up, time_text
 from pipesat.core.claims import Standing, as_given, at_most, excess, plural
-from pipesat.core.rounding import rounded, rounded_up
 from pipesat.core.showing import Column, Table, number
 from pipesat.core.stage import KEEP
 from pipesat.core.summary import units_of

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.claims import Bound, Standing, Status, excess, require_best
-from pipesat.core.doing import doing
 from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
 from pipesat.core.result import Baseline
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Deadline, Listener, Solve

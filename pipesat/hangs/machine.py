@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from pipesat.core.graphs import Spot, circle, stops
+from pipesat.core.deadlock import Spot, circle, stops
 from pipesat.core.ops import Event, Item, Op, Phase, members
 from pipesat.core.rules import awaited
 from pipesat.export.steps import RankStep, StepKind, Steps, compute_kind

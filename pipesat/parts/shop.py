@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from pipesat.core.graphs import sequenced
+from pipesat.core.deadlock import sequenced
 from pipesat.core.ops import Kind
 from pipesat.parts.parts import Chunk, PartKind
 

@@ -19,8 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Patch
 
-from pipesat.core.amounts import SECONDS, SHARE, bytes_of
-from pipesat.core.rounding import rounded_up, significant
+from pipesat.core.amounts import SECONDS, SHARE, bytes_of, rounded_up, significant
 from pipesat.picture.style import OUTLINE
 
 DPI: Final = 160

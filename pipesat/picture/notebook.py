@@ -9,8 +9,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.core.amounts import rounded_up, significant
 from pipesat.core.errors import BadInput
-from pipesat.core.rounding import rounded_up, significant
 from pipesat.core.showing import Column, Table
 from pipesat.core.summary import records_of_stages
 

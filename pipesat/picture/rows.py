@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipesat.core.memory import Profile, memory_profiles
+from pipesat.core.metrics import Profile, memory_profiles
 from pipesat.core.ops import KINDS, Copy, Pair, members
 from pipesat.picture.classes import class_tints
 

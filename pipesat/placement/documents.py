@@ -5,9 +5,10 @@ Costs are given per stage, or per layer; more layers than stages are cut into co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -18,8 +19,24 @@ from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
 from pipesat.files.limits import FORMAT
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement
-from pipesat.placement.pair_entries import TimeOrFactor, pair_entries
 from pipesat.placement.partition import balanced, even
+
+TimeOrFactor: TypeAlias = int | tuple[int, int]
+
+
+def pair_entries(
+    homes: Sequence[int], times: Mapping[tuple[Kind, Kind], TimeOrFactor]
+) -> Iterator[dict[str, Any]]:
+    """Yield an entry for every two stages of one device, a stage with itself included.
+
+    ``homes`` has the device of every stage, ``times`` the time of two kinds together, or a factor.
+    """
+    for (kind, other_kind), said in times.items():
+        time = {"time": said} if isinstance(said, int) else {"factor": [*said]}
+        for stage, other in product(range(len(homes)), repeat=2):
+            if homes[stage] == homes[other] and (kind != other_kind or stage <= other):
+                yield {"ops": [f"{stage}{kind}", f"{other}{other_kind}"]} | time
+
 
 Document: TypeAlias = dict[str, Any]
 Split: TypeAlias = Literal["even", "balanced"]

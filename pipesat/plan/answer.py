@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pipesat.core.amounts import time_text
+from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best
 from pipesat.core.errors import Contradiction
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
-from pipesat.core.rounding import rounded_down
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.stage import COSTS
 from pipesat.core.summary import peak_text

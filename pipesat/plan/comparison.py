@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound, change, tenable
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.problem import Problem
+from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import retime
 from pipesat.layers.pipeline import Pipeline

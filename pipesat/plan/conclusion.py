@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pipesat.core.claims import Standing, tenable
-from pipesat.core.doing import doing
+from pipesat.core.progress import doing
 from pipesat.core.result import Result
 from pipesat.plan.answer import Plan, all_candidates
 from pipesat.plan.comparison import SplitRow

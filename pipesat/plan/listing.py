@@ -7,9 +7,9 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from pipesat.bounds.one_device import closed_form_bound
-from pipesat.core.doing import doing
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.errors import BadInput
+from pipesat.core.progress import doing
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.bounds import flags_below, partitions_below

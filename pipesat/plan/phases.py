@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Infeasible
+from pipesat.core.progress import doing
 from pipesat.core.solving import LEAST_SECONDS
 from pipesat.layers.rules import neighbours
 from pipesat.plan.bounds import shape_bound

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.claims import Bound
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import RecomputeChoice

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
-from pipesat.core.keyed import Keys, keyed
+from pipesat.core.settings import Keys, keyed
 
 if TYPE_CHECKING:
     from pipesat.profile.costs_file import ParametersModel

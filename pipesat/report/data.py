@@ -14,13 +14,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from pipesat.core.critical_path import critical_path
 from pipesat.core.metrics import measure
 from pipesat.core.ops import KINDS, PHASE_OF, Kind, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, copied_amount, duration, memory_change, one_of_each
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import KEEP
+from pipesat.core.timing import critical_path
 from pipesat.picture.classes import class_tints
 from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING, TINTS, fill, ink_on
 from pipesat.report.markup import plain

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipesat.core.errors import BadInput
-from pipesat.core.keyed import Keys, keyed
+from pipesat.core.settings import Keys, keyed
 from pipesat.export.torch.modes import ModeRow, read_mode_rows, require_rows_of
 from pipesat.export.torch.read import rows_of_csv
 from pipesat.export.torch.tokens import parse_action

@@ -10,9 +10,9 @@ from pipesat.hangs.machine import RuleName
 from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
+    from pipesat.core.errors import Violation
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
-    from pipesat.core.violation import Violation
     from pipesat.hangs.verdict import Verdict
 
 

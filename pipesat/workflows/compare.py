@@ -182,7 +182,7 @@ def compare_placements(
     BadInput
         If nobody states that the stages divide, or they do not.
     """
-    from pipesat.placement.elsewhere import same_layers_elsewhere
+    from pipesat.placement.other_placements import same_layers_elsewhere
 
     for name, placed in same_layers_elsewhere(problem, layers).items():
         yield comparison_of(solve_one(name, placed), name)

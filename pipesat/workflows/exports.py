@@ -17,10 +17,9 @@ from pipesat.export.frameworks.options import Checkpointing
 from pipesat.workflows.valid import read_order, valid_schedule
 
 if TYPE_CHECKING:
-    from pipesat.core.exported import Exported
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
-    from pipesat.core.schedule import Schedule
+    from pipesat.core.schedule import Exported, Schedule
     from pipesat.export.torch.read import Imported
 
 

@@ -14,17 +14,16 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
-from pipesat.placement.documents import CapacityChoice, Setting, Split
+from pipesat.placement.documents import CapacityChoice, Setting, Split, TimeOrFactor
 from pipesat.placement.from_numbers import (
     costs_of,
     document_from_numbers,
+    in_memory_units,
     share_of_1f1b,
     stages_of,
 )
 from pipesat.placement.geometry import CHUNKS, Placement
-from pipesat.placement.given import in_memory_units
 from pipesat.placement.lengths import microbatches_from_lengths, read_lengths
-from pipesat.placement.pair_entries import TimeOrFactor
 
 _PAIR_TIME: Final = re.compile(r"(?:(F|BW|B|W)\+(F|BW|B|W)=)?([0-9]{1,18})(?:/([0-9]{1,18}))?")
 _RATIO: Final = re.compile(r"([0-9]{1,13})/([0-9]{1,13})")

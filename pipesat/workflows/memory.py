@@ -233,8 +233,8 @@ def _placed(
     problem: Problem, names: Sequence[Placement] | None, layers: Sequence[int]
 ) -> dict[str | None, Problem]:
     """The problem, or its layers in the placements asked for."""
-    from pipesat.placement.elsewhere import same_layers_elsewhere
     from pipesat.placement.geometry import Geometry
+    from pipesat.placement.other_placements import same_layers_elsewhere
 
     if names is None:
         return {None: problem}

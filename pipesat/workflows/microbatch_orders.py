@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.checker import check
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.microbatch_order import microbatch_order
+from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Count, Seconds, Seed, Tokens
 from pipesat.core.timing import retime
@@ -105,8 +105,8 @@ def balance(
             clock=clock,
             seed=seed,
         )
+    from pipesat.bounds.closed_form import closed_form_bound
     from pipesat.bounds.feasibility import preflight
-    from pipesat.bounds.one_device import closed_form_bound
     from pipesat.solver.run.clock import Clock
 
     free = replace(_with_lengths(problem, lengths, reference, quadratic), order="free")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pipesat.core.arguments import public
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
+from pipesat.core.progress import doing
 from pipesat.core.settings import Seconds, Seed, Workers
 from pipesat.parts.parts import Parts
 

@@ -34,7 +34,7 @@ def quick_orders(problem: Problem, effort: int) -> Iterator[Schedule]:
     from pipesat.heuristics import BASELINES
     from pipesat.heuristics.list_scheduling import list_schedules
     from pipesat.heuristics.zb_auto import filled_orders
-    from pipesat.placement.recognise import one_route_placement_of
+    from pipesat.placement.geometry import one_route_placement_of
 
     kind = one_route_placement_of(problem)
     for name in _QUICK[kind] if effort == 1 else _ALL[kind]:
@@ -67,6 +67,6 @@ def columns() -> dict[str, Callable[[Problem], Schedule]]:
 
 def _of(elsewhere: dict[str, str], usual: str, problem: Problem) -> Schedule:
     from pipesat.heuristics import BASELINES
-    from pipesat.placement.recognise import one_route_placement_of
+    from pipesat.placement.geometry import one_route_placement_of
 
     return BASELINES[elsewhere.get(one_route_placement_of(problem), usual)](problem)

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pipesat.core.arguments import public, require_once
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
-from pipesat.core.keyed import Keys, keyed
-from pipesat.core.settings import Count, RunSteps, Seconds, Steps, Workers
+from pipesat.core.progress import doing
+from pipesat.core.settings import Count, Keys, RunSteps, Seconds, Steps, Workers, keyed
 
 if TYPE_CHECKING:
     from pipesat.profile.file import Profile

@@ -11,8 +11,8 @@ import numpy as np
 
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, Contradiction, Infeasible
+from pipesat.core.progress import doing
 from pipesat.files.atomic import digest
 from pipesat.files.microbatch_list import MOST_CLASSES
 from pipesat.files.problem_text import problem_text

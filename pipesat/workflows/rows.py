@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipesat.core.checker import Violation, check
 from pipesat.core.claims import ratio, ratio_to_least
-from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import bubbles
+from pipesat.core.metrics import bubbles, peak_memory
 from pipesat.core.timing import retime
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from pipesat.workflows.valid import valid_schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pipesat.core.critical_path import PathStep
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
+    from pipesat.core.timing import PathStep
     from pipesat.export.steps import Steps
 
 WIDTH = 100
@@ -43,7 +43,7 @@ class ShownSchedule(Displayed):
     @property
     def critical_path(self) -> list[PathStep]:
         """The chain of ops that sets the makespan."""
-        from pipesat.core.critical_path import critical_path
+        from pipesat.core.timing import critical_path
 
         return critical_path(self.problem, self.schedule)
 

@@ -44,7 +44,7 @@ def torch_job(
     BadInput
         If the shape does not do, or a profile cannot be read.
     """
-    from pipesat.core.memory import peak_memory
+    from pipesat.core.metrics import peak_memory
     from pipesat.core.timing import time_order
     from pipesat.export.torch.adapt import adapt
     from pipesat.export.torch.modes import modes_csv

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipesat.core.arguments import public
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput
+from pipesat.core.progress import doing
 from pipesat.core.settings import RunSteps, Seconds, Stretch
 from pipesat.workflows.torch_job import torch_job
 from pipesat.workflows.valid import valid_schedule

@@ -11,9 +11,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pipesat.core.arguments import public
-from pipesat.core.doing import doing
 from pipesat.core.errors import BadInput, NotApplicable, NotValid
 from pipesat.core.ops import members
+from pipesat.core.progress import doing
 from pipesat.core.settings import RunSteps, Seconds, Stretch
 from pipesat.core.timing import time_order
 from pipesat.workflows.solve import solve

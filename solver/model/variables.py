@@ -9,7 +9,7 @@ from itertools import pairwise, product
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.pair_times import least_times_of_each_class
+from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.ops import PHASE_OF, Kind, Op, OpKind, Phase
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration

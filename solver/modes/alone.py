@@ -10,7 +10,7 @@ import math
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.pair_times import least_times_of_each_class
+from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.solver.model.left_out import lag_before, tail_after

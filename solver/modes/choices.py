@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import preflight, sure_order
-from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Deadlock, Infeasible
 from pipesat.core.least import with_choices

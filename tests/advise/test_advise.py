@@ -29,7 +29,7 @@ from pipesat.advise.rows import Row, require_same_question
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.table import megatron_flags
 from pipesat.advise.work import Work
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput, Contradiction, Infeasible

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
 from pipesat.bounds.feasibility import preflight
-from pipesat.bounds.one_device import closed_form_bound, closed_form_bounds
-from pipesat.bounds.work_in_memory import most_work
+from pipesat.bounds.memory_counts import most_work
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem, read_problem
 from tests.support.oracle import brute_force, order_count, plain_model_optimum

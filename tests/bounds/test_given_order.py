@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.given_order import bounds_of_given_order, least_lateness
-from pipesat.bounds.one_device import closed_form_bounds
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import FORMAT, parse_problem
 from tests.support.class_documents import tight_chain_document

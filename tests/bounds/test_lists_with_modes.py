@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem
 from tests.support.class_oracle import Oracle

@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from pipesat.bounds.pair_times import with_least_times
-from pipesat.bounds.paired import paired_bounds
+from pipesat.bounds.paired import paired_bounds, with_least_times
 from pipesat.bounds.paired_ranks import Ranks
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import parse_problem

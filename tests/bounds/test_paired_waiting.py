@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.paired_waiting import Course, Waiting
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.counting import Programme, least_of
 from pipesat.bounds.feasibility import preflight
-from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.errors import Infeasible
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipesat.bounds.one_device import closed_form_bound
-from pipesat.bounds.whole_microbatches import in_whole_microbatches, with_rooms_in_use
+from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.bounds.memory_counts import in_whole_microbatches, with_rooms_in_use
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem
 from tests.support.against_oracle import least_value

@@ -20,8 +20,8 @@ from pipesat.cli.interrupts import Interrupts
 from pipesat.cli.progress import Progress
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
-from pipesat.core.doing import being_done, doing
 from pipesat.core.problem import Problem
+from pipesat.core.progress import being_done, doing
 from pipesat.core.result import Improvement, Result
 from pipesat.files.folder import LIST
 from pipesat.files.problem_file import parse_problem, read_problem

@@ -16,7 +16,7 @@ from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import write_schedule
-from pipesat.placement.elsewhere import same_layers_elsewhere
+from pipesat.placement.other_placements import same_layers_elsewhere
 from pipesat.sweep.sources import with_capacity
 from pipesat.timeline.refit import refit
 from pipesat.timeline.timeline import Timeline

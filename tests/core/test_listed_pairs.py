@@ -10,8 +10,7 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.errors import Deadlock, NotApplicable
-from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import pair_counts
+from pipesat.core.metrics import pair_counts, peak_memory
 from pipesat.core.ops import PHASE_OF, Op, Pair, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for

@@ -7,12 +7,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 
-from pipesat.core.critical_path import critical_path
-from pipesat.core.memory import memory_profiles, peak_memory
-from pipesat.core.metrics import DeviceTime, measure
+from pipesat.core.metrics import DeviceTime, measure, memory_profiles, peak_memory
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
-from pipesat.core.timing import time_order
+from pipesat.core.timing import critical_path, time_order
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
 from tests.support.problems import chain, problems

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import pipesat
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import preflight, sure_order
-from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.microbatch_order import in_number_order, microbatch_order, permuted, relabelled

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipesat.bounds.pair_times import least_times_of_each_class
+from pipesat.bounds.paired import least_times_of_each_class
 from pipesat.core.checker import check
 from pipesat.core.least import least_problem
 from pipesat.core.metrics import bubbles

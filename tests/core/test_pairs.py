@@ -13,15 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.core.checker import check
-from pipesat.core.critical_path import critical_path
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
-from pipesat.core.memory import memory_profiles, peak_memory
-from pipesat.core.metrics import bubbles, measure, pair_counts
+from pipesat.core.metrics import bubbles, measure, memory_profiles, pair_counts, peak_memory
 from pipesat.core.ops import KINDS, Item, Op, Pair, members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
-from pipesat.core.timing import time_order
+from pipesat.core.timing import critical_path, time_order
 from pipesat.export import EXPORTERS, export_trace
 from pipesat.export.steps import steps_of
 from pipesat.export.torch.adapt import adapt

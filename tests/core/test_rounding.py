@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.core.amounts import readable
+from pipesat.core.amounts import readable, rounded, rounded_down, rounded_up, significant
 from pipesat.core.claims import Standing, at_least, at_most, change, excess, percent, times
-from pipesat.core.rounding import rounded, rounded_down, rounded_up, significant
 
 FRACTIONS = st.fractions(-(10**6), 10**6) | st.builds(
     Fraction, st.integers(0, 10**18), st.integers(1, 10**18)

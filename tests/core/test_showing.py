@@ -12,11 +12,10 @@ import pytest
 
 import pipesat
 from pipesat import BadInput, Problem, Result
-from pipesat.core.amounts import memory_text, time_text
+from pipesat.core.amounts import memory_text, rounded_up, time_text
 from pipesat.core.claims import Bound, uneven
 from pipesat.core.errors import Contradiction
 from pipesat.core.ops import Op
-from pipesat.core.rounding import rounded_up
 from pipesat.core.schedule import Schedule
 from pipesat.runtime.answers import Check, Deviation
 from pipesat.runtime.run import Measured, ParityReport

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import pipesat
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.ops import parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pipesat.core.memory import memory_profiles
+from pipesat.core.metrics import memory_profiles
 from pipesat.core.ops import Op, parse_item
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.export import EXPORTERS

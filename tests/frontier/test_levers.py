@@ -12,7 +12,7 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.result import Improvement
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem

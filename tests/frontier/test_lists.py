@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
-from pipesat.core.metrics import bubbles
+from pipesat.core.metrics import bubbles, peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem, read_problem

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule

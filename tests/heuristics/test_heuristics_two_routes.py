@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule

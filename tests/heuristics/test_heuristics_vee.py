@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Item, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order

@@ -21,7 +21,7 @@ from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.shared.gap_filling import Switches, fill_gaps
 from pipesat.heuristics.zb_auto import settings, zb_auto, zb_auto_span
-from pipesat.placement.recognise import chain_of
+from pipesat.placement.geometry import chain_of
 from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
 from tests.support.published_forms import zb_h1_span

@@ -9,8 +9,8 @@ from dataclasses import fields
 
 import pytest
 
+from pipesat.core.check_ops import Amounts
 from pipesat.core.problem import Problem
-from pipesat.core.restated import Amounts
 from pipesat.core.stage import AMOUNTS, COSTS, MORE, MicrobatchClass, Stage
 from pipesat.files.modes import AmountsModel
 from pipesat.files.problem_file import StageModel

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.heuristics import BASELINES
 from pipesat.layers import devices

@@ -12,15 +12,17 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.files.problem_file import parse_problem
 from pipesat.placement.documents import Costs, Setting, cut, peak_of_1f1b, placed
-from pipesat.placement.elsewhere import same_layers_elsewhere
-from pipesat.placement.geometry import PLACEMENTS, Geometry, Placement
-from pipesat.placement.recognise import (
+from pipesat.placement.geometry import (
+    PLACEMENTS,
+    Geometry,
+    Placement,
     chain_of,
     loop_of,
     one_route_placement_of,
     two_routes_of,
     vee_of,
 )
+from pipesat.placement.other_placements import same_layers_elsewhere
 from tests.support.problems import chain, document
 from tests.support.problems import vee as small_vee
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pipesat
-from pipesat.bounds.one_device import closed_form_bound, closed_form_bounds
+from pipesat.bounds.closed_form import closed_form_bound, closed_form_bounds
 from pipesat.core.checker import check
 from pipesat.core.claims import change
 from pipesat.core.errors import BadInput, Infeasible

@@ -13,7 +13,7 @@ import pytest
 
 import pipesat
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.replicas.bounds import bound_of_schedule, value_at

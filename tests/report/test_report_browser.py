@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.files.problem_file import parse_problem

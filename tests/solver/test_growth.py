@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipesat.core.checker import check
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.ops import Kind, Op, Pair
 from pipesat.core.problem import Link, Overlap, Problem
 from pipesat.core.schedule import Objective, Order, Schedule

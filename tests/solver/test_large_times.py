@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.work_in_memory import most_work
+from pipesat.bounds.memory_counts import most_work
 from pipesat.core.checker import check
-from pipesat.core.memory import memory_profiles
+from pipesat.core.metrics import memory_profiles
 from pipesat.core.problem import Link, Problem
 from pipesat.core.schedule import Objective, Schedule, Timed
 from pipesat.core.timing import time_order

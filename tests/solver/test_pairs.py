@@ -9,7 +9,7 @@ import pytest
 from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import preflight, sure_order
-from pipesat.bounds.pair_times import with_least_times
+from pipesat.bounds.paired import with_least_times
 from pipesat.core.checker import check
 from pipesat.core.errors import Infeasible, NotApplicable
 from pipesat.core.ops import PHASE_OF, Op, Pair, Phase, Unreadable, members

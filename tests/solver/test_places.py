@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import sure_order
-from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model import places

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.errors import Deadlock

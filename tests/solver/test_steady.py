@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.bounds.feasibility import smallest_capacities
-from pipesat.bounds.one_device import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.ops import Kind, Op
 from pipesat.core.problem import Problem

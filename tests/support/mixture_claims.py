@@ -8,7 +8,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 import pipesat
-from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.core.checker import check
 from pipesat.core.ops import parse_copy, parse_item
 from pipesat.core.problem import Problem

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from pipesat.bounds import paired, paired_memory
-from pipesat.bounds.paired_area import Around
-from pipesat.bounds.paired_memory import least_end_in_memory
+from pipesat.bounds.paired_memory import Around, least_end_in_memory
 from pipesat.bounds.paired_waiting import Course
 from pipesat.core.problem import Problem
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import pipesat
 import pipesat.solver
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem

@@ -8,10 +8,9 @@ from typing import Final
 
 from pipesat.core.amounts import time_text
 from pipesat.core.errors import BadInput, Fault, NotApplicable
-from pipesat.core.exported import Exported
 from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Exported, Schedule
 from pipesat.export.frameworks.options import Options
 from pipesat.export.programs import d9d, jaxpp, primus
 from pipesat.export.programs.as_run import AsRun, as_run, by_place, is_split

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.memory import peak_memory
+from pipesat.core.metrics import peak_memory
 from pipesat.core.microbatch_order import permuted
 from pipesat.core.ops import Copy, Item, Op, Pair, members
 from pipesat.core.problem import Problem

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pipesat.core.graphs import Spot, circle, stops
+from pipesat.core.deadlock import Spot, circle, stops
 from pipesat.export.torch.tokens import Action, Cell, Letter
 
 Rows = Sequence[Sequence[Cell]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipesat.bounds.one_device import closed_form_bound
+from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.problem import Problem
 from pipesat.solver.model.left_out import with_microbatches
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from pipesat.bounds.pair_times import with_least_times
+from pipesat.bounds.paired import with_least_times
 from pipesat.core.claims import Bound
 from pipesat.core.ops import Unreadable, members
 from pipesat.core.problem import Problem

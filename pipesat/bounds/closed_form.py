@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pipesat.bounds.chain_warm_up import least_warm_ups
 from pipesat.bounds.devices import classes_of, terms_of
 from pipesat.bounds.given_order import bounds_of_given_order
+from pipesat.bounds.memory_counts import Number
 from pipesat.bounds.modes import counted_bounds
-from pipesat.bounds.numbers import Number
 from pipesat.bounds.paired import paired_bounds
 from pipesat.core.arguments import public
 from pipesat.core.claims import Bound

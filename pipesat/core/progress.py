@@ -1,4 +1,4 @@
-"""Progress in a notebook: a line below the cell that renews itself while a search runs."""
+"""What is being done right now, by name, for whoever shows progress; how a notebook shows it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,24 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+
+_NAMES: Final[list[str]] = []  # the innermost last
+
+
+@contextmanager
+def doing(name: str) -> Iterator[None]:
+    """Name the work within: ``with doing("writing files"):``, or as a decorator of a function."""
+    _NAMES.append(name)
+    try:
+        yield
+    finally:
+        _NAMES.remove(name)
+
+
+def being_done() -> str:
+    """Return the name of the innermost work; empty if none has one."""
+    return _NAMES[-1] if _NAMES else ""
+
 
 _WIDTH: Final = 79
 
