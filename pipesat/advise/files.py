@@ -43,7 +43,7 @@ def save_advice(advice: Advice, folder: str | Path, log: Sequence[str] = ()) -> 
     made = None
     if row is not None:
         for_torch = advice.question.any_order and advice.question.runtime not in PROGRAMS
-        made = result_files(folder, result_of(advice, row), log, torch=for_torch)
+        made = result_files(folder, result_of(advice, row), log, orders=for_torch)
         files |= made.files | _configuration(advice, row)
     files |= _plain_files(advice)
 

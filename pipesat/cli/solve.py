@@ -22,7 +22,7 @@ def solve(asked: Asked) -> int:
     """Find the best schedule, with a proof of how good it is.
 
     Writes schedule.json, result.json, problem.json, gantt.png, trace.json, solver.log and, where
-    torch can run it, schedule.csv with its hazards into DIR.
+    torch can run it, schedule.csv with its hazards into DIR. With --for, that runtime's file too.
 
     Ends early when the schedule is proven optimal. Ctrl-C keeps the best schedule so far.
     """

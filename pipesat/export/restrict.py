@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from pipesat.core.errors import NotApplicable
 from pipesat.core.least import require_no_modes
 from pipesat.core.ops import parse_kind
@@ -10,11 +12,12 @@ from pipesat.export.runtimes import Runtime
 from pipesat.files.changed import changed_problem
 
 
-def restricted(problem: Problem, runtime: Runtime) -> Problem:
-    """Return the problem with what a runtime cannot run ruled out.
+def restricted(problem: Problem, runtime: Runtime) -> tuple[Problem, ...]:
+    """Return the problem with what a runtime cannot run ruled out, in each way to do so.
 
-    Every schedule of the result is one of the problem, and is exported without a loss (for the
-    order of microbatches that are alike, docs/proofs/model.md).
+    Every schedule of each way is one of the problem, and is exported without a loss (for the order
+    of microbatches that are alike, docs/proofs/model.md). What it runs is the union: two ways where
+    it splits all backwards but the first stage's or none, and neither is surely as good.
 
     Raises
     ------
@@ -34,11 +37,17 @@ def restricted(problem: Problem, runtime: Runtime) -> Problem:
             f"{runtime.title} runs microbatches in one order, and these differ: say "
             '"order": "same" or "given"'
         )
-    if runtime.all_or_none:
-        _require_one_way(problem, first, runtime)
+    ways = _all_or_none(problem, first, runtime) if runtime.all_or_none else [{}]
     own = {"backward": "fused"} if runtime.first_whole else {}
-    stages = [own if s == first else {} for s in range(len(problem.stages))]
-    return with_pairs_of(changed_problem(problem, stages=stages), runtime)
+    return tuple(
+        with_pairs_of(
+            changed_problem(
+                problem, stages=[own if s == first else way for s in range(len(problem.stages))]
+            ),
+            runtime,
+        )
+        for way in ways
+    )
 
 
 def with_pairs_of(problem: Problem, runtime: Runtime) -> Problem:
@@ -58,21 +67,34 @@ def with_pairs_of(problem: Problem, runtime: Runtime) -> Problem:
     return changed_problem(problem, overlap=overlap or None)
 
 
-def _require_one_way(problem: Problem, first: int, runtime: Runtime) -> None:
-    """Pass if all other backwards are split, or whole, or splitting a whole one costs nothing."""
+def _all_or_none(problem: Problem, first: int, runtime: Runtime) -> list[dict[str, str]]:
+    """Return what all stages but the first say; one way where no other can be shorter."""
     others = [stage for s, stage in enumerate(problem.stages) if s != first]
-    if not any(stage.may_split for stage in others) or not any(stage.may_fuse for stage in others):
-        return
-    free = problem.plain and all(
-        stage.may_split
-        and stage.may_fuse
-        and stage.BW >= stage.B + stage.W
-        and stage.held_after_B <= stage.held_after_F
+    split, whole = (all(getattr(s, may) for s in others) for may in ("may_split", "may_fuse"))
+    if not (split or whole):
+        raise NotApplicable(
+            f"{runtime.title} splits all backwards but the first stage's or none, and here one "
+            'stage says "backward": "split", another "fused": say "either"'
+        )
+    costs_nothing = problem.plain and all(
+        stage.BW >= stage.B + stage.W and stage.held_after_B <= stage.held_after_F
         for stage in others
     )
-    if not free:
+    if not (split and whole) or costs_nothing:
+        return [{}]
+    if _pairs_whole(problem, first):
         raise NotApplicable(
-            f"{runtime.title} splits all backwards or none, and here neither is always better: say "
-            '"backward": "split" or "backward": "fused" in every stage but the first, and solve '
-            "both"
+            f"{runtime.title} splits all backwards or none, but for whole ones in pairs, and here "
+            'neither is always better: say "backward": "split" or "backward": "fused" in every '
+            "stage but the first, and solve both"
         )
+    return [{"backward": "split"}, {"backward": "fused"}]
+
+
+def _pairs_whole(problem: Problem, first: int) -> bool:
+    """Whether another stage's whole backward may run in a pair, also where all are split."""
+    if problem.overlap is None:
+        return False
+    listed = chain.from_iterable((*problem.overlap.times, *problem.overlap.factors))
+    some = any(kind == "BW" and stage != first for stage, kind in listed)
+    return problem.overlap.factor is not None or some

@@ -9,11 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pipesat.core.errors import NotApplicable
-from pipesat.core.problem import Problem
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.result import Result
-from pipesat.core.schedule import Schedule
-from pipesat.export import export_torch_csv, export_trace
+from pipesat.export import EXPORTERS, FILE_NAMES, export_trace
+from pipesat.export.frameworks.options import Options
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt, title_of
@@ -21,7 +20,7 @@ from pipesat.picture.gantt import gantt, title_of
 _QUICK_OPS = 20_000  # a second or so for all files
 _MOST_OPS_SHOWN = 200_000
 _LEFT_OUT = (
-    f"of more than {_MOST_OPS_SHOWN:,} ops, no trace, order for torch or picture is made:"
+    f"of more than {_MOST_OPS_SHOWN:,} ops, no trace, order for a runtime or picture is made:"
     " pipesat export makes them"
 )
 
@@ -29,8 +28,9 @@ _LEFT_OUT = (
 class ResultFiles(NamedTuple):
     """The files of a result: what is written first, and what makes the pictures.
 
-    ``schedule`` is the path of the schedule, if there is one; ``told`` what a user is told about
-    torch's order: that it takes another time, or why there is none.
+    ``schedule`` is the path of the schedule, if there is one; ``told`` what a user is told
+    about the order for the runtime, torch if none was asked for: that it takes another time, or why
+    there is none.
     """
 
     files: dict[str, bytes]
@@ -45,13 +45,14 @@ def result_files(
     log: Sequence[str],
     *,
     home: str = "",
-    torch: bool = True,
+    orders: bool = True,
     early: Callable[[dict[str, bytes]], None] | None = None,
 ) -> ResultFiles:
-    """Make every file of a result that is to lie in a folder; without ``torch``, no order for it.
+    """Make every file of a result that is to lie in a folder.
 
-    ``home``: the folder in it that has this result, where there are several. ``early`` gets the
-    schedule, the result and the problem where all else takes seconds.
+    ``orders``: with those for torch and for the runtime that was solved for. ``home``: the folder
+    in it that has this result, where there are several. ``early`` gets the schedule, the result and
+    the problem where all else takes seconds.
     """
 
     def at_home(made: dict[str, bytes]) -> dict[str, bytes]:
@@ -66,8 +67,9 @@ def result_files(
         trace = export_trace(result.problem, result.schedule)
         files["trace.json"] = trace.data
         log = [*log, *(f"trace.json: {note}" for note in trace.notes)]
-        if torch:
-            told, said = _add_torch_csv(files, result.problem, result.schedule)
+        if orders:
+            made, told, said = _orders(folder / home, result)
+            files |= made
             log = [*log, *told]
     elif result.schedule is not None:
         said = _LEFT_OUT
@@ -118,20 +120,27 @@ def _own_files(result: Result, schedule: str | None) -> dict[str, bytes]:
     return files
 
 
-def _add_torch_csv(
-    files: dict[str, bytes], problem: Problem, schedule: Schedule
-) -> tuple[list[str], str]:
-    """Add the order for torch where torch can run it; return what the log and a user are told."""
-    try:
-        exported = export_torch_csv(problem, schedule)
-    except NotApplicable as error:
-        why = f"no schedule.csv: {error}"
-        return [why], why
-    files["schedule.csv"] = exported.data
-    for suffix, text in exported.beside.items():
-        files[f"schedule{suffix}"] = text
-    changed = f"schedule.csv: {exported.changed}" if exported.changed else ""
-    return [f"schedule.csv: {note}" for note in exported.notes], changed
+def _orders(folder: Path, result: Result) -> tuple[dict[str, bytes], list[str], str]:
+    """Make the order for torch, and for the runtime that was solved for, where they can run it.
+
+    Returns the files, what the log is told, and what a user is: of the runtime solved for, if any.
+    """
+    files: dict[str, bytes] = {}
+    told: list[str] = []
+    said = ""
+    for to in dict.fromkeys(("torch", result.target or "torch")):
+        name = FILE_NAMES[to]
+        try:
+            made = EXPORTERS[to](result.problem, result.schedule, Options(output=folder / name))
+        except (NotApplicable, BadInput) as error:  # of a path that no configuration can say
+            told.append(said := f"no {name}: {error}")
+            continue
+        files |= {name: made.data} | {
+            Path(name).with_suffix(suffix).name: data for suffix, data in made.beside.items()
+        }
+        told += [f"{name}: {note}" for note in made.notes]
+        said = f"{name}: {made.changed}" if made.changed else ""
+    return files, told, said
 
 
 def _json_bytes(document: object) -> bytes:

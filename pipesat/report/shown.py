@@ -9,9 +9,8 @@ from pipesat.core.result import Result
 from pipesat.core.schedule import Schedule
 from pipesat.workflows.best_known import with_hand_written
 from pipesat.workflows.hand_written import baselines as every_baseline
-from pipesat.workflows.hand_written import hand_written
+from pipesat.workflows.hand_written import hand_written_for
 from pipesat.workflows.rows import ScheduleRow, solver_row, with_ratios
-from pipesat.workflows.solve import problem_for
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,9 @@ class ReportedCase:
 
 def baselines_of(result: Result) -> list[Shown]:
     """Return the hand-written schedules of the problem that was solved."""
-    solved = problem_for(result.problem, result.target)
     return [
         Shown(row, schedule, every_baseline()[row.baseline].source)
-        for row, schedule in hand_written(solved, result.objective)
+        for row, schedule in hand_written_for(result.problem, result.target, result.objective)
     ]
 
 

@@ -14,7 +14,7 @@ from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.timing import retime
 from pipesat.workflows.best_known import with_given, with_hand_written
 from pipesat.workflows.comparison import Comparison, Comparisons
-from pipesat.workflows.hand_written import hand_written
+from pipesat.workflows.hand_written import hand_written_for
 from pipesat.workflows.memory import stated_layers
 from pipesat.workflows.rows import (
     against_best,
@@ -22,7 +22,7 @@ from pipesat.workflows.rows import (
     solver_row,
     with_ratios,
 )
-from pipesat.workflows.solve import problem_for, solve
+from pipesat.workflows.solve import solve
 from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def compare(
         rows = against_best((row for one in several for row in one.rows), objective)
         return Comparisons(problem, objective, tuple(rows), several, tuple(stated))
     if result is None and not search:
-        made = [row for row, _ in hand_written(problem_for(problem, target), objective)]
+        made = [row for row, _ in hand_written_for(problem, target, objective)]
         rows = against_best([*made, *_own(made, given, problem)], objective)
         return Comparisons(problem, objective, tuple(rows))
     one = comparison_of(solved(None, problem) if result is None else result, given=given)
@@ -138,7 +138,7 @@ def comparison_of(
     the comparison.
     """
     problem, objective = result.problem, result.objective
-    made = list(hand_written(problem_for(problem, result.target), objective))
+    made = hand_written_for(problem, result.target, objective)
     result = with_hand_written(result, [s for row, s in made if s is not None and row.valid])
     given = given or {}
     result = with_given(result, [retime(problem, s, objective, name) for name, s in given.items()])

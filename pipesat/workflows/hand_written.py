@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -132,6 +133,29 @@ def hand_written(
         for rule in dict.fromkeys((GIVEN, best)):
             named = _named(name, rule)
             yield rows[rule], time_order(problem, made[rule].order, objective, named)
+
+
+def hand_written_for(
+    problem: Problem, target: str | None, objective: Objective
+) -> list[tuple[ScheduleRow, Schedule | None]]:
+    """Return a row per baseline as it runs in a runtime, with its schedule, as above.
+
+    Where the runtime runs one of several problems, the better row of each.
+    """
+    from pipesat.workflows.solve import problems_for
+
+    found: dict[str, tuple[ScheduleRow, Schedule | None]] = {}
+    for one in problems_for(problem, target):
+        for row, schedule in hand_written(one, objective):
+            kept, _ = found.get(row.name, (None, None))
+            if kept is None or _worth(row, objective) < _worth(kept, objective):
+                found[row.name] = row, schedule
+    return [*found.values()]
+
+
+def _worth(row: ScheduleRow, objective: Objective) -> tuple[bool, float]:
+    value = row.value(objective)
+    return not row.valid, math.inf if value is None else value
 
 
 def usual(problem: Problem, objective: Objective) -> tuple[str, int | None] | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, tee, zip_longest
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.arguments import public
+from pipesat.core.claims import Standing
 from pipesat.core.errors import BadInput, Fault, NotApplicable
 from pipesat.core.least import least_problem, same_but_for_the_order
 from pipesat.core.microbatch_order import permuted, relabelled
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pipesat.heuristics.registry import Published
 
 _QUICK_OPS = 5_000  # one policy of list scheduling takes 0.2 s at most
+_LEAST_SECONDS: Final = 0.001
 
 
 @public
@@ -77,49 +79,135 @@ def solve(
     """
     if deterministic and workers not in (None, 1):
         raise BadInput("`deterministic` runs one thread", where="workers", value=workers)
-    from pipesat.heuristics import BASELINES  # slow to import, both: before the clock starts
+    import pipesat.heuristics
+    import pipesat.solver  # noqa: F401  slow to import, both: before the clock starts
+
+    expires = time.monotonic() + time_limit
+    asked = {
+        "objective": objective,
+        "workers": workers,
+        "seed": seed,
+        "deterministic": deterministic,
+        "schedules": tuple(schedules),
+        "known_bound": known_bound,
+        "stop": stop or threading.Event(),
+    }
+    found: list[Result] = []
+
+    def heard(improvement: Improvement) -> None:
+        if listener is not None:
+            listener(_of_all(ways, found, improvement))
+
+    ways = problems_for(problem, target)
+    for number, way in enumerate(ways):
+        left = time_limit if deterministic else max(expires - time.monotonic(), _LEAST_SECONDS)
+        share = left / (len(ways) if deterministic else len(ways) - number)
+        found.append(_solved(way, share, asked, heard))
+    return replace(_best_of(ways, found), problem=problem, target=target)
+
+
+def _solved(
+    restricted: Problem,
+    time_limit: float,
+    asked: Mapping[str, Any],
+    listener: Callable[[Improvement], None],
+) -> Result:
+    """Solve one problem, from every hand-written schedule."""
+    from pipesat.heuristics import BASELINES  # slow to import, both
     from pipesat.solver import solve as search
 
     expires = time.monotonic() + time_limit
-    stop = stop or threading.Event()
     found = threading.Event()
 
     def give_up() -> bool:
-        return stop.is_set() or (not deterministic and time.monotonic() > expires)
+        over = not asked["deterministic"] and time.monotonic() > expires
+        return over or asked["stop"].is_set()
 
     def heard(improvement: Improvement) -> None:
         if improvement.value is not None:
             found.set()
-        if listener is not None:
-            listener(improvement)
+        listener(improvement)
 
-    restricted = problem_for(problem, target)
     searched = restricted
     if same_but_for_the_order(restricted):
         searched = least_problem(restricted)
     starts = _Starts(searched, BASELINES.values(), give_up, found.is_set)
     result = search(
         searched,
-        objective=objective,
         time_limit=time_limit,
-        workers=workers,
-        seed=seed,
-        deterministic=deterministic,
         warm_starts=starts,
-        schedules=schedules,
         written_for=lambda other: _Starts(other, BASELINES.values(), give_up, lambda: True),
-        known_bound=known_bound,
         listener=heard,
-        stop=stop,
+        **asked,
     )
     cut = not (starts.all_made or result.standing.proven or result.status == "infeasible")
     note = "the search ended before all hand-written schedules were made" if cut else ""
     explanation = "; ".join(filter(None, (result.explanation, note)))
     if searched is not restricted and restricted.order != "free" and result.schedule is not None:
         result = replace(result, schedule=_in_number_order(restricted, result.schedule))
-    return replace(
-        result, problem=problem, target=target, baselines_left_out=cut, explanation=explanation
+    return replace(result, problem=restricted, baselines_left_out=cut, explanation=explanation)
+
+
+def _of_all(
+    ways: Sequence[Problem], before: Sequence[Result], improvement: Improvement
+) -> Improvement:
+    """Return what an improvement in one way says of all: the best value, the least bound.
+
+    There is no bound of all before the last way has one.
+    """
+    if len(ways) == 1:
+        return improvement
+    values = [result.value for result in before] + [improvement.value]
+    bounds = [r.lower_bound for r in before if r.status != "infeasible"] + [improvement.bound]
+    told = [bound for bound in bounds if bound is not None]
+    known = len(before) + 1 == len(ways) and len(told) == len(bounds)
+    return improvement._replace(
+        seconds=improvement.seconds + sum(result.wall_s for result in before),
+        value=min((value for value in values if value is not None), default=None),
+        bound=min(told) if known else None,
     )
+
+
+def _best_of(ways: Sequence[Problem], found: Sequence[Result]) -> Result:
+    """Return the result of a choice between problems: the best value, and the least bound.
+
+    A schedule of the choice is one of some way, and that way's bound holds for it. So the least of
+    the bounds holds for all, and the answer is proven only if no way's bound is below it.
+    """
+    if len(found) == 1:
+        return found[0]
+    possible = [r for r in found if r.status != "infeasible"]
+    best = min(possible or found, key=lambda r: (r.value is None, r.value))
+    bounds = [r.bound for r in possible]
+    bound = None if None in bounds else min(filter(None, bounds), default=None)
+    least = None if bound is None else bound.value
+    baselines = [r.baseline for r in found if r.baseline is not None]
+    history = [_of_all(ways, found[:n], step) for n, r in enumerate(found) for step in r.history]
+    said = [
+        f"{_way(way)}: {r.standing.verdict if r.value is None else r.value}"
+        f"{'' if r.lower_bound is None else f', at least {r.lower_bound}'}"
+        for way, r in zip(ways, found, strict=True)
+    ]
+    return replace(
+        best,
+        status=Standing(best.value, least, infeasible=not possible).status,
+        bound=bound,
+        baseline=min(baselines, key=lambda one: one.value, default=None),
+        wall_s=sum(r.wall_s for r in found),
+        history=tuple(history),
+        explanation="; ".join(
+            [*said, *dict.fromkeys(r.explanation for r in found if r.explanation)]
+        ),
+        baselines_left_out=any(r.baselines_left_out for r in found),
+        contradictions=tuple(chain.from_iterable(r.contradictions for r in found)),
+        warnings=tuple(chain.from_iterable(r.warnings for r in found)),
+    )
+
+
+def _way(way: Problem) -> str:
+    """Say which of its two ways a runtime that splits all backwards or none runs."""
+    split = any(not stage.may_fuse for stage in way.stages)
+    return f"all backwards {'split' if split else 'whole'}"
 
 
 def _in_number_order(problem: Problem, schedule: Schedule) -> Schedule:
@@ -145,6 +233,27 @@ def problem_for(problem: Problem, target: str | None) -> Problem:
     Raises
     ------
     NotApplicable
+        If the target cannot run such a pipeline, or runs one of two problems.
+    BadInput
+        If there is no such target.
+    """
+    one, *others = problems_for(problem, target)
+    if others:
+        raise NotApplicable(
+            f"{target} splits all backwards but the first stage's or none, and neither is always "
+            'better: say "backward": "split" or "fused" in every stage but the first'
+        )
+    return one
+
+
+def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
+    """Return the problems of which one is to be chosen and solved for a runtime.
+
+    Every schedule of each runs there, and every order that runs there is one of some of them.
+
+    Raises
+    ------
+    NotApplicable
         If the target cannot run such a pipeline.
     BadInput
         If there is no such target.
@@ -153,7 +262,7 @@ def problem_for(problem: Problem, target: str | None) -> Problem:
     from pipesat.export.runtimes import RUNTIMES
 
     if target is None:
-        return problem
+        return (problem,)
     known = [name for name, runtime in RUNTIMES.items() if runtime.any_order]
     if target not in known:
         expected = f"expected one of {', '.join(known)}, or None"
