@@ -87,7 +87,7 @@ def _show_sweep(folder: Path, *, as_json: bool) -> None:
     from pipesat.cli.sweep_report import print_rows
     from pipesat.sweep.rows import read_rows
 
-    rows = [*read_rows(folder / "rows.jsonl")[0].values()]
+    rows = [*read_rows(folder / "rows.jsonl").values()]
     if as_json:
         print_json(rows)
     else:

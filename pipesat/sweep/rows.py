@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import IO, Any, Final, Self, TypeAlias
 
 from pipesat.core.claims import Standing, require_best
 from pipesat.core.errors import BadInput
@@ -44,27 +44,23 @@ class RowFile:
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         self.by_key: dict[str, SweepRow] = {}
-        self.cut_off = 0
-        self._lock = -1
-        self._file = -1
+        self.cut_off = False
+        self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         prepare_folder(self.path.parent)
-        self._lock = _locked(self.path.parent / LOCK)
-        try:
-            self.by_key, good, self.cut_off = read_rows(self.path)
-            self._file = _open(self.path)
-            if self.cut_off:
-                os.ftruncate(self._file, good)
-            elif good and not _ends_line(self.path):
-                self._write(b"\n")
-        except BaseException:
-            self._close()
-            raise
+        with contextlib.ExitStack() as opened:
+            _lock(opened.enter_context(_for_writing(self.path.parent / LOCK)))
+            data = _read(self.path)
+            self.by_key, self.cut_off = _parsed(data, self.path)
+            if data and not data.endswith(b"\n"):
+                self._replace(self.by_key)
+            self._file = opened.enter_context(_for_writing(self.path))
+            self._open = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self._open.close()
 
     def append(self, row: SweepRow) -> None:
         """Add a row and make sure that it is on the disk.
@@ -74,7 +70,17 @@ class RowFile:
         BadInput
             If it cannot be written, the disk being full, say; the file then ends as before.
         """
-        self._write(json.dumps(row, allow_nan=False).encode() + b"\n")
+        handle, data = self._file.fileno(), _line(row)
+        size = os.fstat(handle).st_size
+        try:
+            if os.write(handle, data) < len(data):
+                raise OSError("the disk is full")
+            os.fsync(handle)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, size)
+            reason = error.strerror or error
+            raise BadInput(f"cannot write: {reason}", source=str(self.path)) from None
         self.by_key[row["key"]] = row
 
     def forget_failures(self, keys: Container[str]) -> None:
@@ -84,57 +90,52 @@ class RowFile:
             for key, row in self.by_key.items()
             if key not in keys or row["status"] not in FAILURES
         }
-        if len(kept) == len(self.by_key):
-            return
-        lines = (json.dumps(row, allow_nan=False) + "\n" for row in kept.values())
-        write_file(self.path, "".join(lines).encode())
-        os.close(self._file)
-        self._file = _open(self.path)
-        self.by_key = kept
+        if len(kept) < len(self.by_key):
+            self._replace(kept)
+            self._file = self._open.enter_context(_for_writing(self.path))
 
-    def _write(self, data: bytes) -> None:
-        size = os.fstat(self._file).st_size
-        try:
-            if os.write(self._file, data) < len(data):
-                raise OSError("the disk is full")
-            os.fsync(self._file)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, size)
-            reason = error.strerror or error
-            raise BadInput(f"cannot write: {reason}", source=str(self.path)) from None
-
-    def _close(self) -> None:
-        for handle in (self._file, self._lock):
-            if handle >= 0:
-                os.close(handle)
-        self._file = self._lock = -1
+    def _replace(self, rows: dict[str, SweepRow]) -> None:
+        write_file(self.path, b"".join(map(_line, rows.values())))
+        self.by_key = rows
 
 
-def read_rows(path: Path) -> tuple[dict[str, SweepRow], int, int]:
-    """Return the rows by key, how many bytes they take, and how many of a torn one follow.
+def _line(row: SweepRow) -> bytes:
+    return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def read_rows(path: Path) -> dict[str, SweepRow]:
+    """Return the rows of a file by key; none if there is no such file.
 
     Raises
     ------
     BadInput
         If there is anything but rows of this format, with the number of the line.
     """
+    return _parsed(_read(path), path)[0]
+
+
+def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes() if path.exists() else b""
+        return path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise BadInput(f"cannot read: {error.strerror or error}", source=str(path)) from None
+
+
+def _parsed(data: bytes, path: Path) -> tuple[dict[str, SweepRow], bool]:
+    """Return the rows by key, and whether what a crash left of one follows."""
     rows: dict[str, SweepRow] = {}
-    good = 0
-    for number, line in enumerate(data.splitlines(keepends=True), 1):
-        if not line.endswith(b"\n") and not _is_whole(line):
-            _check_torn(line, f"{path}:{number}")
-            return rows, good, len(line)
-        row = _row(line, f"{path}:{number}")
+    *lines, rest = data.split(b"\n")
+    torn = bool(rest) and not _is_whole(rest)
+    for number, line in enumerate([*lines, *[rest] * bool(rest)], 1):
+        source = f"{path}:{number}"
+        if torn and number > len(lines):
+            _check_torn(rest, source)
+            break
+        row = _row(line, source)
         if row["key"] in rows:
-            raise BadInput("this key has a row already", source=f"{path}:{number}", where="key")
+            raise BadInput("this key has a row already", source=source, where="key")
         rows[row["key"]] = row
-        good += len(line)
-    return rows, good, 0
+    return rows, torn
 
 
 def _check_torn(line: bytes, source: str) -> None:
@@ -145,11 +146,10 @@ def _check_torn(line: bytes, source: str) -> None:
 
 
 def _is_whole(line: bytes) -> bool:
-    try:
+    with contextlib.suppress(ValueError):
         json.loads(line)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _row(line: bytes, source: str) -> SweepRow:
@@ -170,33 +170,21 @@ def _row(line: bytes, source: str) -> SweepRow:
     return dict(row)
 
 
-def _locked(path: Path) -> int:
-    """Open the lock file and take its lock, which no child inherits."""
+def _for_writing(path: Path) -> IO[bytes]:
+    """Open a file to add to it; no child inherits it."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        return path.open("ab", buffering=0)
     except OSError as error:
         raise BadInput(f"cannot write: {error.strerror or error}", source=str(path)) from None
+
+
+def _lock(file: IO[bytes]) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        os.close(handle)
         busy = isinstance(error, BlockingIOError)
         why = "another sweep is running in this folder" if busy else f"cannot lock: {error}"
-        raise BadInput(why, source=str(path.parent)) from None
-    return handle
-
-
-def _open(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError as error:
-        raise BadInput(f"cannot write: {error.strerror or error}", source=str(path)) from None
-
-
-def _ends_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+        raise BadInput(why, source=str(Path(file.name).parent)) from None
 
 
 REFUTED: Final = "proof refuted: "

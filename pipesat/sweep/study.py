@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from pipesat.core.settings import Seconds, Within
 from pipesat.core.showing import Displayed, Facts
 from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.sweep.cases import Case, cases_of, document_of
-from pipesat.sweep.pool import Pool, local_pool, processes_for, share_of_memory
+from pipesat.sweep.pools import Pool, local_pool, processes_for, ray_pool, share_of_memory
 from pipesat.sweep.rows import (
     FORMAT,
     NAME,
@@ -29,12 +29,11 @@ from pipesat.sweep.rows import (
     read_rows,
     require_agreement,
 )
-from pipesat.sweep.run_case import Answer, Job, answer
 from pipesat.sweep.spec import Spec, read_spec
+from pipesat.sweep.worker import Answer, Job, answer
 
 SCHEDULES: Final = "schedules"
 _KILL_AFTER: Final = (2.0, 30.0)  # times the time limit, plus seconds, where the file does not say
-_REFUSED: Final[Answer] = {"wall_s": 0.0, "peak_mib": None, "host": None}
 
 
 def run_sweep(
@@ -42,33 +41,17 @@ def run_sweep(
     cases: Sequence[Case],
     rows: RowFile,
     pool: Pool,
+    stop: threading.Event,
+    listener: Heard,
     *,
-    memory_limit: int | None = None,
-    keep_schedules: bool = False,
-    stop: threading.Event | None = None,
-    listener: Callable[[SweepRow], None] = lambda _: None,
+    memory_limit: int | None,
+    keep_schedules: bool,
 ) -> None:
     """Give every case that has none a row; ``stop`` ends it early with the rows there are.
 
-    Parameters
-    ----------
-    memory_limit
-        Bytes for one case, where the sweep file does not say.
-    keep_schedules
-        Write ``schedules/KEY/problem.json`` and ``schedule.json`` for every case that runs.
-    listener
-        Called with every new row.
-
-    Raises
-    ------
-    BadInput
-        If a row cannot be written.
-    RunFailed
-        If the processes for cases cannot be started.
+    ``memory_limit`` is in bytes for one case, where the sweep file does not say.
     """
-    stop = stop or threading.Event()
-    by_key = {case.key: case for case in cases}
-    todo = [case for case in cases if case.key not in rows.by_key]
+    by_key = {case.key: case for case in cases if case.key not in rows.by_key}
 
     def add(case: Case, found: Answer) -> None:
         schedule = found.pop("schedule", None)
@@ -78,17 +61,16 @@ def run_sweep(
         rows.append(row)
         listener(row)
 
-    def jobs() -> Iterator[tuple[str, Job]]:
-        for case in todo:
-            if not case.refused:
-                yield case.key, _job(spec, case, memory_limit, keep_schedules)
-
-    for case in todo:
+    for case in by_key.values():
         if case.refused and not stop.is_set():
-            add(case, answer("refused", case.refused) | _REFUSED)
-    with closing(pool(jobs(), stop)) as answers:
-        for key, found in answers:
-            add(by_key[key], {"host": platform.node()} | found)
+            add(case, answer("refused", case.refused) | {"wall_s": 0.0, "host": None})
+    jobs = (
+        (key, _job(spec, case, memory_limit, keep_schedules))
+        for key, case in by_key.items()
+        if not case.refused
+    )
+    for key, found in pool.run(jobs, stop):
+        add(by_key[key], {"host": platform.node()} | found)
 
 
 def _job(spec: Spec, case: Case, memory_limit: int | None, keep_schedules: bool) -> Job:
@@ -247,25 +229,25 @@ def sweep(
     name = Path(source or data.name).stem or "sweep"
     home = Path(f"{name}.sweep" if folder is None else folder)
     cases = tuple(cases_of(data))
-    known, _, _ = read_rows(home / NAME)
+    known = read_rows(home / NAME)
     cut_off = False
     if not dry_run and (retry or any(case.key not in known for case in cases)):
-        with _pool(data, processes, ray) as (pool, room), RowFile(home) as rows:
-            cut_off = bool(rows.cut_off)
+        with _pool(data, processes, ray) as pool, RowFile(home) as rows:
+            cut_off = rows.cut_off
             if retry:
                 rows.forget_failures({case.key for case in cases})
             todo = [case for case in cases if case.key not in rows.by_key]
-            heard = nullcontext(_silent) if watch is None else watch(cases, todo, room)
-            with heard as listener:
+            silent = nullcontext[Heard](lambda _: None)
+            with silent if watch is None else watch(cases, todo, pool.room) as listener:
                 run_sweep(
                     data,
                     cases,
                     rows,
                     pool,
-                    memory_limit=share_of_memory(room) if ray is None else None,
+                    stop or threading.Event(),
+                    listener,
+                    memory_limit=share_of_memory(pool.room) if ray is None else None,
                     keep_schedules=schedules,
-                    stop=stop,
-                    listener=listener,
                 )
             known = rows.by_key
     found = tuple(known[case.key] for case in cases if case.key in known)
@@ -275,10 +257,6 @@ def sweep(
         error.kept = error.kept or str(home / NAME)
         raise
     return Sweep(cases, found, home / NAME, cut_off)
-
-
-def _silent(row: SweepRow) -> None:
-    del row
 
 
 def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None, source: str) -> None:
@@ -293,15 +271,8 @@ def _refuse_too_many(spec: Spec, processes: int | None, ray: str | None, source:
         raise error if named else error.of(source) from None
 
 
-@contextmanager
-def _pool(spec: Spec, processes: int | None, address: str | None) -> Iterator[tuple[Pool, int]]:
-    """Yield the pool and how many cases run at a time."""
+def _pool(spec: Spec, processes: int | None, address: str | None) -> AbstractContextManager[Pool]:
     workers = spec.workers_per_case
-    if address is None:
-        count = processes_for(workers, usable_cores(), processes)
-        yield local_pool(count), count
-        return
-    from pipesat.sweep.ray_pool import ray_pool
-
-    with ray_pool(address, workers) as found:
-        yield found
+    if address is not None:
+        return ray_pool(address, workers)
+    return local_pool(processes_for(workers, usable_cores(), processes))

@@ -28,9 +28,9 @@ from pipesat.frontier.trace import Frontier
 from pipesat.plan import document, question
 from pipesat.sweep.cases import cases_of
 from pipesat.sweep.rows import NAME, REFUTED, require_agreement
-from pipesat.sweep.run_case import run_case
 from pipesat.sweep.spec import read_spec
 from pipesat.sweep.study import _job, _row
+from pipesat.sweep.worker import run_case
 from tests.conftest import Run
 from tests.support.problems import chain
 

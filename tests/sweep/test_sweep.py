@@ -17,11 +17,10 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.schedule_file import read_schedule
-from pipesat.sweep import ray_pool
+from pipesat.sweep import pools
 from pipesat.sweep import rows as rows_module
 from pipesat.sweep.cases import cases_of, document_of
-from pipesat.sweep.pool import processes_for
-from pipesat.sweep.ray_pool import run_task
+from pipesat.sweep.pools import processes_for, run_task
 from pipesat.sweep.rows import FORMAT, NAME, RowFile, SweepRow
 from pipesat.sweep.sources import NumbersModel, ProfileModel
 from pipesat.sweep.spec import GridModel, RunModel, Spec, read_spec
@@ -226,7 +225,7 @@ def test_what_a_crash_left_of_a_row_is_cut_off(tmp_path: Path) -> None:
         with RowFile(tmp_path) as rows:
             kept = rows.by_key.keys()
             assert kept == ({"a", "b"} if cut == len(whole) - 1 else {"a"})
-            assert rows.cut_off == (0 if "b" in kept else cut - start)
+            assert rows.cut_off == ("b" not in kept and cut > start)
             if "b" not in kept:
                 rows.append(row("b"))
         assert (tmp_path / NAME).read_bytes() == whole
@@ -397,7 +396,7 @@ def test_a_case_that_takes_too_much_memory_is_a_row(cli: Run, save: Save, tmp_pa
 
 
 def test_an_exception_is_a_row_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipesat.sweep.run_case import run_case
+    from pipesat.sweep.worker import run_case
 
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by hand")
@@ -595,7 +594,7 @@ def test_a_machine_with_another_version_runs_nothing() -> None:
 def test_an_address_where_nothing_listens(
     cli: Run, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_pool, "_load_ray", threading.Event)  # it is not reached
+    monkeypatch.setattr(pools, "_load_ray", threading.Event)  # it is not reached
     spec = save(small("devices = 1\nmicrobatches = 1"), "sweep.toml")
     outcome = cli("sweep", spec, "-o", tmp_path / "out", "--ray", "127.0.0.1:1")
     one_bad_line(outcome, "127.0.0.1:1", "no Ray cluster is there")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.sweep.ray_pool import ray_pool
+from pipesat.sweep.pools import ray_pool
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.sweeps import (
@@ -88,7 +88,7 @@ def slots() -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue  # it has just ended
-        if b"pipesat.sweep.worker_main" in words and runs(int(path.parent.name)):
+        if b"pipesat.sweep.worker" in words and runs(int(path.parent.name)):
             found.append(int(path.parent.name))
     return found
 

@@ -1,0 +1,258 @@
+"""Where cases run: so many at a time in processes of this machine, or as tasks of a Ray cluster.
+
+A Ray task takes as many CPUs as its case has workers. It hands the case to a process of its own, as
+this machine does, so that its limits are watched there, and returns its answer. Only texts travel.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.metadata
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pipesat.core.errors import BadInput
+from pipesat.sweep.worker import Answer, Job, Worker, answer, environment
+
+TIMEOUT: Final = 30.0  # seconds for the cluster to answer
+_LISTENS: Final = 10.0  # seconds for a host to accept a connection
+_TICK: Final = 0.2  # seconds between two looks at ``stop``
+_RETRIES: Final = 3  # of a task whose machine was lost
+_AHEAD: Final = 2  # tasks in Ray's hands, times those that can run
+_PROBE: Final = "import sys; from pipesat.sweep.pools import probe; probe(sys.argv[1])"
+_QUIET: Final = {"log_to_driver": False, "logging_level": "ERROR"}
+_SHARE_OF_MEMORY: Final = 0.8
+_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+class Pool(NamedTuple):
+    """``room`` cases run at a time, ``ahead`` are handed over; ``read`` takes what came of one."""
+
+    room: int
+    ahead: int
+    submit: Callable[[Job], Future[Any]]
+    read: Callable[[Future[Any]], Answer]
+
+    def run(
+        self, jobs: Iterable[tuple[str, Job]], stop: threading.Event
+    ) -> Iterator[tuple[str, Answer]]:
+        """Take (key, job) one by one as there is room, yield (key, answer) as they end."""
+        left = iter(jobs)
+        pending: dict[Future[Any], str] = {}
+        while not stop.is_set():
+            for key, job in islice(left, self.ahead - len(pending)):
+                pending[self.submit(job)] = key
+            if not pending:
+                return
+            for future in wait(pending, _TICK, FIRST_COMPLETED).done:
+                yield pending.pop(future), self.read(future)
+
+
+def processes_for(workers: int, cores: int, processes: int | None) -> int:
+    """How many cases run at a time: workers x processes is never more than ``cores``.
+
+    Raises
+    ------
+    BadInput
+        If not even one does, or as many as were asked for.
+    """
+    most = cores // workers
+    if most < 1:
+        raise BadInput(
+            f"expected at most the {cores} cores that may be used",
+            where="run.workers",
+            value=workers,
+        )
+    if processes is not None and processes > most:
+        raise BadInput(
+            f"expected at most {most}: {cores} cores may be used, and a case has {workers} workers",
+            where="processes",
+            value=processes,
+        )
+    return processes or most
+
+
+def share_of_memory(parts: int) -> int:
+    """Bytes for one of so many processes: together they leave a fifth of the machine's memory."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # "max", or no such file
+        total = min(total, int(_CGROUP.read_text()))
+    return int(total * _SHARE_OF_MEMORY / parts)
+
+
+@contextmanager
+def local_pool(processes: int) -> Iterator[Pool]:
+    """Yield a pool of so many processes on this machine; what still runs at the end is ended."""
+    workers = [Worker() for _ in range(processes)]
+    idle = [*workers]
+
+    def run(job: Job) -> Answer:
+        worker = idle.pop()
+        try:
+            return worker.run(job)
+        finally:
+            idle.append(worker)
+
+    with ThreadPoolExecutor(processes) as threads:
+        try:
+            yield Pool(processes, processes, lambda job: threads.submit(run, job), Future.result)
+        finally:
+            for worker in workers:
+                worker.close()
+
+
+@contextmanager
+def ray_pool(address: str, workers: int, timeout: float = TIMEOUT) -> Iterator[Pool]:
+    """Yield a pool of the cluster at ``HOST:PORT``, or, with ``auto``, this machine's.
+
+    Raises
+    ------
+    BadInput
+        If there is no Ray, no answer within ``timeout`` seconds, or no node with enough CPUs.
+    """
+    ray = _load_ray()
+    nodes = _nodes(address, timeout)
+    room = sum(int(cpus) // workers for cpus in nodes)
+    if room < 1:
+        largest = int(max(nodes, default=0))
+        raise BadInput(
+            f"expected at most {largest}, the CPUs of the cluster's largest node",
+            where="run.workers",
+            value=workers,
+        )
+    try:
+        ray.init(address=address, **_QUIET)
+    except (OSError, RuntimeError, ValueError) as error:  # it answered a moment ago
+        raise BadInput(_one_line(str(error)), source=address) from None
+    task = ray.remote(num_cpus=workers, max_retries=_RETRIES)(run_task)
+    version = importlib.metadata.version("pipesat")
+    running: dict[Future[Any], Any] = {}
+
+    def submit(job: Job) -> Future[Any]:
+        reference = task.remote(json.dumps(job), version)
+        future: Future[Any] = reference.future()
+        running[future] = reference
+        return future
+
+    def read(future: Future[Any]) -> Answer:
+        del running[future]
+        return _answer(ray, future)
+
+    try:
+        yield Pool(room, _AHEAD * room, submit, read)
+    finally:
+        for reference in running.values():
+            ray.cancel(reference, force=True)
+        ray.shutdown()
+
+
+def probe(address: str) -> None:
+    """Print the CPUs of every node. In a process of its own: Ray tries to connect for minutes."""
+    ray = _load_ray()
+    ray.init(address=address, **_QUIET)
+    nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+    print(json.dumps({"cpus": nodes}))  # noqa: T201  for _nodes
+    ray.shutdown()
+
+
+def run_task(text: str, version: str) -> str:
+    """Run a job in this machine's process for jobs. Called by Ray's workers."""
+    here = importlib.metadata.version("pipesat")
+    if here != version:
+        raise BadInput(
+            f"pipesat {here} on {platform.node()}, expected {version} as where the sweep started"
+        )
+    job = json.loads(text)
+    if job["memory_limit"] is None:
+        cores = os.cpu_count() or 1
+        job["memory_limit"] = share_of_memory(max(1, cores // job["solve"]["workers"]))
+    return json.dumps(_worker().run(job) | {"host": platform.node()})
+
+
+@cache
+def _worker() -> Worker:
+    worker = Worker()
+    atexit.register(worker.close)
+    return worker
+
+
+def _load_ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise BadInput("--ray needs Ray: pip install 'ray>=2.40'") from None
+    return ray
+
+
+def _nodes(address: str, timeout: float) -> list[float]:
+    """CPUs of every node, from a process that can be ended when there is no answer."""
+    _check_that_something_listens(address)
+    no_answer = f"no Ray cluster answered within {timeout:g} s, expected HOST:PORT of its head"
+    try:
+        done = subprocess.run(  # noqa: S603  our own interpreter and module
+            [sys.executable, "-P", "-c", _PROBE, address],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment(),
+        )
+    except subprocess.TimeoutExpired:
+        raise BadInput(no_answer, source=address) from None
+    for line in done.stdout.splitlines():
+        if line.startswith('{"cpus"'):
+            return list(json.loads(line)["cpus"])
+    words = [line for line in done.stderr.splitlines() if line.strip()]
+    raise BadInput(_one_line(words[-1]) if words else no_answer, source=address)
+
+
+def _check_that_something_listens(address: str) -> None:
+    """Spare users the wait where it is clear at once; other forms of address are Ray's to judge."""
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_LISTENS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"no Ray cluster is there: {reason}", source=address) from None
+
+
+def _answer(ray: Any, future: Future[Any]) -> Answer:
+    """Return a task's answer; what went wrong with its machine is one too.
+
+    Raises
+    ------
+    BadInput
+        If the machine cannot run cases at all.
+    """
+    try:
+        found: Answer = json.loads(future.result())
+    except ray.exceptions.OutOfMemoryError as error:
+        return answer("out of memory", _one_line(str(error))) | {"host": None}
+    except ray.exceptions.RayTaskError as error:
+        raise BadInput(_one_line(str(error.cause)), source="a machine of the cluster") from None
+    except ray.exceptions.RayError as error:
+        lost = f"{type(error).__name__}: {_one_line(str(error))}"
+        return answer("killed", lost) | {"host": None}
+    return found
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
