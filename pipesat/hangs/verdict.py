@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, Fault
-from pipesat.core.ops import members
+from pipesat.core.ops import Event, members
 from pipesat.core.showing import Displayed, Facts
 from pipesat.export.steps import RankStep, Steps, compute_kind, steps_of
 from pipesat.export.torch.companions import Companions, OwnWords
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from pipesat.core.schedule import Order, Schedule
 
 
+_DROPPED: Final = (
+    "it comes after the backward of that microbatch, in which torch drops the activation: sending "
+    "it raises KeyError"
+)
 _POSTS: Final = re.compile(r"\d+(SEND|RECV)_[FB]\d+")
 
 
@@ -48,7 +52,7 @@ def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
     Raises
     ------
     BadInput
-        If its sends and receives are not those of the order.
+        If its sends and receives are not those of the order, or send what torch has dropped.
     """
     if path.suffix != ".csv" or not _POSTS.search(text := read_text(path, LARGEST_FILE)):
         return None
@@ -59,12 +63,15 @@ def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
         for step in chain(*late(problem, order))
         for op in members(step.item)[: step.kind in WORDS]
     }
-    lists = []
-    for row, cells in zip(order, csv.reader(text.splitlines()), strict=True):
-        items, steps = iter(row), list[RankStep]()
-        for cell in (cell.replace(" ", "") for cell in cells):
+    lists, dropped = [], list[BadInput]()
+    for rank, (row, cells) in enumerate(zip(order, csv.reader(text.splitlines()), strict=True), 1):
+        items, steps, gone = iter(row), list[RankStep](), set[Event]()
+        for place, cell in enumerate((cell.replace(" ", "") for cell in cells), 1):
             if cell in known:
                 steps.append(known[cell])
+                if members(known[cell].item)[0].event in gone and "SEND_F" in cell:
+                    where = f"row {rank}, cell {place}"
+                    dropped.append(BadInput(_DROPPED, source=str(path), where=where, value=cell))
                 continue
             if _POSTS.fullmatch(cell):
                 raise BadInput(f"{cell} carries nothing of this order", source=str(path))
@@ -72,10 +79,13 @@ def posted_in(path: Path, problem: Problem, order: Order) -> Steps | None:
             while left:  # an overlapped cell is a pair, or ops in turn
                 item = next(items)
                 steps.append(RankStep(compute_kind(item), item))
+                gone |= {op._replace(kind="F").event for op in members(item) if op.kind != "F"}
                 left -= len(members(item))
         lists.append(tuple(steps))
     if wrong := faults(problem, order, tuple(lists)):
         raise BadInput(f"its sends and receives do not fit: {wrong[0]}", source=str(path))
+    for error in dropped:
+        raise error
     return tuple(lists)
 
 

@@ -92,6 +92,11 @@ def test_microbatches_have_their_own_numbers(cli: Run, save, tmp_path) -> None:
         (FIRST, f"{EARLY},0SEND_F1", "SendActivations 0F1 on device 1 has no other end"),
         (FIRST.replace("0F0,0SEND_F0", "0SEND_F0,0F0"), EARLY, "comes before its data"),
         (FIRST, EARLY.replace("1RECV_F0,1F0", "1F0,1RECV_F0"), "1F0 on device 1 comes before"),
+        (
+            "0F0,0F1,0SEND_F1,0RECV_B0,0B0,0SEND_F0,0RECV_B1,0B1",
+            EARLY,
+            "row 1, cell 6: got '0SEND_F0', it comes after the backward",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(
