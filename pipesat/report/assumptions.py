@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from pipesat.core.amounts import rounded
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
 from pipesat.report.markup import plain
-from pipesat.report.tables import counted, number
+from pipesat.report.tables import counted, held, time
 
 _MOST_CLASSES = 12  # named
 _EXACT = 1 << 53  # integers up to here are exact in a browser
@@ -127,11 +128,10 @@ def _transfers(problem: Problem) -> str:
     if not any(delays):
         return "Transfers between ranks take no time."
     low, high = min(delays), max(delays)
-    unit = plain(problem.time_unit, 20)
-    amount = number(low, unit) if low == high else f"{low:,} to {number(high, unit)}"
+    texts = dict.fromkeys(time(problem, value) for value in (low, high))
     return (
-        f"A result reaches another rank {amount} after its op has ended; transfers neither occupy "
-        "a rank's compute nor wait for each other."
+        f"A result reaches another rank {' to '.join(texts)} after its op has ended; transfers "
+        "neither occupy a rank's compute nor wait for each other."
     )
 
 
@@ -140,11 +140,12 @@ def _caps(problem: Problem) -> str:
     if caps == {None}:
         return "No rank has a memory limit."
     if len(caps) == 1:
-        return f"Every rank's memory is limited to {number(caps.pop())}."
+        return f"Every rank's memory is limited to {held(problem, caps.pop(), rounded)}."
     low = min(cap for cap in caps if cap is not None)
     high = max(cap for cap in caps if cap is not None)
     some = ", and some have no limit" if None in caps else ""
-    return f"Memory limits lie between {low:,} and {high:,}{some}."
+    least, most = (held(problem, cap, rounded) for cap in (low, high))
+    return f"Memory limits lie between {least} and {most}{some}."
 
 
 def _not_modelled(problem: Problem) -> Iterator[str]:

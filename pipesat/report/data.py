@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from pipesat.core.amounts import SECONDS, SHARE, bytes_of
 from pipesat.core.metrics import measure
 from pipesat.core.ops import KINDS, PHASE_OF, Kind, Op, Pair, members
 from pipesat.core.problem import Problem
@@ -60,8 +61,8 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
     amounts = _Amounts(problem)
     return {
         "name": plain(case.name),
-        "timeUnit": plain(problem.time_unit, 20),
-        "memoryUnit": plain(problem.memory_unit, 40),
+        "timeScale": time_scale(problem.time_unit),
+        "memoryScale": memory_scale(problem.memory_unit),
         "objective": result.objective,
         "meanings": [MEANING[kind] for kind in KINDS],
         "shades": list(_shades(max(map(len, problem.stages_on)))),
@@ -75,6 +76,27 @@ def case_data(case: ReportedCase, room: int = LARGEST) -> dict[str, Any]:
         "amounts": amounts.entries,
         "routes": list(_routes(problem)),
         "schedules": schedules,
+    }
+
+
+def time_scale(unit: str) -> dict[str, Any]:
+    """Return the unit that times are shown in, how many of it one is, and with which decimals."""
+    second = SECONDS.get(unit)
+    if second is None:
+        return {"unit": plain(unit, 20), "each": 1, "digits": 0}
+    each = 1000 * second
+    return {"unit": "ms", "each": float(each), "digits": len(str(each.denominator)) - 1}
+
+
+def memory_scale(unit: str) -> dict[str, Any]:
+    """Return the same of memory; bytes are shown in KiB, MiB, ..., whatever fits each amount."""
+    each = bytes_of(unit)
+    if each is not None:
+        return {"unit": "B", "each": each, "digits": 0}
+    share = SHARE.fullmatch(unit)
+    digits = int(share[1]) if share else 0
+    return {"unit": plain(f"{share[2]}s" if share else unit, 40), "each": 10**-digits} | {
+        "digits": digits
     }
 
 

@@ -24,7 +24,7 @@ const text = (title) => ({ title, number: false });
 const number = (title) => ({ title, number: true });
 
 /** A bar of the parts that a rank's time has. */
-function barOf(parts) {
+function barOf(parts, problem) {
   const whole = parts.reduce((a, b) => a + b, 0);
   const bar = make("div", "bar");
   bar.setAttribute("role", "img");
@@ -34,7 +34,7 @@ function barOf(parts) {
     if (!parts[i]) continue;
     const piece = make("span", `piece cause-${i}`);
     piece.style.width = `${100 * parts[i] / whole}%`;
-    piece.title = `${CAUSES[i]} ${amount(parts[i])} (${share(parts[i], whole)})`;
+    piece.title = `${CAUSES[i]} ${problem.time(parts[i])} (${share(parts[i], whole)})`;
     bar.append(piece);
   }
   return bar;
@@ -48,15 +48,14 @@ function idleTable(schedule) {
   const rows = schedule.idle.map((parts, device) => {
     const { name, memory } = problem.devices[device];
     const over = memory !== null && schedule.peaks[device] > memory;
-    const peak = make("span", over ? "over" : "", amount(schedule.peaks[device]) + (over ? " over" : ""));
-    return [name, barOf(parts), ...parts.map((part) => amount(part)), peak,
-      memory === null ? "none" : amount(memory)];
+    const peak = make("span", over ? "over" : "", problem.held(schedule.peaks[device]) + (over ? " over" : ""));
+    return [name, barOf(parts, problem), ...parts.map(problem.time), peak,
+      memory === null ? "none" : problem.held(memory)];
   });
   const sums = CAUSES.map((_, i) => schedule.idle.reduce((sum, parts) => sum + parts[i], 0));
   const whole = sums.reduce((a, b) => a + b, 0);
-  const foot = ["all ranks", barOf(sums), ...sums.map((sum) => share(sum, whole)), "", ""];
-  const unit = problem.timeUnit ? `, in ${problem.timeUnit}` : "";
-  return tableOf(`${schedule.name}: each rank's time by cause${unit}`, head, rows, foot);
+  const foot = ["all ranks", barOf(sums, problem), ...sums.map((sum) => share(sum, whole)), "", ""];
+  return tableOf(`${schedule.name}: each rank's time by cause`, head, rows, foot);
 }
 
 /** What the critical path is made of, and its steps. */
@@ -70,16 +69,16 @@ function pathTable(schedule) {
     const length = lane.end[index] - lane.start[index];
     sums[KINDS[lane.kind[index]]] += length;
     work += length;
-    return [itemText(lane, index), problem.devices[device].name, amount(lane.start[index]),
-      amount(lane.end[index]), through[how]];
+    return [itemText(lane, index), problem.devices[device].name, problem.time(lane.start[index]),
+      problem.time(lane.end[index]), through[how]];
   });
-  const parts = KINDS.filter((kind) => sums[kind]).map((kind) => `${kind} ${amount(sums[kind])}`);
+  const parts = KINDS.filter((kind) => sums[kind]).map((kind) => `${kind} ${problem.time(sums[kind])}`);
   const last = schedule.path[schedule.path.length - 1], first = schedule.path[0];
   const length = last ? schedule.lanes[last.device].end[last.index] -
     schedule.lanes[first.device].start[first.index] : 0;
   const note = make("p", "", `${schedule.name}: ${amount(rows.length)} ops one after the other, ` +
-    `${amount(work, problem.timeUnit)} of work (${parts.join(", ")}) and ` +
-    `${amount(length - work, problem.timeUnit)} of waiting, mostly on links.`);
+    `${problem.time(work)} of work (${parts.join(", ")}) and ` +
+    `${problem.time(length - work)} of waiting, mostly on links.`);
   const head = [text("op"), text("rank"), number("start"), number("end"), text("starts")];
   return make("div", "", note, tableOf(`${schedule.name}: critical path`, head, rows));
 }
@@ -90,13 +89,14 @@ function itemText(lane, index) {
 
 /** Every op of one rank: the timeline for those who do not see it. */
 function opsTable(schedule, device) {
+  const { problem } = schedule;
   const lane = schedule.lanes[device];
   const rows = [];
   for (let i = 0; i < Math.min(lane.count, BATCH); i++) {
-    rows.push([lane.text(i), amount(lane.start[i]), amount(lane.end[i]),
-      amount(schedule.heldAt(device, lane.start[i])), waitingOf(schedule, device, i)[0]]);
+    rows.push([lane.text(i), problem.time(lane.start[i]), problem.time(lane.end[i]),
+      problem.held(schedule.heldAt(device, lane.start[i])), waitingOf(schedule, device, i)[0]]);
   }
-  const name = schedule.problem.devices[device].name;
+  const name = problem.devices[device].name;
   const more = lane.count > BATCH ? `, the first ${amount(BATCH)} of ${amount(lane.count)}` : "";
   const head = [text("op"), number("start"), number("end"), number("memory held"), text("why then")];
   return tableOf(`${schedule.name}: ops of ${name}${more}`, head, rows);

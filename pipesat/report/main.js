@@ -16,12 +16,13 @@ function fillSelect(select, names, empty) {
 }
 
 function startCase(root) {
-  const problem = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+  const problem = withUnits(
+    JSON.parse(root.querySelector("script[type='application/json']").textContent));
   if (!problem.schedules.length) return;
   const timeline = root.timeline = new Timeline(root, problem);
   const part = timeline.part;
   const labels = problem.schedules.map((s) => {
-    const value = amount(problem.objective === "makespan" ? s.makespan : s.span);
+    const value = problem.time(problem.objective === "makespan" ? s.makespan : s.span);
     return [s.name, `${s.name}: ${value}${s.valid ? "" : s.over.length ? ", over the cap" : ", not valid"}`];
   });
   fillSelect(part("schedule"), labels);

@@ -179,13 +179,13 @@ function drawAxis(panel, context, ticks, look) {
   context.textBaseline = "middle";
   context.fillStyle = look.faint;
   context.textAlign = "left";
-  const unit = timeline.problem.timeUnit;
-  context.fillText(shortened(context, unit || "time", left - 40), 8, 13);
+  const { problem } = timeline;
+  context.fillText(shortened(context, problem.timeScale.unit || "time", left - 40), 8, 13);
   context.textAlign = "center";
   for (const time of ticks) {
     const x = panel.x(time);
-    const half = context.measureText(amount(time)).width / 2;
-    context.fillText(amount(time), Math.min(x, width - half - 2), 13);
+    const half = context.measureText(problem.tick(time)).width / 2;
+    context.fillText(problem.tick(time), Math.min(x, width - half - 2), 13);
     context.fillRect(Math.round(x), AXIS - 12, 1, 6);
   }
   // the bar below the numbers: which part of the whole is shown

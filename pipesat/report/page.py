@@ -13,6 +13,7 @@ import importlib.resources
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pipesat.core.amounts import rounded_down
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Column, Displayed, Table
 from pipesat.picture.classes import class_tints, named
@@ -134,11 +135,12 @@ def _overview(cases: Sequence[ReportedCase]) -> Table:
     lines = []
     for case in cases:
         result, row = case.result, case.shown[0].row
-        figures = (result.value, result.lower_bound)
+        problem, peaks = result.problem, row.peak_memory
         bubble = tables.percent((row.bubble or {}).get(objective))
-        peak = tables.number(max(row.peak_memory or [], default=None))
-        verdict = result.standing.verdict
-        lines.append([case.name, verdict, *map(tables.number, figures), bubble, peak])
+        peak = tables.held(problem, max(peaks) if peaks else None)
+        value = tables.time(problem, result.value)
+        bound = tables.time(problem, result.lower_bound, rounded_down)
+        lines.append([case.name, result.standing.verdict, value, bound, bubble, peak])
     texts = (Column(name, number=False) for name in ("placement", "status"))
     numbers = map(Column, (objective, "bound", "bubble", "largest peak"))
     return Table([*texts, *numbers], lines)
@@ -168,7 +170,7 @@ def _legend(
         yield "copy-out", "O copy out", ""
         yield "copy-back", "L copy back", ""
     if memory:
-        yield "memory-held", f"memory{f' ({unit})' if (unit := data['memoryUnit']) else ''}", ""
+        yield "memory-held", "memory", ""
     if any(device["static"] for device in data["devices"]):
         yield "memory-static", "its static part", ""
     if any(device["memory"] is not None for device in data["devices"]):

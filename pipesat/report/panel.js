@@ -28,7 +28,7 @@ class Panel {
     this.figure.hidden = !schedule;
     if (!schedule) return;
     const { problem } = this.timeline;
-    const value = `${problem.objective} ${amount(schedule.value, problem.timeUnit)}`;
+    const value = `${problem.objective} ${problem.time(schedule.value)}`;
     const fits = schedule.valid ? make("span", "badge good", "fits")
       : make("span", "badge bad", schedule.over.length ? "over the cap" : "not valid");
     this.caption.replaceChildren(make("strong", "", schedule.name), " ", fits, ` ${value}`);
@@ -88,9 +88,10 @@ class Panel {
   }
 
   peakText(device) {
-    const { memory } = this.timeline.problem.devices[device];
-    const peak = amount(this.schedule.peaks[device]);
-    return memory === null ? peak : `${peak} / ${amount(memory)}`;
+    const { problem } = this.timeline;
+    const { memory } = problem.devices[device];
+    const peak = problem.held(this.schedule.peaks[device]);
+    return memory === null ? peak : `${peak} / ${problem.held(memory)}`;
   }
 
   x(time) {
@@ -143,7 +144,7 @@ class Panel {
   ticks(context) {
     const { from, to } = this.timeline.view;
     context.font = FONT;
-    const room = context.measureText(amount(to)).width + 22;
+    const room = context.measureText(this.timeline.problem.tick(to)).width + 22;
     const step = roundStep(to - from, Math.max(1, Math.floor(this.size.plot / room)));
     const ticks = [];
     for (let time = Math.ceil(from / step) * step; time <= to; time += step) ticks.push(time);

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Final
 
 from pipesat.core import claims
+from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import one_of_each
 from pipesat.core.showing import Column, Table, ranges
 from pipesat.core.stage import KEEP, MORE
-from pipesat.core.summary import fullest, units_of
+from pipesat.core.summary import fullest
 from pipesat.report.markup import plain
 from pipesat.report.shown import ReportedCase, Shown
 from pipesat.workflows.rows import SOLVER_ROW
@@ -21,11 +22,16 @@ from pipesat.workflows.rows import SOLVER_ROW
 MOST_STAGES = 256  # lines of the table of stages
 
 
-def number(value: int | None, unit: str = "") -> str:
-    """Show an integer with separators; ``unknown`` if there is none."""
-    if value is None:
-        return "unknown"
-    return f"{value:,} {unit}" if unit else f"{value:,}"
+def time(problem: Problem, value: int | None, towards: Rounding = rounded) -> str:
+    """Show a time; ``unknown`` if there is none."""
+    return "unknown" if value is None else time_text(value, plain(problem.time_unit, 20), towards)
+
+
+def held(problem: Problem, value: int | None, towards: Rounding = rounded_up) -> str:
+    """Show memory; ``unknown`` if there is none."""
+    return (
+        "unknown" if value is None else memory_text(value, plain(problem.memory_unit, 40), towards)
+    )
 
 
 def counted(count: int, word: str, ending: str = "s") -> str:
@@ -66,8 +72,7 @@ class BaselineRow:
 
 def caption(case: ReportedCase) -> str:
     """Return what the table of all schedules is called."""
-    units, objective = units_of(case.result.problem), case.result.objective
-    return "; ".join(["All schedules of this problem", *units, f"ratios by {objective}"])
+    return f"All schedules of this problem; ratios by {case.result.objective}"
 
 
 def baseline_row(shown: Shown, problem: Problem) -> BaselineRow:
@@ -85,11 +90,11 @@ def baseline_row(shown: Shown, problem: Problem) -> BaselineRow:
         fits="fits" if row.valid else f"over the cap: {where}" if over else "not valid",
         why_not="" if row.valid else plain(row.why_not or ""),
         figures=[
-            number(row.makespan),
+            time(problem, row.makespan),
             percent(bubble.get("makespan")),
-            number(row.span),
+            time(problem, row.span),
             percent(bubble.get("span")),
-            number(peaks[fullest(problem, peaks)]) if peaks else "unknown",
+            held(problem, peaks[fullest(problem, peaks)] if peaks else None),
             claims.times(row.ratio_to_best, "–"),
             claims.times(row.ratio_to_bound, "–"),
         ],
@@ -153,11 +158,13 @@ def _costs(
     if modes:
         own = problem.stages[op.stage].modes
         cells.append(plain(own[op.mode - 1].name) if op.mode else KEEP)
-    cells += [*map(number, (s.F, s.B, s.W, s.BW)), s.backward]
-    cells += (number(getattr(s, key)) for key in ("held_after_F", "held_after_B", *more))
-    if modes:
-        copies = s.offload and (s.offload.time_out, s.offload.time_in, s.offload.held)
-        cells += map(number, copies) if copies else ["–"] * 3
+    cells += [*(time(problem, value) for value in (s.F, s.B, s.W, s.BW)), s.backward]
+    cells += (held(problem, getattr(s, key)) for key in ("held_after_F", "held_after_B", *more))
+    if modes and s.offload:
+        cells += [time(problem, value) for value in (s.offload.time_out, s.offload.time_in)]
+        cells.append(held(problem, s.offload.held))
+    elif modes:
+        cells += ["–"] * 3
     return tuple(cells)
 
 

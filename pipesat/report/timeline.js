@@ -98,8 +98,8 @@ class Timeline {
       for (const panel of this.panels) if (panel.schedule) panel.draw();
       const { from, to } = this.view;
       this.part("status").textContent = to - from >= this.total
-        ? `all of 0 to ${amount(this.total, this.problem.timeUnit)}`
-        : `${amount(from)} to ${amount(to, this.problem.timeUnit)}, ` +
+        ? `all of 0 to ${this.problem.time(this.total)}`
+        : `${this.problem.tick(from)} to ${this.problem.time(to)}, ` +
           `${(this.total / (to - from)).toFixed(1)} × zoom`;
     });
   }

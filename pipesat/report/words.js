@@ -2,8 +2,33 @@
 
 const plainNumber = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
-function amount(value, unit) {
-  return plainNumber.format(value) + (unit ? " " + unit : "");
+function amount(value) {
+  return plainNumber.format(value);
+}
+
+/** Bytes with three digits, rounded up: what is needed. */
+function readable(bytes) {
+  let unit = 0;
+  for (; bytes >= 1000 && unit < 4; unit++) bytes /= 1024;
+  const places = Math.max(0, 2 - Math.floor(Math.log10(bytes || 1)));
+  const up = Math.ceil((bytes * 10 ** places).toFixed(6)) / 10 ** places;
+  return `${up} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+}
+
+/** Let a problem say times (`time`, `tick` without the unit) and memory (`held`) as people do. */
+function withUnits(problem) {
+  const scaled = ({ each, digits }) => {
+    const format = new Intl.NumberFormat("en-US", { maximumFractionDigits: digits });
+    return (value) => format.format(value * each);
+  };
+  const { timeScale, memoryScale } = problem;
+  const number = scaled(memoryScale);
+  const named = (text, { unit }) => text + (unit ? " " + unit : "");
+  problem.tick = scaled(timeScale);
+  problem.time = (value) => named(problem.tick(value), timeScale);
+  problem.held = (value) => memoryScale.unit === "B" ? readable(value * memoryScale.each)
+    : named(number(value), memoryScale);
+  return problem;
 }
 
 function share(part, whole) {
@@ -35,20 +60,20 @@ function waitingOf(schedule, device, index) {
   const lines = [];
   if (input) {
     const origin = schedule.lanes[input.device];
-    const delay = input.delay ? ` + ${amount(input.delay)} link` : "";
+    const delay = input.delay ? ` + ${problem.time(input.delay)} link` : "";
     const from = input.device === device ? "" : ` on ${problem.devices[input.device].name}`;
     lines.push({
       time: input.arrival,
-      text: `input ${origin.text(input.index)}${from}: ended ${amount(origin.end[input.index])}` +
-        `${delay} = there at ${amount(input.arrival)}`,
+      text: `input ${origin.text(input.index)}${from}: ended ${problem.time(origin.end[input.index])}` +
+        `${delay} = there at ${problem.time(input.arrival)}`,
     });
   }
   const back = lane.copyBack(index);
   if (back) {
-    lines.push({ time: back.end, text: `its copy back ${back.text}: ended ${amount(back.end)}` });
+    lines.push({ time: back.end, text: `its copy back ${back.text}: ended ${problem.time(back.end)}` });
   }
   if (before >= 0) {
-    lines.push({ time: freeAt, text: `its rank, busy with ${lane.text(before)} until ${amount(freeAt)}` });
+    lines.push({ time: freeAt, text: `its rank, busy with ${lane.text(before)} until ${problem.time(freeAt)}` });
   }
   const texts = lines.sort((a, b) => b.time - a.time).map((line) =>
     (line.time === start ? "waited for " : "not for ") + line.text);
@@ -69,7 +94,7 @@ function describeOp(schedule, device, index) {
   const lines = [
     `${problem.devices[device].name}: stage ${lane.stage[index]}, ${meaning}, ` +
       `microbatch ${lane.microbatch[index]}` + (its ? `, class ${its}` : ""),
-    `start ${amount(start)}, end ${amount(end)}, lasts ${amount(end - start, problem.timeUnit)}`,
+    `start ${problem.time(start)}, end ${problem.time(end)}, lasts ${problem.time(end - start)}`,
   ];
   if (lane.mode[index]) lines.push(`mode ${problem.stages[lane.stage[index]].modes[lane.mode[index]]}`);
   if (lane.part[index] !== WHOLE) {
@@ -90,9 +115,9 @@ function describeCopy(schedule, device, copy) {
   return { title: copy.text, lines: [
     `${problem.devices[device].name}: stage ${copy.stage}, copy ${copy.out ? "out to the host" : "back"}, ` +
       `microbatch ${copy.microbatch}`,
-    `start ${amount(copy.start)}, end ${amount(copy.end)}, lasts ` +
-      amount(copy.end - copy.start, problem.timeUnit),
-    `${amount(copied, problem.memoryUnit)} ${when}`,
+    `start ${problem.time(copy.start)}, end ${problem.time(copy.end)}, lasts ` +
+      problem.time(copy.end - copy.start),
+    `${problem.held(copied)} ${when}`,
   ] };
 }
 
@@ -104,14 +129,14 @@ function describeIdle(schedule, device, time) {
   const from = next > 0 ? lane.end[next - 1] : 0;
   const to = next < lane.count ? lane.start[next] : schedule.makespan;
   const when = next === 0 ? "warm-up" : next < lane.count ? "idle" : "cool-down";
-  const lines = [`${amount(from)} to ${amount(to)}: ${amount(to - from, problem.timeUnit)}`];
+  const lines = [`${problem.tick(from)} to ${problem.time(to)}: ${problem.time(to - from)}`];
   if (next < lane.count) {
     lines.push(`next: ${lane.text(next)}`, ...waitingOf(schedule, device, next));
     const wanted = memoryOfNextForward(schedule, device, next);
     const held = schedule.heldAt(device, time), cap = problem.devices[device].memory;
     if (wanted && cap !== null && held + wanted > cap) {
-      lines.push(`no room for another F: ${amount(held)} held, ${amount(wanted)} wanted, ` +
-        `cap ${amount(cap)}`);
+      lines.push(`no room for another F: ${problem.held(held)} held, ${problem.held(wanted)} wanted, ` +
+        `cap ${problem.held(cap)}`);
     }
   }
   return { title: `${when} on ${problem.devices[device].name}`, lines };
@@ -131,11 +156,11 @@ function describeMemory(schedule, device, time) {
   const { problem } = schedule;
   const { memory, static: fixed, name } = problem.devices[device];
   const held = schedule.heldAt(device, time);
-  const cap = memory === null ? "no cap" : `cap ${amount(memory, problem.memoryUnit)}`;
+  const cap = memory === null ? "no cap" : `cap ${problem.held(memory)}`;
   const lines = [
-    `${amount(held, problem.memoryUnit)} held at ${amount(time)}`,
-    `${cap}; static part ${amount(fixed)}; peak ${amount(schedule.peaks[device])}`,
+    `${problem.held(held)} held at ${problem.time(time)}`,
+    `${cap}; static part ${problem.held(fixed)}; peak ${problem.held(schedule.peaks[device])}`,
   ];
-  if (memory !== null && held > memory) lines.push(`over the cap by ${amount(held - memory)}`);
+  if (memory !== null && held > memory) lines.push(`over the cap by ${problem.held(held - memory)}`);
   return { title: `memory of ${name}`, lines };
 }

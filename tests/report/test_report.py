@@ -544,3 +544,27 @@ def test_outputs_that_cannot_be_written(cli: Run, folder: Path, tmp_path: Path) 
     outcome = cli("show", folder, "--no-baselines", "--html", tmp_path / "no" / "a.html")
     assert outcome.code == 2
     assert "a.html: cannot write: No such file or directory" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("time_unit", "memory_unit", "makespan", "costs", "peak"),
+    [
+        ("us", "MiB", "0.007 ms", "0.001 ms", "2 MiB"),
+        ("ns", "B", "0.000007 ms", "0.000001 ms", "2 B"),
+        ("ms", "GB", "7 ms", "1 ms", "1.87 GiB"),
+        ("s", "1e-2 stage activation", "7,000.0 ms", "1,000.0 ms", "0.02 stage activations"),
+        ("slot", "", "7 slot", "1 slot", "2"),
+    ],
+)
+def test_tables_say_times_and_memory_in_units_that_people_know(
+    time_unit: str, memory_unit: str, makespan: str, costs: str, peak: str
+) -> None:
+    """7 units and ops of 1; a rank holds 2, of GB 2 * 10^9 / 2^30 = 1.863 GiB, rounded up."""
+    problem = parse_problem(
+        document(chain(2, 2, cap=2), time_unit=time_unit, memory_unit=memory_unit)
+    )
+    schedule = time_order(problem, SMALL_SCHEDULE.order)
+    text = page([case_of("", result_of(problem, schedule), [])], "x").decode()
+    for shown in (makespan, costs, peak):
+        assert f'class="number">{shown}</td>' in text
+    assert f"limited to {peak.replace('1.87', '1.86')}." in text

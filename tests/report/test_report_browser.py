@@ -53,6 +53,7 @@ LARGE = parse_problem(
         chain(32, 128, F=3, B=2, W=1, cap=32, comm=1),
         name=HOSTILE,
         time_unit="us",
+        memory_unit="MiB",
         devices=[{"name": "rank <b>0", "memory": 32}, *[{"memory": 32} for _ in range(31)]],
     )
 )
@@ -310,6 +311,18 @@ def test_from_op_to_op_by_keyboard(small: Opened) -> None:
     assert not small.page.locator(".tooltip").is_visible()
 
 
+def test_times_and_memory_in_units_that_people_know(large: Opened) -> None:
+    """Of us and MiB: exact milliseconds, and bytes with three digits, rounded up."""
+    of = "panel.timeline.problem"
+    assert large.ask(f"{of}.time(1234567)") == "1,234.567 ms"
+    assert large.ask(f"{of}.tick(20)") == "0.02"
+    assert large.ask(f"[0, 1, 32, 1000, 1281, 2000000].map({of}.held)") == (
+        ["0 B", "1 MiB", "32 MiB", "0.977 GiB", "1.26 GiB", "1.91 TiB"]
+    )
+    idle = large.page.locator("[data-role=idle]")
+    assert "32 MiB" in idle.inner_text()
+
+
 def test_baselines_alone_and_beside(large: Opened) -> None:
     page = large.page
     row = page.locator("tr", has=page.locator("button[data-show=gpipe]"))
@@ -320,14 +333,16 @@ def test_baselines_alone_and_beside(large: Opened) -> None:
     # GPipe: (m + p - 1) (F + B + W) + 2 (p - 1) link delays
     gpipe = (128 + 31) * 6 + 2 * 31
     assert captions.all_inner_texts()[0].startswith("solver fits makespan ")
-    assert captions.all_inner_texts()[1].startswith(f"gpipe over the cap makespan {gpipe:,} us")
+    assert captions.all_inner_texts()[1].startswith(
+        f"gpipe over the cap makespan {gpipe / 1000} ms"
+    )
     assert large.view() == (0, max(gpipe, BASELINES["zb-h1"](LARGE).makespan))  # one scale
     page.locator("[data-role=schedule]").select_option("gpipe")
     page.locator("[data-role=beside]").select_option("")
     assert captions.count() == 1
     assert large.ask("panel.schedule.name") == "gpipe"
     table = page.locator("[data-role=idle] caption")
-    assert table.inner_text() == "gpipe: each rank's time by cause, in us"
+    assert table.inner_text() == "gpipe: each rank's time by cause"
 
 
 def test_critical_path_and_memory_can_be_switched(small: Opened) -> None:
