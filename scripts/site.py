@@ -43,7 +43,8 @@ def main() -> int:
     write("docs/first-steps.md", notebook(ROOT / "docs" / "first-steps.ipynb"))
     write("docs/commands.md", "# Commands\n\n" + "\n".join(helps(app, "pipesat")))
     names = (f"::: pipesat.{name}\n" for name in pipesat.__all__ if name != "__version__")
-    write("docs/reference.md", "# Python reference\n\n" + "\n".join(names))
+    python = PAGES / "docs" / "python.md"
+    python.write_text("\n".join([python.read_text(), "## Every function\n", *names]))
     report(PAGES / "docs" / "example-report.html")
     logging.basicConfig(level=logging.WARNING)
     config = load_config(str(ROOT / "mkdocs.yml"))

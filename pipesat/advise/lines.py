@@ -171,7 +171,7 @@ def _bottleneck(answer: Answer, row: Row) -> Iterator[str]:
         return
     busiest = _busiest(answer, row)
     busy = percent(ratio(question.microbatches * busiest.work, row.makespan), 0)
-    text = f"rank {busiest.device} is busy {busy} of the time"
+    text = f"the bottleneck is rank {busiest.device}, busy {busy} of the time"
     work = sorted(layer.amount("F") + layer.amount("BW") for layer in question.layers.layers)
     usual, equal = work[len(work) // 2], question.work
     share = percent(ratio(busiest.heaviest, busiest.work), 0)

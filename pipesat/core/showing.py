@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from pipesat.core.attached import attached
@@ -93,7 +94,16 @@ class Displayed:
     def __repr__(self) -> str:
         facts = [(label, text) for label, text in self.facts() if text]
         widest = max((len(label) for label, _ in facts), default=0)
-        lines = [f"  {label:<{widest}}  {' '.join(text.split())}" for label, text in facts]
+        lines = [
+            fill(
+                f"  {label:<{widest}}  {' '.join(text.split())}",
+                width=80,
+                subsequent_indent=" " * (widest + 4),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for label, text in facts
+        ]
         return "\n".join([type(self).__name__, *lines])
 
     def _repr_html_(self) -> str:

@@ -94,7 +94,7 @@ def work_text(problem: Problem, schedule: Schedule, objective: Objective) -> str
         return f"{name} has {found}: the split costs more than the order, see pipesat plan"
     busiest = max(range(len(loads)), key=loads.__getitem__)
     busy = percent(ratio(loads[busiest], value), 1)
-    return f"{problem.device_name(busiest)} is busy {busy} of the time, the most of any device"
+    return f"the bottleneck is {problem.device_name(busiest)}, busy {busy} of the time"
 
 
 def units_of(problem: Problem) -> list[str]:

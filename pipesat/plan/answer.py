@@ -144,7 +144,7 @@ class Plan(Displayed):
         loads = [device["load"] for device in devices_of(self)]
         busiest = max(range(len(loads)), key=loads.__getitem__)
         busy = percent(ratio(loads[busiest], self.value), 1)
-        return f"device {busiest} is busy {busy} of the time, the most of any device"
+        return f"the bottleneck is device {busiest}, busy {busy} of the time"
 
     def details(self) -> Facts:
         """Return what proves it, how it was found, and what was left out."""

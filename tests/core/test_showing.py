@@ -194,7 +194,9 @@ def test_the_split_is_to_blame_where_it_costs_more_than_the_order() -> None:
 def test_an_answer_names_the_device_that_has_too_much() -> None:
     """F, B, W of 6 on one device and of 2 on the other: 18 of 24 for each microbatch."""
     problem = Problem.chain(2, 6, F=[6, 2], B=[6, 2], W=[6, 2], time_unit="ms")
-    lines = dict(pipesat.solve(problem, deterministic=True, time_limit=5).facts())
+    result = pipesat.solve(problem, deterministic=True, time_limit=5)
+    lines = dict(result.facts())
+    assert max(map(len, repr(result).splitlines())) <= 80 < len(lines["Limit"])
     assert lines["Limit"] == (
         "device 0 has 75 % of all work, an equal share is 50 %: the split costs more than the "
         "order, see pipesat plan"
