@@ -14,6 +14,7 @@ from pipesat.export import EXPORTERS
 from pipesat.export.frameworks.options import Checkpointing, Options
 from pipesat.export.programs.as_run import as_run
 from pipesat.export.programs.write import PROGRAMS
+from pipesat.layers.hybrid import layout_option
 from pipesat.layers.megatron import group_sizes, refusal
 
 _MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b", "interleaved-overlapped")
@@ -59,6 +60,10 @@ def _megatron(question: Question, row: Row) -> str:
         return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"
+    try:
+        layout_option(question.layers, row.partition)
+    except NotApplicable as error:
+        return str(error)
     p, m = question.devices, question.microbatches
     chunks = row.shape.stages // p
     if row.group is not None and row.group not in group_sizes(p, m):

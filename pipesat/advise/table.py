@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from itertools import compress
 
@@ -12,6 +11,7 @@ from pipesat.advise.rows import Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.core.claims import percent
 from pipesat.core.showing import Column, Table
+from pipesat.layers.hybrid import layout_option
 from pipesat.layers.megatron import (
     OVERLAP_WANTS,
     group_option,
@@ -84,15 +84,11 @@ def _runs(row: Row) -> str:
 
 
 def megatron_flags(question: Question, row: Row) -> str:
-    """Return Megatron-LM's options for a row that it runs, one per line.
-
-    The layout in quotes, as a shell needs it: ``|`` is a character of it.
-    """
-    layout = row.layout(question).text
+    """Return Megatron-LM's options for a row that it runs, one per line."""
     lines = [
         *([f"# {row.name}: {row.published}"] if row.published else []),
         f"--pipeline-model-parallel-size={question.devices}",
-        f"--pipeline-model-parallel-layout={shlex.quote(layout)}",
+        layout_option(question.layers, row.partition),
     ]
     if row.group is not None:
         lines.append(group_option(row.group))
@@ -103,7 +99,7 @@ def megatron_flags(question: Question, row: Row) -> str:
     lines.append(
         f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
     )
-    if silent := _not_of_the_model(question):
+    if not question.layers.hybrid and (silent := _not_of_the_model(question)):
         lines.append(f"# Megatron-LM wants {silent} in its layout, which times here do not count")
     return "\n".join(lines) + "\n"
 

@@ -169,12 +169,11 @@ def export_megatron_layout(problem: Problem, schedule: Schedule, options: Option
     BadInput
         If the options do not do.
     """
-    del schedule  # that is the first note
     if options.exact:
         raise BadInput("megatron carries no order: leave it out", where="exact")
     _require_no_comments("megatron", options)
-    text = megatron_arguments(problem, options)
-    return Exported(text.encode(), notes=tuple(megatron_notes(problem)))
+    text = megatron_arguments(problem, schedule, options)
+    return Exported(text.encode(), notes=tuple(megatron_notes(problem, schedule)))
 
 
 def _split(problem: Problem, schedule: Schedule, options: Options) -> Split:

@@ -16,6 +16,7 @@ from pipesat.files.complaint import validated
 from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount
+from pipesat.layers.hybrid import HYBRID_LAYER, HYBRID_SYMBOLS
 from pipesat.layers.layer import Layer, Layers, Role, TieKind
 from pipesat.layers.weight_memory import WeightMemory
 from pipesat.placement.documents import Costs
@@ -55,6 +56,7 @@ class LayerModel(CostsModel):
     tie: TieKind = "same_device"
     tied_weights: Amount | None = None
     recompute: CostsModel | None = None
+    hybrid: Annotated[str, Field(pattern=HYBRID_LAYER)] = ""
 
 
 class RecipeModel(StrictModel):
@@ -199,6 +201,7 @@ def _layers_of(entry: LayerModel, begin: int) -> list[Layer]:
             tie=entry.tie,
             tied_weights=tied if entry.tied_to is not None else 0,
             recomputed=None if entry.recompute is None else _costs(entry.recompute),
+            hybrid=entry.hybrid,
         )
         for i in range(entry.repeat)
     ]
@@ -259,6 +262,12 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
             f"{layers.label(first)} must be on the first stage but {which} on the last",
             where=f"layers[{entry_of[layers.layers[first].name]}].first",
         )
+    for layer in layers.layers:
+        inner = layer.role in ("block", "mtp")
+        if bool(layer.hybrid) != (inner and any(other.hybrid for other in layers.layers)):
+            expected = "expected symbols of every block and mtp layer, and of no other one"
+            where = f"layers[{entry_of[layer.name]}].hybrid"
+            raise BadInput(expected, where=where, value=layer.hybrid)
     if layers.layers[-1].with_next:
         where = f"layers[{entry_of[layers.layers[-1].name]}].with_next"
         raise BadInput("the last layer has no next one", where=where)
@@ -267,7 +276,7 @@ def _check_flags(layers: Layers, entry_of: dict[str, int]) -> None:
 def _entry(layer: Layer) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": layer.name} | _costs_entry(layer.costs)
     defaults = LayerModel.model_fields
-    for key in ("weights", "output", "role", "first", "last", "with_next", "fused"):
+    for key in ("weights", "output", "role", "first", "last", "with_next", "fused", "hybrid"):
         if (value := getattr(layer, key)) != defaults[key].default:
             entry[key] = value
     if layer.tied_to:
@@ -298,4 +307,6 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
         return f"an integer from {least} to {most}"
     if kind == "string_too_short":
         return "a name"
+    if kind == "string_pattern_mismatch":
+        return f"symbols of Megatron-LM's hybrid layers, of {HYBRID_SYMBOLS}"
     return f"one of {context.get('expected')}" if kind == "literal_error" else None

@@ -43,6 +43,8 @@ class Layer:
     tied_to, tie, tied_weights
         Name of an earlier or later layer that shares ``tied_weights`` of its weights; and whether
         both must lie on one device, or may each have a copy.
+    hybrid
+        Megatron-LM's symbols of what it is in a hybrid model: ``M`` or ``*E``, say.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Layer:
     tie: TieKind = "same_device"
     tied_weights: int = 0
     recomputed: Costs | None = None
+    hybrid: str = ""
 
     def amount(self, kind: str, *, recompute: bool = False) -> int:
         """One of :data:`pipesat.core.stage.COSTS`; BW defaults to B + W."""
@@ -118,6 +121,11 @@ class Layers:
     def amounts(self, kind: str, *, recompute: bool = False) -> tuple[int, ...]:
         """One of :data:`pipesat.core.stage.COSTS` of every layer."""
         return tuple(layer.amount(kind, recompute=recompute) for layer in self.layers)
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether Megatron-LM takes a pattern of symbols for it, and no layout."""
+        return any(layer.hybrid for layer in self.layers)
 
     @property
     def recomputable(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best
-from pipesat.core.errors import Contradiction
+from pipesat.core.errors import Contradiction, NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.stage import COSTS
 from pipesat.core.summary import peak_text
-from pipesat.layers.layout import layout_of_partition
+from pipesat.layers.hybrid import layout_text_of
 from pipesat.layers.stages import remarks
 from pipesat.plan.candidate import Candidate
 from pipesat.plan.comparison import SplitRow, gains
@@ -304,10 +305,12 @@ def load_of(problem: Problem, device: int) -> int:
 
 
 def layout_text(plan: Plan) -> str | None:
-    """Megatron-LM's layout string; ``None`` in a V, which Megatron-LM does not have."""
+    """Megatron-LM's layout, or a hybrid model's pattern; ``None`` if it has none, as in a V."""
     if plan.chosen is None or plan.chosen.shape.placement == "vee":
         return None
-    return layout_of_partition(plan.question.layers, plan.chosen.partition).text
+    with contextlib.suppress(NotApplicable):
+        return layout_text_of(plan.question.layers, plan.chosen.partition)
+    return None
 
 
 def module_names(plan: Plan) -> list[list[str]] | None:

@@ -34,6 +34,7 @@ def export(
     exact: bool = False,
     remark: str = "",
     checkpointing: Checkpointing | None = None,
+    pattern: str | None = None,
 ) -> Exported:
     """Return a checked schedule in another format, and write it if there is a path.
 
@@ -60,6 +61,9 @@ def export(
     checkpointing
         Activation checkpointing of all layers, for a framework's configuration; ``None``: none if
         backwards are split, else the framework's. With split backwards, ``full`` is refused.
+    pattern
+        Megatron-LM's symbols of a hybrid model's layers, as ``M*|ME``. Without ``|``, ``layers``
+        has the symbols per stage.
 
     Returns
     -------
@@ -90,6 +94,7 @@ def export(
         exact=exact,
         remark=remark,
         checkpointing=checkpointing,
+        pattern=pattern,
     )
     if exported.changed:
         warnings.warn(
@@ -108,14 +113,19 @@ def _exported(
     exact: bool = False,
     remark: str = "",
     checkpointing: Checkpointing | None = None,
+    pattern: str | None = None,
 ) -> Exported:
     from pipesat.export import EXPORTERS, format_of
     from pipesat.export.frameworks.options import Options
 
     to = format_of(to)
+    if pattern is not None and to != "megatron":
+        raise BadInput(f"{to} has no place for it: leave it out", where="pattern")
     counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
     file = None if path is None else file_of(path, to)
-    options = Options(layers=counts, exact=exact, remark=remark, checkpointing=checkpointing)
+    options = Options(
+        layers=counts, exact=exact, remark=remark, checkpointing=checkpointing, pattern=pattern
+    )
     if file is not None:
         options = replace(options, output=file)
     exported = EXPORTERS[to](problem, valid_schedule(problem, schedule), options)

@@ -208,6 +208,7 @@ def _delay(latency: int, bandwidth: float | Fraction | str | None, layers: Layer
 def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
     """A layout as a partition; its number of stages says in which shape."""
     from pipesat.files.strict_json import read_json
+    from pipesat.layers.hybrid import partition_of_pattern
     from pipesat.layers.layout import partition_of_layout
     from pipesat.layers.layout_text import parse_layout
     from pipesat.layers.module_names import layout_of_module_names
@@ -215,19 +216,22 @@ def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
 
     some = shapes.pipelines[0]
     devices = some.devices
-    if text.endswith(".json"):
-        found = layout_of_module_names(read_json(Path(text), 64 << 20))
+    if layers.hybrid and not text.endswith(".json"):
+        partition, name = partition_of_pattern(text, layers), text
     else:
-        roles = [layer.role for layer in layers.layers]
-        blocks, mtp = roles.count("block"), roles.count("mtp")
-        found = parse_layout(text, blocks=blocks, mtp=mtp, devices=devices)
-    stages = len(found.stages)
+        if text.endswith(".json"):
+            found = layout_of_module_names(read_json(Path(text), 64 << 20))
+        else:
+            roles = [layer.role for layer in layers.layers]
+            blocks, mtp = roles.count("block"), roles.count("mtp")
+            found = parse_layout(text, blocks=blocks, mtp=mtp, devices=devices)
+        partition, name = partition_of_layout(found, layers), found.text
+    stages = len(partition)
     if stages % devices:
         raise BadInput(
             f"{stages} stages, expected a multiple of {devices}, the devices", value=text
         )
     chunks = stages // devices
     shape = replace(some, placement="chain" if chunks == 1 else "loop", chunks=chunks)
-    partition = partition_of_layout(found, layers)
     check_partition(layers, partition, shape.homes)
-    return f"layout {found.text}", shape, partition
+    return f"layout {name}", shape, partition

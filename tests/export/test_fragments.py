@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -278,6 +279,91 @@ def test_megatron_s_guard_is_named(m: int, said: str | None) -> None:
     assert any("PROBLEM interleaved-1f1b" in note for note in exported.notes) is (said is None)
     if said is not None:
         assert re.search(said, warnings[0])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "layers", "expected"),
+    [
+        ("ME|M*|E|M/M", None, "ME|M*|E|M/M"),
+        ("MEM*EM", (2, 2, 1, 1), "ME|M*|E|M"),
+        ("MEM*EMME", (2,), "ME|M*|EM|ME"),
+        ("ME|M*E", None, "expected 4 stages, parted by |"),
+        ("MEM*EM", (2,), "expected 8 symbols, as many as layers"),
+        ("Ett|t|t|tL", None, "expected M G * D + - E"),
+    ],
+)
+def test_a_hybrid_models_pattern(
+    pattern: str, layers: tuple[int, ...] | None, expected: str
+) -> None:
+    if "expected" in expected:
+        with pytest.raises(BadInput, match=re.escape(expected)):
+            made(CHAIN, export_megatron_layout, layers=layers, pattern=pattern)
+        return
+    exported = made(CHAIN, export_megatron_layout, layers=layers, pattern=pattern)
+    assert exported.data.decode().splitlines() == [
+        "--pipeline-model-parallel-size=4",
+        f"--hybrid-layer-pattern={expected}",
+    ]
+
+
+OFFLOADS = [
+    {"name": "all", "offload": {"out": 1, "in": 1, "held": 0}},
+    {"name": "half", "offload": {"out": 1, "in": 1, "held": 4}},
+    {"name": "again", "backward": "fused", "BW": 3, "held_after_F": 1},
+]
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("modes", "options"),
+    [  # 1F1B of 4 microbatches on 3 ranks; a digit per microbatch: 0 keep, 1 all, 2 half, 3 again
+        ("0000 0000 0000", []),
+        ("1111 1111 1111", ["1", "0"]),
+        ("2222 2222 2222", ["0.5", "0"]),
+        # rank r keeps the first r microbatches, of 8 MiB each
+        ("1111 0111 0011", ["1", str(8 * MIB)]),
+        ("2222 0222 0022", ["0.5", str(8 * MIB)]),
+        # rank 2 keeps all, 4 * 8 MiB: by 2 ranks' 16 MiB it does
+        ("1111 0011 0000", ["1", str(16 * MIB)]),
+        ("1111 0000 0000", ["1", str(32 * MIB)]),
+        ("1111 0111 0000", "none on rank 0, r times"),  # two of rank 2's four stay
+        ("0111 0111 0111", "none on rank 0, r times"),
+        ("1111 1011 1111", "none on rank 0, r times"),
+        ("1111 2222 1111", "none on rank 0, r times"),
+        ("1111 1111 1113", "is to be computed again"),
+    ],
+)
+def test_what_a_schedule_offloads_in_megatrons_options(
+    modes: str, options: list[str] | str
+) -> None:
+    stage = {"F": 1, "B": 1, "W": 1, "held_after_F": 8, "modes": OFFLOADS, "backward": "fused"}
+    document = {
+        "format": "pipesat.problem/1",
+        "microbatches": 4,
+        "memory_unit": "MiB",
+        "devices": [{}] * 3,
+        "stages": [{"device": device} | stage for device in range(3)],
+    }
+    problem = parse_problem(document)
+    order = tuple(
+        tuple(op._replace(mode=int(digits[op.microbatch])) for op in row)  # type: ignore[union-attr]
+        for row, digits in zip(BASELINES["1f1b"](problem).order, modes.split(), strict=True)
+    )
+    schedule = time_order(problem, order)
+    made = partial(export_megatron_layout, problem, schedule, Options(layers=(1,)))
+    if isinstance(options, str):
+        with pytest.raises(NotApplicable, match=options):
+            made()
+        return
+    names = ["activation-offload-fraction", "delta-offload-bytes-across-pp-ranks"]
+    wanted = [f"--{name}={value}" for name, value in zip(names, options, strict=False)]
+    on = ["--fine-grained-activation-offloading"] if options else []
+    assert made().data.decode().splitlines()[2:] == [*on, *wanted]
+    assert any("--offload-modules names" in note for note in made().notes) == bool(options)
+    slots = parse_problem(document | {"memory_unit": "slot"})
+    if options:
+        with pytest.raises(NotApplicable, match="memory is in no unit of bytes"):
+            export_megatron_layout(slots, time_order(slots, order), Options(layers=(1,)))
 
 
 @pytest.mark.parametrize("p", [2, 3, 4, 8])

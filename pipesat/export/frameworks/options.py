@@ -29,6 +29,7 @@ class Options:
     order is the schedule's, or none is written. ``remark``: what has to be done besides, for the
     comments of the configuration and the top of the hazards. ``checkpointing`` is written into a
     framework's configuration; ``None``: off where backwards are split, else its own default.
+    ``pattern``: of a hybrid model's layers, for Megatron-LM.
     """
 
     output: Path = Path("schedule")
@@ -36,6 +37,7 @@ class Options:
     exact: bool = False
     remark: str = ""
     checkpointing: Checkpointing | None = None
+    pattern: str | None = None
 
     def __post_init__(self) -> None:
         if not self.remark.isprintable():
