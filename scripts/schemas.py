@@ -12,10 +12,9 @@ from pydantic import BaseModel
 from pipesat.files.problem_file import ProblemModel
 from pipesat.files.schedule_file import ScheduleModel
 from pipesat.layers.file import LayersModel
-from pipesat.parts.file import PartsModel
-from pipesat.parts.mapping import PartsMap
+from pipesat.parts.file import PartsMap, PartsModel
 from pipesat.profile.file import LinksModel, Profile
-from pipesat.replicas.file import AssignmentModel
+from pipesat.replicas.answer import AssignmentModel
 from pipesat.sweep.spec import SpecModel
 from pipesat.timeline.file import TimelineModel
 

@@ -18,8 +18,7 @@ from pipesat.core.errors import Contradiction, Fault
 from pipesat.core.ops import Kind
 from pipesat.parts.answer import LeastTime
 from pipesat.parts.bounds import one_stream_bound, quick_plans
-from pipesat.parts.parts import Chunk
-from pipesat.parts.shop import Plan, Rows, Shop, fault_of, rows_by_start, shop_of, timed
+from pipesat.parts.parts import Chunk, Plan, Rows, Shop, fault_of, rows_by_start, shop_of, timed
 from pipesat.solver.model.times import unit_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import NOTHING

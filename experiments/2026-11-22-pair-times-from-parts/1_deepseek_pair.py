@@ -22,9 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 from pipesat.core.claims import difference, percent  # noqa: E402
 from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes  # noqa: E402
-from pipesat.parts.parts import Chunk, Parts  # noqa: E402
+from pipesat.parts.parts import Chunk, Parts, Plan, Shop, fault_of, timed  # noqa: E402  # noqa: E402
 from pipesat.parts.picture import pictures_of  # noqa: E402
-from pipesat.parts.shop import Plan, Shop, fault_of, timed  # noqa: E402
 
 BEGIN, END = "<!-- begin deepseek -->\n", "<!-- end deepseek -->"
 MEASURED = 129_012

@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from pipesat.parts.file import parse_parts  # noqa: E402
-from pipesat.parts.shop import fault_of  # noqa: E402
+from pipesat.parts.parts import fault_of  # noqa: E402
 from pipesat.workflows.pair_times import pair_times  # noqa: E402
 from tests.support.parts import least_by_trying, random_parts  # noqa: E402
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import pipesat
-from pipesat.replicas.costs import costs_of_lengths
 from pipesat.replicas.dealer import Dealer, replay_of
+from pipesat.replicas.replay import costs_of_lengths
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.replicas.test_oracle import best_of_all, taken

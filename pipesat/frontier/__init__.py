@@ -2,5 +2,5 @@
 
 :mod:`~pipesat.frontier.caps` says which capacities matter, :mod:`~pipesat.frontier.curve` keeps
 what is known about all of them, :mod:`~pipesat.frontier.trace` spends the time,
-:mod:`~pipesat.frontier.smallest_cap` answers how little is enough.
+:mod:`~pipesat.frontier.smallest` answers how little is enough.
 """

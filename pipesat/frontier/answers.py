@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipesat.core.showing import Displayed, Facts, Table
 from pipesat.core.summary import statement_of
-from pipesat.frontier.compared import Compared, answers, compared
 from pipesat.frontier.files import (
     document,
     staircases,
@@ -18,6 +17,7 @@ from pipesat.frontier.files import (
     write_frontier,
     write_sufficient,
 )
+from pipesat.frontier.levers import Compared, answers, compared
 from pipesat.frontier.min_memory import Sufficient, sufficient_document
 from pipesat.frontier.tables import (
     curve_lines,

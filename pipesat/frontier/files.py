@@ -17,8 +17,7 @@ from pipesat.frontier.caps import Cap, at_cap
 from pipesat.frontier.levers import Lever
 from pipesat.frontier.min_memory import Sufficient, sufficient_document
 from pipesat.frontier.picture import Staircase, frontier_pictures
-from pipesat.frontier.published import PublishedPoint
-from pipesat.frontier.trace import CapRow, Frontier
+from pipesat.frontier.trace import CapRow, Frontier, PublishedPoint
 from pipesat.picture.gantt import gantt
 
 FORMAT: Final = "pipesat.frontier/1"

@@ -17,11 +17,9 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import Scale1F1B, at_cap, attainable, least_feasible_cap, scale_of
-from pipesat.frontier.curve import Curve, KnownSchedule
-from pipesat.frontier.published import published_points
-from pipesat.frontier.smallest_cap import Interval, interval, meeting, narrow
-from pipesat.frontier.smallest_sum import LeastSum, least_sum
-from pipesat.frontier.study import Study
+from pipesat.frontier.curve import Curve, KnownSchedule, Study
+from pipesat.frontier.smallest import Interval, LeastSum, interval, least_sum, meeting, narrow
+from pipesat.frontier.trace import published_points
 from pipesat.heuristics.registry import Build
 
 Reference: TypeAlias = Literal["unlimited", "file"]

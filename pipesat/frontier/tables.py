@@ -11,8 +11,8 @@ from pipesat.core.showing import Column, Table, number
 from pipesat.core.stage import KEEP
 from pipesat.core.summary import units_of
 from pipesat.frontier.caps import Scale1F1B
-from pipesat.frontier.compared import Compared, own_cap
 from pipesat.frontier.curve import Curve
+from pipesat.frontier.levers import Compared, own_cap
 from pipesat.frontier.min_memory import Sufficient
 from pipesat.frontier.trace import CapRow, Frontier
 

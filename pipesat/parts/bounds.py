@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 
-from pipesat.parts.shop import Plan, Rows, Shop, rows_by_start, timed
+from pipesat.parts.parts import Plan, Rows, Shop, rows_by_start, timed
 
 
 def heads_and_tails(shop: Shop) -> tuple[list[int], list[int]]:

@@ -19,8 +19,7 @@ from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.files.complaint import validated_at
 from pipesat.files.strict_json import read_json
-from pipesat.parts.file import FORMAT, parse_parts
-from pipesat.parts.mapping import PartsMap, read_mapping
+from pipesat.parts.file import FORMAT, PartsMap, parse_parts, read_mapping
 from pipesat.parts.parts import PART_KINDS, PartKind, Parts
 
 LARGEST_TRACE: Final = 1 << 30

@@ -12,7 +12,7 @@ from pipesat.files.strict_json import read_json
 from pipesat.layers.file import parse_layers
 from pipesat.parts.file import parse_parts
 from pipesat.profile.file import read_profile
-from pipesat.replicas.file import parse_assignment
+from pipesat.replicas.answer import parse_assignment
 from pipesat.report.study import result_in
 
 if TYPE_CHECKING:

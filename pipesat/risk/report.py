@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 from pipesat.core.schedule import Objective, Order
 from pipesat.risk.links import Links, Queued, network_of, queued
-from pipesat.risk.robustness import Gain, Noise, Spread, gain_of, sample_orders, spread_of
-from pipesat.risk.sampled import value_without_noise
+from pipesat.risk.robustness import (
+    Gain,
+    Noise,
+    Spread,
+    gain_of,
+    sample_orders,
+    spread_of,
+    value_without_noise,
+)
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

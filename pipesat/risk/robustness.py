@@ -17,20 +17,24 @@ its two members', weighted by their times. So differences between schedules are 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pipesat.core.errors import BadInput
+from pipesat.core.linear_order import LinearOrder, last_ends
 from pipesat.core.ops import PHASE_OF, Item, Pair, Phase
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Objective, Order
+from pipesat.core.timing import earliest_ends
 from pipesat.risk.links import Links, Transfer, network_of
-from pipesat.risk.sampled import makespans, spans
 
 if TYPE_CHECKING:
     from pipesat.core.arrays import Floats
     from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Objective
+
+    Durations: TypeAlias = Iterable[Floats | float]
 
 _PHASES: Final[tuple[Phase, ...]] = ("F", "B", "W")
 _MOST_NUMBERS = 1 << 23  # of factors, or of path lengths, held at a time: 64 MiB
@@ -232,3 +236,81 @@ def _lognormal(sigma: Floats | float, normal: Floats) -> Floats:
 
     factors: Floats = np.exp(sigma * normal - sigma * sigma / 2)
     return factors
+
+
+def makespans(network: LinearOrder, durations: Durations, samples: int) -> Floats:
+    """Largest end of any item, per sample.
+
+    ``durations`` has those of every item in turn: one per sample, or one for all.
+    """
+    import numpy as np
+
+    def begin(number: int) -> Floats | None:
+        return None if network.waits[number] else np.zeros(samples)
+
+    ends = last_ends(network.device, network.waits, durations, begin)
+    values: Floats = np.maximum.reduce([np.zeros(samples), *ends.values()])
+    return values
+
+
+def spans(network: LinearOrder, durations: Durations, samples: int) -> Floats:
+    """Minimum span of every sample, not rounded up; 0 without items.
+
+    With ``L[d, e]`` the longest path from the start of device d's first item to the end of device
+    e's last one, it is the largest mean of a cycle of L (:mod:`pipesat.core.timing` has the proof),
+    by Karp (Discrete Mathematics 23, 1978, theorem 1).
+    """
+    paths = _longest_paths(network, durations, samples)
+    return _largest_cycle_mean(paths) if paths.shape[1] else paths.sum(axis=(1, 2))
+
+
+def value_without_noise(network: LinearOrder, objective: Objective) -> int:
+    """Makespan or minimum span with the problem's own costs, in whole time units.
+
+    Spans from 2^53 time units on are those of floating point.
+    """
+    if objective == "makespan":
+        return max(earliest_ends(network, [0]), default=0)
+    return math.ceil(float(spans(network, map(float, network.duration), 1)[0]))
+
+
+def _longest_paths(network: LinearOrder, durations: Durations, samples: int) -> Floats:
+    """``L[sample, d, e]`` among the devices that have items; -inf where no path leads."""
+    import numpy as np
+
+    used = sorted({device for device in network.device if device >= 0})
+    index = {device: i for i, device in enumerate(used)}
+    begun = set[int]()
+
+    def begin(number: int) -> Floats | None:
+        device = network.device[number]
+        if device < 0 or device in begun:
+            return None
+        begun.add(device)
+        start = np.full((samples, len(used)), -np.inf)
+        start[:, index[device]] = 0
+        return start
+
+    columns = (x if isinstance(x, float) else x[:, None] for x in durations)
+    last = last_ends(network.device, network.waits, columns, begin)
+    paths = np.empty((samples, len(used), len(used)))
+    for device in used:
+        paths[:, :, index[device]] = last[device]
+    return paths
+
+
+def _largest_cycle_mean(paths: Floats) -> Floats:
+    """Karp's ``max over v of min over k of (D[n, v] - D[k, v]) / (n - k)``, per sample.
+
+    ``D[k, v]`` is the longest walk of k edges that ends in v, from anywhere. Every device's own
+    first and last item are joined by a path, so walks of every length exist.
+    """
+    import numpy as np
+
+    samples, count, _ = paths.shape
+    walks = np.zeros((count + 1, samples, count))
+    for k in range(count):
+        walks[k + 1] = (walks[k][:, :, None] + paths).max(axis=1)
+    edges = np.arange(count, 0, -1)[:, None, None]
+    means: Floats = ((walks[count] - walks[:count]) / edges).min(axis=0).max(axis=1)
+    return means

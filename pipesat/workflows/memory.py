@@ -78,8 +78,7 @@ def frontier(
     """
     from pipesat.frontier.answers import Frontiers
     from pipesat.frontier.caps import readable_caps
-    from pipesat.frontier.compared import caps_to_compare
-    from pipesat.frontier.levers import with_levers
+    from pipesat.frontier.levers import caps_to_compare, with_levers
     from pipesat.workflows.solve import problem_for
     from pipesat.workflows.studies import frontiers, versions
 

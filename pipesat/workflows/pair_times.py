@@ -17,7 +17,7 @@ from pipesat.parts.parts import Parts
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.parts.answer import ChunkOp, LeastTime, PairTimes
-    from pipesat.parts.shop import Plan
+    from pipesat.parts.parts import Plan
 
 
 @public
@@ -59,9 +59,14 @@ def pair_times(
     """
     from pipesat.core.machine import usable_cores
     from pipesat.core.ops import KINDS
-    from pipesat.parts.answer import ChunkOp, PairTimes, twos_to_time
+    from pipesat.parts.answer import (
+        ChunkOp,
+        PairTimes,
+        into_problem,
+        require_same_stages,
+        twos_to_time,
+    )
     from pipesat.parts.file import read_parts
-    from pipesat.parts.into_problem import into_problem, require_same_stages
     from pipesat.solver.parts import least_time
     from pipesat.solver.run.clock import Clock
 
@@ -102,7 +107,7 @@ def pair_times(
 
 def _in_turn(streams: int, members: Sequence[LeastTime]) -> Plan:
     """The plan of two ops that run one after the other."""
-    from pipesat.parts.shop import Plan
+    from pipesat.parts.parts import Plan
 
     one, other = members
     jobs, length = len(one.shop.jobs), one.plan.length

@@ -19,11 +19,16 @@ from pipesat.files.problem_text import problem_text
 from pipesat.placement.lengths import microbatches_from_lengths
 from pipesat.replicas.answer import Assignment
 from pipesat.replicas.bounds import bound_of_any, bound_of_schedule
-from pipesat.replicas.costs import costs_of_lengths, costs_of_list, problem_of
-from pipesat.replicas.deal import Deal, Load
-from pipesat.replicas.dealer import Tried, best_of_rules, checked_load, replay_of, searched
-from pipesat.replicas.exact import best_of_all
-from pipesat.replicas.shares import best_shares
+from pipesat.replicas.deal import Deal, Load, best_of_all
+from pipesat.replicas.dealer import (
+    Tried,
+    best_of_rules,
+    best_shares,
+    checked_load,
+    replay_of,
+    searched,
+)
+from pipesat.replicas.replay import costs_of_lengths, costs_of_list, problem_of
 from pipesat.workflows.order_rows import in_order
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from pipesat.frontier.curve import Curve
 from pipesat.frontier.files import csv_bytes, document, staircases
 from pipesat.frontier.min_memory import least_memory
 from pipesat.frontier.picture import frontier_pictures
-from pipesat.frontier.smallest_cap import interval
+from pipesat.frontier.smallest import interval
 from pipesat.frontier.trace import Frontier, trace
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.hand_written import published

@@ -18,8 +18,7 @@ from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.frontier.caps import at_cap, attainable, least_feasible_cap
-from pipesat.frontier.compared import caps_to_compare, compared
-from pipesat.frontier.levers import with_levers
+from pipesat.frontier.levers import caps_to_compare, compared, with_levers
 from pipesat.workflows.memory import frontier, min_memory
 from tests.conftest import Run
 from tests.support.oracle_with_modes import optimum

@@ -13,11 +13,10 @@ import pytest
 import pipesat
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
-from pipesat.parts.answer import ChunkOp, factor_of
+from pipesat.parts.answer import ChunkOp, factor_of, into_problem, require_same_stages
 from pipesat.parts.bounds import one_stream_bound, quick_plans
 from pipesat.parts.file import parse_parts, read_parts
-from pipesat.parts.into_problem import into_problem, require_same_stages
-from pipesat.parts.shop import Plan, fault_of, rows_by_start, shop_of, timed
+from pipesat.parts.parts import Plan, fault_of, rows_by_start, shop_of, timed
 from pipesat.solver.parts import blocks_of, repeated
 from pipesat.workflows.pair_times import pair_times
 from tests.support.parts import BY_HAND, least_by_trying, random_parts

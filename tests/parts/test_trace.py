@@ -9,8 +9,7 @@ import json
 import pytest
 
 from pipesat.core.errors import BadInput
-from pipesat.parts.file import parse_parts, read_parts
-from pipesat.parts.mapping import read_mapping
+from pipesat.parts.file import parse_parts, read_mapping, read_parts
 from pipesat.parts.trace import parts_of_trace
 from tests.support.annotated_trace import MAPPING as SHIPPED
 from tests.support.annotated_trace import annotation, kernel, write_annotated_trace

@@ -17,11 +17,10 @@ from pipesat.core.metrics import peak_memory
 from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.replicas.bounds import bound_of_schedule, value_at
-from pipesat.replicas.costs import costs_of_lengths, costs_of_list, problem_of
 from pipesat.replicas.deal import Load, deal_of
-from pipesat.replicas.dealer import Dealer, checked_load, replay_of, searched
+from pipesat.replicas.dealer import Dealer, best_shares, checked_load, replay_of, searched
+from pipesat.replicas.replay import costs_of_lengths, costs_of_list, problem_of
 from pipesat.replicas.rules import RULES, differencing
-from pipesat.replicas.shares import best_shares
 from pipesat.solver.proof.place_prices import Prices
 from tests.conftest import Run
 

@@ -23,8 +23,14 @@ from pipesat.profile.file import parse_profile
 from pipesat.risk import robustness
 from pipesat.risk.links import network_of, time_with_links
 from pipesat.risk.measured_noise import noise_of_profile
-from pipesat.risk.robustness import Noise, gain_of, sample_orders, spread_of
-from pipesat.risk.sampled import spans, value_without_noise
+from pipesat.risk.robustness import (
+    Noise,
+    gain_of,
+    sample_orders,
+    spans,
+    spread_of,
+    value_without_noise,
+)
 from tests.conftest import Run
 from tests.support.problems import chain, problems
 
