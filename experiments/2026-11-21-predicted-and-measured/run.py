@@ -22,15 +22,15 @@ MICROBATCHES = "8"
 CASES = {  # stages on 2 ranks: placement, and hand-written orders beside the synthesized one
     "2 stages, chain": (["--placement", "chain"], ["1f1b", "zb-h1"]),
     "4 stages, loop": (
-        ["--placement", "loop", "--chunks", "2"],
+        ["--placement", "loop,chunks=2"],
         ["interleaved-1f1b", "interleaved-zb"],
     ),
 }
 ROUNDS = 3  # every order runs in each; the middle one by makespan counts
 UNEVEN = "50,40,60,50,55,45,60,40"
 VIRTUAL = {
-    "even": ["--F", "50", "--B", "50", "--W", "50"],
-    "uneven": ["--F", UNEVEN, "--B", UNEVEN, "--W", UNEVEN],
+    "even": ["--times", "F=50,B=50,W=50"],
+    "uneven": ["--times", f"F={UNEVEN},B={UNEVEN},W={UNEVEN}"],
 }
 
 
@@ -116,10 +116,9 @@ def real() -> None:
         options = [
             *MODEL,
             "--stages",
-            "2,4",
-            "--cut",
-            "balanced",
-            "--measure-links",
+            "2,4,cut=balanced",
+            "--measure",
+            "links",
             "--samples",
             "30",
         ]
@@ -149,7 +148,7 @@ def real() -> None:
                 problem,
                 *placement,
             )
-            options = ["--model", profile, "--cut", "balanced", "--verify", "--steps", "25"]
+            options = ["--model", f"{profile},cut=balanced", "--verify", "--steps", "25"]
             results = measure(problem, orders(problem, baselines, folder), ROUNDS, *options)
             undisturbed(problem, results)
             refitted(problem, results, baselines[0])
@@ -182,20 +181,18 @@ def virtual() -> None:
                 *costs,
                 "--link-delay",
                 1,
-                "--held-after-F",
-                100,
-                "--held-after-B",
-                50,
+                "--held",
+                "after_F=100,after_B=50",
                 "--memory",
                 "1f1b",
-                "--time-unit",
-                "ms",
+                "--units",
+                "time=ms",
                 "--name",
                 f"8 virtual devices, {title}",
                 "-o",
                 problem,
             )
-            options = ["--virtual", "--steps", "3", "--warm-up", "1"]
+            options = ["--virtual", "--steps", "3,warm_up=1"]
             schedules = orders(problem, ["1f1b", "zb-h1"], folder)
             results = measure(problem, schedules, 1, *options)
             show(title, results)

@@ -22,7 +22,7 @@ PARTS = EXAMPLES / "parts-deepseek-like.json"
 STORIES = {
     "torchtitan": STORY.format(runtime="torchtitan"),
     "megatron": STORY.format(runtime="megatron"),
-    "quick": STORY.format(runtime="torchtitan") + " --quick",
+    "quick": STORY.format(runtime="torchtitan") + " --time-limit 20",
     "parts": f"advise {PARTS} --devices 4 --microbatches 16 --link-delay 500 --for megatron -o out",
     "moe": f"advise {EXAMPLES / 'layers-moe.json'} --parts {PARTS} --devices 4 --microbatches 16 "
     "--memory 60GiB --link-delay 500 --for megatron -o out",

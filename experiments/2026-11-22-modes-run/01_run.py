@@ -43,10 +43,17 @@ def allow(path: Path, choice: str) -> None:
 def case(folder: Path, ranks: int, blocks: int, choice: str, speed: str) -> dict:
     profile, problem, out = folder / "profile.json", folder / "problem.json", folder / "out"
     cut = ("--shape", f"{SHAPE},layers={blocks}", "--stages", ranks, "--samples", 5)
-    pipesat("profile", *cut, "--measure-modes", "-o", profile)
+    pipesat("profile", *cut, "--measure", "modes", "-o", profile)
     pipesat(
         *("problem", "from-profile", profile, "--devices", ranks, "--microbatches", MICROBATCHES),
-        *("--training", "optimizer=none", "--backward", "fused", "--copy-bandwidth", speed),
+        *(
+            "--training",
+            "optimizer=none",
+            "--backward",
+            "fused",
+            "--modes",
+            f"copy_bandwidth={speed}",
+        ),
         *("--memory", CAPACITY, "-o", problem),
     )
     allow(problem, choice)
@@ -54,7 +61,7 @@ def case(folder: Path, ranks: int, blocks: int, choice: str, speed: str) -> dict
     runs = {}
     for name, more in (("modes", ["--verify"]), ("kept", ["--without-modes"])):
         words = ("run", problem, out / "schedule.json", "-o", folder / "timeline.json")
-        steps = ("--model", profile, "--steps", 1, "--warm-up", 1, "--measure-memory", "--json")
+        steps = ("--model", profile, "--steps", "1,warm_up=1", "--measure", "memory", "--json")
         runs[name] = json.loads(pipesat(*words, *steps, *more))
     keys = ("status", "value", "lower_bound", "modes")
     return {

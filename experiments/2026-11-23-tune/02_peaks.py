@@ -28,7 +28,7 @@ def pipesat(*words: object) -> str:
 
 def peaks(folder: Path, placement: str, orders: list[str]) -> dict[str, Any]:
     profile, problem = folder / f"{placement}.profile.json", folder / f"{placement}.json"
-    cut = ("--shape", SHAPE, "--stages", STAGES[placement], "--samples", 2, "--warm-up", 1)
+    cut = ("--shape", SHAPE, "--stages", STAGES[placement], "--samples", "2,warm_up=1")
     pipesat("profile", *cut, "-o", profile)
     pipesat(
         *("problem", "from-profile", profile, "--devices", 2, "--microbatches", 8),
@@ -38,7 +38,7 @@ def peaks(folder: Path, placement: str, orders: list[str]) -> dict[str, Any]:
     found = {}
     for order in orders:
         words = ("run", problem, order, "-o", folder / "timeline.json", "--model", profile)
-        steps = ("--steps", 1, "--warm-up", 1, "--measure-memory", "--json")
+        steps = ("--steps", "1,warm_up=1", "--measure", "memory", "--json")
         found[order] = json.loads(pipesat(*words, *steps))["memory"]
         print(placement, order, [round(100 * one["error"], 1) for one in found[order]], flush=True)
     return found

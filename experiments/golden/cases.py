@@ -138,7 +138,7 @@ def _reading(name: str) -> Iterator[Ask]:
     yield Ask(f"check {both} --json", needs=there)
     yield Ask(f"show {both} --steps --json", label="steps", needs=there)
     if _turn(name, 4):
-        words = "--noise 5% --json --samples 3 --baselines 1 --seed 1"
+        words = "--noise 5%,samples=3,baselines=1 --json --seed 1"
         yield Ask(f"compare {both} {words}", label="risk", needs=there)
     exported = {
         "torch-csv": "order.csv",
@@ -146,7 +146,7 @@ def _reading(name: str) -> Iterator[Ask]:
         "order": "o.json",
         "torchtitan": "x.toml",
         "nemo-automodel": "x.yaml",
-        "megatron-layout": "l.txt --layers 2",
+        "megatron-layout": "l.txt --to layers=2",
     }
     for format_, out in exported.items():
         yield Ask(f"export {both} --to {format_} -o {out}", label=f"export {format_}", needs=there)
@@ -154,7 +154,7 @@ def _reading(name: str) -> Iterator[Ask]:
     yield Ask(words, label="import", needs="order.csv")
     yield Ask(f"show {both}", "code", needs=there)
     if _turn(name, 8):
-        yield Ask(f"show {both} --critical-path", "code", "show critical", there)
+        yield Ask(f"show {both} -v", "code", "show critical", there)
         yield Ask("show out --html r.html", "code", "report", "out/schedule.json")
 
 
@@ -172,7 +172,9 @@ def _of_layers(name: str, document: Document) -> Iterator[Case]:
     if any("recompute" in entry for entry in document["layers"]):
         plan += f" --recompute {chance.choice(['never', 'where-needed', 'choose'])}"
     plan += f" --objective {chance.choice(['makespan', 'span'])} --time-limit 1"
-    plan += f" --bandwidth {chance.choice(['2', '1/3'])}" if chance.random() < 0.3 else ""
+    plan += (
+        f" --link-delay bandwidth={chance.choice(['2', '1/3'])}" if chance.random() < 0.3 else ""
+    )
     asks = [Ask("show l.json", "code", "layers"), Ask(plan, "within")]
     yield Case(f"commands/plan/{name}", {"l.json": document}, asks)
     if _turn(f"advise {name}", 3):
@@ -184,19 +186,19 @@ def _of_layers(name: str, document: Document) -> Iterator[Case]:
 
 def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     """What makes files from files."""
-    each = "--F 4 --B 5 --W 3 --held-after-F 10 --held-after-B 4"
+    each = "--times F=4,B=5,W=3 --held after_F=10,after_B=4"
     new = {
         "chain": f"{each} --devices 4 --microbatches 8 --link-delay 1 --memory 1f1b*0.75",
-        "loop": f"{each} --devices 2 --microbatches 4 --placement loop --chunks 3 --BW 7",
+        "loop": f"{each} --devices 2 --microbatches 4 --placement loop,chunks=3 --times BW=7",
         "vee": f"{each} --devices 4 --microbatches 8 --placement vee --overlap 3/4",
         "two": f"{each} --devices 4 --microbatches 8 --placement bidirectional --memory 30",
-        "by-length": f"{each} --devices 2 --lengths lengths.json --reference 1024 --order same "
+        "by-length": f"{each} --devices 2 --lengths lengths.json,order=same --reference 1024 "
         "--quadratic 0.2",
         "joined": f"{each} --devices 2 --lengths lengths.json --reference 1024 --tolerance 0.4",
         "layers": f"{each} --devices 4 --microbatches 8 --layers 12 --cut balanced",
-        "fused": f"{each} --devices 3 --microbatches 2 --backward fused --static 7 --memory 40",
+        "fused": f"{each} --devices 3 --microbatches 2 --backward fused --memory 40,static=7",
         "pair-time": f"{each} --devices 2 --microbatches 4 --pair-time 11 --pair-time F+F=7",
-        "uneven": "--F 4,5,6 --B 5,5,8 --W 3 --devices 3 --microbatches 4",
+        "uneven": "--times F=4,5,6,B=5,5,8,W=3 --devices 3 --microbatches 4",
         "bad": f"{each} --devices 2 --microbatches 0",
     }
     asks = [Ask(f"problem new {words} -o {name}.json", label=name) for name, words in new.items()]
@@ -204,8 +206,8 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     profiles = {
         "chain": "",
         "vee": "--placement vee --memory 9GiB --links links.json",
-        "high": "--cost high --training optimizer=sgd,receive=held --reserve 1GiB",
-        "no-modes": "--modes offload --copy-bandwidth 20GiB --copy-channels 1",
+        "high": "--cost high --training optimizer=sgd,receive=held --memory reserve=1GiB",
+        "no-modes": "--modes offload,copy_bandwidth=20GiB,copy_channels=1",
         "balanced": "--cut balanced --backward either --link-delay 50",
     }
     sized = "profile.json --devices 2 --microbatches 4"
@@ -230,7 +232,10 @@ def _of_files(world: dict[str, Document]) -> Iterator[Case]:
     files = world | {"map.json": EXAMPLES / "parts-map-deepseek.json"}
     yield Case("commands/timeline", files, asks)
     asks = [
-        Ask(f"problem estimate --config {config} --gpu {gpu} --length 4096 -o l.json", label=label)
+        Ask(
+            f"problem estimate --config {config} --gpu {gpu} --shape length=4096 -o l.json",
+            label=label,
+        )
         for label, config, gpu in (("h100", "llama3-8b", "h100"), ("unknown", "x", "a100"))
     ]
     asks.append(Ask("--doctor --json", "code", "doctor"))
@@ -259,7 +264,7 @@ def _torch() -> Case:
     asks = [
         Ask("export p.json 1f1b --to schedule -o s.json", label="baseline"),
         Ask("run p.json s.json --verify --json", "code", "parity"),
-        Ask("run p.json s.json --virtual --steps 1 --warm-up 1 -o t.json", "code"),
-        Ask(f"profile {size} --samples 1 --warm-up 0 -o profile.json", "code"),
+        Ask("run p.json s.json --virtual --steps 1,warm_up=1 -o t.json", "code"),
+        Ask(f"profile {size} --samples 1,warm_up=0 -o profile.json", "code"),
     ]
     return Case("commands/torch", {"p.json": document}, asks)

@@ -50,9 +50,9 @@ def _export(advice: Advice, row: Row, folder: str) -> str:
     words = ["pipesat", "export", f"{folder}problem.json", f"{folder}schedule.json"]
     words += ["--to", advice.question.runtime]
     if advice.question.record.takes_layers:
-        words += ["--layers", counts, "--checkpointing", checkpointing_of(row)]
+        words[-1] += f",layers={counts},checkpointing={checkpointing_of(row)}"
     if remark := remark_of(advice, row):
-        words += ["--remark", remark]
+        words[-1] += f",remark={remark}"
     return shlex.join([*words, "-o", folder or "./"])
 
 
@@ -60,19 +60,18 @@ def _plan(advice: Advice, plan: Plan) -> str:
     question = advice.question
     loops = sorted({s.chunks for s in plan.question.shapes if s.placement == "loop"})
     words = ["pipesat", "plan", LAYERS, "--devices", str(question.devices)]
-    words += ["--microbatches", str(question.microbatches), "--placement", "any"]
-    for count in loops:
-        words += ["--chunks", str(count)]
+    words += ["--microbatches", str(question.microbatches), "--placement"]
+    words.append("any" + ",chunks=" * bool(loops) + ",".join(map(str, loops)))
     if question.memory is not None:
-        words += ["--memory", str(question.memory)]
+        words += ["--memory", f"{question.memory}"]
     if question.reserve:
-        words += ["--reserve", str(question.reserve)]
+        words += ["--memory", f"reserve={question.reserve}"]
     if question.may_recompute:
         words += ["--recompute", "choose"]
     if question.latency:
         words += ["--link-delay", str(question.latency)]
     if question.bandwidth is not None:
-        words += ["--bandwidth", str(question.bandwidth)]
+        words += ["--link-delay", f"bandwidth={question.bandwidth}"]
     if question.any_order:
         words += ["--for", question.runtime]
     return shlex.join([*words, "-o", "plan"])

@@ -114,12 +114,12 @@ def _estimated(model: str, gpu: str, run: Run) -> Given:
 
     each, device = run.length or named_shape(model).length, named_gpu(gpu)
     options = {"length": each, "batch": run.batch, "tensor_parallel": run.tensor_parallel}
-    words = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    words = ",".join(f"{name}={value}" for name, value in options.items())
     carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
     return Given(
         estimate_layers(model, gpu, **options),
         device.memory // 2**20,
         carried,
         each * run.batch,
-        f"pipesat problem estimate --config {model} --gpu {gpu} {words}",
+        f"pipesat problem estimate --config {model} --gpu {gpu} --shape {words}",
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
+from pipesat.cli.commands import settings
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -28,10 +29,14 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> N
         raise BadInput(text, where="--lengths", value=value)
 
 
+_LENGTHS = click.Option(["--lengths"], hidden=True, expose_value=False, callback=_lengths)
+
+
 @command(
     "advise",
     example="pipesat advise llama3-8b --gpu h100 --devices 8 --microbatches 32",
     names={"latency": "--link-delay", "target": "--for"},
+    without=("quick",),
     metavars={
         "model": "MODEL",
         "gpu": "NAME",
@@ -40,7 +45,12 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> N
         "bandwidth": "X",
         "copy_bandwidth": "AMOUNT",
     },
-    extra=(click.Option(["--lengths"], hidden=True, expose_value=False, callback=_lengths),),
+    follow={
+        "shape": ("length", "batch", "tensor_parallel", "tokens"),
+        "memory": ("reserve", "copy_bandwidth"),
+        "latency": ("bandwidth",),
+    },
+    extra=(settings("shape", "Sizes of a published model."), _LENGTHS),
     output="DIR",
 )
 def advise(asked: Asked) -> int:
@@ -55,13 +65,10 @@ def advise(asked: Asked) -> int:
     """
     from pipesat.advise.commands import commands
     from pipesat.advise.files import save_advice
-    from pipesat.advise.study import QUICK
     from pipesat.core.solving import LEAST_SECONDS
 
-    if asked["quick"]:
-        asked.limit = min(QUICK, asked.limit)
     writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)
     left = max(LEAST_SECONDS, asked.limit - writing)
-    found: Advice = asked.answer(save_advice, time_limit=left, quick=False)
+    found: Advice = asked.answer(save_advice, time_limit=left)
     asked.show(found, lambda: found.document([*commands(found)]))
     return asked.end(contradictions=found.contradictions)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipesat.cli.commands import with_members
 from pipesat.cli.derived import given
 from pipesat.cli.exits import (
     INFEASIBLE,
@@ -67,9 +68,8 @@ class Asked:
             if (file := self._first()) is not None:
                 around.enter_context(naming(file))
             values = self.read = self._values(more) | more
-            heard = "listener" in self.parameters and "listener" not in more
-            quiet = "quiet" in self.context.params
-            if heard or (quiet and {"listener", "watch"}.isdisjoint(self.parameters)):
+            heard = {"listener", "note", "stop"} & self.parameters.keys()
+            if heard and not {"watch"} & self.parameters.keys() and "listener" not in more:
                 progress = around.enter_context(self.progress())
                 told = {"listener": progress, "note": progress.note}
                 values |= {name: told[name] for name in told.keys() & self.parameters.keys()}
@@ -95,7 +95,7 @@ class Asked:
         BadInput
             Naming the first one, with its value and why.
         """
-        for param in self.context.command.params:
+        for param in with_members(self.context.command.params):
             if param.name in names and param.name in self.given:
                 value = self.given[param.name]
                 text = str(value) if isinstance(value, Path) else value

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @command(
     "check",
     example="pipesat check problem.json schedule.json --runtime pair-fifo",
-    extra=[click.Option(["-v", "--verbose"], is_flag=True, help="List a safe order, by rank.")],
 )
 def check(asked: Asked) -> int:
     """Check a schedule against every rule and list all violations.
 
-    With --runtime, say whether its order can hang: exit code 1 if it can.
+    With --runtime, say whether its order can hang: exit code 1 if it can. With -v, list a safe
+    order, by rank.
     """
     from pipesat.cli.console import print_json
     from pipesat.cli.table import print_answer

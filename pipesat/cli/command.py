@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,7 @@ def command(
     written: Sequence[str] = (),
     metavars: Mapping[str, str] | None = None,
     extra: Sequence[click.Parameter] = (),
+    follow: Mapping[str, Mapping[str, str] | Sequence[str]] = MappingProxyType({}),
     output: str = "",
 ) -> Callable[[Callable[[Asked], int | None]], Command]:
     """Make the decorated function the command of a public function of pipesat.
@@ -52,19 +54,23 @@ def command(
         Files that are written: that they can be is known before anything is read.
     extra
         Further arguments and options.
+    follow
+        Parameters that are told after the value of another, by its name: ``,key=value``; by their
+        names, or by keys with their names.
     output
         What ``-o`` writes, ``DIR``, ``FILE``, or ``[FILE]``, which may be left out; empty: the
         command has no such option.
     """
 
     def made() -> list[click.Parameter]:
-        from pipesat.cli.derived import output_options, parameters, writable
+        from pipesat.cli.derived import grouped, output_option, parameters, writable
 
         found = parameters(_public(function), names or {}, without, metavars)
         for one in found:
             one.required &= one.name not in optional
             one.callback = writable if one.name in written else one.callback
-        return [*found, *extra, *output_options(_public(function), output)]
+        own = [output_option(output)] if output else []
+        return grouped([*found, *extra, *own], follow)
 
     def decorate(body: Callable[[Asked], int | None]) -> Command:
         def callback(**_: Any) -> int | None:

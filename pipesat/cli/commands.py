@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
 
 from pipesat.cli.naming import options_named
+from pipesat.core.errors import BadInput
 
+GLOBAL: Final = (
+    click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document, no text."),
+    click.Option(["-v", "--verbose"], is_flag=True, help="Show all that is known."),
+    click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress."),
+)
+"""Every command has these, as it has ``--help``."""
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 _SEARCH: Final = ("objective", "time_limit", "workers", "seed", "deterministic")
 _OUTPUT: Final = {"--output", "--json", "--quiet", "--verbose", "--help"}
@@ -24,6 +33,72 @@ class Argument(click.Argument):
     def __init__(self, declared: Sequence[str], *, help: str, **more: Any) -> None:  # noqa: A002
         super().__init__(declared, **more)
         self.help = help
+
+
+class Option(click.Option):
+    """An option that others may follow: ``--memory 40GiB,reserve=2GiB``, ``--shape batch=2``.
+
+    ``members`` are those others by their keys; one that is a flag may stand without a value.
+    """
+
+    members: Mapping[str, click.Option] = MappingProxyType({})
+
+    def host(self, members: Mapping[str, click.Option]) -> None:
+        """Let options follow this one's value; they lose their own names."""
+        self.members = members
+        for key, member in members.items():
+            member.opts = [f"{max(self.opts, key=len)} {key}"]
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let it be given several times where others may follow, each with some of them."""
+        multiple, self.multiple = self.multiple, self.multiple or bool(self.members)
+        super().add_to_parser(parser, ctx)
+        self.multiple = multiple
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> Any:
+        """Take what follows out of the text, and let each of the others read its own."""
+        if not self.members:
+            return super().handle_parse_result(ctx, opts, args)
+        given, keys = opts.get(self.name or ""), "|".join(self.members)
+        texts = given if isinstance(given, list | tuple) else [given]
+        split = [
+            re.split(f",(?=(?:{keys})(?:=|,|$))", f",{text}")
+            for text in texts
+            if isinstance(text, str)
+        ]
+        told: dict[str, list[str]] = {}
+        for key, _, value in (part.partition("=") for _, *parts in split for part in parts):
+            told.setdefault(key, []).append(value or "yes" * self.members[key].is_flag)
+        for key, member in self.members.items():
+            own = told.get(key, [])
+            value = {member.name: own if member.multiple else own[-1]} if own else {}
+            member.handle_parse_result(ctx, value, args)
+        heads = [head.removeprefix(",") for head, *_ in split if head]
+        mine = {self.name: heads if self.multiple else heads[-1]} if heads else {}
+        return super().handle_parse_result(ctx, mine, args)
+
+
+def settings(name: str, text: str) -> Option:
+    """Return an option that has no value of its own: ``--shape length=4096,batch=2``."""
+
+    def nothing_else(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        del ctx
+        if value is not None and isinstance(param, Option):
+            keys = ", ".join(param.members)
+            raise BadInput(f"expected values of {keys}", where=f"--{name}", value=value)
+
+    return Option(
+        [f"--{name}"], metavar="KEY=VALUE", help=text, expose_value=False, callback=nothing_else
+    )
+
+
+def with_members(params: Iterable[click.Parameter]) -> Iterator[click.Parameter]:
+    """Yield parameters, each followed by the options that follow its value."""
+    for one in params:
+        yield one
+        yield from one.members.values() if isinstance(one, Option) else ()
 
 
 class Command(click.Command):
@@ -50,9 +125,13 @@ class Command(click.Command):
     def params(self, params: list[click.Parameter]) -> None:
         self._params = params
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return its own parameters, and those of every command."""
+        return [*super().get_params(ctx), *GLOBAL]
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; complaints about a parameter name its option."""
-        with options_named(self.params):
+        with options_named([*with_members(self.params)]):
             return super().invoke(ctx)
 
     def get_help(self, ctx: click.Context) -> str:
@@ -80,12 +159,22 @@ class Command(click.Command):
                 sections["Arguments"].append((param.make_metavar(ctx), param.help or ""))
             elif (found := param.get_help_record(ctx)) is not None:
                 title = "Search" if param.name in _SEARCH else "Options"
-                sections["Output" if {*param.opts} & _OUTPUT else title].append(found)
+                title = "Output" if {*param.opts} & _OUTPUT else title
+                sections[title] += [found, *_followers(ctx, param)]
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):
                     texts = [(name, text.replace("-", _HYPHEN)) for name, text in rows]
                     formatter.write_dl(texts, col_max=28)
+
+
+def _followers(ctx: click.Context, param: click.Parameter) -> Iterator[tuple[str, str]]:
+    """Yield the lines of what may follow an option's value."""
+    for key, member in param.members.items() if isinstance(param, Option) else ():
+        value = "" if member.is_flag else f"={member.make_metavar(ctx)}"
+        if member.is_flag and member.default:
+            value = "=no"
+        yield f"  {',' if param.expose_value else ''}{key}{value}", member.help or ""
 
 
 class Group(click.Group):

@@ -71,6 +71,7 @@ _LISTED = click.Option(
     example="pipesat compare problem.json mine.json --time-limit 20",
     names={"target": "--for", "layers": "--layers-per-stage"},
     without=("result", "schedules", "search", "solve_one"),
+    follow={"noise": ("samples", "baselines")},
     extra=(_SCHEDULES, _LISTED, *OPTIONS),
     output="DIR",
 )

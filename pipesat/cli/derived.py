@@ -25,7 +25,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from pipesat.cli.commands import Argument
+from pipesat.cli.commands import Argument, Option
 from pipesat.core.arguments import Wanted, annotated_as, entries_of, wanted_of
 from pipesat.core.errors import BadInput
 
@@ -46,7 +46,7 @@ _NONE = re.compile(r"[;,]? *\(?``None``: ([^.;)]+)\)?")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 
 
-class Several(click.Option):
+class Several(Option):
     """An option for a list: each time it is given, it may have several values."""
 
     def __init__(self, declared: Sequence[str], **more: Any) -> None:
@@ -185,16 +185,16 @@ def _parameter(
     if "bool" in kinds:
         if default is True:
             declared[-1] += f"/--no-{declared[-1].removeprefix('--')}"
-        return click.Option(declared, is_flag=True, default=default)
+        return Option(declared, is_flag=True, default=default)
     more: dict[str, Any] = {"required": required, "metavar": metavar}
     more |= {} if required else {"default": default}
     if wanted.each is not None and "Path" not in kinds:
         return Several(declared, type=Value(wanted), **more | {"default": None})
     if wanted.choices and kinds.keys() <= {"Literal", "None"}:
-        return click.Option(declared, type=click.Choice(wanted.choices), **more)
+        return Option(declared, type=click.Choice(wanted.choices), **more)
     if kinds.keys() & {*_FILES, "Path"}:
-        return click.Option(declared, type=click.Path(path_type=Path), **more)
-    return click.Option(declared, type=Value(wanted), **more)
+        return Option(declared, type=click.Path(path_type=Path), **more)
+    return Option(declared, type=Value(wanted), **more)
 
 
 def _metavar(wanted: Wanted) -> str | None:
@@ -235,22 +235,36 @@ def given(context: click.Context) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def output_options(function: Callable[..., Any], output: str) -> list[click.Option]:
-    """Return the options of where and how a command answers: ``output`` is DIR, FILE or nothing."""
-    found = []
+def output_option(output: str) -> click.Option:
+    """Return the option of where a command writes: DIR, FILE, or [FILE], which may be left out."""
     if output == "DIR":
-        found.append(FOLDER)
-    elif output:
-        required = not output.startswith("[")
-        more: dict[str, Any] = {"required": required, "callback": writable, "type": _PATH}
-        metavar = output.strip("[]")
-        names = ["-o", "--output"]
-        found.append(click.Option(names, metavar=metavar, help="File to write.", **more))
-    found.append(JSON)
-    if output == "DIR":
-        found.append(VERBOSE)
-    if {"listener", "watch", "note", "stop"} & inspect.signature(function).parameters.keys():
-        found.append(QUIET)
+        return Option(
+            ["-o", "--output"], type=_PATH, metavar=output, help="Folder for all results."
+        )
+    return Option(
+        ["-o", "--output"],
+        type=_PATH,
+        metavar=output.strip("[]"),
+        required=not output.startswith("["),
+        callback=writable,
+        help="File to write.",
+    )
+
+
+def grouped(
+    params: list[click.Parameter], follow: Mapping[str, Mapping[str, str] | Sequence[str]]
+) -> list[click.Parameter]:
+    """Return parameters of which some follow the value of another: by its name, theirs by key."""
+    by_name = {one.name: one for one in params}
+    found = [*params]
+    for host, keys in follow.items():
+        names = keys if isinstance(keys, Mapping) else {key: key for key in keys}
+        members, option = {key: by_name[name] for key, name in names.items()}, by_name[host]
+        option.host(members)  # type: ignore[attr-defined]
+        if not option.expose_value:  # it stands where its first member did
+            found.remove(option)
+            found.insert(found.index(members[next(iter(members))]), option)
+        found = [one for one in found if one not in members.values()]
     return found
 
 
@@ -265,16 +279,3 @@ def writable(ctx: click.Context, param: click.Parameter, path: Path | None) -> P
 
 
 _PATH: Final = click.Path(path_type=Path)
-FOLDER: Final = click.Option(
-    ["-o", "--output"], type=_PATH, metavar="DIR", help="Folder for all results."
-)
-JSON: Final = click.Option(
-    ["--json", "as_json"], is_flag=True, help="Print one JSON document and nothing else."
-)
-VERBOSE: Final = click.Option(
-    ["-v", "--verbose"],
-    is_flag=True,
-    help="Show all that is known, not only the most important.",
-)
-QUIET: Final = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
-"""These mean the same in every command that has them."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
+from pipesat.cli.commands import settings
 from pipesat.cli.exits import one_line
 from pipesat.core.amounts import rounded_down, rounded_up
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     "workflows.from_profile:estimate_layers",
     example="pipesat problem estimate --config llama3-8b --gpu h100 -o layers.json",
     metavars={"config": "NAME", "gpu": "NAME"},
+    follow={
+        "shape": ("length", "batch", "tensor_parallel"),
+        "gpu": ("products", "attention", "traffic"),
+    },
+    extra=(settings("shape", "Sizes of the run."),),
     output="FILE",
 )
 def estimate(asked: Asked) -> None:

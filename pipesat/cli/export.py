@@ -27,6 +27,7 @@ _FILE = click.Option(
     example="pipesat export problem.json zb-auto --to torch -o schedule.csv",
     without=("path",),
     metavars={"to": "FORMAT"},
+    follow={"to": ("layers", "exact", "remark", "checkpointing")},
     extra=(_FILE,),
 )
 def export(asked: Asked) -> None:

@@ -32,6 +32,12 @@ _LAYERS = click.Option(
         "link_delay": "US",
         "links": "FILE",
     },
+    follow={
+        "placement": ("chunks",),
+        "memory": ("reserve",),
+        "modes": ("copy_bandwidth", "copy_channels"),
+        "backward": ("split_limit",),
+    },
     without=("details",),
     optional=("devices", "microbatches"),
     extra=(_LAYERS,),

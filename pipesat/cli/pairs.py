@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
+from pipesat.cli.commands import Option
 from pipesat.cli.derived import writable
 from pipesat.cli.exits import note, one_line
 from pipesat.core.errors import BadInput
@@ -18,21 +19,21 @@ if TYPE_CHECKING:
     from pipesat.parts.answer import PairTimes
 
 _MORE = (
-    click.Option(
+    Option(
         ["--picture"],
         type=click.Path(path_type=Path),
         metavar="FILE",
         callback=writable,
         help="Draw the streams, a .png or .svg.",
     ),
-    click.Option(
+    Option(
         ["--draw"],
         multiple=True,
         metavar="OPS",
         help="What to draw: 0F+0BW, or 0BW alone, repeatable.  [default: every pair that saves "
         "time]",
     ),
-    click.Option(
+    Option(
         ["--map", "mapping"],
         type=click.Path(path_type=Path),
         metavar="MAPPING",
@@ -47,6 +48,7 @@ _MORE = (
     example="pipesat problem pairs parts.json --into problem.json -o paired.json",
     names={"by": "--as"},
     extra=_MORE,
+    follow={"picture": ("draw",)},
     output="FILE",
 )
 def pairs(asked: Asked) -> int:
@@ -98,7 +100,7 @@ def _write_parts(asked: Asked) -> int:
     from pipesat.files.atomic import write_file
     from pipesat.parts.trace import parts_of_trace
 
-    kept = {"parts", "mapping", "output", "as_json", "quiet"}
+    kept = {"parts", "mapping", "output", "as_json", "quiet", "verbose"}
     names = [name for name in asked.given if name not in kept]
     asked.refuse(names, "--map writes a parts file and nothing else")
     found = parts_of_trace(asked["parts"], asked["mapping"])

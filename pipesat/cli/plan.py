@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     example="pipesat plan layers.json --devices 8 --microbatches 32 --memory 40GiB",
     names={"latency": "--link-delay", "target": "--for"},
     metavars={"memory": "CAP[,CAP...]", "reserve": "AMOUNT", "bandwidth": "X"},
+    follow={"memory": ("reserve",), "placement": ("chunks",), "latency": ("bandwidth",)},
     output="DIR",
 )
 def plan(asked: Asked) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
-from pipesat.cli.commands import Group
+from pipesat.cli.commands import Group, settings
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ app = Group(
 
 @command(
     "workflows.from_numbers:problem_from_numbers",
-    example="pipesat problem new --devices 4 --microbatches 8 --F 10 --B 10 --W 8 -o p.json",
+    example="pipesat problem new --devices 4 --microbatches 8 --times F=10,B=10,W=8",
     names={"split": "--cut"},
     metavars={
         "lengths": "FILE",
@@ -45,6 +45,19 @@ app = Group(
         "overlap": "NUM/DEN",
         "pair_time": "[KIND+KIND=]TIME",
     },
+    follow={
+        "times": ("F", "B", "W", "BW"),
+        "held": {"after_F": "held_after_F", "after_B": "held_after_B"},
+        "lengths": ("order",),
+        "placement": ("chunks",),
+        "memory": ("static",),
+        "units": {"time": "time_unit", "memory": "memory_unit"},
+    },
+    extra=(
+        settings("times", "Costs, one for all or a list with one each."),
+        settings("held", "Memory, one for all or a list with one each."),
+        settings("units", "Units of all times and all memory."),
+    ),
     output="[FILE]",
 )
 def new(asked: Asked) -> None:

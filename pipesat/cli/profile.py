@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
+from pipesat.cli.commands import settings
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def _list_configs(ctx: click.Context, param: click.Parameter, wanted: bool) -> N
 
 
 _LISTED = click.Option(
-    ["--list-configs"],
+    ["--list"],
     is_flag=True,
     callback=_list_configs,
     is_eager=True,
@@ -37,14 +38,19 @@ _LISTED = click.Option(
 @command(
     "profile",
     example="pipesat profile --config tiny --shape batch=4 --samples 20 -o profile.json",
-    names={"split": "--cut"},
     metavars={
         "config": "NAME",
         "model": "MODULE:FUNCTION",
         "shape": "KEY=VALUE[,...]",
         "compile": "BACKEND",
     },
-    extra=(_LISTED,),
+    follow={
+        "device": ("dtype", "threads"),
+        "samples": ("warm_up", "timeout"),
+        "stages": {"cut": "split"},
+        "measure": {"modes": "measure_modes", "links": "measure_links"},
+    },
+    extra=(_LISTED, settings("measure", "Measure these, too.")),
     output="FILE",
 )
 def profile(asked: Asked) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pipesat.cli.commands import Option
 from pipesat.cli.exits import one_line
 from pipesat.cli.risk_report import print_links, print_noise
 from pipesat.core.errors import BadInput
@@ -20,27 +21,25 @@ if TYPE_CHECKING:
 
 NOISE: Final = "5%"
 OPTIONS: Final = (
-    click.Option(
+    Option(
         ["--noise"],
         metavar="SHARE|FILE",
         help="No search: value SCHEDULE and the best hand-written ones where each op's time varies "
         "so, 5%, F=3%,B=5%,W=4% or as a profile (.json) has measured it, and links queue.",
     ),
-    click.Option(
-        ["--skew"], metavar="SHARE", help="The same, varying between devices for a whole step."
-    ),
-    click.Option(
+    Option(["--skew"], metavar="SHARE", help="The same, varying between devices for a whole step."),
+    Option(
         ["--links"],
         type=click.Choice(["independent", "pair", "rank"]),
         help="The same, and how transfers queue while times vary.",
     ),
-    click.Option(
+    Option(
         ["--samples"],
         metavar="N",
         type=click.IntRange(1, 100_000),
         help="How often times are drawn.  [default: 200]",
     ),
-    click.Option(
+    Option(
         ["--baselines"],
         metavar="N",
         type=click.IntRange(0, 1000),

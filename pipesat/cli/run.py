@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
+from pipesat.cli.commands import settings
 from pipesat.cli.derived import value_of
 from pipesat.cli.exits import CHECK_FAILED, one_line, print_failure
 from pipesat.core.errors import BadInput, RunFailed
@@ -26,9 +27,14 @@ if TYPE_CHECKING:
 @command(
     "run",
     example="pipesat run problem.json 1f1b --verify -o timeline.json",
-    names={"split": "--cut"},
+    follow={
+        "steps": ("warm_up", "timeout"),
+        "model": {"cut": "split"},
+        "measure": {"memory": "measure_memory"},
+    },
     metavars={"model": "MODEL", "shape": "KEY=VALUE[,...]"},
     extra=(
+        settings("measure", "Measure this, too."),
         click.Option(
             ["--tune"],
             is_flag=True,

@@ -88,7 +88,8 @@ def shown(
     example="pipesat show problem.json 1f1b\n  pipesat show out/ --html report.html",
     names={"schedule": "[SCHEDULE]"},
     metavars={"given": "INPUT"},
-    without=("as_json",),
+    without=("as_json", "critical_path"),
+    follow={"html": ("baselines",)},
     written=("html", "png", "svg"),
 )
 def show(asked: Asked) -> None:
@@ -99,7 +100,7 @@ def show(asked: Asked) -> None:
     from pipesat.files.folder import add_files
 
     _refuse_unused(asked)
-    made: dict[Path, bytes] = asked.answer(as_json=asked["as_json"])
+    made: dict[Path, bytes] = asked.answer(as_json=asked["as_json"], critical_path=asked["verbose"])
     for path, content in made.items():
         add_files(path.parent, {path.name: content})
         size = len(content)
@@ -109,14 +110,13 @@ def show(asked: Asked) -> None:
 
 def _refuse_unused(asked: Asked) -> None:
     """Refuse what says nothing of a folder, a file or a schedule."""
-    of_schedules = ["steps", "critical_path"]
     if asked["html"] is None:
         asked.refuse(["baselines"], "expected --html FILE with it")
     if os.path.isdir(asked["given"]):
-        asked.refuse(["schedule", *of_schedules], "expected a problem file, not a folder")
+        asked.refuse(["schedule", "steps"], "expected a problem file, not a folder")
     elif asked["schedule"] is None:
         text = "expected a problem and a SCHEDULE, as in pipesat show problem.json 1f1b"
-        asked.refuse([*of_schedules, "png", "svg"], text)
+        asked.refuse(["steps", "png", "svg"], text)
         asked.refuse(["html"], "expected a folder that solve or compare wrote")
     else:
         asked.refuse(["html"], "expected a folder: pipesat compare PROBLEM SCHEDULE -o DIR")

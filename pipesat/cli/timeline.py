@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipesat.cli.command import command
-from pipesat.cli.commands import Group
+from pipesat.cli.commands import Group, settings
 from pipesat.cli.derived import writable
 from pipesat.cli.exits import note, one_line
 
@@ -90,6 +90,8 @@ def refit(asked: Asked) -> None:
     "workflows.traces:import_trace",
     example="pipesat timeline import pp_data -o imported",
     metavars={"paths": "TRACE", "patterns": "FILE"},
+    follow={"memory": ("static", "held"), "shape": ("chunks", "microbatches")},
+    extra=(settings("shape", "What the files do not say."),),
     output="DIR",
 )
 def import_(asked: Asked) -> int:
@@ -133,11 +135,8 @@ def _import_of(asked: Asked) -> int:
     problem, *paths = asked["paths"]
     if asked.output is None:
         raise BadInput("expected a file to write", where="--output")
-    for name in (asked.given.keys() & asked.parameters.keys()) - {"paths", "skip"}:
-        raise BadInput(
-            "is for traces without a problem file",
-            where=f"--{name.removeprefix('as_').replace('_', '-')}",
-        )
+    others = (asked.given.keys() & asked.parameters.keys()) - {"paths", "skip"}
+    asked.refuse([*others], "this is for traces without a problem file")
     require_writable(asked.output)
     imported = import_traces(read_problem(problem), paths, skip=asked["skip"])
     write_timeline(asked.output, imported.timeline)

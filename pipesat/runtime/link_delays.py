@@ -1,6 +1,6 @@
 """Delays between two real ranks: half the time of a message there and back.
 
-Locally with gloo, by ``pipesat profile --measure-links``; or on your machines, one rank each::
+Locally with gloo, by ``pipesat profile --measure links``; or on your machines, one rank each::
 
     torchrun --nnodes 2 --nproc-per-node 1 ... -m pipesat.runtime.link_delays links.json \
         --backend nccl --bytes 33554432

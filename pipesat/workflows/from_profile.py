@@ -175,7 +175,7 @@ def estimate_layers(
     Parameters
     ----------
     config
-        A published model's shape (pipesat profile --list-configs lists them).
+        A published model's shape (pipesat profile --list lists them).
     gpu
         a100, h100, h200, b200, l40s or mi300x.
     length

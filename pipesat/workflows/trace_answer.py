@@ -116,7 +116,7 @@ class TraceAnswer(Displayed):
         value = "none found" if best.value is None else _ms(best.value)
         counted = self.problem.memory_unit == COUNTED
         unknown = [
-            *["memory (activations are counted, --memory --held give it)"] * counted,
+            *["memory (activations are counted, --memory held=1GiB gives it)"] * counted,
             *["links (--link-delay)"] * (self.given_delay is None),
             *found.notes,
         ]

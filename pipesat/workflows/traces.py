@@ -11,25 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipesat.core.arguments import public
-from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.settings import Chunks, Microbatches, Seconds, Steps, Workers
-from pipesat.core.timing import time_order
-from pipesat.files.strict_json import read_json
-from pipesat.timeline.readers import read_trace
-from pipesat.timeline.readers.rows import Told
-from pipesat.timeline.steps import Steps as FoundSteps
-from pipesat.timeline.steps import steps_of
-from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
-from pipesat.timeline.trace_costs import Costs
-from pipesat.timeline.trace_problem import Memory, problem_of
-from pipesat.workflows.solve import solve
-from pipesat.workflows.trace_answer import TraceAnswer
 
 if TYPE_CHECKING:
     from pipesat.core.ops import Op
     from pipesat.core.problem import Problem
     from pipesat.core.solving import Listener
+    from pipesat.timeline.steps import Steps as FoundSteps
+    from pipesat.timeline.timeline import Timeline
+    from pipesat.workflows.trace_answer import TraceAnswer
 
 _MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _MOST_PATTERNS = 1 << 20
@@ -89,7 +80,15 @@ def import_trace(
     BadInput
         If the files are no traces of one run, or hold no whole step.
     """
-    from pipesat.timeline.trace_problem import laid_out, predict
+    from pipesat.core.checker import check
+    from pipesat.core.timing import time_order
+    from pipesat.timeline.readers import read_trace
+    from pipesat.timeline.readers.rows import Told
+    from pipesat.timeline.steps import steps_of
+    from pipesat.timeline.trace_costs import Costs
+    from pipesat.timeline.trace_problem import Memory, laid_out, predict, problem_of
+    from pipesat.workflows.solve import solve
+    from pipesat.workflows.trace_answer import TraceAnswer
 
     told = Told(chunks, microbatches, {} if patterns is None else _patterns(Path(patterns)))
     given = None if link_delay is None else _microseconds(link_delay)
@@ -114,6 +113,8 @@ def import_trace(
 
 
 def _patterns(path: Path) -> Mapping[str, str]:
+    from pipesat.files.strict_json import read_json
+
     content = read_json(path, _MOST_PATTERNS)
     if not isinstance(content, dict) or not content:
         text = 'expected patterns by kind, as {"F": "F(?P<microbatch>[0-9]+)"}'
@@ -169,6 +170,8 @@ def _timeline(problem: Problem, found: FoundSteps, number: int, *, alone: bool) 
 
     Nothing tells waiting from other idle time: an op is taken to have waited since the one before.
     """
+    from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep
+
     typical = found.steps[number]
     if not found.trace.timed:
         return None

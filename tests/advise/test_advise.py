@@ -670,13 +670,19 @@ PARTS = str(ROOT / "examples" / "parts-deepseek-like.json")
 BAD = {
     "no costs": ([], "missing argument 'MODEL'"),
     "no GPU": (["tiny"], "a published model needs a GPU"),
-    "tokens of a model": (["tiny", "--gpu", "h100", "--tokens", "9"], "--length` and `--batch"),
-    "a length of a file": ([PARTS, "--length", "9"], "--length: got 9, only a published model"),
+    "tokens of a model": (
+        ["tiny", "--gpu", "h100", "--shape", "tokens=9"],
+        "--shape length` and `--shape batch",
+    ),
+    "a length of a file": (
+        [PARTS, "--shape", "length=9"],
+        "--shape length: got 9, only a published model",
+    ),
     "a model": (["my.model:build"], "pipesat profile --model my.model:build"),
     "a GPU of a file": ([PARTS, "--gpu", "h100"], "--gpu: got 'h100', a file has its costs"),
     "no rate": (
-        ["tiny", "--gpu", "h100", "--copy-bandwidth", "0"],
-        "--copy-bandwidth: got '0', expected an amount with its unit, as 40GiB",
+        ["tiny", "--gpu", "h100", "--memory", "copy_bandwidth=0"],
+        "--memory copy_bandwidth: got '0', expected an amount with its unit, as 40GiB",
     ),
     "lengths": (["x.json", "--lengths", "l.json"], "advise takes microbatches that are alike"),
     "parts twice": ([PARTS, "--parts", PARTS], "the model has parts already"),
@@ -688,13 +694,13 @@ BAD = {
         "--memory: got '40', expected an amount with its unit, as 40GiB",
     ),
     "no unit of what is kept free": (
-        ["tiny", "--gpu", "h100", "--reserve", "2"],
-        "--reserve: got '2', expected an amount with its unit, as 2GiB",
+        ["tiny", "--gpu", "h100", "--memory", "reserve=2"],
+        "--memory reserve: got '2', expected an amount with its unit, as 2GiB",
     ),
     "a runtime": (["x.json", "--for", "torchtitn"], "'--for': 'torchtitn' is not one of 'torch', "),
     "all kept free": (
-        ["tiny", "--gpu", "h100", "--memory", "1GiB", "--reserve", "2GiB"],
-        "--reserve: got 2048, expected 0 to 1024, the memory",
+        ["tiny", "--gpu", "h100", "--memory", "1GiB", "--memory", "reserve=2GiB"],
+        "--memory reserve: got 2048, expected 0 to 1024, the memory",
     ),
 }
 
@@ -713,7 +719,9 @@ def test_python_asks_as_the_command_line_does() -> None:
     options = {"devices": 2, "microbatches": 4, "quick": True, "time_limit": 2.0, "workers": 1}
     advice = pipesat.advise(model="tiny", gpu="h100", memory="1GiB", note=notes.append, **options)
     assert (advice.question.memory, advice.question.reserve) == (1024, 52)  # a 20th, rounded up
-    assert advice.origin.startswith("pipesat problem estimate --config tiny --gpu h100 --length ")
+    assert advice.origin.startswith(
+        "pipesat problem estimate --config tiny --gpu h100 --shape length="
+    )
     assert notes[0].startswith("pipesat: all costs are an estimate: roofline")
     with pytest.raises(BadInput, match="a published model needs a GPU"):
         pipesat.advise("tiny", devices=2, microbatches=4)

@@ -219,7 +219,7 @@ def test_every_format_is_named_in_the_help_and_written(
     assert re.search(rf"\b{re.escape(name)}\b", formats)
     schedule = save(schedule_text(rows()), "s.json")
     # Megatron's layout has no use without
-    layers = ["--layers", "1"] if name == "megatron" else []
+    layers = ["--to", "layers=1"] if name == "megatron" else []
     outcome = cli("export", save(PROBLEM), schedule, "--to", name, "-o", tmp_path / "x", *layers)
     assert (outcome.code, outcome.err) == (0, "")
     assert (tmp_path / "x").stat().st_size > 0
@@ -258,7 +258,7 @@ def test_nothing_is_made_of_an_invalid_schedule(
 
 def test_show_prints_grid_times_and_critical_path(cli: Run, save: Save) -> None:
     schedule = save(schedule_text(rows()), "s.json")
-    outcome = cli("show", save(PROBLEM), schedule, "--critical-path")
+    outcome = cli("show", save(PROBLEM), schedule, "-v")
     assert (outcome.code, outcome.err) == (0, "")
     # makespan 9, load 6 on each of 2 devices: 1 - 12/18; span 9: 1 - 6/9
     assert "makespan 9 (bubble 33.33 %), span 9 (bubble 33.33 %)" in outcome.out
@@ -276,7 +276,7 @@ def test_show_shows_names_literally(cli: Run, save: Save, tmp_path: Path) -> Non
     names = [{"name": "[red]\x1b[31m"}, {"name": ":fire:\n"}]
     problem = save(dict(PROBLEM.document) | {"devices": names})
     cli("export", problem, "1f1b", "--to", "schedule", "-o", tmp_path / "s.json")
-    out = cli("show", problem, tmp_path / "s.json", "--critical-path").out
+    out = cli("show", problem, tmp_path / "s.json", "-v").out
     assert out.replace("\n", "").isprintable()
     assert r"[red]\x1b[31m" in out
     assert r":fire:\n" in out

@@ -13,13 +13,14 @@ from pipesat.files.problem_file import parse_problem, read_problem
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 
-BASIC = ("--devices", 2, "--microbatches", 4, "--F", 10, "--B", 11, "--W", 7)
+BASIC = ("--devices", 2, "--microbatches", 4, "--times", "F=10,B=11,W=7")
 
 
 def basic(*more: object) -> list[object]:
-    """Return the basic options where there are no others of their names, and more."""
-    pairs = zip(BASIC[::2], BASIC[1::2], strict=True)
-    return [word for pair in pairs if pair[0] not in more for word in pair] + [*more]
+    """Return the basic options, of their times those that are not among more."""
+    said = " ".join(map(str, more))
+    times = [one for one in str(BASIC[-1]).split(",") if not re.search(rf"(^|[ ,]){one[:2]}", said)]
+    return [*BASIC[:-2], *(("--times", ",".join(times)) if times else ()), *more]
 
 
 def new(cli: Run, *more: object) -> Any:
@@ -42,8 +43,8 @@ def test_the_least_that_has_to_be_said(cli: Run) -> None:
 
 def test_every_flag(cli: Run) -> None:
     flags = (
-        "--BW 16,17 --held-after-F 5,6 --held-after-B 2 --link-delay 3 --memory 100,200 --static 8 "
-        "--backward fused --overlap 3/4 --name n --time-unit us --memory-unit MiB"
+        "--times BW=16,17 --held after_F=5,6,after_B=2 --link-delay 3 --memory 100,200,static=8 "
+        "--backward fused --overlap 3/4 --name n --units time=us,memory=MiB"
     )
     document = new(cli, *flags.split())
     both = {"F": 10, "B": 11, "W": 7, "held_after_B": 2, "backward": "fused"}
@@ -68,7 +69,7 @@ def test_every_flag(cli: Run) -> None:
     [
         (["--placement", "chain"], [0, 1]),
         (["--placement", "loop"], [0, 1, 0, 1]),
-        (["--placement", "loop", "--chunks", 3], [0, 1, 0, 1, 0, 1]),
+        (["--placement", "loop,chunks=3"], [0, 1, 0, 1, 0, 1]),
         (["--placement", "vee"], [0, 1, 1, 0]),
         (["--placement", "bidirectional"], [0, 1, 1, 0]),
     ],
@@ -85,11 +86,11 @@ def test_layers_are_cut_evenly_or_balanced(cli: Run) -> None:
     assert [s["F"] for s in new(cli, "--layers", 5)["stages"]] == [30, 20]
     # F 30 10 10 10 and B + W = 18 each: whole layers of 48, 28, 28, 28; evenly 76 and 56, and no
     # cut is better: after the first layer it would be 48 and 84
-    layers = ("--F", "30,10,10,10")
+    layers = ("--times", "F=30,10,10,10")
     assert [s["F"] for s in new(cli, *layers)["stages"]] == [40, 20]
     assert [s["F"] for s in new(cli, *layers, "--cut", "balanced")["stages"]] == [40, 20]
     # 100 + 18, then 28 three times: after the first, 118 and 84
-    heavy = ("--F", "100,10,10,10")
+    heavy = ("--times", "F=100,10,10,10")
     assert [s["F"] for s in new(cli, *heavy)["stages"]] == [110, 20]
     assert [s["F"] for s in new(cli, *heavy, "--cut", "balanced")["stages"]] == [100, 30]
 
@@ -100,13 +101,22 @@ def test_layers_are_cut_evenly_or_balanced(cli: Run) -> None:
     [("1f1b", 207), ("1f1b*0.75", 157), ("1F1B * 1.5", 307), ("1f1b*0", 7), ("12", 12)],
 )
 def test_memory_as_a_share_of_1f1bs(cli: Run, text: str, capacity: int) -> None:
-    document = new(cli, "--held-after-F", 100, "--static", 7, "--memory", text)
+    document = new(cli, "--held", "after_F=100", "--memory", "static=7", "--memory", text)
     assert [device["memory"] for device in document["devices"]] == [capacity] * 2
 
 
 def test_the_share_is_of_the_same_layers_whatever_the_placement(cli: Run) -> None:
     for placement in ("chain", "loop", "vee", "bidirectional"):
-        flags = ("--layers", 4, "--held-after-F", 10, "--memory", "1f1b", "--placement", placement)
+        flags = (
+            "--layers",
+            4,
+            "--held",
+            "after_F=10",
+            "--memory",
+            "1f1b",
+            "--placement",
+            placement,
+        )
         assert new(cli, *flags)["devices"] == [{"memory": 40}] * 2  # two in flight, 20 each
 
 
@@ -134,24 +144,33 @@ def test_names_of_any_characters(cli: Run) -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["--F", "ten"], r"--F: got 'ten', expected an integer from 0 to 10\^12 .*or several"),
-        (["--F", "-1"], "--F: got '-1', expected an integer"),
-        (["--F", "1.5"], "--F: got '1.5', .*no fractions: a smaller unit"),
-        (["--F", "1,,2"], "--F: got '1,,2'"),
-        (["--F", "١"], "--F: got '١'"),
-        (["--F", "1,2", "--B", "1,2,3"], "--B: 3 numbers, expected 2 as `--F` says"),
-        (["--layers", 4, "--W", "1,2"], "--W: 2 numbers, expected 4 as `--layers` says"),
+        (
+            ["--times", "F=ten"],
+            r"--times F: got 'ten', expected an integer from 0 to 10\^12 .*or several",
+        ),
+        (["--times", "F=-1"], "--times F: got '-1', expected an integer"),
+        (["--times", "F=1.5"], "--times F: got '1.5', .*no fractions: a smaller unit"),
+        (["--times", "F=1,,2"], "--times F: got '1,,2'"),
+        (["--times", "F=١"], "--times F: got '١'"),
+        (["--times", "F=1,2,B=1,2,3"], "--times B: 3 numbers, expected 2 as `--times F` says"),
+        (
+            ["--layers", 4, "--times", "W=1,2"],
+            "--times W: 2 numbers, expected 4 as `--layers` says",
+        ),
         (
             ["--layers", 1],
             "--layers: got 1, expected a number for all 2 stages, 2, or more, one per layer",
         ),
-        (["--F", "9999999999999"], "--F: got '9999999999999', expected an integer from"),
-        (["--chunks", 2], "--chunks: got 2, only a loop has a choice"),
-        (["--placement", "loop", "--chunks", 9000], "--chunks: 18000 stages, expected at most"),
+        (
+            ["--times", "F=9999999999999"],
+            "--times F: got '9999999999999', expected an integer from",
+        ),
+        (["--placement", "chunks=2"], "--placement chunks: got 2, only a loop has a choice"),
+        (["--placement", "loop,chunks=9000"], "--placement chunks: 18000 stages, expected at most"),
         (["--placement", "bidirectional", "--microbatches", 1], "microbatches: got 1, expected"),
         (["--memory", "1f1b*x"], r"--memory: got '1f1b\*x'"),
         (["--memory", "1,2,3"], "--memory: 3 values, expected 2, one per device"),
-        (["--static", "1,2,3"], "static: 3 values, expected 2"),
+        (["--memory", "static=1,2,3"], "static: 3 values, expected 2"),
         (["--overlap", "0.75"], "--overlap: got '0.75', expected NUM/DEN"),
         (["--overlap", "0/4"], r"overlap.FB\[0\]: got 0"),
         (["--pair-time", "F+I=3"], r"--pair-time: got 'F\+I=3', expected KIND\+KIND=TIME"),
@@ -198,7 +217,7 @@ def test_a_folder_that_is_missing(cli: Run, tmp_path: Path) -> None:
 
 
 def test_one_time_for_all_pairs_of_two_kinds(cli: Run) -> None:
-    sizes = {"devices": 2, "microbatches": 2, "placement": "vee", "F": 4, "B": 4, "W": 4}
+    sizes = {"devices": 2, "microbatches": 2, "placement": "vee", "times": "F=4,B=4,W=4"}
     options = [word for key, value in sizes.items() for word in (f"--{key}", value)]
     times = ["--pair-time", 11, "--pair-time", "W+B=6", "--pair-time", "F+F=7"]
     times += ["--pair-time", "BW+BW=3/4"]  # a factor

@@ -14,7 +14,7 @@ import pytest
 
 import pipesat
 from pipesat.cli.app import app
-from pipesat.cli.derived import parameters
+from pipesat.cli.derived import grouped, parameters
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
 from pipesat.core.problem import Problem
@@ -105,6 +105,46 @@ def test_what_the_function_would_refuse_is_refused_by_the_options_name(
 def test_python_users_meet_the_same_ranges() -> None:
     with pytest.raises(BadInput, match="workers: got 1025, expected an integer from 1 to 1024"):
         bake(chain(1, 1), 1, workers=1025)
+
+
+def following(*words: str) -> dict[str, Any]:
+    """What a command gets whose --memory is followed by workers, twice and layouts."""
+    params = grouped(parameters(bake, {}), {"memory": ("workers", "twice", "layouts")})
+    command = click.Command("bake", params=params)
+    found = command.make_context("bake", ["p.json", "--devices", "2", *words]).params
+    return {name: found[name] for name in ("memory", "workers", "twice", "layouts")}
+
+
+@pytest.mark.parametrize(
+    ("words", "memory", "workers", "twice", "layouts"),
+    [
+        ((), [], None, True, []),
+        (("40GiB,7",), ["40GiB", "7"], None, True, []),
+        (("40GiB,workers=3",), "40GiB", 3, True, []),
+        (("workers=3",), [], 3, True, []),
+        (("40GiB", "twice=no,workers=4"), "40GiB", 4, False, []),
+        (("7,layouts=a,b,twice", "layouts=c"), "7", None, True, ["a,b", "c"]),
+    ],
+)
+def test_options_that_follow_the_value_of_another(
+    words: tuple[str, ...], memory: Any, workers: Any, twice: bool, layouts: list[str]
+) -> None:
+    given = [word for text in words for word in ("--memory", text)]
+    expected = {"memory": memory, "workers": workers, "twice": twice, "layouts": layouts}
+    assert following(*given) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("7,workers=x", "--memory workers: got 'x', expected an integer from 1 to 1024"),
+        ("7,workers", "--memory workers: got '', expected an integer"),
+    ],
+)
+def test_what_follows_is_refused_by_the_name_of_both(word: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        following("--memory", word)
+    assert message in str(caught.value)
 
 
 def test_help_is_the_first_sentence_with_options_for_parameters() -> None:

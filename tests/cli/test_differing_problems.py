@@ -96,7 +96,7 @@ def test_steps_name_modes_and_refuse_copies(cli: Run, given: Given) -> None:
 
 
 def test_risk_knows_classes_and_refuses_copies(cli: Run, given: Given) -> None:
-    words = ("--noise", "5%", "--samples", "5", "--json")
+    words = ("--noise", "5%", "--noise", "samples=5", "--json")
     assert json.loads(cli("compare", *given(classes()), *words).out)["noise"] is not None
     assert cli("compare", *given(modes(), 1), *words).code == 0
     one_bad_line(cli("compare", *given(modes(), 2), *words), "risk knows no copies yet")

@@ -71,7 +71,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "check": ("check", "p.json", "s.json"),
     "show": ("show", "p.json", "s.json"),
     "steps": ("show", "p.json", "s.json", "--steps"),
-    "risk": ("compare", "p.json", "s.json", "--noise", "5%", "--samples", "2"),
+    "risk": ("compare", "p.json", "s.json", "--noise", "5%", "--noise", "samples=2"),
     "export torch-csv": ("export", "p.json", "s.json", "--to", "torch-csv", "-o", "x.csv"),
     "export torchtitan": ("export", "p.json", "s.json", "--to", "torchtitan", "-o", "x.toml"),
     "export order": ("export", "p.json", "s.json", "--to", "order", "-o", "o.json"),

@@ -121,7 +121,7 @@ ROWS = (
     Row("risk p.json s.json", "compare p.json 1f1b --noise 5%", "noise 5%, skew 0%, links ind"),
     Row(
         "risk p.json s.json --skew 2% --links pair --samples 3 --baselines 1 --seed 1 --json",
-        "compare p.json 1f1b --skew 2% --links pair --samples 3 --baselines 1 --seed 1 --json",
+        "compare p.json 1f1b --skew 2% --links pair --noise samples=3,baselines=1 --seed 1 --json",
         '"skew": "2%"',
     ),
     Row(
@@ -131,7 +131,7 @@ ROWS = (
     ),
     Row(
         "problem new --devices 2 --microbatches 2 --F 2 --B 2 --W 1 --comm 3 --split even",
-        "problem new --devices 2 --microbatches 2 --F 2 --B 2 --W 1 --link-delay 3 --cut even",
+        "problem new --devices 2 --microbatches 2 --times F=2,B=2,W=1 --link-delay 3 --cut even",
         '"default": 3',
     ),
     Row(
@@ -139,6 +139,57 @@ ROWS = (
         "plan layers.json --devices 2 --microbatches 2 --link-delay 3 --time-limit 1 --json",
         '"value"',
     ),
+    Row(
+        "problem new ... --F 2 --BW 4 --held-after-F 4 --chunks 3 --static 1 --time-unit ms",
+        "problem new --devices 2 --microbatches 2 --times F=2,B=2,W=1,BW=4 "
+        "--held after_F=4,after_B=1 --placement loop,chunks=3 --memory 40,static=1 "
+        "--units time=ms,memory=MiB",
+        r'(?s)"time_unit": "ms".*"static": 1.*"device": 1,.*"BW": 4.*"held_after_B": 1',
+    ),
+    Row(
+        "problem new ... --lengths n.json --order same",
+        "problem new --devices 2 --times F=2,B=2,W=1 --lengths n.json,order=same --reference 4",
+        '"order": "same"',
+    ),
+    Row(
+        "plan layers.json ... --chunks 2 --memory 60 --reserve 4 --latency 3 --bandwidth 1/2",
+        "plan layers.json --devices 2 --microbatches 2 --placement loop,chunks=2 "
+        "--memory 60,reserve=4 --link-delay 3,bandwidth=1/2 --time-limit 1 --json",
+        '"value"',
+    ),
+    Row(
+        "advise tiny --gpu h100 --length 64 --batch 2 --tensor-parallel 1 --quick",
+        "advise tiny --gpu h100 --shape length=64,batch=2,tensor_parallel=1 --devices 2 "
+        "--microbatches 2 --memory 60GiB,reserve=4GiB,copy_bandwidth=20GiB --time-limit 1 --json",
+        '"for": "torch"',
+    ),
+    Row(
+        "problem estimate ... --length 64 --batch 2 --products 0.5 --attention 0.3 --traffic 0.6",
+        "problem estimate --config tiny --gpu h100,products=0.5,attention=0.3,traffic=0.6 "
+        "--shape length=64,batch=2 -o new.json",
+        "layers, written to new.json; estimate",
+        "layers",
+    ),
+    Row(
+        "problem from-profile ... --chunks 1 --reserve 1 --split-limit 2",
+        "problem from-profile profile.json --devices 2 --microbatches 2 --placement loop,chunks=1 "
+        "--memory 1GiB,reserve=1MiB --modes none,copy_channels=1 "
+        "--backward auto,split_limit=2 -o new.json",
+        "2 devices, 2 stages, 2 microbatches, written to new.json",
+        "stages",
+    ),
+    Row("show p.json 1f1b --critical-path", "show p.json 1f1b -v", "critical path:"),
+    Row(
+        "show out --html r.html --no-baselines",
+        "show out --html new.html,baselines=no",
+        "written: new.html",
+    ),
+    Row(
+        "export p.json 1f1b --to torchtitan --layers 1,1 --remark words --checkpointing none",
+        "export p.json 1f1b --to torchtitan,layers=1,1,remark=a,b,checkpointing=none -o new.toml",
+        "torchtitan written to new.toml",
+    ),
+    Row("profile --list-configs", "profile --list", r"\ntiny "),
     Row("cp -r CHECKOUT/examples new", "problem examples new", "written to new: begin with"),
     Row(
         "layers from-profile profile.json -o l.json && plan l.json --devices 2 --microbatches 2",
@@ -239,7 +290,7 @@ def test_solve_takes_the_problem_that_balance_writes(cli: Run, world: Path) -> N
 
 
 def test_a_problem_without_modes_is_told_where_they_come_from(cli: Run, world: Path) -> None:
-    one_bad_line(cli("frontier", "p.json", "--by-mode"), "pipesat profile --measure-modes")
+    one_bad_line(cli("frontier", "p.json", "--by-mode"), "pipesat profile --measure modes")
 
 
 def test_a_schedule_is_a_file_a_folder_an_order_or_a_name(cli: Run, world: Path) -> None:

@@ -390,7 +390,7 @@ def test_the_commands_take_pairs(cli: Run, save: Any, tmp_path: Path) -> None:
     checked = cli("check", file, path)
     # 4 microbatches on 2 stages, F and BW each, and one BW in two parts
     assert (checked.code, checked.out.split(",")[0]) == (0, "valid: 17 ops")
-    shown = cli("show", file, path, "--critical-path")
+    shown = cli("show", file, path, "-v")
     assert shown.code == 0
     assert "(F1+BW0)" in shown.out.split("critical path:")[0]
     lines = shown.out.split("critical path:\n")[1].splitlines()

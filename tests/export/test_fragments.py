@@ -458,7 +458,7 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     files = {path.name for path in tmp_path.glob("run.*")}
     assert files == {"run.toml", "run.py", "run.csv", "run.hazards.txt"}
-    assert "without `--layers` the framework cuts the model itself" in outcome.out
+    assert "without `--to layers` the framework cuts the model itself" in outcome.out
     csv = tomllib.loads(output.read_text())["parallelism"]["pipeline_parallel_schedule_csv"]
     assert Path(csv).read_bytes() == EXPORTERS["torch"](VEE, BASELINES["zb-v"](VEE)).data
 
@@ -467,9 +467,12 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--to", "torchtitan", "-o", "x.csv"], "--output: got 'x.csv', this name is needed"),
-        (["--to", "trace", "-o", "x", "--layers", "1"], "--layers: trace says nothing of layers"),
-        (["--to", "torchtitan", "-o", "x", "--layers", "1,"], "--layers: got '1,'"),
-        (["--to", "megatron-layout", "-o", "x"], "layers each stage has: give `--layers`"),
+        (
+            ["--to", "trace", "-o", "x", "--to", "layers=1"],
+            "--to layers: trace says nothing of layers",
+        ),
+        (["--to", "torchtitan", "-o", "x", "--to", "layers=1,"], "--to layers: got '1,'"),
+        (["--to", "megatron-layout", "-o", "x"], "layers each stage has: give `--to layers`"),
     ],
 )
 def test_bad_options(

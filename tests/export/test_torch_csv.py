@@ -245,17 +245,17 @@ def test_import_gives_back_the_exported_schedule(tmp_path: Path) -> None:
 
 
 def test_an_exact_export_gives_back_the_imported_file(cli: Run, save: Save, tmp_path: Path) -> None:
-    """Split where it could be whole, in a folder of its own; without --exact it would be fused."""
+    """Split where it could be whole, in a folder of its own; else it would be fused."""
     path, problem = tmp_path / "order.csv", save(chain(2, 2))
     path.write_text("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1W0,1F1,1I1,1W1\n")
     cli("export", problem, path, "--to", "schedule", "-o", tmp_path / "s.json")
     words = ["export", problem, tmp_path / "s.json", "--to", "torch-csv", "-o", f"{tmp_path}/out/"]
-    assert cli(*words, "--exact").code == 0
+    assert cli(*words, "--to", "exact").code == 0
     assert (tmp_path / "out" / "schedule.csv").read_text() == path.read_text()
     assert cli(*words).code == 0
     assert "0B0" in (tmp_path / "out" / "schedule.csv").read_text()
     words[4] = "trace"
-    one_bad_line(cli(*words, "--exact"), "--exact: trace changes no order")
+    one_bad_line(cli(*words, "--to", "exact"), "--to exact: trace changes no order")
 
 
 def test_an_exact_export_refuses_what_torch_cannot_run() -> None:

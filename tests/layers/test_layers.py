@@ -392,8 +392,8 @@ def test_from_profile(cli: Run, save: Save, tmp_path: Path) -> None:
         path,
         "--training",
         "optimizer=sgd",
-        "--reserve",
-        "1GiB",
+        "--memory",
+        "reserve=1GiB",
     )
     assert (done.code, done.out) == (0, f"4 layers, written to {path}\n")
     layers = read_layers(path)

@@ -78,7 +78,7 @@ def test_factors_take_parts_to_microbatches_that_differ(cli, save, tmp_path) -> 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_a_picture_of_the_streams(cli, save, tmp_path, suffix) -> None:
     parts, picture = save(BY_HAND, "parts.json"), tmp_path / f"streams.{suffix}"
-    options = ("-o", tmp_path / "pairs.json", "--picture", picture, "--draw", "0F+1BW")
+    options = ("-o", tmp_path / "pairs.json", "--picture", picture, "--picture", "draw=0F+1BW")
     assert cli("problem", "pairs", parts, *options).code == 0
     begins = {"png": b"\x89PNG", "svg": b"<?xml"}[suffix]
     assert picture.read_bytes().startswith(begins)
@@ -87,10 +87,16 @@ def test_a_picture_of_the_streams(cli, save, tmp_path, suffix) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--draw", "0F"), "--draw: got ['0F'], expected --picture FILE with it"),
+        (("--picture", "draw=0F"), "--picture draw: got ['0F'], expected --picture FILE with it"),
         (("--picture", "x.jpg"), "--picture: got 'x.jpg', expected a name that ends in .png or"),
-        (("--picture", "x.png", "--draw", "2F"), "--draw: got '2F', expected an op kind as 0BW"),
-        (("--picture", "x.png", "--draw", "0F+x"), "--draw: got '0F+x', expected an op kind"),
+        (
+            ("--picture", "x.png", "--picture", "draw=2F"),
+            "--picture draw: got '2F', expected an op kind as 0BW",
+        ),
+        (
+            ("--picture", "x.png", "--picture", "draw=0F+x"),
+            "--picture draw: got '0F+x', expected an op kind",
+        ),
         (("--as", "factor", "--map", "x"), "--map writes a parts file and nothing else"),
     ],
 )

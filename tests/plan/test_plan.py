@@ -570,9 +570,14 @@ def changed(**of_first: Any) -> dict[str, Any]:
         (LAYERS, ["--recompute", "choose"], 2, ["no layer has costs with recomputation"]),
         (LAYERS, ["--memory", "1GX"], 2, ["--memory", "1GX", "MiB", "40GiB"]),
         (LAYERS, ["--memory", "20,20,20"], 2, ["3 values, expected 2"]),
-        (LAYERS, ["--bandwidth", "-1"], 2, ["--bandwidth", "above 0"]),
-        (LAYERS, ["--chunks", 2], 2, ["only a loop"]),
-        (LAYERS, ["--placement", "loop", "--chunks", 3], 2, ["6 stages, but only 4 layers"]),
+        (LAYERS, ["--link-delay", "bandwidth=-1"], 2, ["--link-delay", "above 0"]),
+        (LAYERS, ["--placement", "chunks=2"], 2, ["only a loop"]),
+        (
+            LAYERS,
+            ["--placement", "loop", "--placement", "chunks=3"],
+            2,
+            ["6 stages, but only 4 layers"],
+        ),
         ({"format": FORMAT, "layers": []}, [], 2, ["layers"]),
     ],
 )

@@ -493,11 +493,11 @@ def test_delays_from_a_file_of_their_own(cli, save) -> None:
     ("options", "message"),
     [
         (["--devices", 5], "the profile has 4 layers"),
-        (["--chunks", 3], "only a loop has a choice"),
+        (["--placement", "chunks=3"], "only a loop has a choice"),
         (["--memory", "40"], "expected an amount with its unit"),
         (["--memory", "1GiB,2GiB,3GiB"], "3 values, expected 2"),
         (["--training", "optimizer=x"], "--training: got 'x', expected optimizer to be one of"),
-        (["--reserve", "x"], "--reserve: got 'x'"),
+        (["--memory", "reserve=x"], "--memory reserve: got 'x'"),
     ],
 )
 def test_options_that_are_refused(cli, save, options, message) -> None:

@@ -466,13 +466,13 @@ def test_an_unknown_configuration() -> None:
 # The command
 
 SMALL = ["--shape", "layers=2,width=32,heads=2,length=16,vocabulary=64"]
-SMALL += ["--samples", "2", "--warm-up", "1"]
+SMALL += ["--samples", "2", "--samples", "warm_up=1"]
 
 
 @pytest.mark.slow
 def test_from_a_profile_to_a_solved_problem(cli, tmp_path) -> None:
     profile, problem = tmp_path / "profile.json", tmp_path / "problem.json"
-    done = cli("profile", *SMALL, "--stages", "2,4", "--measure-links", "-o", profile)
+    done = cli("profile", *SMALL, "--stages", "2,4", "--measure", "links", "-o", profile)
     assert done.code == 0, done.err
     assert "links (gloo):" in done.out
     data = read_profile(profile)
@@ -528,7 +528,7 @@ def fails():
 def test_the_users_own_model(cli, tmp_path, monkeypatch) -> None:
     (tmp_path / "own_model.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    arguments = ["profile", "--samples", 1, "--warm-up", 0, "-o", "p.json", "--model"]
+    arguments = ["profile", "--samples", 1, "--samples", "warm_up=0", "-o", "p.json", "--model"]
     assert cli(*arguments, "own_model:good").code == 0
     assert read_profile("p.json").model.path == "own_model:good"
     missing = cli(*arguments, "no_such_module:good")
@@ -563,7 +563,10 @@ def test_modules_that_bring_no_model(path, message, tmp_path, monkeypatch) -> No
         (["--stages", "0"], "--stages: got '0', expected an integer from 1 to 1000000"),
         (["--stages", "2,2"], "--stages: got '2,2', 2 appears twice"),
         (["--shape", "heads=7"], "heads: got 7, expected a divisor of width 128"),
-        (["--cut", "balanced"], "--cut: got 'balanced', expected `--stages`, which are cut so"),
+        (
+            ["--stages", "cut=balanced"],
+            "--stages cut: got 'balanced', expected `--stages`, which are cut so",
+        ),
     ],
 )
 def test_options_that_are_refused_before_anything_is_measured(cli, options, message) -> None:
@@ -574,7 +577,7 @@ def test_options_that_are_refused_before_anything_is_measured(cli, options, mess
 
 
 def test_the_list_of_configurations(cli) -> None:
-    done = cli("profile", "--list-configs")
+    done = cli("profile", "--list")
     assert done.code == 0
     assert all(name in done.out for name in SHAPES)
 

@@ -465,7 +465,8 @@ def test_report_writes_pictures_of_the_same_schedule(cli: Run, folder: Path) -> 
         folder,
         "--html",
         folder / "report.html",
-        "--no-baselines",
+        "--html",
+        "baselines=no",
         "--png",
         png,
         "--svg",
@@ -500,7 +501,7 @@ def test_a_folder_without_a_schedule_says_why(
 def test_the_placements_of_compare_are_one_report(cli: Run, folder: Path) -> None:
     place = folder.parent
     folder_of(place / "chain", result_of(SMALL, SMALL_SCHEDULE))
-    outcome = cli("show", place, "--html", place / "all.html", "--no-baselines")
+    outcome = cli("show", place, "--html", place / "all.html", "--html", "baselines=no")
     assert outcome.code == 0
     parsed = Parsed((place / "all.html").read_bytes())
     sections = [a["aria-label"] for a in parsed.attributes("section")]
@@ -539,9 +540,9 @@ def test_a_schedule_of_another_problem_and_one_that_is_not_valid(cli: Run, folde
 
 def test_outputs_that_cannot_be_written(cli: Run, folder: Path, tmp_path: Path) -> None:
     before = (folder / "problem.json").read_bytes()
-    outcome = cli("show", folder, "--no-baselines", "--html", folder / "problem.json")
+    outcome = cli("show", folder, "--html", "baselines=no", "--html", folder / "problem.json")
     assert (outcome.code, (folder / "problem.json").read_bytes()) == (2, before)
-    outcome = cli("show", folder, "--no-baselines", "--html", tmp_path / "no" / "a.html")
+    outcome = cli("show", folder, "--html", "baselines=no", "--html", tmp_path / "no" / "a.html")
     assert outcome.code == 2
     assert "a.html: cannot write: No such file or directory" in outcome.err
 

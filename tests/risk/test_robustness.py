@@ -268,7 +268,7 @@ def test_a_profile_of_another_problem(problem: Problem) -> None:
 def test_risk_from_a_profile(cli: Run, save: Save) -> None:
     problem = chain(4, 2, F=100, B=100, W=50)
     where = [*files(save, problem), "--noise", save(profile_document(), "p.json")]
-    document = cli("compare", *where, "--json", "--samples", "20").json
+    document = cli("compare", *where, "--json", "--noise", "samples=20").json
     spread = document["noise"]["rows"][0]["spread"]
     assert spread["p05"] < spread["p50"] < spread["p95"]
     outcome = cli("compare", *where[:-1], "2")
@@ -297,8 +297,8 @@ def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
 
 
 def test_risk_as_json(cli: Run, save: Save) -> None:
-    options = ["--noise", "F=0%,B=0,W=0.0%", "--samples", "5", "--links", "pair", "--baselines"]
-    document = cli("compare", *files(save), *options, "1", "--json").json
+    options = ["--noise", "F=0%,B=0,W=0.0%,samples=5,baselines=1", "--links", "pair"]
+    document = cli("compare", *files(save), *options, "--json").json
     ours, best = document["links"]
     assert ours == {
         "name": "schedule",
@@ -315,7 +315,9 @@ def test_risk_as_json(cli: Run, save: Save) -> None:
 
 
 def test_risk_without_baselines_and_by_span(cli: Run, save: Save) -> None:
-    outcome = cli("compare", *files(save), "--baselines", "0", "--objective", "span", "--json")
+    outcome = cli(
+        "compare", *files(save), "--noise", "baselines=0", "--objective", "span", "--json"
+    )
     assert [row["name"] for row in outcome.json["links"]] == ["schedule"]
     assert outcome.json["objective"] == "span"
     by_span = time_order(TWO, BASELINES["1f1b"](TWO).order, "span").span

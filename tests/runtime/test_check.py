@@ -21,7 +21,7 @@ pytestmark = [
     ),
 ]
 
-OPTIONS = ("--verify", "--json", "--steps", 1, "--warm-up", 1)
+OPTIONS = ("--verify", "--json", "--steps", 1, "--steps", "warm_up=1")
 M = 4
 
 

@@ -166,10 +166,10 @@ def test_modes_lower_the_measured_peak(tmp_path: Path, cli: Any) -> None:
         for row in BASELINES["gpipe"](problem).order
     )
     write_schedule(file, problem, time_order(problem, rows))
-    shape = ["--shape", "width=32,length=64,blocks=2", "--steps", 1, "--warm-up", 1]
+    shape = ["--shape", "width=32,length=64,blocks=2", "--steps", 1, "--steps", "warm_up=1"]
     peaks, listed, timeline = [], [], tmp_path / "t.json"
     for more in ([], ["--without-modes"]):
-        ran = cli("run", path, file, "-o", timeline, "--measure-memory", "--json", *shape, *more)
+        ran = cli("run", path, file, "-o", timeline, "--measure", "memory", "--json", *shape, *more)
         assert ran.code == 0, ran.err
         listed.append(len(json.loads(timeline.read_text()).get("modes", ())))
         peaks.append([device["measured_bytes"] for device in ran.json["memory"]])

@@ -268,7 +268,9 @@ def test_the_command(cli, save, tmp_path) -> None:
     problem = placed(0, 1, m=3)
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, BASELINES["zb-h1"](problem))
-    outcome = cli("run", "--verify", save(problem), schedule, "--json", "--timeout", TIMEOUT)
+    outcome = cli(
+        "run", "--verify", save(problem), schedule, "--json", "--steps", f"timeout={TIMEOUT}"
+    )
     assert outcome.code == 0
     assert outcome.json["passed"] is True
     assert outcome.json["largest_relative_error"] < 1e-10

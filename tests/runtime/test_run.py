@@ -128,7 +128,7 @@ def rows_of(problem_file: Path, output: Path) -> tuple[Problem, list[list[tuple]
 
 @needs_torch
 def test_virtual_devices(cli, files, output) -> None:
-    options = ["--virtual", "--steps", "3", "--warm-up", "1", "--verify", "--json"]
+    options = ["--virtual", "--steps", "3", "--steps", "warm_up=1", "--verify", "--json"]
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert outcome.json["check"]["passed"] is True
@@ -194,7 +194,7 @@ def test_overlapped_pairs_wait_for_their_time_on_virtual_devices(cli, save, tmp_
     write_schedule(schedule, problem, time_order(problem, order))
     # 0: 0F0 0-20, 0F1 20-40, the pair 75-100 (1BW0 ended at 70), 0BW1 135-155, 0BW2 155-175
     # 1: 1F0 25-45, 45-70, 105-130 (0F2 ended at 100), 1BW2 130-150
-    options = ["--virtual", "--steps", "2", "--warm-up", "1", "--verify", "--json"]
+    options = ["--virtual", "--steps", "2", "--steps", "warm_up=1", "--verify", "--json"]
     outcome = cli("run", save(problem), schedule, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert outcome.json["predicted"] == 175_000
@@ -245,7 +245,7 @@ def test_a_toy_models_memory_is_not_held_against_the_problems(cli, save, tmp_pat
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, BASELINES["1f1b"](problem))
     outcome = cli(
-        "run", save(problem), schedule, "-o", output, "--measure-memory", "--json", "--steps", 1
+        "run", save(problem), schedule, "-o", output, "--measure", "memory", "--json", "--steps", 1
     )
     assert outcome.code == 0, outcome.err
     for peak in outcome.json["memory"]:
@@ -312,7 +312,7 @@ def test_a_model_of_the_users(cli, files, output, tmp_path) -> None:
 )
 def test_runs_that_go_wrong_end_soon_and_say_who(cli, files, output, tmp_path, code, words) -> None:
     path = model(tmp_path, code)
-    options = ["--model", path, "--warm-up", "1", "--timeout", "3600"]
+    options = ["--model", path, "--steps", "warm_up=1", "--steps", "timeout=3600"]
     outcome = cli("run", *files, "-o", output, *options)
     assert outcome.code == 1
     for word in words:
@@ -328,7 +328,7 @@ def test_a_shape_that_changes_is_refused(cli, files, output, tmp_path) -> None:
             "return super().forward(x)", "return super().forward(x)[: 1 if self.calls == 6 else 2]"
         )
     )
-    outcome = cli("run", *files, "-o", output, "--model", path, "--warm-up", "1")
+    outcome = cli("run", *files, "-o", output, "--model", path, "--steps", "warm_up=1")
     assert outcome.code == 2
     assert "returns shapes [(1, 4)] for microbatch 1, expected [(2, 4)]" in outcome.err
 
@@ -394,7 +394,7 @@ def test_on_cuda_as_far_as_a_stand_in_goes(files, output) -> None:
     """Events, counters and moves to the device; kernels and NCCL are not tried by it."""
     from tests.support.cuda import NAME
 
-    options = ["--device", "cuda", "--steps", "2", "--verify", "--measure-memory"]
+    options = ["--device", "cuda", "--steps", "2", "--verify", "--measure", "memory"]
     options += ["--shape", "dtype=bfloat16"]
     done = torchrun(*files, "-o", output, *options, module="tests.support.cuda")
     assert done.returncode == 0, done.stderr
@@ -413,7 +413,7 @@ def test_on_cuda_as_far_as_a_stand_in_goes(files, output) -> None:
 @needs_torch
 def test_a_rank_of_torchrun_that_dies(files, output, tmp_path) -> None:
     path = model(tmp_path, "self.calls == 6 and os._exit(7)")
-    done = torchrun(*files, "-o", output, "--model", path, "--warm-up", "1")
+    done = torchrun(*files, "-o", output, "--model", path, "--steps", "warm_up=1")
     assert done.returncode != 0
     _, _, cause = done.stderr.partition("Root Cause")
     assert "rank      : 1" in cause
@@ -517,7 +517,7 @@ def test_virtual_devices_run_modes_and_wait_for_no_copy(cli, save, tmp_path, out
     problem = problem_with_modes("ms")
     schedule = tmp_path / "schedule.json"
     write_schedule(schedule, problem, time_order(problem, ORDER))
-    options = ["--virtual", "--steps", "1", "--warm-up", "1", "--verify", "--json"]
+    options = ["--virtual", "--steps", "1", "--steps", "warm_up=1", "--verify", "--json"]
     outcome = cli("run", save(problem), schedule, "-o", output, *options)
     assert outcome.code == 0, outcome.err
     assert outcome.json["predicted"] == 155_000

@@ -404,7 +404,7 @@ def test_a_torch_without_functions_for_overlapped_cells_is_named(monkeypatch):
 @pytest.mark.slow
 def test_a_rank_that_hangs_is_ended_in_time(cli, files, fake_torch, temporary):
     fake_torch("import time; time.sleep(600)")
-    outcome = cli("run", "--verify", *files, "--timeout", "1")
+    outcome = cli("run", "--verify", *files, "--steps", "timeout=1")
     assert outcome.code == 1
     assert "pipesat: error: not finished after 1 s, all processes were ended" in outcome.err
     assert "  rank 1: before its first action" in outcome.err

@@ -148,7 +148,7 @@ def arguments(case: Case, path: Path, split: list[int] | None) -> list[str]:
         "--json",
     ]
     if case.bandwidth is not None:
-        words += ["--bandwidth", str(case.bandwidth)]
+        words += ["--link-delay", f"bandwidth={case.bandwidth}"]
     largest = 10**12  # as good as unlimited, where devices differ
     if any(cap is not None for cap in case.capacities):
         words += ["--memory", ",".join(str(largest if c is None else c) for c in case.capacities)]

@@ -73,9 +73,9 @@ _LINES = [
     f"export {_PAIR} --to torch-csv -o {{new}}",
     f"export {_PAIR} --to torchtitan -o {{new}}",
     f"export {_PAIR} --to nemo-automodel -o {{new}}",
-    f"export {_PAIR} --to megatron-layout --layers 2,2 -o {{new}}",
-    f"compare {_PAIR} --noise 5% --samples 2 --baselines 1",
-    "compare {measured.json} {measured-schedule.json} --samples 2 --noise {profile.json}",
+    f"export {_PAIR} --to megatron-layout,layers=2,2 -o {{new}}",
+    f"compare {_PAIR} --noise 5% --noise samples=2 --noise baselines=1",
+    "compare {measured.json} {measured-schedule.json} --noise samples=2 --noise {profile.json}",
     f"run {_PAIR} --verify",
     f"run {_PAIR} -o {{new}}",
     f"run {_PAIR} -o {{new}} --virtual",
@@ -102,7 +102,7 @@ _LINES = [
     "problem pairs {parts.json} --into {vee.json} -o {new}",
     "problem pairs {trace-parts.json} --map {parts-map.json} -o {new}",
     "show {result} --html {new}",
-    "show {result} --html {new} --no-baselines",
+    "show {result} --html {new} --html baselines=no",
 ]
 COMMANDS = tuple(Command(tuple(line.split())) for line in _LINES)
 

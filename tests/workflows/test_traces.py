@@ -287,8 +287,13 @@ def test_what_is_given_replaces_what_is_not_seen(tmp_path: Path) -> None:
 
 def test_options_that_a_problem_answers_are_refused(cli, save, tmp_path: Path) -> None:
     problem = save({"format": "pipesat.problem/1"})
-    outcome = cli("timeline", "import", problem, "t.json", "-o", tmp_path / "t", "--held", "1")
-    assert (outcome.code, "--held: is for traces without" in outcome.err) == (2, True)
+    outcome = cli(
+        "timeline", "import", problem, "t.json", "-o", tmp_path / "t", "--memory", "held=1"
+    )
+    assert (outcome.code, "--memory held: got '1', this is for traces without" in outcome.err) == (
+        2,
+        True,
+    )
 
 
 def test_the_command_writes_what_solve_and_check_read(cli, tmp_path: Path) -> None:

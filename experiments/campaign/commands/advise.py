@@ -32,9 +32,9 @@ def case(case: Case) -> None:
     words += ["--link-delay", question.latency, "--workers", 1]
     words += ["--time-limit", 0.3 if case.quick else rng.choice([0.5, 2, 5])]
     if question.memory[0] is not None:
-        words += ["--memory", question.memory[0], "--reserve", reserve]
+        words += ["--memory", question.memory[0], "--memory", f"reserve={reserve}"]
         if rng.random() < 0.4:
-            words += ["--copy-bandwidth", rng.choice(["100MiB", "1000MiB", "3000MiB"])]
+            words += ["--memory", f"copy_bandwidth={rng.choice([100, 1000, 3000])}MiB"]
     ran = case.run("advise", "layers.json", *words, "-o", "out", "--json", codes=(0, 2, 3))
     exact = runtime == "megatron" or whole
     truth = plans.best_plan(question, "makespan", 4.0 if case.quick else 12.0) if exact else None
@@ -49,7 +49,7 @@ def case(case: Case) -> None:
 
 
 def _question(case: Case, document: dict[str, Any]) -> tuple[plans.Question, int]:
-    """Return what is asked, its reserve with what ``--reserve`` keeps free, and that alone."""
+    """Return what is asked, its reserve with what `--memory reserve` keeps free, and that alone."""
     rng, entries = case.rng, document["layers"]
     held = sum(entry["held_after_F"] for entry in entries)
     weights = sum(entry["weights"] for entry in entries)

@@ -40,7 +40,7 @@ def case(case: Case) -> None:
     microbatches = devices * rng.randint(1, 6)
     words = ["--devices", devices, "--microbatches", microbatches, "--for", runtime]
     if memory is not None:
-        words += ["--memory", memory, "--reserve", 0]
+        words += ["--memory", memory, "--memory", "reserve=0"]
     limit = round(rng.uniform(0.2, 1 if case.quick else 6), 2)
     words += ["--workers", 1, "--time-limit", limit, "--json"]
     ran = case.run("advise", "layers.json", *words, codes=(0, 3))

@@ -34,7 +34,7 @@ def case(case: Case) -> None:
         costs = ["layers.json", "--parts", "parts.json"]
         entries = _layers(case, count)
         if rng.random() < 0.5:
-            costs += ["--memory", str(rng.randint(4, 20)), "--reserve", "0"]
+            costs += ["--memory", str(rng.randint(4, 20)), "--memory", "reserve=0"]
     words = ["--devices", 2, "--microbatches", rng.randint(1, 4), "--for", runtime]
     words += ["--link-delay", rng.choice([0, 0, 1]), "--workers", 1, "-o", "out", "--json"]
     ran = case.run("advise", *costs, *words, "--time-limit", 1 if case.quick else 3)

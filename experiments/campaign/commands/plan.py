@@ -36,7 +36,7 @@ def case(case: Case) -> None:
     if question.memory[0] is not None:
         words += ["--memory", ",".join(map(str, question.memory))]
     if question.bandwidth is not None:
-        words += ["--bandwidth", question.bandwidth]
+        words += ["--link-delay", f"bandwidth={question.bandwidth}"]
     if rng.random() < 0.5:
         words.append("--no-compare")
     can = question.recompute == "never" or any("recompute" in one for one in question.layers)

@@ -18,7 +18,7 @@ FAMILIES = {  # types of numbers, and faults
     ),
 }
 LIMITS = {"float64": 1e-10, "float32": 1e-4, "float16": 2.5e-3, "bfloat16": 2e-2}
-OPTIONS = ("--verify", "--json", "--steps", 1, "--warm-up", 1, "--timeout", 240)
+OPTIONS = ("--verify", "--json", "--steps", 1, "--steps", "warm_up=1", "--steps", "timeout=240")
 
 
 def case(case: Case) -> None:
