@@ -10,16 +10,14 @@ from statistics import median
 from typing import TypeAlias
 
 from pipesat.core.linear_order import LinearOrder, Waits, last_ends
-from pipesat.core.ops import Copy, Event, Item, Op, OpKind, members
+from pipesat.core.ops import Copy, Event, Item, Kind, Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration
 from pipesat.core.timing import with_all_copies
 from pipesat.timeline.timeline import DeviceRun, Ran, RanCopy, Timeline, TrainingStep
 
-CostKey: TypeAlias = tuple[OpKind, ...]
-"""Stage and kind of an op, or of both ops of a pair, sorted."""
-
-_Alike: TypeAlias = tuple[tuple[int, str, int, int], ...]
+CostKey: TypeAlias = tuple[tuple[int, Kind, int, int], ...]
+"""Stage, kind, class and mode of an op, or of both ops of a pair, sorted."""
 
 LinkKey: TypeAlias = tuple[int, int]
 """Stage whose result is sent, stage that needs it: (0, 1) an activation, (1, 0) a gradient."""
@@ -57,28 +55,14 @@ def gaps_of(row: DeviceRun) -> list[Gap]:
     return gaps
 
 
-def cost_key(item: Item) -> CostKey:
-    """What is taken to cost the same: ops of one stage and kind, pairs of two such."""
-    return tuple(sorted((op.stage, op.kind) for op in members(item)))
-
-
-def _alike(problem: Problem, item: Item) -> _Alike:
-    """What items share that take equally long: the classes and modes of their ops, too."""
+def cost_key(problem: Problem, item: Item) -> CostKey:
+    """What items share that are taken to cost the same."""
     return tuple(
         sorted(
             (op.stage, op.kind, problem.class_of(op.stage, op.microbatch), op.mode)
             for op in members(item)
         )
     )
-
-
-def _measured(problem: Problem, timeline: Timeline) -> dict[_Alike, list[float]]:
-    """Return how long items that are alike took, in us, over all steps."""
-    costs: dict[_Alike, list[float]] = defaultdict(list)
-    for step in timeline.steps:
-        for _, ran in step:
-            costs[_alike(problem, ran.item)].append(ran.end - ran.start)
-    return dict(costs)
 
 
 def measured_delays(
@@ -209,20 +193,21 @@ class Replay:
     @property
     def typical_lengths(self) -> list[float]:
         """The median time of every op's stage and kind, class and mode."""
-        measured = _measured(self.problem, self.timeline)
-        costs = {key: median(values) for key, values in measured.items()}
-        return self._lengths(lambda ran: costs[_alike(self.problem, ran.item)])
+        return self._medians(lambda ran: ran.end - ran.start)
 
     @property
     def core_lengths(self) -> list[float]:
         """The median time on a core of every op's stage and kind; whole times if not known."""
-        costs: dict[_Alike, list[float]] = defaultdict(list)
+        return self._medians(lambda ran: ran.end - ran.start if ran.cpu is None else ran.cpu)
+
+    def _medians(self, of_op: Callable[[Ran], float]) -> list[float]:
+        """Times of ops as the median over all steps of those that are alike."""
+        costs: dict[CostKey, list[float]] = defaultdict(list)
         for step in self.timeline.steps:
             for _, ran in step:
-                whole = ran.end - ran.start
-                costs[_alike(self.problem, ran.item)].append(whole if ran.cpu is None else ran.cpu)
+                costs[cost_key(self.problem, ran.item)].append(of_op(ran))
         middle = {key: median(values) for key, values in costs.items()}
-        return self._lengths(lambda ran: middle[_alike(self.problem, ran.item)])
+        return self._lengths(lambda ran: middle[cost_key(self.problem, ran.item)])
 
     @property
     def measured_lengths(self) -> list[float]:
