@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
-from pipesat.core.ops import Item, members
+from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.settings import Steps
@@ -43,22 +43,13 @@ from pipesat.timeline.timeline import (
 _TRANSFER = re.compile(r"[0-9]+(SEND|RECV)_[FB][0-9]+")
 
 
-class Range(NamedTuple):
-    """When an op ran, or was asked to, in the trace's own microseconds."""
-
-    item: Item
-    start: float
-    end: float
-
-
 class TraceRank(NamedTuple):
-    """What one trace says; ``base`` is what its times count from, in us."""
+    """What one trace says of all steps; ``base`` is what its times count from, in us."""
 
     number: int | None
     base: float
     source: str
-    ops: list[Range]
-    transfers: list[TransferCall]
+    ran: DeviceRun
 
 
 def read_rank(problem: Problem, path: Path) -> TraceRank:
@@ -79,7 +70,7 @@ def read_rank(problem: Problem, path: Path) -> TraceRank:
         (*times_of(document, event, f"traceEvents[{place}]"), place, event["name"][3:])
         for place, event in on_gpu(found)
     ]
-    ops: list[Range] = []
+    ops: list[Ran] = []
     transfers: list[TransferCall] = []
     for start, end, place, name in sorted(timed):
         if _TRANSFER.fullmatch(name):
@@ -90,12 +81,14 @@ def read_rank(problem: Problem, path: Path) -> TraceRank:
     if not ops:
         text = "no range of torch's pipeline runtime (PP:0F0 and so on) is in it"
         raise BadInput(text, source=document.source)
-    return TraceRank(*rank_of(document), document.source, ops, transfers)
+    row = DeviceRun(tuple(ops), tuple(transfers))
+    return TraceRank(*rank_of(document), document.source, row)
 
 
 def _members(
     problem: Problem, name: str, start: float, end: float, source: str, where: str
-) -> Iterator[Range]:
+) -> Iterator[Ran]:
+    """Yield the ops of a range; what they waited is not known yet."""
     try:
         cell = parse_cell(name)
     except ValueError as error:
@@ -111,7 +104,7 @@ def _members(
     share = (end - start) / (sum(costs) or 1)
     for item, cost in zip(items, costs, strict=True):
         length = cost * share if len(items) > 1 else end - start
-        yield Range(item, start, start + length)
+        yield Ran(item, start, start + length, 0.0)
         start += length
 
 
@@ -151,7 +144,7 @@ def import_traces(
     require_torch_pipeline(problem)
     if len(paths) != len(problem.devices):
         raise BadInput(f"{len(paths)} traces, expected {len(problem.devices)}, one per rank")
-    ranks = _on_one_clock([read_rank(problem, Path(path)) for path in paths])
+    ranks = [read_rank(problem, Path(path)) for path in paths]
     numbers = [rank.number for rank in ranks]
     if sorted(n for n in numbers if n is not None) == list(range(len(ranks))):
         ranks.sort(key=lambda rank: rank.number or 0)
@@ -164,10 +157,19 @@ def import_traces(
         )
     for device, found in enumerate(ranks):
         with said_of(found.source):
-            for op in (op for ran in found.ops for op in members(ran.item)):
+            for op in (op for ran in found.ran.ops for op in members(ran.item)):
                 require_op(problem, op, device, f"PP ranges of rank {device}")
-    steps = [_step(parts) for parts in _steps(ranks, skip, str(paths[0]))]
-    _require_short(steps, str(paths[0]))
+    base = min(rank.base for rank in ranks)
+    rows = [_shifted(rank.ran, rank.base - base) for rank in ranks]
+    steps = [_from_zero(parts) for parts in _steps(rows, skip, str(paths[0]))]
+    for number, step in enumerate(steps):
+        if step.makespan > MOST_US:
+            raise BadInput(
+                f"a step of {step.makespan:g} us, expected at most {MOST_US:g}: are these the "
+                "traces of one run?",
+                source=str(paths[0]),
+                where=f"steps[{number}]",
+            )
     measured = Timeline(
         problem.sha256,
         tuple(steps),
@@ -182,66 +184,40 @@ def import_traces(
     return ImportedTrace(timeline, tuple(_notes(problem, timeline)))
 
 
-def _on_one_clock(ranks: Sequence[TraceRank]) -> list[TraceRank]:
-    """Shift every rank's times, which count from its own ``baseTimeNanoseconds``."""
-    base = min(rank.base for rank in ranks)
-    return [
-        rank._replace(
-            ops=[Range(r.item, r.start + by, r.end + by) for r in rank.ops],
-            transfers=[TransferCall(t.name, t.start + by, t.end + by) for t in rank.transfers],
-        )
-        for rank in ranks
-        for by in (rank.base - base,)
-    ]
-
-
-def _steps(
-    ranks: Sequence[TraceRank], skip: int, source: str
-) -> Iterator[list[tuple[list[Range], list[TransferCall]]]]:
-    """Cut every rank's ranges into steps: an op's k-th range is of step k."""
-    counts = {divmod(len(rank.ops), len({r.item for r in rank.ops})) for rank in ranks}
-    if len(counts) != 1 or (number_and_rest := counts.pop())[1]:
+def _steps(rows: Sequence[DeviceRun], skip: int, source: str) -> Iterator[list[DeviceRun]]:
+    """Cut what every rank ran into steps: an op's k-th range is of step k."""
+    counts = {divmod(len(row.ops), len({ran.item for ran in row.ops})) for row in rows}
+    number, rest = counts.pop()
+    if counts or rest:
         raise BadInput(
             "the traces hold parts of steps, or different numbers of them, expected whole ones",
             source=source,
         )
-    number = number_and_rest[0]
     if skip >= number:
         raise BadInput(f"the traces have {number} steps", where="skip", value=skip)
     for step in range(skip, number):
         parts = []
-        for rank in ranks:
-            size = len(rank.ops) // number
-            ops = rank.ops[step * size : (step + 1) * size]
+        for row in rows:
+            size = len(row.ops) // number
+            ops = row.ops[step * size : (step + 1) * size]
             begin = ops[0].start if step else float("-inf")
-            end = rank.ops[(step + 1) * size].start if step + 1 < number else float("inf")
-            parts.append((ops, [t for t in rank.transfers if begin <= t.start < end]))
+            end = row.ops[(step + 1) * size].start if step + 1 < number else float("inf")
+            calls = tuple(call for call in row.transfers if begin <= call.start < end)
+            parts.append(DeviceRun(ops, calls))
         yield parts
 
 
-def _step(parts: Sequence[tuple[list[Range], list[TransferCall]]]) -> TrainingStep:
-    """One step as the ranges are, its first op at time 0; what an op waited is not known yet."""
-    zero = min(r.start for ops, _ in parts for r in ops)
-    return _shifted(
-        TrainingStep(
-            tuple(
-                DeviceRun(tuple(Ran(r.item, r.start, r.end, 0.0) for r in ops), tuple(transfers))
-                for ops, transfers in parts
-            )
-        ),
-        -zero,
-    )
+def _from_zero(rows: Sequence[DeviceRun]) -> TrainingStep:
+    """Put the rows of a step together, its first op at time 0."""
+    zero = min(ran.start for row in rows for ran in row.ops)
+    return TrainingStep(tuple(_shifted(row, -zero) for row in rows))
 
 
-def _require_short(steps: Sequence[TrainingStep], source: str) -> None:
-    for number, step in enumerate(steps):
-        if step.makespan > MOST_US:
-            raise BadInput(
-                f"a step of {step.makespan:g} us, expected at most {MOST_US:g}: are these the "
-                "traces of one run?",
-                source=source,
-                where=f"steps[{number}]",
-            )
+def _shifted(row: DeviceRun, by: float) -> DeviceRun:
+    def moved(ran: Any) -> Any:
+        return ran._replace(start=ran.start + by, end=ran.end + by)
+
+    return DeviceRun(tuple(map(moved, row.ops)), tuple(map(moved, row.transfers)))
 
 
 def _with_waits(problem: Problem, step: TrainingStep) -> TrainingStep:
@@ -253,24 +229,7 @@ def _with_waits(problem: Problem, step: TrainingStep) -> TrainingStep:
         came = min(max([ran.start, *sent]), ran.end)
         return Ran(ran.item, came, ran.end, came - ran.start)
 
-    found = TrainingStep(
-        tuple(DeviceRun(tuple(map(waited, row.ops)), row.transfers) for row in step.devices)
-    )
-    begin = min(ran.start for _, ran in found)
-    # The first op of all is one that no other sends to: its start is the zero.
-    return _shifted(found, -begin) if begin else found
-
-
-def _shifted(step: TrainingStep, by: float) -> TrainingStep:
-    return TrainingStep(
-        tuple(
-            DeviceRun(
-                tuple(Ran(r.item, r.start + by, r.end + by, r.waited) for r in row.ops),
-                tuple(TransferCall(t.name, t.start + by, t.end + by) for t in row.transfers),
-            )
-            for row in step.devices
-        )
-    )
+    return _from_zero([replace(row, ops=tuple(map(waited, row.ops))) for row in step.devices])
 
 
 def _notes(problem: Problem, timeline: Timeline) -> Iterator[str]:
@@ -280,12 +239,14 @@ def _notes(problem: Problem, timeline: Timeline) -> Iterator[str]:
             "microbatches differ, and their numbers here are taken for the problem's own: those of "
             "an exported order are places in the .order.json beside it"
         )
-    worst = 0.0
-    for step in timeline.steps:
-        place = places_of(step)
-        for _, ran in step:
-            for _, event in sources_of(problem, ran.item):
-                worst = max(worst, place[event].end - ran.end)
+    late = (
+        place[event].end - ran.end
+        for step in timeline.steps
+        for place in (places_of(step),)
+        for _, ran in step
+        for _, event in sources_of(problem, ran.item)
+    )
+    worst = max(late, default=0.0)
     if worst > 0:
         yield (
             f"an op ends {worst:.0f} us before its input was sent: the clocks of the ranks differ "
