@@ -28,8 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from pipesat.core.errors import BadInput
 from pipesat.export.torch.modes import ModeRow, read_mode_rows
 from pipesat.profile.costs_file import samples_document
-from pipesat.runtime.meters import Meter, OpClock
-from pipesat.runtime.stage_costs import Backward, Subject, run_whole, time_whole
+from pipesat.runtime.stage_costs import Subject
 
 _FORWARD = "forward_maybe_with_nosync"
 
@@ -136,31 +135,22 @@ class Checkpointed(nn.Module):
         return checkpoint(self.module, x, use_reentrant=False)
 
 
-def measure_modes(
-    subject: Subject, backward: Backward, clock: OpClock, meter: Meter, *, samples: int, warmup: int
-) -> dict[str, Any]:
+def measure_modes(subject: Subject, *, samples: int, warmup: int) -> dict[str, Any]:
     """Measure a stage in both modes; return what a profile's ``Costs`` have of them.
 
     Nothing where no parameter is trained: then there is no backward to wait for.
     """
-    _, output, root = subject.forward()
-    if subject.loss_of is None and subject.output_gradient is None:
-        subject.output_gradient = torch.randn_like(output)
-    trains = root.requires_grad
-    del output, root
-    if not trains:
+    if not subject.trains:
         return {}
-    offload = _offload(subject, meter)
+    offload = _offload(subject)
     again = replace(subject, module=Checkpointed(subject.module))
-    again.output_gradient = subject.output_gradient
-    times = [time_whole(again, backward, clock) for _ in range(warmup + samples)][warmup:]
+    times = [again.timed(again.whole_ops)[1] for _ in range(warmup + samples)][warmup:]
     gc.collect()
-    with meter.op() as f:
+    with subject.meter.op() as f:
         x, _, root = again.forward()
-    with meter.op() as b:
-        run_whole(again, backward, x, root)
-    for parameter in subject.parameters:
-        parameter.grad = None
+    with subject.meter.op() as b:
+        again.whole(x, root)
+    again.forget_gradients()
     held = max(f.change, 0)
     return {
         "recompute": {
@@ -172,7 +162,7 @@ def measure_modes(
     }
 
 
-def _offload(subject: Subject, meter: Meter) -> dict[str, int]:
+def _offload(subject: Subject) -> dict[str, int]:
     """Add up what autograd saves and is not there anyway: each storage once, the output not."""
     staying = {*storages_of([subject.module, subject.x])}
     saved: dict[int, int] = {}
@@ -183,7 +173,7 @@ def _offload(subject: Subject, meter: Meter) -> dict[str, int]:
         return tensor
 
     gc.collect()
-    with meter.op() as f, saved_tensors_hooks(note, lambda tensor: tensor):
+    with subject.meter.op() as f, saved_tensors_hooks(note, lambda tensor: tensor):
         _, output, root = subject.forward()
     staying |= {*storages_of(output)}
     copied = sum(size for place, size in saved.items() if place not in staying)

@@ -1,8 +1,8 @@
-"""Clocks and memory meters: one pair for the CPU, one for CUDA, with the same interface.
+"""One clock and one meter of memory for the CPU, one each for CUDA, with the same interface.
 
-A clock hands out marks and, at the end, the microseconds between them. A meter tells, for the code
-inside ``with meter.op() as reading``, by how much more (or less) memory is taken at its end, and
-the most that was taken in between, both in bytes relative to its start.
+A clock hands out marks; what lies between them is read off when everything is done. A meter tells
+by how much more (or less) memory is taken at the end of what is metered, and the most that was
+taken in between, in bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -33,75 +33,69 @@ class Reading:
     peak: int = 0
 
 
-class OpClock(Protocol):
-    """Marks moments; durations are read off when everything is done.
+class HostClock:
+    """The host's monotonic clock, one for all processes of a machine; ops end when they return.
 
-    ``host_bound`` says whether the device waited for the host between marks, so that durations
-    include launches; who reads it sets it to false.
+    ``calls_block`` says whether the call that starts a transfer keeps the device from computing,
+    ``host_bound`` whether the device waited for the host between marks, so that durations include
+    launches; who reads it sets it to false.
     """
 
-    host_bound: bool
+    calls_block = True
+    host_bound = False
 
-    def lead(self) -> None:
-        """Prepare a sequence of marks."""
+    def begin(self, *, lead: bool = False) -> None:
+        """Begin a sequence of marks; with ``lead``, the host may run ahead of the device."""
 
     def mark(self) -> Any:
         """Remember this moment of the device."""
+        return time.monotonic_ns()
+
+    def nanoseconds(self, mark: Any) -> int:
+        """Return when a mark was reached, on the host's clock."""
+        return int(mark)
 
     def durations(self, marks: Sequence[Any]) -> list[float] | None:
         """Microseconds between consecutive marks; waits for the device.
 
         ``None`` if they say nothing: then make the whole sequence again.
         """
-
-
-class Meter(Protocol):
-    """Counts the device's memory."""
-
-    def op(self) -> Any:
-        """Context manager that yields a :class:`Reading`, complete when it is left."""
-
-
-class HostClock:
-    """Wall clock of the CPU, on which ops end when they return."""
-
-    host_bound = False
-
-    def lead(self) -> None:
-        """Nothing to prepare."""
-
-    def mark(self) -> int:
-        """Nanoseconds now."""
-        return time.perf_counter_ns()
-
-    def durations(self, marks: Sequence[int]) -> list[float] | None:
-        """Microseconds between consecutive marks."""
         return [(b - a) / 1000 for a, b in pairwise(marks)]
 
 
-class CudaClock:
-    """CUDA events on the current stream.
+class CudaClock(HostClock):
+    """CUDA events on the current stream, tied to the host's clock where a sequence begins.
 
-    A pipeline rank's host runs ahead of its GPU. ``lead`` occupies the GPU, so that the ops of one
+    A pipeline rank's host runs ahead of its GPU. A lead occupies the GPU, so that the ops of one
     microbatch are enqueued before the first starts, and no event waits for the host. A lead that
-    has ended before everything was enqueued was too short: the next one is twice as long.
+    has ended before everything was enqueued was too short: the next one is twice as long. Events
+    around a call that starts a transfer say nothing: it is enqueued on another stream.
     """
 
+    calls_block = False
+
     def __init__(self) -> None:
-        self.host_bound = False
         self.cycles = _LEAD_CYCLES
 
-    def lead(self) -> None:
-        """Occupy the GPU for a while."""
+    def begin(self, *, lead: bool = False) -> None:
+        """Take an idle device's event and a reading of the host's clock at one time."""
         torch.cuda.synchronize()
-        if hasattr(torch.cuda, "_sleep"):  # private: without it, launch times count along
+        if lead and hasattr(torch.cuda, "_sleep"):  # private: without it, launch times count along
             torch.cuda._sleep(self.cycles)
+        elif not lead:
+            self.base, self.base_ns = self.mark(), time.monotonic_ns()
+            torch.cuda.synchronize()
 
     def mark(self) -> Any:
         """Record an event."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
+
+    def nanoseconds(self, mark: Any) -> int:
+        """Wait for an event; return when it was reached."""
+        mark.synchronize()
+        return self.base_ns + round(1e6 * float(self.base.elapsed_time(mark)))
 
     def durations(self, marks: Sequence[Any]) -> list[float] | None:
         """Microseconds between consecutive events; ``None`` if the lead was too short."""
@@ -116,11 +110,23 @@ class CudaClock:
 
 
 class HostMeter:
-    """Every allocation that torch's CPU allocator reports to its profiler."""
+    """Memory of tensors on the CPU.
+
+    Of one op, every allocation that torch's allocator reports to its profiler. Of a whole step, the
+    storages alive at one moment: those there at its start, and all that ops under ``computing``
+    make, each from the op that makes it until nothing refers to it. What kernels take for
+    themselves within one op is not among the latter.
+    """
+
+    def __init__(self) -> None:
+        self.peak = self.at_start = 0
+        self.alive: dict[int, tuple[Any, int]] = {}
+        self.mode = _Watch(self)
+        self.counting = False
 
     @contextmanager
     def op(self) -> Iterator[Reading]:
-        """Add up allocations and frees in the order of their times."""
+        """Meter what is inside; the reading is complete when it is left."""
         reading = Reading()
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints a line per start otherwise
         with torch.autograd.profiler.profile(profile_memory=True) as profile:
@@ -130,43 +136,8 @@ class HostMeter:
             reading.change += event.nbytes()
             reading.peak = max(reading.peak, reading.change)
 
-
-class CudaMeter:
-    """The caching allocator's counters, which the host changes as it enqueues: no waiting."""
-
-    @contextmanager
-    def op(self) -> Iterator[Reading]:
-        """Compare the counters before and after."""
-        reading = Reading()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        yield reading
-        reading.change = torch.cuda.memory_allocated() - before
-        reading.peak = max(torch.cuda.max_memory_allocated() - before, 0)
-
-
-class StepMeter(Protocol):
-    """Counts from its start; ``peak`` is in bytes."""
-
-    peak: int
-
-    def start(self) -> None: ...  # noqa: D102
-    def computing(self) -> Any: ...  # noqa: D102
-    def stop(self) -> None: ...  # noqa: D102
-
-
-class LiveStorages:
-    """Storages on the CPU: those there at the start, and all that ops under ``computing`` make."""
-
-    def __init__(self) -> None:
-        self.peak = 0
-        self.at_start = 0
-        self.alive: dict[int, tuple[Any, int]] = {}
-        self.mode = _Watch(self)
-        self.counting = False
-
     def start(self) -> None:
-        """Count what is there."""
+        """Begin a step: count what is there."""
         gc.collect()
         self.alive.clear()
         self.peak, self.counting = 0, True
@@ -183,32 +154,23 @@ class LiveStorages:
             yield
 
     def add_all(self, tensors: Iterable[Any]) -> None:
-        """Count the storages of tensors."""
-        for tensor in tensors:
-            if _is_counted(tensor):
-                self._note(tensor.untyped_storage())
-        self._poll()
+        """Count the storages of tensors, and forget those that are gone."""
+        for tensor in filter(_is_counted, tensors):
+            storage = StorageWeakRef(tensor.untyped_storage())
+            self.alive[storage.cdata] = storage, tensor.untyped_storage().nbytes()
+        self.alive = {key: one for key, one in self.alive.items() if not one[0].expired()}
+        self.peak = max(self.peak, sum(size for _, size in self.alive.values()))
 
     def stop(self) -> None:
-        """Count no more."""
+        """End a step: ``peak`` has the most of it."""
         self.counting = False
         self.alive.clear()
-
-    def _note(self, storage: Any) -> None:
-        reference = StorageWeakRef(storage)
-        self.alive[reference.cdata] = reference, storage.nbytes()
-
-    def _poll(self) -> None:
-        gone = [key for key, (storage, _) in self.alive.items() if storage.expired()]
-        for key in gone:
-            del self.alive[key]
-        self.peak = max(self.peak, sum(size for _, size in self.alive.values()))
 
 
 class _Watch(TorchDispatchMode):
     """Tells a meter of every tensor that an op returns."""
 
-    def __init__(self, meter: LiveStorages) -> None:
+    def __init__(self, meter: HostMeter) -> None:
         super().__init__()
         self.meter = meter
 
@@ -219,21 +181,27 @@ class _Watch(TorchDispatchMode):
         return made
 
 
-class CudaStepMeter:
-    """The caching allocator's own peak."""
+class CudaMeter(HostMeter):
+    """The caching allocator's counters, which the host changes as it enqueues: no waiting.
 
-    peak = 0
+    They see what kernels take for themselves, too.
+    """
+
+    @contextmanager
+    def op(self) -> Iterator[Reading]:
+        """Compare the counters before and after."""
+        reading = Reading()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        yield reading
+        reading.change = torch.cuda.memory_allocated() - before
+        reading.peak = max(torch.cuda.max_memory_allocated() - before, 0)
 
     def start(self) -> None:
         """Forget the peak so far."""
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Nothing to watch."""
-        yield
 
     def stop(self) -> None:
         """Read the peak."""

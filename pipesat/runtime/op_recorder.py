@@ -13,11 +13,12 @@ import importlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from pipesat.core.errors import BadInput
 from pipesat.export.torch.read import rows_of_csv
 from pipesat.export.torch.tokens import Action, cell_text, parse_cell
+from pipesat.runtime.meters import HostClock
 from pipesat.runtime.torch_api import RUNTIME, SCHEDULES, TorchApi, require, require_methods
 
 Around: TypeAlias = Callable[[str], AbstractContextManager[Any]]
@@ -75,67 +76,6 @@ def _same_shapes(stage: Any, microbatch: int, output: Any) -> list[Any]:
 _PREFIX = "PP:"
 
 
-class Stamps(Protocol):
-    """A clock whose readings become times only after the step.
-
-    ``calls_block`` says whether the call that starts a transfer keeps the device from computing.
-    """
-
-    calls_block: bool
-
-    def restart(self) -> None: ...  # noqa: D102
-    def now(self) -> Any: ...  # noqa: D102
-    def nanoseconds(self, stamp: Any) -> int: ...  # noqa: D102
-
-
-class HostStamps:
-    """The host's monotonic clock, one for all processes of a machine."""
-
-    calls_block = True
-
-    def restart(self) -> None:
-        """Begin a step."""
-
-    def now(self) -> int:
-        """Read the clock."""
-        return time.monotonic_ns()
-
-    def nanoseconds(self, stamp: int) -> int:
-        """Return the reading."""
-        return stamp
-
-
-class CudaStamps:
-    """Events of the current CUDA stream, tied to the host's clock at the start of a step.
-
-    Those around a call that starts a transfer say nothing: the call enqueues it on another stream.
-    """
-
-    calls_block = False
-
-    def __init__(self) -> None:
-        self.cuda = importlib.import_module("torch.cuda")
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin a step: an idle device, an event and a reading of the host's clock at one time."""
-        self.cuda.synchronize()
-        self.base = self.now()
-        self.base_ns = time.monotonic_ns()
-        self.cuda.synchronize()
-
-    def now(self) -> Any:
-        """Record an event."""
-        event = self.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def nanoseconds(self, stamp: Any) -> int:
-        """Wait for an event; return when it was reached."""
-        stamp.synchronize()
-        return self.base_ns + round(1e6 * float(self.base.elapsed_time(stamp)))
-
-
 class Recorder:
     """The actions of one rank in one step after the other.
 
@@ -143,14 +83,14 @@ class Recorder:
     backwards included, in the thread that asks for it.
     """
 
-    def __init__(self, stamps: Stamps, *, counts_cores: bool) -> None:
-        self.stamps = stamps
+    def __init__(self, clock: HostClock, *, counts_cores: bool) -> None:
+        self.clock = clock
         self.counts_cores = counts_cores
         self.restart()
 
     def restart(self) -> None:
         """Forget what was recorded and begin a step."""
-        self.stamps.restart()
+        self.clock.begin()
         self.ops: list[list[Any]] = []  # action, waiting since, start, end
         self.on_core: list[int | None] = []  # per op, ns of its thread
         self.transfers: list[tuple[str, Any, Any]] = []
@@ -159,7 +99,7 @@ class Recorder:
 
     def begin(self, action: str) -> None:
         """Note that an action's input is there and it is about to be computed."""
-        now = self.stamps.now()
+        now = self.clock.mark()
         if self.running:  # the member before it of an overlapped cell
             self._end(now)
         self.ops.append([action, self.waiting_since, now, None])
@@ -177,12 +117,12 @@ class Recorder:
 
     @contextmanager
     def _action(self, name: str) -> Iterator[None]:
-        entered = self.waiting_since = self.stamps.now()
+        entered = self.waiting_since = self.clock.mark()
         yield
-        now = self.stamps.now()
+        now = self.clock.mark()
         if self.running:
             self._end(now)
-        elif self.stamps.calls_block and ("SEND" in name or "RECV" in name):
+        elif self.clock.calls_block and ("SEND" in name or "RECV" in name):
             self.transfers.append((name.removeprefix(_PREFIX), entered, now))
 
     def document(self) -> dict[str, list[list[Any]]]:
@@ -190,7 +130,7 @@ class Recorder:
 
         ``ops`` as ``[op, since, start, end, on a core]``, ``transfers`` as ``[name, start, end]``.
         """
-        at = self.stamps.nanoseconds
+        at = self.clock.nanoseconds
         return {
             "ops": [
                 [name, *map(at, stamps), core]

@@ -27,11 +27,9 @@ from pipesat.runtime.job import (
     read_jobs,
 )
 from pipesat.runtime.memory_modes import MemoryModes
-from pipesat.runtime.meters import CudaStepMeter, LiveStorages, StepMeter
+from pipesat.runtime.meters import CudaClock, CudaMeter, HostClock, HostMeter
 from pipesat.runtime.models import TrainedModel, load_model
 from pipesat.runtime.op_recorder import (
-    CudaStamps,
-    HostStamps,
     Recorder,
     has_overlapped_cells,
     listen,
@@ -212,7 +210,7 @@ class MeasuredRank:
         self.progress: TextIO | None = None
         cuda = job.device == "cuda"
         self.recorder = Recorder(
-            CudaStamps() if cuda else HostStamps(), counts_cores=not cuda and job.virtual is None
+            CudaClock() if cuda else HostClock(), counts_cores=not cuda and job.virtual is None
         )
         self.virtual: VirtualDevice | None = None
         if job.virtual is not None:
@@ -220,7 +218,7 @@ class MeasuredRank:
         model: TrainedModel = load_model(job)
         order = folder / f"{rank_name(rank)}.{number}.csv"
         order.write_text(wanted.csv)
-        self.meter: StepMeter = CudaStepMeter() if cuda else LiveStorages()
+        self.meter = CudaMeter() if cuda else HostMeter()
         modes = MemoryModes(wanted.modes)
         stage_class = modes.stage_class(reporting(api.stage, self._around))
         self.pipeline = RankPipeline(

@@ -26,7 +26,6 @@ from pipesat.runtime.meters import (
     CudaMeter,
     HostClock,
     HostMeter,
-    OpClock,
 )
 from pipesat.runtime.model_walk import Boundary, spec, walk
 from pipesat.runtime.models import LayeredModel
@@ -48,7 +47,7 @@ class Profiler:
     def __post_init__(self) -> None:
         self.backward = load_backward()
         cuda = self.options.device == "cuda"
-        self.clock: OpClock = CudaClock() if cuda else HostClock()
+        self.clock = CudaClock() if cuda else HostClock()
         self.meter = CudaMeter() if cuda else HostMeter()
 
     def costs(self, layers: range) -> dict[str, Any]:
@@ -72,25 +71,21 @@ class Profiler:
             def loss_of(output: Any) -> Any:
                 return self.model.loss(output, target)
 
-        subject = Subject(self._name(layers), whole, first.x, first.input_gradient, loss_of)
-        self.clock.host_bound = False
-        costs = measure(
-            subject,
+        subject = Subject(
+            self._name(layers),
+            whole,
+            first.x,
+            first.input_gradient,
+            loss_of,
             self.backward,
             self.clock,
             self.meter,
-            samples=self.options.samples,
-            warmup=self.options.warmup,
         )
-        if self.options.modes:
-            costs |= measure_modes(
-                subject,
-                self.backward,
-                self.clock,
-                self.meter,
-                samples=self.options.samples,
-                warmup=self.options.warmup,
-            )
+        self.clock.host_bound = False
+        options = self.options
+        costs = measure(subject, samples=options.samples, warmup=options.warmup)
+        if options.modes:
+            costs |= measure_modes(subject, samples=options.samples, warmup=options.warmup)
         return costs | {
             "input": first.input,
             "output": last.output,

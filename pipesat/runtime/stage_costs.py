@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,12 +13,12 @@ import torch
 from torch import nn
 
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import KINDS
 from pipesat.profile.costs_file import samples_document
-from pipesat.runtime.meters import Meter, OpClock, Reading
+from pipesat.runtime.meters import HostClock, HostMeter, Reading
 
 _BACKWARD = "torch.distributed.pipelining._backward"
 _FUNCTIONS = ("stage_backward", "stage_backward_input", "stage_backward_weight")
-
 
 Mark: TypeAlias = Callable[[], None]
 
@@ -50,7 +51,7 @@ def load_backward() -> Backward:
 
 @dataclass
 class Subject:
-    """One stage to be measured.
+    """One stage to be measured, and what measures it.
 
     Attributes
     ----------
@@ -69,12 +70,17 @@ class Subject:
     x: Any
     input_gradient: bool
     loss_of: Callable[[Any], Any] | None
+    backward: Backward
+    clock: HostClock
+    meter: HostMeter
 
     def __post_init__(self) -> None:
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         for parameter in self.parameters:  # as in training: from the second microbatch on
             parameter.grad = torch.zeros_like(parameter)
-        self.output_gradient: Any = None
+        _, output, root = self.forward()
+        self.trains = root.requires_grad
+        self.starts = None if self.loss_of is not None else [torch.randn_like(output)]
 
     def forward(self) -> tuple[Any, Any, Any]:
         """Run F; return input, output, and the tensor where the backward starts."""
@@ -84,25 +90,67 @@ class Subject:
         output = self.module(x)
         return x, output, output if self.loss_of is None else self.loss_of(output)
 
-    @property
-    def starts(self) -> list[Any] | None:
-        """Gradients to start from: of the output; none for a loss."""
-        return None if self.loss_of is not None else [self.output_gradient]
+    def for_input(self, x: Any, root: Any) -> Any:
+        """Run B; return what W needs."""
+        return self.backward.of_input([root], self.starts, [x], iter(self.parameters))[1]
+
+    def for_weights(self, groups: Any) -> None:
+        """Run W."""
+        self.backward.of_weight(iter(self.parameters), groups)
+
+    def whole(self, x: Any, root: Any) -> None:
+        """Run BW."""
+        self.backward.whole((root,), (None,) if self.starts is None else (*self.starts,), [x])
+
+    def split_ops(self, mark: Mark) -> Any:
+        """Run F, B and W, with a mark after each; return where the backward starts."""
+        x, _, root = self.forward()
+        mark()
+        groups = self.for_input(x, root)
+        mark()
+        self.for_weights(groups)
+        mark()
+        return root
+
+    def whole_ops(self, mark: Mark) -> Any:
+        """Run F and BW, with a mark after each; return where the backward starts."""
+        x, _, root = self.forward()
+        mark()
+        if self.trains:
+            self.whole(x, root)
+        mark()
+        return root
+
+    def timed(self, ops: Callable[[Mark], Any]) -> list[float]:
+        """Return how long ops took, in us.
+
+        Raises
+        ------
+        BadInput
+            If a loss is not finite.
+        """
+        durations = None
+        while durations is None:
+            self.clock.begin(lead=True)
+            marks = [self.clock.mark()]
+            root = ops(lambda marks=marks: marks.append(self.clock.mark()))  # type: ignore[misc]
+            durations = self.clock.durations(marks)
+            if self.loss_of is not None and not bool(torch.isfinite(root.detach()).all()):
+                raise BadInput(
+                    f"{self.name}: the loss is {float(root.detach())}, expected a finite number: "
+                    "times of numbers that are none say little"
+                )
+            del root
+            gc.collect()
+        return durations
+
+    def forget_gradients(self) -> None:
+        """Free the gradients of all parameters."""
+        for parameter in self.parameters:
+            parameter.grad = None
 
 
-@dataclass
-class CostSamples:
-    """Microseconds of every sample."""
-
-    F: list[float]
-    B: list[float]
-    W: list[float]
-    BW: list[float]
-
-
-def measure(
-    subject: Subject, backward: Backward, clock: OpClock, meter: Meter, *, samples: int, warmup: int
-) -> dict[str, Any]:
+def measure(subject: Subject, *, samples: int, warmup: int) -> dict[str, Any]:
     """Measure one stage; return what a profile's ``Costs`` have of times and held memory.
 
     Raises
@@ -110,124 +158,49 @@ def measure(
     BadInput
         If a loss is not finite.
     """
-    _, output, root = subject.forward()
-    if subject.loss_of is None:
-        subject.output_gradient = torch.randn_like(output)
-    trains = root.requires_grad
-    del output, root
-    no_split = _why_not(subject, backward, trains)
-    times = CostSamples([], [], [], [])
+    no_split = _why_not(subject)
+    times: dict[str, list[float]] = defaultdict(list)
     gc.collect()
     gc.freeze()  # what is there now stays there: collecting after every sample gets cheap
     try:
         for number in range(warmup + samples):
-            sample = _time_once(subject, backward, clock, trains=trains, split=not no_split)
-            if number >= warmup:
-                for kind, values in sample.items():
-                    getattr(times, kind).extend(values)
-        held = _memory(subject, backward, meter, trains=trains, split=not no_split)
+            for kind, duration in _sample(subject, split=not no_split):
+                if number >= warmup:
+                    times[kind].append(duration)
+        held = _memory(subject, split=not no_split)
     finally:
         gc.unfreeze()
-        for parameter in subject.parameters:
-            parameter.grad = None
-    costs = {kind: samples_document(values) for kind, values in vars(times).items() if values}
+        subject.forget_gradients()
+    costs = {kind: samples_document(times[kind]) for kind in KINDS if kind in times}
     return costs | {"no_split": no_split} | held
 
 
-def _why_not(subject: Subject, backward: Backward, trains: bool) -> str:
+def _why_not(subject: Subject) -> str:
     """Say why the backward cannot be split, after trying; empty if it can."""
-    if not trains:
+    if not subject.trains:
         return "nothing in it or before it is trained"
     if not subject.input_gradient:
         return "its input needs no gradient, so nothing can be split off"
     try:
-        x, output, root = subject.forward()
-        _, groups = backward.of_input([root], subject.starts, [x], iter(subject.parameters))
-        backward.of_weight(iter(subject.parameters), groups)
+        subject.split_ops(lambda: None)
     except RuntimeError as error:
         cause = error.__cause__ or error
         if isinstance(cause, torch.OutOfMemoryError):
             raise
         return f"torch cannot split it: {str(cause).strip().splitlines()[0]}"
-    del output
     return ""
 
 
-def _time_once(
-    subject: Subject, backward: Backward, clock: OpClock, *, trains: bool, split: bool
-) -> dict[str, list[float]]:
+def _sample(subject: Subject, *, split: bool) -> Iterator[tuple[str, float]]:
     """Time one microbatch with its backward split, and one with it whole."""
-    found: dict[str, list[float]] = {"F": [], "B": [], "W": [], "BW": []}
     if split:
-
-        def ops(mark: Mark) -> Any:
-            x, _, root = subject.forward()
-            mark()
-            _, groups = backward.of_input([root], subject.starts, [x], iter(subject.parameters))
-            mark()
-            backward.of_weight(iter(subject.parameters), groups)
-            mark()
-            return root
-
-        for kind, duration in zip("FBW", _timed(subject, clock, ops), strict=True):
-            found[kind].append(duration)
-    forward, whole = _time_both(subject, backward, clock, trains=trains)
-    found["F"].append(forward)
-    found["BW"].append(whole)
-    return found
+        yield from zip("FBW", subject.timed(subject.split_ops), strict=True)
+    forward, whole = subject.timed(subject.whole_ops)
+    yield "F", forward
+    yield "BW", whole if subject.trains else 0.0
 
 
-def _timed(subject: Subject, clock: OpClock, ops: Callable[[Mark], Any]) -> list[float]:
-    """Time ops that call for a mark after each and return where the backward starts."""
-    durations = None
-    while durations is None:
-        clock.lead()
-        marks = [clock.mark()]
-        root = ops(lambda marks=marks: marks.append(clock.mark()))  # type: ignore[misc]
-        durations = clock.durations(marks)
-        _require_finite(subject, root)
-        del root
-        gc.collect()
-    return durations
-
-
-def _time_both(
-    subject: Subject, backward: Backward, clock: OpClock, *, trains: bool
-) -> tuple[float, float]:
-    def ops(mark: Mark) -> Any:
-        x, _, root = subject.forward()
-        mark()
-        if trains:
-            run_whole(subject, backward, x, root)
-        mark()
-        return root
-
-    forward, whole = _timed(subject, clock, ops)
-    return forward, whole if trains else 0.0
-
-
-def time_whole(subject: Subject, backward: Backward, clock: OpClock) -> float:
-    """Return the microseconds of one whole backward, after its forward."""
-    return _time_both(subject, backward, clock, trains=True)[1]
-
-
-def run_whole(subject: Subject, backward: Backward, x: Any, root: Any) -> None:
-    """Run a whole backward from the tensor where it starts."""
-    start = None if subject.loss_of is not None else (subject.output_gradient,)
-    backward.whole((root,), (None,) if start is None else start, [x])
-
-
-def _require_finite(subject: Subject, root: Any) -> None:
-    if subject.loss_of is not None and not bool(torch.isfinite(root.detach()).all()):
-        raise BadInput(
-            f"{subject.name}: the loss is {float(root.detach())}, expected a finite number: times "
-            "of numbers that are none say little"
-        )
-
-
-def _memory(
-    subject: Subject, backward: Backward, meter: Meter, *, trains: bool, split: bool
-) -> dict[str, Any]:
+def _memory(subject: Subject, *, split: bool) -> dict[str, Any]:
     """Run each kind of op once more, metered.
 
     Not counted, because each is static memory: input, gradient of the output, parameters and their
@@ -235,29 +208,28 @@ def _memory(
     """
     transient: dict[str, int] = {}
     held = {"held_after_F": 0, "held_after_B": 0}
+    meter = subject.meter
     if split:
         with meter.op() as f:
             x, output, root = subject.forward()
         with meter.op() as b:
-            groups = backward.of_input([root], subject.starts, [x], iter(subject.parameters))[1]
+            groups = subject.for_input(x, root)
             x.grad = None
             if subject.loss_of is not None:
                 del output  # the runtime lets the last stage's output go after B
         with meter.op() as w:
-            backward.of_weight(iter(subject.parameters), groups)
+            subject.for_weights(groups)
         held = {"held_after_F": f.change, "held_after_B": f.change + b.change}
-        during_b = max(held.values())
-        transient["B"] = f.change + b.peak - during_b
-        transient["W"] = w.peak
+        transient = {"B": f.change + b.peak - max(held.values()), "W": w.peak}
         del x, root, groups
         output = None
         gc.collect()
     with meter.op() as f:
         x, output, root = subject.forward()
     reading = Reading()
-    if trains:
+    if subject.trains:
         with meter.op() as reading:
-            run_whole(subject, backward, x, root)
+            subject.whole(x, root)
     held["held_after_F"] = f.change
     transient |= {"F": f.peak - f.change, "BW": reading.peak}
     return {kind: max(amount, 0) for kind, amount in held.items()} | {

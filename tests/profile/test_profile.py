@@ -304,7 +304,7 @@ def test_the_cuda_clock_and_meter_read_events_and_counters(monkeypatch) -> None:
     )
     monkeypatch.setattr(meters.torch, "cuda", cuda)
     clock = meters.CudaClock()
-    clock.lead()
+    clock.begin(lead=True)
     state["done"] = False
     assert clock.durations([clock.mark() for _ in range(3)]) == [1500.0, 1500.0]
     assert state["done"]
@@ -315,7 +315,7 @@ def test_the_cuda_clock_and_meter_read_events_and_counters(monkeypatch) -> None:
     state.update(asleep=[], late=2)
     readings = []
     for _ in range(3):
-        clock.lead()
+        clock.begin(lead=True)
         readings.append(clock.durations([clock.mark(), clock.mark()]))
     assert readings == [None, None, [1500.0]]
     first = state["asleep"][0]
@@ -325,7 +325,7 @@ def test_the_cuda_clock_and_meter_read_events_and_counters(monkeypatch) -> None:
     state.update(asleep=[], late=10**9)
     readings = []
     while not clock.host_bound:
-        clock.lead()
+        clock.begin(lead=True)
         readings.append(clock.durations([clock.mark(), clock.mark()]))
     assert len(state["asleep"]) < 10
     assert readings[-1] == [1500.0]

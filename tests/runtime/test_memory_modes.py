@@ -70,10 +70,10 @@ def mixed(problem: Problem, *, split: bool) -> Schedule:
 def test_live_storages_are_counted_once_and_while_they_live() -> None:
     import torch
 
-    from pipesat.runtime.meters import LiveStorages
+    from pipesat.runtime.meters import HostMeter
 
     kept = torch.ones(1000)
-    meter = LiveStorages()
+    meter = HostMeter()
     meter.start()
     before = meter.at_start
     with meter.computing():

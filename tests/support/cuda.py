@@ -17,7 +17,7 @@ import torch
 from torch import distributed
 from torch.overrides import TorchFunctionMode
 
-from pipesat.runtime.meters import LiveStorages
+from pipesat.runtime.meters import HostMeter
 
 NAME = "a stand-in"
 _NS_PER_CYCLE = 0.5
@@ -42,7 +42,7 @@ class Device:
 
     def __init__(self) -> None:
         self.behind = 0.0
-        self.memory = LiveStorages()
+        self.memory = HostMeter()
         self.memory.start()
 
     def sleep(self, cycles: int) -> None:
@@ -69,10 +69,10 @@ class _Event:
         self.device, self.at = device, 0.0
 
     def record(self) -> None:
-        self.at = time.perf_counter_ns() + self.device.behind
+        self.at = time.monotonic_ns() + self.device.behind
 
     def query(self) -> bool:
-        return time.perf_counter_ns() >= self.at
+        return time.monotonic_ns() >= self.at
 
     def synchronize(self) -> None:
         self.device.synchronize()
