@@ -15,7 +15,7 @@ from pipesat.export.torch.read import rows_of_csv
 from pipesat.export.torch.tokens import parse_action
 
 FOLDER_PREFIX = "pipesat-ranks-"
-MOST_RANKS = 16  # processes on one machine; each takes some 200 MB and seconds to start
+MOST_RANKS = 16  # processes on one machine
 
 
 @dataclass(frozen=True)

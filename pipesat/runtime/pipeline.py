@@ -36,7 +36,7 @@ from pipesat.runtime.op_recorder import (
     register_overlap,
     reporting,
 )
-from pipesat.runtime.torch_api import TorchApi
+from pipesat.runtime.torch_api import TorchApi, load_torch_api
 from pipesat.runtime.virtual import VirtualDevice
 
 
@@ -114,13 +114,18 @@ class RankPipeline:
         return Answer.of(dict(enumerate(losses)), self.modules)
 
 
+_POLL = 0.02  # seconds
 _COARSE = 2  # bytes of a number: sums of them depend on their order where one can see it
 
 
 def run_reference(folder: Path) -> None:
-    """Write losses and gradients of every checked job's model."""
+    """Write losses and gradients of every checked job's model, when no rank is disturbed by it."""
     torch.set_num_threads(1)
-    for number, job in enumerate(read_jobs(folder)):
+    jobs = read_jobs(folder)
+    ranks = [measured_file(folder, rank_name(rank)) for rank in range(len(jobs[0].order.rows))]
+    while not all(map(Path.exists, ranks)):
+        time.sleep(_POLL)
+    for number, job in enumerate(jobs):
         if job.check:
             train_alone(load_model(job), job.order).write(answer_file(folder, REFERENCE, number))
 
@@ -159,11 +164,11 @@ def _pass(model: TrainedModel, modules: list[Any], turn: tuple[int, ...]) -> dic
     return losses
 
 
-def run_measured_rank(api: TorchApi, folder: Path, rank: int, timeout: float) -> None:
+def run_measured_rank(folder: Path, rank: int, timeout: float) -> None:
     """Run jobs as rank ``rank`` of local ranks and leave what was measured in files."""
     jobs = read_jobs(folder)
     with connected(folder, rank, len(jobs[0].order.rows), timeout):
-        documents, answers = run_in_turns(api, jobs, rank, folder)
+        documents, answers = run_in_turns(load_torch_api(), jobs, rank, folder)
         measured_file(folder, rank_name(rank)).write_text(json.dumps(documents))
         for number, answer in enumerate(answers):
             if answer is not None:

@@ -1,6 +1,6 @@
 """Measuring in processes of their own, so that the caller never imports torch; and in this one.
 
-``python -m pipesat.runtime.profile_model FOLDER NAME TIMEOUT`` is such a process; NAME is
+``python -m pipesat.runtime.profile_model FOLDER TIMEOUT NAME ...`` is such a process; NAME is
 ``profile`` or ``rank <number>``.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from pipesat.core.arguments import public
 from pipesat.profile.costs_file import MeasureOptions
 from pipesat.profile.file import Profile, parse_profile
 from pipesat.runtime.job import FOLDER_PREFIX, rank_name
-from pipesat.runtime.launch import main, run_children
+from pipesat.runtime.launch import main, run_processes
 from pipesat.runtime.torch_api import require_torch
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _run(
         folder = Path(name)
         ask_file(folder).write_text(json.dumps(ask))
         module = "pipesat.runtime.profile_model"
-        run_children(names, folder, timeout=timeout, stop=stop, module=module)
+        run_processes(names, folder, timeout=timeout, stop=stop, module=module)
         return json.loads(answer_of(folder, names[0]).read_text())
 
 
@@ -183,4 +182,4 @@ def _links(ask: dict[str, Any], folder: Path, name: str, timeout: float) -> Any:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), work)
+    main(work)

@@ -35,7 +35,7 @@ from pipesat.runtime.job import (
     rank_name,
     write_jobs,
 )
-from pipesat.runtime.launch import run_children
+from pipesat.runtime.launch import run_processes
 from pipesat.runtime.torch_api import require_torch
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline, assemble, equal_compute, us_per_unit
 
@@ -154,7 +154,7 @@ def check_parity(
             for one, text in zip(orders_wanted, texts, strict=True)
         ]
         write_jobs(folder, jobs)
-        run_children(names, folder, timeout=timeout, stop=stop)
+        run_processes(names, folder, timeout=timeout, stop=stop)
         return [_report(folder, number, wanted) for number, wanted in enumerate(orders_wanted)]
 
 
@@ -253,11 +253,11 @@ def run_orders(
         write_jobs(folder, jobs)
         names = [rank_name(rank) for rank in range(len(wanted[0].rows))]
         load = os.getloadavg()[0]
-        run_children(names, folder, timeout=timeout, stop=stop)
+        everyone = [*names, *[REFERENCE] * job.check]
+        run_processes(everyone, folder, timeout=timeout, stop=stop)
         documents = [json.loads(measured_file(folder, name).read_text()) for name in names]
         check = None
         if job.check:
-            run_children([REFERENCE], folder, timeout=timeout, stop=stop)
             got = Answer.all_of(Answer.read(answer_file(folder, rank, 0)) for rank in names)
             check = compare_answers(Answer.read(answer_file(folder, REFERENCE, 0)), got)
     environment = {"ranks": f"{len(names)} local, gloo", "load before": f"{load:.2f}"}

@@ -51,16 +51,13 @@ BACK_TO_FRONT = (
 )
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
-def test_the_built_in_model_in_every_type(run, dtype) -> None:
-    outcome = run(BACK_TO_FRONT, "--shape", f"dtype={dtype},width=32")
+def test_sums_of_16_bits_are_added_in_the_order_of_the_run(run) -> None:
+    outcome = run(BACK_TO_FRONT, "--shape", "dtype=bfloat16,width=32")
     assert outcome.code == 0, outcome.err
     check = outcome.json["check"]
     assert check["compared"] == M + 2 * 12 + 5  # losses, blocks, words, positions, norm and head
-    # roundings that count as equal: five of 2^-8; float32 and float64 by their own numbers
-    assert check["tolerance"] == {"bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-10}[dtype]
-    if dtype == "bfloat16":  # the reference adds in the same order: nothing is left to rounding
-        assert check["largest_relative_error"] == 0
+    assert check["tolerance"] == 2e-2  # five roundings of 2^-8
+    assert check["largest_relative_error"] == 0  # nothing is left to rounding
 
 
 MODEL = """
@@ -114,14 +111,10 @@ def model(tmp_path: Path):
     return write
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16"])
-def test_a_microbatch_lost_is_seen_in_16_bits(run, model, dtype) -> None:
+def test_a_microbatch_lost_is_seen_in_16_bits(run, model) -> None:
     """In the measured step, after M + 1 forwards of warm-up and shapes; the reference runs M."""
-    passed = run(BACK_TO_FRONT, *model(dtype=dtype))
-    assert passed.code == 0, passed.err
-    assert passed.json["check"]["largest_relative_error"] == 0
     lost = f"if self.calls == {M + 3} and self.number == 1: y = y.detach() + 0 * x"
-    failed = run(BACK_TO_FRONT, *model(dtype=dtype, forward=lost))
+    failed = run(BACK_TO_FRONT, *model(dtype="bfloat16", forward=lost))
     assert failed.code == 1
     assert failed.json["check"]["largest_relative_error"] > 2e-2
     assert failed.json["check"]["untrained"] == []
@@ -179,15 +172,11 @@ def test_a_norm_that_a_split_backward_leaves_untrained(run, model) -> None:
     assert check["largest_relative_error"] is None
 
 
-@pytest.mark.parametrize(
-    ("init", "untrained"),
-    [
-        ("self.spare = nn.Parameter(torch.ones(3))", ["stage 0's spare", "stage 1's spare"]),
-        ("self.spare = nn.Parameter(torch.ones(3), requires_grad=False)", []),
-    ],
-)
-def test_parameters_that_nothing_depends_on(run, model, init, untrained) -> None:
+def test_parameters_that_nothing_depends_on(run, model) -> None:
+    """Those that are not to be trained do not count."""
+    spare = "self.{} = nn.Parameter(torch.ones(3), requires_grad={})"
+    init = "\n        ".join((spare.format("spare", True), spare.format("frozen", False)))
     outcome = run("1f1b", *model(init=init))
-    assert outcome.code == bool(untrained), outcome.err
-    assert outcome.json["check"]["untrained"] == untrained
+    assert outcome.code == 1
+    assert outcome.json["check"]["untrained"] == ["stage 0's spare", "stage 1's spare"]
     assert outcome.json["check"]["largest_relative_error"] < 1e-6

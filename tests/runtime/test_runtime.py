@@ -25,6 +25,7 @@ from pipesat.runtime.op_recorder import register_overlap
 from pipesat.runtime.run import ParityReport, check_parity
 from pipesat.runtime.torch_api import load_torch_api
 from tests.support.loaded import loaded_by
+from tests.support.paths import ROOT
 from tests.support.problems import chain
 
 ORDER = "0F0,0B0\n1F0,1I0,1W0\n"
@@ -34,19 +35,20 @@ ORDER = "0F0,0B0\n1F0,1I0,1W0\n"
 
 def run(folder, *codes, timeout=600.0, stop=None):
     """Run Python code in one process each: rank 0, rank 1, ..."""
-    code_of = {f"rank {rank}": code for rank, code in enumerate(codes)}
-
-    def command(name):
-        return [sys.executable, "-c", f"import os, sys, time\n{code_of[name]}"]
-
+    names = [f"rank {rank}" for rank in range(len(codes))]
+    for name, code in zip(names, codes, strict=True):
+        (folder / f"{name}.code").write_text(f"import time\n{code}")
+    module = "tests.support.rank_code"
     try:
-        run_processes(list(code_of), folder, command, timeout=timeout, stop=stop)
+        run_processes(names, folder, timeout=timeout, stop=stop, module=module)
     finally:
         for pid in folder.glob("*.pid"):
-            assert not alive(int(pid.name.removesuffix(".pid")))
+            wait_for(lambda pid=pid: not alive(int(pid.stem)))  # killed, but perhaps not gone yet
 
 
 SLEEP = "open(f'{os.getpid()}.pid', 'w').close()\ntime.sleep(600)"
+
+SLEEP_BEFORE = SLEEP.partition("\n")[0] + "\n"
 
 
 def alive(pid):
@@ -119,11 +121,14 @@ def test_the_time_limit_ends_all_and_says_where_they_were(tmp_path, monkeypatch)
     """The clock strikes when the ranks are where they should be, however long that takes."""
     progress = "open('rank 0.0.progress', 'w').write('0F0\\n2F0\\n'); time.sleep(600)"
 
+    looks = []
+
     def monotonic():
         texts = [path.read_text() for path in sorted(tmp_path.glob("*.0.progress"))]
         pids = [path.read_text() for path in tmp_path.glob("rank 2 ends")]
         there = texts == ["0F0\n2F0\n"] and any(pids) and not alive(int(pids[0]))
-        return time.monotonic() + (1000.0 if there else 0.0)
+        looks.append(there)
+        return time.monotonic() + (1000.0 if sum(looks) > 50 else 0.0)  # the host has told it
 
     clock = types.SimpleNamespace(monotonic=monotonic, sleep=time.sleep)
     monkeypatch.setattr("pipesat.runtime.launch.time", clock)
@@ -153,12 +158,9 @@ def test_an_interrupt_ends_all(tmp_path):
         run(tmp_path, SLEEP, SLEEP)
 
 
-def test_a_command_that_cannot_start_ends_the_others(tmp_path):
-    def command(name):
-        return [sys.executable, "-c", SLEEP] if name == "rank 0" else ["/nonexistent"]
-
-    with pytest.raises(FileNotFoundError):
-        run_processes(["rank 0", "rank 1"], tmp_path, command, timeout=600)
+def test_processes_whose_host_is_killed_are_ended(tmp_path):
+    with pytest.raises(RunFailed, match=r"rank 0 failed .*killed by SIGKILL"):
+        run(tmp_path, SLEEP, f"{SLEEP_BEFORE}os.kill(host, 9); time.sleep(600)")
 
 
 # Orders
@@ -410,42 +412,42 @@ def test_a_rank_that_hangs_is_ended_in_time(cli, files, fake_torch, temporary):
     assert "  rank 1: before its first action" in outcome.err
 
 
-def start_hanging(files, fake_torch, tmp_path):
-    """Start the command with a torch that hangs; return it and the processes that it started."""
-    pids = tmp_path / "pids"
-    pids.mkdir()
-    fake_torch(f"import os, time; open(f'{pids}/{{os.getpid()}}', 'w'); time.sleep(600)")
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_ranks(files, fake_torch, tmp_path, temporary, number):
+    started = tmp_path / "pid"
+    text = f"open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    fake_torch(f"import os, time; {text}")
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "pipesat", "run", "--verify", *map(str, files)],
         stderr=subprocess.PIPE,
         text=True,
     )
-
-    def all_started():
-        assert process.poll() is None, process.communicate()[1]
-        return len(list(pids.iterdir())) == 3  # two ranks and the reference
-
-    wait_for(all_started)
-    return process, [int(path.name) for path in pids.iterdir()]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_all_ranks(files, fake_torch, tmp_path, temporary, number):
-    process, pids = start_hanging(files, fake_torch, tmp_path)
+    wait_for(lambda: started.exists() and started.read_text())
     process.send_signal(number)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 128 + number
     assert "stopped, all processes were ended" in err
-    assert not any(map(alive, pids))
+    assert not alive(int(started.read_text()))
 
 
 @pytest.mark.slow
-def test_ranks_end_when_their_parent_is_killed(files, fake_torch, tmp_path, temporary):
-    process, pids = start_hanging(files, fake_torch, tmp_path)
+def test_ranks_end_when_their_parent_is_killed(tmp_path):
+    for rank in (0, 1):
+        (tmp_path / f"rank {rank}.code").write_text(f"import time\n{SLEEP}")
+    call = 'run_processes(["rank 0", "rank 1"], Path.cwd(), timeout=600, module=module)'
+    code = f"""
+from pathlib import Path
+from pipesat.runtime.launch import run_processes
+module = "tests.support.rank_code"
+{call}
+"""
+    paths = dict(os.environ) | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=paths)
+    wait_for(lambda: len([*tmp_path.glob("*.pid")]) == 2)
     process.kill()
-    process.communicate(timeout=300)
-    wait_for(lambda: not any(map(alive, pids)))
+    process.wait()
+    wait_for(lambda: not any(alive(int(path.stem)) for path in tmp_path.glob("*.pid")))
 
 
 # What is imported
