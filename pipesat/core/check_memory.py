@@ -6,10 +6,10 @@ From given times alone, as the rest of the checker: nothing here comes from the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 
-from pipesat.core.check_ops import CopyAmounts, Ops, restated_copies
+from pipesat.core.check_ops import CopyAmounts, Ops, in_turn, one_at_a_time, restated_copies
 from pipesat.core.errors import Violation
 from pipesat.core.ops import Copy, Op, Unreadable
 from pipesat.core.problem import Problem
@@ -94,35 +94,11 @@ class Copies:
     def _channels(self, device: int, row: tuple[TimedCopy, ...]) -> Iterator[Violation]:
         """Order of the list; one copy at a time on each channel, as ops on a device."""
         home = self.problem.device_name(device)
-        for before, after in pairwise(row):
-            if after[1:] < before[1:]:
-                text = (
-                    f"{after.copy} ({after.start} to {after.end}) is listed after {before.copy} "
-                    f"({before.start} to {before.end}) among the copies of {home}; lists are in "
-                    "order of (start, end)"
-                )
-                yield Violation("order", text, device, after.start)
-        known = [timed for timed in row if isinstance(timed.copy, Copy)]
-        if self.problem.devices[device].copy_channels == 1:
-            yield from self._one_at_a_time(device, known)
-        else:
-            for kind in ("O", "L"):
-                yield from self._one_at_a_time(device, [t for t in known if t.copy.kind == kind])  # type: ignore[union-attr]
-
-    def _one_at_a_time(self, device: int, row: list[TimedCopy]) -> Iterator[Violation]:
-        running: TimedCopy | None = None
-        for timed in sorted(row, key=lambda t: (t.start, t.end)):
-            if running is not None and timed.start < running.end:
-                touches = timed.start == timed.end == running.start
-                if not touches:
-                    text = (
-                        f"{timed.copy} ({timed.start} to {timed.end}) overlaps {running.copy} "
-                        f"({running.start} to {running.end}) on a channel of "
-                        f"{self.problem.device_name(device)}"
-                    )
-                    yield Violation("overlap", text, device, timed.start)
-            if running is None or timed.end > running.end:
-                running = timed
+        yield from in_turn(device, row, f"among the copies of {home}")
+        shared = self.problem.devices[device].copy_channels == 1
+        for kinds in ("OL",) if shared else ("O", "L"):
+            own = [t for t in row if isinstance(t.copy, Copy) and t.copy.kind in kinds]
+            yield from one_at_a_time(device, own, f"on a channel of {home}")
 
     def waits(self) -> Iterator[tuple[Op | Copy, Op | Copy]]:
         """Yield ``(later, earlier)``: F, O, L and the backward of a microbatch in this order."""

@@ -8,13 +8,14 @@ restated from what a problem states. Nothing here comes from
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pipesat.core.errors import Violation
 from pipesat.core.ops import Op, Pair, Unreadable
 from pipesat.core.problem import MicrobatchClass, Problem, Stage
-from pipesat.core.schedule import Timed
+from pipesat.core.schedule import Timed, TimedCopy
 from pipesat.core.stage import Mode
 
 
@@ -274,3 +275,29 @@ class Ops:
             if overlap is not None and key in overlap.factors:
                 return overlap.factors[key]
         return None
+
+
+def in_turn(device: int, row: Sequence[Timed | TimedCopy], where: str) -> Iterator[Violation]:
+    """A list is in order of (start, end)."""
+    for before, after in pairwise(row):
+        if after[1:] < before[1:]:
+            text = f"{_timed(after)} is listed after {_timed(before)} {where}"
+            order = "lists are in order of (start, end)"
+            yield Violation("order", f"{text}; {order}", device, after.start)
+
+
+def one_at_a_time(device: int, row: Sequence[Timed | TimedCopy], where: str) -> Iterator[Violation]:
+    """What takes no time may touch another's ends, not lie strictly inside."""
+    running: Timed | TimedCopy | None = None
+    for timed in sorted(row, key=lambda one: one[1:]):
+        if running is not None and timed.start < running.end:
+            touches = timed.start == timed.end == running.start
+            if not touches:
+                text = f"{_timed(timed)} overlaps {_timed(running)} {where}"
+                yield Violation("overlap", text, device, timed.start)
+        if running is None or timed.end > running.end:
+            running = timed
+
+
+def _timed(one: Timed | TimedCopy) -> str:
+    return f"{one[0]} ({one.start} to {one.end})"

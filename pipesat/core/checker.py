@@ -13,11 +13,11 @@ from itertools import pairwise, product
 
 from pipesat.core.arguments import public
 from pipesat.core.check_memory import Copies, memory_violations
-from pipesat.core.check_ops import Ops, restated_delay
+from pipesat.core.check_ops import Ops, in_turn, one_at_a_time, restated_delay
 from pipesat.core.errors import Violation
 from pipesat.core.ops import Copy, Item, Op, Pair, Unreadable, members
 from pipesat.core.problem import Problem
-from pipesat.core.schedule import Schedule, Timed
+from pipesat.core.schedule import Schedule
 
 __all__ = ["Violation", "check"]
 
@@ -46,7 +46,8 @@ def check(problem: Problem, schedule: Schedule) -> list[Violation]:
     violations += ops.modes_differ()
     violations += _completeness(problem, ops)
     for device, row in enumerate(schedule.devices):
-        violations += _device_conflicts(problem, device, row)
+        where = f"on {problem.device_name(device)}"
+        violations += [*in_turn(device, row, where), *one_at_a_time(device, row, where)]
     waits = _waits(problem, ops)
     violations += _inputs(problem, ops, waits)
     violations += _pairs_that_wait(schedule, waits)
@@ -91,30 +92,6 @@ def _completeness(problem: Problem, ops: Ops) -> Iterator[Violation]:
                 missing.append(choice)
             for text in missing:
                 yield Violation("missing", f"{text} {where} is missing", stage.device)
-
-
-def _device_conflicts(problem: Problem, device: int, row: tuple[Timed, ...]) -> Iterator[Violation]:
-    """One op at a time; an op of length 0 may touch another's ends, not lie strictly inside."""
-    home = problem.device_name(device)
-    for before, after in pairwise(row):
-        if after[1:] < before[1:]:
-            text = (
-                f"{after.item} ({after.start} to {after.end}) is listed after {before.item} "
-                f"({before.start} to {before.end}) on {home}; lists are in order of (start, end)"
-            )
-            yield Violation("order", text, device, after.start)
-    running: Timed | None = None
-    for timed in sorted(row, key=lambda t: (t.start, t.end)):
-        if running is not None and timed.start < running.end:
-            touches = timed.start == timed.end == running.start
-            if not touches:
-                text = (
-                    f"{timed.item} ({timed.start} to {timed.end}) overlaps {running.item} "
-                    f"({running.start} to {running.end}) on {home}"
-                )
-                yield Violation("overlap", text, device, timed.start)
-        if running is None or timed.end > running.end:
-            running = timed
 
 
 def _waits(problem: Problem, ops: Ops) -> dict[Op, tuple[Op, int]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.copies import offloads_anything, with_copies
-from pipesat.core.copies_as_they_are import as_copied
+from pipesat.core.copy_graph import as_copied
 from pipesat.core.deadlock import explain_deadlock
 from pipesat.core.linear_order import LinearOrder, keep_together, of_minimum_span
 from pipesat.core.ops import Event, members

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipesat.core.copies_as_listed import ListedTrip
+from pipesat.core.copy_graph import ListedTrip
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy, Op
 from pipesat.core.problem import Problem
@@ -95,8 +95,8 @@ class OwnWords:
         self._check_turns(rows)
         return [
             ListedTrip(
-                self.stages[row.stage],
-                self.numbers[row.microbatch],
+                Copy(self.stages[row.stage], "O", self.numbers[row.microbatch]),
+                Copy(self.stages[row.stage], "L", self.numbers[row.microbatch]),
                 row.out_turn,
                 row.load_turn,
                 self._op(row.out_before),

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from pipesat.core.copies_as_listed import as_listed
+from pipesat.core.copy_graph import as_listed
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
