@@ -16,7 +16,7 @@ from typing import Any
 import pipesat
 from golden.cases import Ask, Case
 from golden.look import digest, kept_of_file, kept_of_text
-from pipesat.bounds.one_device import closed_form_bounds
+from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.cli import main as command_line
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import write_schedule
