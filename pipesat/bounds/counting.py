@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 _PARAMETERS = "use_dual_simplex: true use_preprocessing: false change_status_to_imprecise: false"
 _NODES = 24
@@ -25,7 +25,27 @@ _PRICE = 1e6  # of breaking a row, as a multiple of the largest cost
 _TANGENTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
 
-class _Row(NamedTuple):
+class Row(dict[int, int]):
+    """A sum of variables, by their numbers, each times a whole number."""
+
+    def __iadd__(self, other: Mapping[int, int]) -> Self:
+        for variable, value in other.items():
+            self[variable] = self.get(variable, 0) + value
+        return self
+
+    def __add__(self, other: Mapping[int, int]) -> Row:
+        total = Row(self)
+        total += other
+        return total
+
+    def __sub__(self, other: Mapping[int, int]) -> Row:
+        return self + Row(other) * -1
+
+    def __mul__(self, factor: int) -> Row:
+        return Row({variable: factor * value for variable, value in self.items()})
+
+
+class _AtLeast(NamedTuple):
     """``sum of coefficients times variables >= least``."""
 
     coefficients: Mapping[int, int]
@@ -38,7 +58,7 @@ class Programme:
 
     costs: list[int] = field(default_factory=list)
     most: list[int] = field(default_factory=list)
-    rows: list[_Row] = field(default_factory=list)
+    rows: list[_AtLeast] = field(default_factory=list)
 
     def variable(self, cost: int, most: int) -> int:
         """Add a variable of this cost (at least 0) per unit; return its number."""
@@ -50,11 +70,11 @@ class Programme:
         """Add a row; those whose coefficients are all 0 say nothing of the variables."""
         kept = {j: value for j, value in coefficients.items() if value}
         if kept:
-            self.rows.append(_Row(kept, least))
+            self.rows.append(_AtLeast(kept, least))
 
     def at_most(self, coefficients: Mapping[int, int], most: int) -> None:
         """Add a row the other way round."""
-        self.at_least({j: -value for j, value in coefficients.items()}, -most)
+        self.at_least(Row(coefficients) * -1, -most)
 
     def equals(self, coefficients: Mapping[int, int], value: int) -> None:
         """Add a row in both directions."""
@@ -66,6 +86,17 @@ class Programme:
         if len(variables) > 1:
             total = self.variable(0, sum(self.most[j] for j in variables))
             self.equals(dict.fromkeys(variables, 1) | {total: -1}, 0)
+
+    def of_two(self, each: int, number: Row, points: Iterable[int], most: int) -> int:
+        """Add a variable, at most so much: at least ``each`` for any two of a number n.
+
+        That is ``each n (n - 1) / 2``, by straight lines that meet it at some points.
+        """
+        total = self.variable(0, most)
+        for n in points:
+            # k (k - 1) / 2 >= n k - n (n + 1) / 2 for all whole numbers
+            self.at_least(number * (-each * n) + {total: 1}, -each * n * (n + 1) // 2)
+        return total
 
     def relaxed_cost(self) -> int:
         """Return a lower bound on the cost from the linear relaxation alone."""
@@ -181,13 +212,6 @@ def least_of(programmes: Iterable[Programme]) -> int:
     for known, _, first, one in sorted(relaxed):
         least = min(least, one.branch(first, known, least))
     return int(least)
-
-
-def add_to(row: dict[int, int], other: Mapping[int, int], factor: int) -> None:
-    """Add a row's coefficients, times a factor, to those of another."""
-    if factor:
-        for variable, value in other.items():
-            row[variable] = row.get(variable, 0) + factor * value
 
 
 def tangent_points(most: int) -> list[int]:

@@ -11,14 +11,15 @@ numbers (:mod:`pipesat.bounds.counting`). docs/proofs/bounds.md has the argument
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement, product
+from itertools import chain, combinations_with_replacement, product
 from typing import NamedTuple, TypeAlias
 
-from pipesat.bounds.counting import Programme
+from pipesat.bounds.counting import Programme, Row
 from pipesat.core.ops import PHASE_OF, Kind
 from pipesat.core.problem import Problem, Stage
 
@@ -242,17 +243,15 @@ class Count:
         times = {variable: self.home.items[item] for item, variable in phase.items()}
         most = sum(self._most(item) * self.home.items[item] for item in phase)
         extra = self.programme.variable(1, most)
-        self.programme.at_least({extra: 1} | {j: -time for j, time in times.items()}, -least)
+        self.programme.at_least(Row({extra: 1}) - times, -least)
         return extra
 
-    def _count(self, *phases: Phase, **weights: int) -> dict[_Group, dict[int, int]]:
+    def _count(self, *phases: Phase, **weights: int) -> dict[_Group, Row]:
         """Per group, the sum of these kinds' weights over the items of some phases."""
-        result: dict[_Group, dict[int, int]] = {group: {} for group in self.home.groups}
-        for phase in phases:
-            for item, variable in phase.items():
-                for group, kind in item:
-                    row = result[group]
-                    row[variable] = row.get(variable, 0) + weights.get(kind, 0)
+        result = {group: Row() for group in self.home.groups}
+        for item, variable in _all_of(phases):
+            for group, kind in item:
+                result[group] += {variable: weights.get(kind, 0)}
         return result
 
     @property
@@ -260,45 +259,41 @@ class Count:
         """All phases, in order of time."""
         return self.before, self.between, self.after, self.pending
 
-    def of(self, stage: int, phase: Phase, *kinds: Kind) -> dict[int, int]:
+    def of(self, stage: int, phase: Phase, *kinds: Kind) -> Row:
         """The number of ops of one stage, of some kinds, in a phase, as a row.
 
         Where stages are not taken together.
         """
         counted = self._count(phase, **dict.fromkeys(kinds, 1))
-        return _sum((1, row) for group, row in counted.items() if group.stage == stage)
+        return sum((row for group, row in counted.items() if group.stage == stage), Row())
 
-    def held_before(self) -> dict[int, int]:
-        """What forwards hold when the first backward starts, as a row."""
-        return self.taken(self.before)
+    def taken(self, *phases: Phase) -> Row:
+        """What the forwards of some phases take, as a row."""
+        return self._weigh(phases, lambda data: {"F": data.held_after_F})
 
-    def held_after(self) -> dict[int, int]:
+    def freed(self, *phases: Phase) -> Row:
+        """What the ops of some phases free, as a row."""
+        return self._weigh(
+            phases,
+            lambda data: {
+                "BW": data.held_after_F,
+                "B": data.held_after_F - data.held_after_B,
+                "W": data.held_after_B,
+            },
+        )
+
+    def held_after(self) -> Row:
         """What is held when the last forward has ended, as a row: until a backward, or until W."""
-        activations = self._count(self.after, B=1, BW=1)
-        weights = self._count(self.after, self.pending, W=1, B=-1)
-        data = self.data
-        rows = [(data[g].held_after_F, activations[g]) for g in data]
-        return _sum(rows + [(data[g].held_after_B, weights[g]) for g in data])
+        return self.freed(self.after, self.pending)
 
-    def freed_after(self) -> dict[int, int]:
-        """What ops between the last forward and the last backward free, as a row."""
-        return self.freed(self.after)
-
-    def freed(self, phase: Phase) -> dict[int, int]:
-        """What the ops of a phase free, as a row."""
-        own = self._count(phase, BW=1)
-        split, weights = self._count(phase, B=1), self._count(phase, W=1)
-        rows = []
-        for group in self.home.groups:
-            data = self.data[group]
-            rows += [(data.held_after_F, own[group]), (data.held_after_B, weights[group])]
-            rows.append((data.held_after_F - data.held_after_B, split[group]))
-        return _sum(rows)
-
-    def taken(self, phase: Phase) -> dict[int, int]:
-        """What the forwards of a phase take, as a row."""
-        held = self._count(phase, F=1)
-        return _sum((self.data[g].held_after_F, held[g]) for g in held)
+    def _weigh(
+        self, phases: Iterable[Phase], weights: Callable[[Stage], Mapping[Kind, int]]
+    ) -> Row:
+        each = {group: weights(data) for group, data in self.data.items()}
+        row = Row()
+        for item, variable in _all_of(phases):
+            row += {variable: sum(each[group].get(kind, 0) for group, kind in item)}
+        return row
 
     def _run_every_op(self) -> None:
         forwards = self._count(*self.phases, F=1)
@@ -316,18 +311,14 @@ class Count:
         room = self.problem.devices[self.home.device].room
         if room is None:
             return
-        data = self.data
-        timed = {i: x for i, x in self.before.items() if self.home.items[i]}
-        held = self._count(timed, F=1)
-        self._hold([(data[g].held_after_F, held[g]) for g in data], room)
-        timed = {i: x for i, x in self.pending.items() if self.home.items[i]}
-        held = self._count(timed, W=1)
-        self._hold([(data[g].held_after_B, held[g]) for g in data], room)
-        if all(stage.F for stage in data.values()):
+        before, pending = (
+            {item: x for item, x in phase.items() if self.home.items[item]}
+            for phase in (self.before, self.pending)
+        )
+        self.programme.at_most(self.taken(before), room)
+        self.programme.at_most(self.freed(pending), room)
+        if all(stage.F for stage in self.data.values()):
             self.programme.at_most(self.held_after(), room)
-
-    def _hold(self, rows: Iterable[tuple[int, Mapping[int, int]]], room: int) -> None:
-        self.programme.at_most(_sum(rows), room)
 
     def _keep_to_the_way(self) -> None:
         """A later stage's forward has an earlier stage's before it, its backward one after it.
@@ -345,7 +336,7 @@ class Count:
             for one, other in product(lows, highs):
                 if one.kind == other.kind:
                     for count in (first, last):
-                        self.programme.at_least(_sum([(1, count[one]), (-1, count[other])]), 0)
+                        self.programme.at_least(count[one] - count[other], 0)
             for kinds in ("F",), ("B", "BW"):
                 row = self._pairs_of({*lows}, {*highs}, kinds)
                 self.programme.at_most(row, sum(group.ops for group in lows) - 1)
@@ -370,8 +361,8 @@ class Count:
             first, last = self._count(self.before, F=1), self._count(self.after, B=1, BW=1)
             for groups in together:
                 for count in (first, last):
-                    row = _sum((1, count[group]) for group in groups)
-                    self.programme.at_least(row, groups[0].size)
+                    together_in = sum((count[group] for group in groups), Row())
+                    self.programme.at_least(together_in, groups[0].size)
             return
         pairs = [
             (one, other, variable)
@@ -390,10 +381,20 @@ class Count:
             self.programme.at_most(row, sum(group.ops for group in groups) - groups[0].size)
 
 
-def _sum(rows: Iterable[tuple[int, Mapping[int, int]]]) -> dict[int, int]:
-    """Add up rows, each by its factor."""
-    total: dict[int, int] = {}
-    for factor, row in rows:
-        for variable, value in row.items():
-            total[variable] = total.get(variable, 0) + factor * value
-    return total
+def _all_of(phases: Iterable[Phase]) -> Iterator[tuple[Item, int]]:
+    return chain.from_iterable(phase.items() for phase in phases)
+
+
+def by_op(
+    counts: Mapping[int, Count], weight: Callable[[Count, Item], int]
+) -> Mapping[tuple[int, Kind], Row]:
+    """Return a row per stage and kind: a weight of all items that its ops run in.
+
+    Twice where both members are such.
+    """
+    found: dict[tuple[int, Kind], Row] = defaultdict(Row)
+    for count in counts.values():
+        for item, variable in _all_of(count.phases):
+            for group, kind in item:
+                found[group.stage, kind] += {variable: weight(count, item)}
+    return found

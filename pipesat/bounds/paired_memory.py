@@ -15,17 +15,16 @@ from functools import cached_property
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple, TypeAlias
 
-from pipesat.bounds.counting import Programme, add_to, tangent_points
+from pipesat.bounds.counting import Programme, Row, tangent_points
 from pipesat.bounds.devices import area_over_room
 from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.memory_counts import in_whole_microbatches
-from pipesat.bounds.paired_device import Count, PairedDevice, Phase, Ways
+from pipesat.bounds.paired_device import Count, PairedDevice, Phase, Ways, by_op
 from pipesat.bounds.paired_waiting import Course, Waiting, WaitingRows
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import link_delay
 
-Row: TypeAlias = dict[int, int]
 Times: TypeAlias = Mapping[tuple[int, Kind], Row]
 """Per stage and kind, the time of all items that its ops run in."""
 _Corner: TypeAlias = tuple[Row, int]
@@ -69,18 +68,17 @@ class AreaRow:
         if not room:
             return
         area, taken = self._area
-        corners: list[_Corner] = [({}, 0)]
+        corners: list[_Corner] = [(Row(), 0)]
         if is_tight(self.problem, around.device):
             full, constant = self._until_backward()
-            add_to(area, full, 1)
+            area += full
             taken += constant
             corners = self._after_forward()
         for row, constant in corners:
-            total = {end: room}
-            add_to(total, area, -1)
-            add_to(total, row, -1)
             window = around.before - around.ways.beyond
-            self.joint.programme.at_least(total, taken + constant + room * window)
+            self.joint.programme.at_least(
+                Row({end: room}) - area - row, taken + constant + room * window
+            )
 
     @property
     def room(self) -> int:
@@ -111,15 +109,12 @@ class AreaRow:
 
     def _ops(self, phase: Phase, *kinds: Kind) -> Row:
         """The number of their ops of some kinds in a phase, as a row."""
-        row: Row = {}
-        for stage in self._holding:
-            add_to(row, self._count.of(stage, phase, *kinds), 1)
-        return row
+        return sum((self._count.of(stage, phase, *kinds) for stage in self._holding), Row())
 
     @property
     def _area(self) -> tuple[Row, int]:
         """Least memory times time that all microbatches of a device's stages take."""
-        problem, row, constant = self.problem, dict[int, int](), 0
+        problem, row, constant = self.problem, Row(), 0
         times = self.joint.times
         for stage in problem.stages_on[self.around.device]:
             held = certain_activations(problem)[stage]
@@ -129,22 +124,21 @@ class AreaRow:
             constant += held * route.microbatches * delays_between(problem, onward)
             for other in onward:
                 for kind in ("F", "B", "BW"):
-                    add_to(row, times.get((other, kind), {}), held)
-            add_to(row, times.get((stage, "B"), {}), max(0, data.held_after_B - held))
-            add_to(row, times.get((stage, "W"), {}), data.held_after_B)
+                    row += times[other, kind] * held
+            row += times[stage, "B"] * max(0, data.held_after_B - held)
+            row += times[stage, "W"] * data.held_after_B
         return row, constant
 
     def _until_backward(self) -> _Corner:
         """What nobody can use until the first backward: forwards come one after the other."""
-        row: Row = {}
         around, count = self.around, self._count
-        add_to(row, count.held_before(), -around.ways.until_backward)
+        row = count.taken(count.before) * -around.ways.until_backward
         if frozenset({"F"}) not in kinds_of_pairs(count.home):
             jobs = [[[(data.held_after_F, data.F)]] for data in self._holding.values()]
             waiting = self._wait(self._ops(count.before, "F"), jobs)
             if self._waits is not None:
                 self._waits.while_filling(waiting, around.device)
-            add_to(row, {waiting: 1}, 1)
+            row += {waiting: 1}
         return row, self.room * around.ways.until_backward
 
     def _after_forward(self) -> list[_Corner]:
@@ -156,27 +150,26 @@ class AreaRow:
         count, around, stages = self._count, self.around, self._holding.values()
         ways = around.ways
         if any(max(s.held_after_B, s.held_in_backward) > s.held_after_F for s in stages):
-            return [({}, 0)]
+            return [(Row(), 0)]
         home = ways.after_backward + ways.beyond
         rest = ways.after_forward + home
         one_by_one = all("F" in kinds for kinds in kinds_of_pairs(count.home))
         corners: list[_Corner] = []
         for until_home in (False, True):
-            row: Row = {}
-            add_to(row, count.held_after(), -rest)
+            row = count.held_after() * -rest
             if until_home:
-                add_to(row, count.freed_after(), home)
+                row += count.freed(count.after) * home
             if one_by_one:
                 jobs = [_ways_to_free(data, until_home) for data in stages]
                 waiting = self._wait(self._ops(count.after, "B", "BW"), jobs)
                 if self._waits is not None and not until_home:
                     self._waits.while_emptying(waiting, around.device, ways.beyond)
                     self._waits.of_weights(row, around.device, rest)
-                add_to(row, {waiting: 1}, 1)
+                row += {waiting: 1}
             corners.append((row, self.room * rest))
         return corners
 
-    def _wait(self, number: Mapping[int, int], jobs: Sequence[Sequence[Sequence[_Job]]]) -> int:
+    def _wait(self, number: Row, jobs: Sequence[Sequence[Sequence[_Job]]]) -> int:
         """Return a variable: what waits for others, of n n (n - 1) / 2 times what two of them wait.
 
         ``jobs``: per stage, per way that its ops may run, what each of these frees, and its time.
@@ -188,14 +181,9 @@ class AreaRow:
         )
         smallest = min(sum(freed for freed, _ in way) for ways in jobs for way in ways)
         most = self.room // smallest if smallest else 0
-        programme, longest = self.joint.programme, self.joint.longest
-        waiting = programme.variable(0, (2 * self.room + least * most) * longest)
-        if least and most:
-            for n in tangent_points(most):
-                # k (k - 1) / 2 >= n k - n (n + 1) / 2 for all whole numbers
-                tangent = {j: -least * n * value for j, value in number.items()} | {waiting: 1}
-                programme.at_least(tangent, -least * n * (n + 1) // 2)
-        return waiting
+        points = tangent_points(most) if least and most else ()
+        longest = (2 * self.room + least * most) * self.joint.longest
+        return self.joint.programme.of_two(least, number, points, longest)
 
 
 def is_tight(problem: Problem, device: int) -> bool:
@@ -295,7 +283,8 @@ class _Together:
                 row[variable] = -self.programme.costs[variable]
                 self.programme.costs[variable] = 0
             self.programme.at_least(row, around.before + sum(ways[:3]))
-        joint = Joint(self.programme, counts, _times_by_stage(counts), self.longest)
+        times = by_op(counts, lambda count, item: count.home.items[item])
+        joint = Joint(self.programme, counts, times, self.longest)
         kinds = set[frozenset[Kind]]().union(*map(kinds_of_pairs, self.homes))
         one_forward = all("F" in pair and len(pair) == 2 for pair in kinds)
         course = self.course if one_forward else None
@@ -307,15 +296,3 @@ class _Together:
                     continue
                 counts[around.device].weighed_by(counted).fit_into_memory()
                 AreaRow(joint, counted, around, course).add(end)
-
-
-def _times_by_stage(counts: Mapping[int, Count]) -> Times:
-    """Per stage and kind, the time of all items that its ops run in, twice where both are such."""
-    found: dict[tuple[int, Kind], Row] = {}
-    for count in counts.values():
-        for phase in count.phases:
-            for item, variable in phase.items():
-                for group, kind in item:
-                    row = found.setdefault((group.stage, kind), {})
-                    row[variable] = row.get(variable, 0) + count.home.items[item]
-    return found

@@ -15,7 +15,6 @@ from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import TypeAlias
 
-from pipesat.bounds.counting import add_to
 from pipesat.bounds.devices import Line, line_of, passages, places_of
 from pipesat.bounds.paired_device import Count, Item, PairedDevice, Ways
 from pipesat.core.ops import PHASE_OF, Kind
@@ -290,14 +289,10 @@ def _fit_both_members(count: Count) -> None:
     freeing = {i: x for i, x in count.between.items() if "F" not in kinds[i]}
     taking = {i: x for i, x in count.between.items() if kinds[i] == {"F"}}
     least = min(s.held_after_F for s in stages)
-    row = count.held_before()
-    add_to(row, count.freed(freeing), -1)
-    count.programme.at_most(row, room - least)
+    count.programme.at_most(count.taken(count.before) - count.freed(freeing), room - least)
     partners = [op for i in kinds if i not in freeing and i not in taking for op in i]
     kept = (_kept(home.problem.stages[g.stage], kind) for g, kind in partners if kind != "F")
-    row = count.held_after()
-    add_to(row, count.taken(taking), -1)
-    count.programme.at_most(row, room - min([least, *kept]))
+    count.programme.at_most(count.held_after() - count.taken(taking), room - min([least, *kept]))
 
 
 def _kept(data: Stage, kind: Kind) -> int:

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
-from pipesat.bounds.counting import Programme, add_to, tangent_points
+from pipesat.bounds.counting import Programme, Row, tangent_points
 from pipesat.bounds.devices import Line, line_of, passages
 from pipesat.bounds.feasibility import certain_activations
-from pipesat.bounds.paired_device import Count
+from pipesat.bounds.paired_device import Count, by_op
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
 
@@ -155,9 +154,6 @@ def _longest(found: Sequence[Waits]) -> Waits:
     return max(found, key=lambda waits: sum(waits.by_rank))
 
 
-_Row: TypeAlias = dict[int, int]
-
-
 @dataclass(frozen=True)
 class WaitingRows:
     """``counts``: per device, its items by phase. ``longest``: an end that some schedule reaches.
@@ -172,7 +168,7 @@ class WaitingRows:
 
     def while_filling(self, total: int, device: int) -> None:
         """Let a variable be at least what waits around the forwards before the first backward."""
-        row, count = {total: 1}, self.counts[device]
+        row, count = Row({total: 1}), self.counts[device]
         for stage, most in self._stages(device):
             found = self.waiting.while_filling(stage, most)
             row[self._waits(stage, most, count.of(stage, count.before, "F"), found)] = -1
@@ -184,16 +180,16 @@ class WaitingRows:
         Until the end that counts, and for ``beyond`` after it. From B on, all that its microbatch
         still holds counts as waiting, but for the time of W, which the area has.
         """
-        row, count = {total: 1}, self.counts[device]
+        row, count = Row({total: 1}), self.counts[device]
         for stage, most in self._stages(device):
             data, number = self.problem.stages[stage], count.of(stage, count.after, "B", "BW")
             found = self.waiting.while_emptying(stage, most)
             row[self._waits(stage, most, number, found)] = -1
-            add_to(row, count.of(stage, count.after, "B"), data.held_after_B * data.W)
-            add_to(row, number, -self._held[stage] * beyond)
+            row += count.of(stage, count.after, "B") * (data.held_after_B * data.W)
+            row -= number * (self._held[stage] * beyond)
         self.programme.at_least(row, 0)
 
-    def of_weights(self, row: _Row, device: int, rest: int) -> None:
+    def of_weights(self, row: Row, device: int, rest: int) -> None:
         """Add what weight gradients wait whose B ran before the last forward had ended.
 
         From the end of B to that of the last forward, and for ``rest`` but their own time.
@@ -203,37 +199,29 @@ class WaitingRows:
         stages = [s for s, w in held.items() if w and self.problem.stages[s].may_split]
         if not stages:
             return
-        together: _Row = {}
+        together = Row()
         for stage in stages:
-            late: _Row = {}
-            add_to(late, count.of(stage, count.after, "W"), 1)
-            add_to(late, count.of(stage, count.pending, "W"), 1)
-            add_to(late, count.of(stage, count.after, "B"), -1)
-            add_to(row, late, held[stage] * max(0, rest - self.problem.stages[stage].W))
-            add_to(together, late, 1)
+            late = count.of(stage, count.after, "W") + count.of(stage, count.pending, "W")
+            late -= count.of(stage, count.after, "B")
+            row += late * (held[stage] * max(0, rest - self.problem.stages[stage].W))
+            together += late
         apart = min(
             time
             for item, time in count.home.items.items()
             if any(kind == "B" and group.stage in stages for group, kind in item)
         )
         two, most = min(held[s] for s in stages) * apart, room // min(held[s] for s in stages)
-        waits = self.programme.variable(0, two * max(1, most) ** 2)
-        for n in tangent_points(most):
-            # k (k - 1) / 2 >= n k - n (n + 1) / 2 for all whole numbers
-            line = {waits: 1}
-            add_to(line, together, -two * n)
-            self.programme.at_least(line, -two * n * (n + 1) // 2)
-        add_to(row, {waits: 1}, 1)
+        longest = two * max(1, most) ** 2
+        row += {self.programme.of_two(two, together, tangent_points(most), longest): 1}
 
-    def _waits(self, stage: int, most: int, number: Mapping[int, int], found: Waits) -> int:
+    def _waits(self, stage: int, most: int, number: Row, found: Waits) -> int:
         """Return a variable: what so many microbatches of a stage wait."""
         held = self._held[stage]
         waits = self.programme.variable(0, 2 * held * most * self.longest)
         for slope, constant in found.tangents(tangent_points(most)):
-            line = {waits: 1}
-            add_to(line, number, -held * slope)
+            line = Row({waits: 1}) - number * (held * slope)
             for other, kind, longer in found.longer:
-                add_to(line, self._alone.get((other, kind), {}), held * longer)
+                line += self._alone[other, kind] * (held * longer)
             self.programme.at_least(line, held * constant)
         return waits
 
@@ -257,13 +245,6 @@ class WaitingRows:
         return certain_activations(self.problem)
 
     @cached_property
-    def _alone(self) -> dict[tuple[int, Kind], _Row]:
+    def _alone(self) -> Mapping[tuple[int, Kind], Row]:
         """Per stage and kind, how many of its ops run alone."""
-        found: dict[tuple[int, Kind], _Row] = {}
-        for count in self.counts.values():
-            for phase in count.phases:
-                for item, variable in phase.items():
-                    if len(item) == 1:
-                        ((group, kind),) = item
-                        found.setdefault((group.stage, kind), {})[variable] = 1
-        return found
+        return by_op(self.counts, lambda _, item: len(item) == 1)
