@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.core.stage import Stage
-    from pipesat.report.reading import read
-    from pipesat.report.study import report
+    from pipesat.report.study import read, report
     from pipesat.sweep.study import sweep
     from pipesat.workflows.checking import check
     from pipesat.workflows.compare import compare
@@ -72,7 +71,7 @@ _HOMES = {
     "min_memory": "workflows.memory",
     "plan": "workflows.plans",
     "profile": "workflows.profiles",
-    "read": "report.reading",
+    "read": "report.study",
     "report": "report.study",
     "risk": "workflows.risk",
     "run": "workflows.torch_runs",

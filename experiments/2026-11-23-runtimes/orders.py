@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pipesat.core.ops import Pair, members
-from pipesat.export.programs.as_run import as_run
+from pipesat.export.as_run import as_run
 from pipesat.export.runtimes import RUNTIMES
 from pipesat.workflows.exports import export, import_order
 from tests.support.runtime_orders import orders

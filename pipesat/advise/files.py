@@ -16,7 +16,7 @@ from pipesat.advise.table import megatron_flags
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
-from pipesat.export.programs.write import PROGRAMS
+from pipesat.export.programs import PROGRAMS
 from pipesat.export.result_folder import result_files
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes

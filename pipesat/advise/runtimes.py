@@ -11,9 +11,9 @@ from pipesat.advise.rows import Row
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
 from pipesat.export import EXPORTERS
-from pipesat.export.frameworks.options import Checkpointing, Options
-from pipesat.export.programs.as_run import as_run
-from pipesat.export.programs.write import PROGRAMS
+from pipesat.export.as_run import as_run
+from pipesat.export.options import Checkpointing, Options
+from pipesat.export.programs import PROGRAMS
 from pipesat.layers.hybrid import layout_option
 from pipesat.layers.megatron import group_sizes, refusal
 

@@ -96,7 +96,7 @@ def _show_parts(path: Path) -> None:
 
 def _show_assignment(path: Path) -> None:
     from pipesat.cli.table import print_answer
-    from pipesat.report.reading import read
+    from pipesat.report.study import read
 
     print_answer(read(path), verbose=False)  # type: ignore[arg-type]
 

@@ -71,7 +71,7 @@ def _print_critical_path(shown: ShownSchedule) -> None:
 def show_steps(problem: Problem, timed: Schedule, *, as_json: bool) -> None:
     """Print the steps of each rank."""
     from pipesat.cli.console import print_json, stdout
-    from pipesat.picture.grid import text_grid
+    from pipesat.picture.text import text_grid
     from pipesat.workflows.schedules import steps
 
     lists = steps(problem, timed)

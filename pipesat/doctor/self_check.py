@@ -96,7 +96,7 @@ def _file(problem: Problem, schedule: Schedule, folder: Path) -> str:
 def _torch_csv(problem: Problem, schedule: Schedule, folder: Path) -> str:
     from pipesat.export import EXPORTERS
     from pipesat.export.torch.adapt import adapt
-    from pipesat.export.torch.read import read_torch_csv
+    from pipesat.export.torch.csv_file import read_torch_csv
 
     (folder / "schedule.csv").write_bytes(EXPORTERS["torch"](problem, schedule).data)
     back = read_torch_csv(folder / "schedule.csv", problem).schedule

@@ -13,22 +13,20 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
-from pipesat.export.frameworks.automodel import automodel_notes, automodel_yaml
-from pipesat.export.frameworks.megatron import megatron_arguments, megatron_notes
-from pipesat.export.frameworks.options import Options
-from pipesat.export.frameworks.torchtitan import NOTE as TORCHTITAN_NOTE
-from pipesat.export.frameworks.torchtitan import torchtitan_files
-from pipesat.export.programs.write import PROGRAM_EXPORTERS
+from pipesat.export.automodel import automodel_notes, automodel_yaml
+from pipesat.export.megatron import megatron_arguments, megatron_notes
+from pipesat.export.options import Options
+from pipesat.export.programs import PROGRAM_EXPORTERS
 from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import ORDER_SUFFIX
+from pipesat.export.torch.csv_file import torch_csv
 from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
-from pipesat.export.torch.hazards import hazards_text
+from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
 from pipesat.export.torch.modes import modes_csv
-from pipesat.export.torch.notes import notes
-from pipesat.export.torch.splits import Split, split_in
-from pipesat.export.torch.write import torch_csv
+from pipesat.export.torchtitan import NOTE as TORCHTITAN_NOTE
+from pipesat.export.torchtitan import torchtitan_files
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
 
 Exporter: TypeAlias = Callable[..., Exported]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.result import Result
 from pipesat.export import EXPORTERS, FILE_NAMES, export_trace
-from pipesat.export.frameworks.options import Options
+from pipesat.export.options import Options
 from pipesat.files.folder import write_folder
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.picture.gantt import gantt, title_of

@@ -15,8 +15,8 @@ from pipesat.core.ops import Event, members
 from pipesat.core.showing import Displayed, Facts
 from pipesat.export.steps import RankStep, Steps, compute_kind, steps_of
 from pipesat.export.torch.companions import Companions, OwnWords
-from pipesat.export.torch.read import LARGEST_FILE
-from pipesat.export.torch.tokens import parse_cell
+from pipesat.export.torch.csv_file import LARGEST_FILE
+from pipesat.export.torch.lint import parse_cell
 from pipesat.files.source import read_text
 from pipesat.hangs.machine import (
     RULES,

@@ -14,19 +14,19 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from pipesat.core.ops import KINDS
-from pipesat.picture.classes import class_tints, named
 from pipesat.picture.figures import (
+    LEAST,
     amount_text,
     blank_figure,
+    draw_legend,
     figure_of,
     in_brackets,
+    label,
+    modes_of,
     short,
     unit_of_time,
 )
-from pipesat.picture.folded import Fold, fold_of
-from pipesat.picture.labels import LEAST, label
-from pipesat.picture.legend import draw_legend, modes_of
-from pipesat.picture.rows import LOWER, UPPER, WHOLE
+from pipesat.picture.rows import LOWER, UPPER, WHOLE, Fold, fold_of
 from pipesat.picture.style import (
     CAPACITY,
     COPY_BACK,
@@ -40,7 +40,9 @@ from pipesat.picture.style import (
     MEANING,
     OUTLINE,
     STATIC,
+    class_tints,
     fill,
+    named,
 )
 
 if TYPE_CHECKING:

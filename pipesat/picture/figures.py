@@ -1,6 +1,7 @@
-"""matplotlib figures and their files: the same bytes whatever the user's settings are.
+"""What pictures share: figures and their files, numbers in boxes, the legend.
 
-No pyplot: a figure is drawn with or without a display, and a notebook shows it all the same.
+The same bytes whatever the user's settings are. No pyplot: a figure is drawn with or without a
+display, and a notebook shows it all the same.
 """
 
 from __future__ import annotations
@@ -9,18 +10,48 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import cache
-from typing import Any, Final
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import matplotlib as mpl
 import matplotlib.style
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
-from matplotlib.patches import Patch
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
+from matplotlib.transforms import Affine2D
 
 from pipesat.core.amounts import SECONDS, SHARE, bytes_of, rounded_up, significant
-from pipesat.picture.style import OUTLINE
+from pipesat.core.ops import KINDS
+from pipesat.picture.rows import UPPER
+from pipesat.picture.style import (
+    CAPACITY,
+    COPY_BACK,
+    COPY_OUT,
+    HELD,
+    MEANING,
+    OUTLINE,
+    STATIC,
+    class_tints,
+    fill,
+    ink_on,
+    named,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from pipesat.core.arrays import Floats
+    from pipesat.core.problem import Problem
+    from pipesat.picture.rows import Rows
+
 
 DPI: Final = 160
 """A picture of 10 inches is then 1,600 pixels wide: sharp at the 800 that a page gives it."""
@@ -130,3 +161,128 @@ def amount_text(value: int, unit: str, largest: int) -> str:
 def in_brackets(name: str, unit: str) -> str:
     """``time (ms)``; the name alone without a unit."""
     return short(f"{name} ({unit})" if unit else name, 60)
+
+
+LEAST: Final = 7.0
+"""Points of the smallest number: 8 pixels where a picture of 10 inches is 800 pixels wide."""
+
+_DIGIT, _HEIGHT = 0.64, 0.73  # of the font's size
+_CLEAR = 1.0  # points that stay free on both sides together
+_NEARLY_ALL, _ENOUGH = 0.95, 0.5  # shares of the boxes that a lettering fits
+
+
+class Lettering(NamedTuple):
+    """How numbers are written: size in points, and whether from the bottom to the top."""
+
+    size: float
+    turned: bool
+
+    def fits(self, digits: NDArray[np.int64], room: Floats) -> NDArray[np.bool_]:
+        """Whether so many digits have room in boxes of a width and height in points."""
+        along, across = _CLEAR + _DIGIT * self.size * digits, _CLEAR + _HEIGHT * self.size
+        wide, high = room.T[::-1] if self.turned else room.T
+        fits: NDArray[np.bool_] = (along <= wide) & (across <= high)
+        return fits
+
+
+LETTERINGS: Final = (*(Lettering(s, False) for s in (9.0, 8.0, LEAST)), Lettering(LEAST, True))
+
+
+def label(
+    axes: Axes, numbers: NDArray[np.int64], colour: str, centres: Floats, room: Floats
+) -> None:
+    """Write numbers into boxes of one colour: in the first lettering that fits nearly all.
+
+    ``centres`` are in data units, ``room`` has width and height in points.
+    """
+    digits = np.char.str_len(numbers.astype(str))
+    best, fitting = None, np.zeros(len(numbers), dtype=bool)
+    for lettering in LETTERINGS:
+        fits = lettering.fits(digits, room)
+        if fits.mean() > max(_ENOUGH, fitting.mean()):
+            best, fitting = lettering, fits
+        if fits.mean() >= _NEARLY_ALL:
+            break
+    if best is None:
+        return
+    outlines: list[Any] = [_outline(str(n), best) for n in numbers[fitting].tolist()]
+    places = axes.transData.transform(centres[fitting]) / axes.figure.dpi  # in inches
+    points = [path.vertices + at for path, at in zip(outlines, places, strict=True)]
+    codes = [path.codes for path in outlines]
+    axes.add_artist(
+        PathPatch(
+            Path(np.concatenate(points), np.concatenate(codes)),
+            facecolor=ink_on(colour),
+            linewidth=0,
+            transform=axes.figure.dpi_scale_trans,
+            zorder=4,
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _outline(text: str, lettering: Lettering) -> Path:
+    """Return a text's outline around the origin, in inches."""
+    path = TextPath((0, 0), text, size=lettering.size, prop=FontProperties(family="DejaVu Sans"))
+    box = path.get_extents()
+    centre = Affine2D().translate(-(box.x0 + box.x1) / 2, -_HEIGHT * lettering.size / 2)
+    return path.transformed(centre.rotate_deg(90 if lettering.turned else 0).scale(1 / 72))
+
+
+_HATCHES: Final = ("////", "\\\\\\\\", "xxxx")
+
+
+def draw_legend(figure: Figure, problem: Problem, rows: Rows, memory: int | None) -> None:
+    """Draw the legend; ``memory`` is the largest amount shown, ``None`` where none is drawn."""
+    entries = [*_of_ops(problem, rows)]
+    if memory is not None:
+        entries += _of_memory(problem, rows, memory)
+    figure.legend(
+        [sample for sample, _ in entries],
+        [text for _, text in entries],
+        loc="outside lower left",
+        ncols=min(5, max(1, len(entries))),
+        frameon=False,
+        fontsize=8,
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+    )
+
+
+def modes_of(rows: Rows) -> list[tuple[int, str]]:
+    """Return the memory modes that are not to keep, each with its hatching."""
+    modes = sorted({*rows.ops["mode"].tolist()} - {0})
+    return [(mode, _HATCHES[min(mode, 3) - 1]) for mode in modes]
+
+
+def _of_ops(problem: Problem, rows: Rows) -> Iterator[tuple[Any, str]]:
+    chunks = min(4, max(map(len, problem.stages_on)))
+    places = np.linspace(0, 1, chunks).tolist()
+    for number, kind in enumerate(KINDS):
+        if (rows.ops["kind"] == number).any():
+            yield tuple(swatch(fill(kind, at)) for at in places), MEANING[kind]
+    if chunks > 1:
+        greys = tuple(swatch(f"{0.95 - 0.6 * at:.2f}") for at in places)
+        yield greys, "shades: first to last chunk of a device"
+    tints = class_tints(problem)
+    for tint, names in ({} if tints is None else tints.names).items():
+        yield tuple(swatch(fill(kind, 0, tint)) for kind in ("F", "BW")), short(named(names), 60)
+    if (rows.ops["part"] == UPPER).any():
+        yield (swatch(fill("F")), swatch(fill("BW"))), "two halves: ops that overlap"
+    for mode, hatch in modes_of(rows):
+        names = [s.modes[mode - 1].name for s in problem.stages if mode <= len(s.modes)]
+        yield swatch("white", hatch=hatch), short(f"mode {' or '.join(dict.fromkeys(names))}", 60)
+    if len(rows.copies):
+        yield swatch(COPY_OUT), "O copy out"
+        yield swatch(COPY_BACK), "L copy back"
+
+
+def _of_memory(problem: Problem, rows: Rows, largest: int) -> Iterator[tuple[Any, str]]:
+    _, unit = unit_of_memory(problem.memory_unit, largest)
+    yield swatch(HELD), in_brackets("memory in use", unit)
+    if any(row.static for row in rows.rows):
+        yield swatch(STATIC), "static memory"
+    limits = {row.capacity for row in rows.rows if row.capacity is not None}
+    if limits:
+        text = amount_text(max(limits), problem.memory_unit, largest) if len(limits) == 1 else ""
+        line = Line2D([], [], color=CAPACITY, linestyle="--", linewidth=1)
+        yield line, f"capacity {text}".rstrip()

@@ -12,8 +12,7 @@ from pipesat.core.amounts import rounded
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
-from pipesat.report.markup import plain
-from pipesat.report.tables import counted, held, time
+from pipesat.report.tables import counted, held, plain, time
 
 _MOST_CLASSES = 12  # named
 _EXACT = 1 << 53  # integers up to here are exact in a browser

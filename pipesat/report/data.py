@@ -22,11 +22,8 @@ from pipesat.core.rules import awaited, copied_amount, duration, memory_change, 
 from pipesat.core.schedule import Schedule, Timed, TimedCopy
 from pipesat.core.stage import KEEP
 from pipesat.core.timing import critical_path
-from pipesat.picture.classes import class_tints
-from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING, TINTS, fill, ink_on
-from pipesat.report.markup import plain
-from pipesat.report.shown import ReportedCase, Shown
-from pipesat.report.tables import over_capacity
+from pipesat.picture.style import COPY_BACK, COPY_OUT, MEANING, TINTS, class_tints, fill, ink_on
+from pipesat.report.tables import ReportedCase, Shown, over_capacity, plain
 
 LARGEST: Final = 4_000_000
 """Bytes of all schedules of a report; beyond it, baselines keep their line but no timeline."""

@@ -16,7 +16,6 @@ from typing import Any
 from pipesat.core.amounts import rounded_down
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Column, Displayed, Table
-from pipesat.picture.classes import class_tints, named
 from pipesat.picture.style import (
     CAPACITY,
     COPY_BACK,
@@ -27,14 +26,15 @@ from pipesat.picture.style import (
     MEANING,
     STATIC,
     TINTS,
+    class_tints,
     fill,
     ink_on,
+    named,
 )
 from pipesat.report import tables
 from pipesat.report.assumptions import assumptions, commands, origin
 from pipesat.report.data import LARGEST, case_data
-from pipesat.report.markup import plain, script_json, shown
-from pipesat.report.shown import ReportedCase
+from pipesat.report.tables import ReportedCase, plain, script_json, shown
 
 SCRIPTS = (
     "schedule.js",

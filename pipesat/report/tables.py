@@ -1,23 +1,27 @@
-"""The report's tables: the schedules, why others do not apply, the problem's costs."""
+"""What a report shows: a result beside hand-written schedules, their tables, texts made safe."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pipesat.core import claims
 from pipesat.core.amounts import Rounding, memory_text, rounded, rounded_up, time_text
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem, Stage
+from pipesat.core.result import Result
 from pipesat.core.rules import one_of_each
+from pipesat.core.schedule import Schedule
 from pipesat.core.showing import Column, Table, ranges
 from pipesat.core.stage import KEEP, MORE
 from pipesat.core.summary import fullest
-from pipesat.report.markup import plain
-from pipesat.report.shown import ReportedCase, Shown
-from pipesat.workflows.rows import SOLVER_ROW
+from pipesat.workflows.best_known import with_hand_written
+from pipesat.workflows.hand_written import baselines as every_baseline
+from pipesat.workflows.hand_written import hand_written_for
+from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, solver_row, with_ratios
 
 MOST_STAGES = 256  # lines of the table of stages
 
@@ -170,3 +174,96 @@ def _costs(
 
 def _ranges(numbers: Sequence[int]) -> str:
     return plain(ranges(numbers))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A schedule with its line of the comparison; without a schedule, the reason is in the row.
+
+    ``source`` says where it was published; ``schedule`` is timed for the result's objective.
+    """
+
+    row: ScheduleRow
+    schedule: Schedule | None
+    source: str
+
+    @property
+    def name(self) -> str:
+        """What the report calls it: ``solver`` or a baseline's name."""
+        return self.row.name
+
+
+@dataclass(frozen=True)
+class ReportedCase:
+    """One result and all schedules of its problem, the solver's first; ``name`` of several."""
+
+    name: str
+    result: Result
+    shown: tuple[Shown, ...]
+
+
+def baselines_of(result: Result) -> list[Shown]:
+    """Return the hand-written schedules of the problem that was solved."""
+    return [
+        Shown(row, schedule, every_baseline()[row.baseline].source)
+        for row, schedule in hand_written_for(result.problem, result.target, result.objective)
+    ]
+
+
+def case_of(name: str, result: Result, baselines: Sequence[Shown]) -> ReportedCase:
+    """Put a case together: ratios filled in, the best schedules that fit first.
+
+    A baseline that is better than the result is the answer.
+
+    Raises
+    ------
+    Contradiction
+        If a schedule that fits is below the answer's bound.
+    """
+    objective = result.objective
+    result = with_hand_written(
+        result, [s.schedule for s in baselines if s.schedule is not None and s.row.valid]
+    )
+    source = "" if result.schedule is None else result.schedule.source
+    published = every_baseline().get(source)
+    if published is not None:
+        source = f"{source}: {published.source}"
+    everything = [Shown(solver_row(result), result.schedule, source), *baselines]
+    rows = with_ratios([shown.row for shown in everything], result)
+    first, *others = (replace(shown, row=row) for shown, row in zip(everything, rows, strict=True))
+
+    def rank(shown: Shown) -> tuple[bool, bool, int]:
+        return shown.schedule is None, not shown.row.valid, shown.row.value(objective) or 0
+
+    return ReportedCase(name, result, (first, *sorted(others, key=rank)))
+
+
+LONGEST = 200  # characters of a name that a report shows
+
+
+def plain(text: object, longest: int = LONGEST) -> str:
+    """Return a text on one line, without control characters, cut in its middle if too long."""
+    raw = str(text)
+    if len(raw) > 2 * longest:
+        raw = raw[:longest] + raw[-longest:]
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in raw)
+    if len(line) <= longest:
+        return line
+    tail = longest // 3  # names differ at their ends
+    return f"{line[: longest - tail - 1]}…{line[-tail:]}"
+
+
+def shown(value: Any) -> Any:
+    """Return what a template writes for a value, and then escapes if it is not markup."""
+    return value if hasattr(value, "__html__") else plain(value, 20 * LONGEST)
+
+
+def script_json(document: Any) -> str:
+    """Return a document as JSON that may stand inside ``<script type="application/json">``.
+
+    Only ASCII comes out, and none of the characters that could end the element or open a comment.
+    """
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 from pipesat.core.errors import BadInput
-from pipesat.export.torch.read import rows_of_csv
-from pipesat.export.torch.tokens import Action, cell_text, parse_cell
+from pipesat.export.torch.csv_file import rows_of_csv
+from pipesat.export.torch.lint import Action, cell_text, parse_cell
 from pipesat.runtime.meters import HostClock
 from pipesat.runtime.torch_api import RUNTIME, SCHEDULES, TorchApi, require, require_methods
 

@@ -18,8 +18,8 @@ from pipesat.core.ops import Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.schedule import Order
-from pipesat.export.torch.tokens import LETTER_OF, Action, Cell, cell_text, parse_cell
-from pipesat.export.torch.write import cells_of
+from pipesat.export.torch.csv_file import cells_of
+from pipesat.export.torch.lint import LETTER_OF, Action, Cell, cell_text, parse_cell
 from pipesat.runtime.job import TorchOrder, Virtual
 from pipesat.timeline.timeline import us_per_unit
 

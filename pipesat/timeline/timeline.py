@@ -14,8 +14,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import duration, pair_time
 from pipesat.core.schedule import Order
 from pipesat.core.timing import linearize
-from pipesat.export.torch.read import items_of
-from pipesat.export.torch.tokens import Action, parse_cell
+from pipesat.export.torch.csv_file import items_of
+from pipesat.export.torch.lint import Action, parse_cell
 from pipesat.export.trace import MICROSECONDS
 from pipesat.files.schedule_file import Modes
 

@@ -21,8 +21,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import duration
 from pipesat.core.settings import Steps
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.export.torch.read import items_of
-from pipesat.export.torch.tokens import parse_cell
+from pipesat.export.torch.csv_file import items_of
+from pipesat.export.torch.lint import parse_cell
 from pipesat.files.strict_json import read_json
 from pipesat.timeline.file import MOST_US
 from pipesat.timeline.readers import LARGEST_FILE

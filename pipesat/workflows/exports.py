@@ -13,14 +13,14 @@ from pipesat.core.arguments import public
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotValid
 from pipesat.core.settings import Count
-from pipesat.export.frameworks.options import Checkpointing
+from pipesat.export.options import Checkpointing
 from pipesat.workflows.valid import read_order, valid_schedule
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Exported, Schedule
-    from pipesat.export.torch.read import Imported
+    from pipesat.export.torch.csv_file import Imported
 
 
 @public
@@ -116,7 +116,7 @@ def _exported(
     pattern: str | None = None,
 ) -> Exported:
     from pipesat.export import EXPORTERS, format_of
-    from pipesat.export.frameworks.options import Options
+    from pipesat.export.options import Options
 
     to = format_of(to)
     if pattern is not None and to != "megatron":
@@ -184,8 +184,8 @@ def files_beside(exported: Exported, path: Path) -> dict[str, bytes]:
 def _write(exported: Exported, path: Path) -> list[str]:
     """Write an order and what belongs beside it; remove what lies there of another, by name."""
     from pipesat.export.torch.companions import SUFFIXES
+    from pipesat.export.torch.csv_file import LARGEST_FILE
     from pipesat.export.torch.hazards import SUFFIX as HAZARDS
-    from pipesat.export.torch.read import LARGEST_FILE
     from pipesat.files.atomic import digest
     from pipesat.files.folder import add_files
     from pipesat.files.source import read_bytes

@@ -36,7 +36,7 @@ class ShownSchedule(Displayed):
     width: int = WIDTH
 
     def __str__(self) -> str:
-        from pipesat.picture.grid import text_grid
+        from pipesat.picture.text import text_grid
 
         return text_grid(self.problem, self.schedule, self.width)
 

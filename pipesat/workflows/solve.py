@@ -258,8 +258,7 @@ def problems_for(problem: Problem, target: str | None) -> tuple[Problem, ...]:
     BadInput
         If there is no such target.
     """
-    from pipesat.export.restrict import restricted
-    from pipesat.export.runtimes import RUNTIMES
+    from pipesat.export.runtimes import RUNTIMES, restricted
 
     if target is None:
         return (problem,)

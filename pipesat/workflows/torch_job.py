@@ -47,8 +47,8 @@ def torch_job(
     from pipesat.core.metrics import peak_memory
     from pipesat.core.timing import time_order
     from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.csv_file import torch_csv
     from pipesat.export.torch.modes import modes_csv
-    from pipesat.export.torch.write import torch_csv
     from pipesat.profile.file import read_profile
     from pipesat.runtime.job import Job
     from pipesat.runtime.virtual import virtual_times
@@ -106,7 +106,7 @@ def _of_lists(problem: Problem, *, virtual: bool) -> Iterator[str]:
 
 def _of_pairs(problem: Problem, schedule: Schedule, *, virtual: bool) -> Iterator[str]:
     """What becomes of a schedule's overlapped pairs."""
-    from pipesat.export.torch.in_turn import makespan_in_turn
+    from pipesat.export.torch.hazards import makespan_in_turn
 
     pairs = sum(isinstance(item, Pair) for row in schedule.order for item in row)
     if not pairs:

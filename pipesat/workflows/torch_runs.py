@@ -185,8 +185,8 @@ def parity(
         If a process fails, dies or hangs, or ``stop`` was set.
     """
     from pipesat.export.torch.adapt import adapt
+    from pipesat.export.torch.csv_file import torch_csv
     from pipesat.export.torch.modes import modes_csv
-    from pipesat.export.torch.write import torch_csv
     from pipesat.runtime.run import check_parity
 
     adapted = adapt(problem, valid_schedule(problem, schedule))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.schedule import Schedule
     from pipesat.export.torch.companions import Companions
-    from pipesat.export.torch.read import Imported
+    from pipesat.export.torch.csv_file import Imported
 
 
 def schedule_of(problem: Problem, given: Schedule | Result | str | Path) -> Schedule:
@@ -102,8 +102,8 @@ def read_order(path: Path, problem: Problem, companions: Companions | None = Non
     BadInput, NotApplicable
         If it cannot be read, or is none of this problem, or torch cannot run such a pipeline.
     """
-    from pipesat.export.programs.file import read_program
-    from pipesat.export.torch.read import Imported, read_torch_csv
+    from pipesat.export.programs import read_program
+    from pipesat.export.torch.csv_file import Imported, read_torch_csv
 
     if path.suffix == ".py":
         return Imported(read_program(path, problem), ())

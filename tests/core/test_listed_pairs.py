@@ -17,8 +17,8 @@ from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for
 from pipesat.core.schedule import Order, Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.in_turn import makespan_in_turn
-from pipesat.export.torch.write import torch_csv
+from pipesat.export.torch.csv_file import torch_csv
+from pipesat.export.torch.hazards import makespan_in_turn
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.workflows.solve import problem_for

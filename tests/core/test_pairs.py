@@ -23,17 +23,16 @@ from pipesat.core.timing import critical_path, time_order
 from pipesat.export import EXPORTERS, export_trace
 from pipesat.export.steps import steps_of
 from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.hazards import hazards_text
 from pipesat.export.torch.lint import lint
-from pipesat.export.torch.read import read_torch_csv, rows_of_csv
-from pipesat.export.torch.write import torch_csv
 from pipesat.export.trace import ops_in_trace
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.hangs.verdict import step_faults
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.picture.grid import text_grid
 from pipesat.picture.rows import rows_of
+from pipesat.picture.text import text_grid
 from tests.conftest import Run
 from tests.support.problems import chain, document, problems
 

@@ -25,7 +25,7 @@ from pipesat.export import (
     export_nemo_automodel,
     export_torchtitan,
 )
-from pipesat.export.frameworks.options import Options
+from pipesat.export.options import Options
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.heuristics import BASELINES

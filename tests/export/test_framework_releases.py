@@ -25,9 +25,8 @@ import pytest
 from pipesat.core.ops import members, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
-from pipesat.export import EXPORTERS, Exported
-from pipesat.export.frameworks import automodel, torchtitan
-from pipesat.export.frameworks.options import Options
+from pipesat.export import EXPORTERS, Exported, automodel, torchtitan
+from pipesat.export.options import Options
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers import megatron

@@ -18,7 +18,7 @@ from pipesat.files.problem_file import parse_problem
 from pipesat.hangs.verdict import step_faults
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.picture.grid import text_grid
+from pipesat.picture.text import text_grid
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, problems, vee

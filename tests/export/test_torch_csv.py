@@ -18,14 +18,11 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
+from pipesat.export.options import loader_for
 from pipesat.export.torch.adapt import adapt
-from pipesat.export.torch.hazards import hazards_text
-from pipesat.export.torch.in_turn import makespan_in_turn
-from pipesat.export.torch.lint import lint
-from pipesat.export.torch.loaders import loader_for
-from pipesat.export.torch.read import read_torch_csv, rows_of_csv
-from pipesat.export.torch.tokens import cell_text, parse_cell
-from pipesat.export.torch.write import torch_csv
+from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
+from pipesat.export.torch.hazards import hazards_text, makespan_in_turn
+from pipesat.export.torch.lint import cell_text, lint, parse_cell
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.list_scheduling import list_schedules

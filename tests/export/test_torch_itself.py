@@ -8,11 +8,10 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
+from pipesat.export.options import loader_for
 from pipesat.export.torch.adapt import adapt
+from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.lint import lint
-from pipesat.export.torch.loaders import loader_for
-from pipesat.export.torch.read import read_torch_csv, rows_of_csv
-from pipesat.export.torch.write import torch_csv
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 

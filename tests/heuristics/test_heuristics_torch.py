@@ -10,7 +10,7 @@ import pytest
 
 from pipesat.core.ops import Op
 from pipesat.core.schedule import Schedule
-from pipesat.export.torch.tokens import LETTER_OF
+from pipesat.export.torch.lint import LETTER_OF
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.interleaved import interleaved
 from tests.support.loops import loop

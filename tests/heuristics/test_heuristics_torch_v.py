@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipesat.core.ops import Item, Op, Pair
-from pipesat.export.torch.tokens import KIND_OF, parse_cell
+from pipesat.export.torch.lint import KIND_OF, parse_cell
 from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from tests.support.problems import document, vee

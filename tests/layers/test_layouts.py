@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipesat.core.errors import BadInput
-from pipesat.export.frameworks.options import module_names
+from pipesat.export.options import module_names
 from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.layout import (

@@ -18,15 +18,11 @@ from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
-from pipesat.picture.classes import class_tints
-from pipesat.picture.figures import file_of, short, unit_of_memory, unit_of_time
-from pipesat.picture.folded import Fold, fold_of
+from pipesat.picture.figures import LETTERINGS, file_of, short, unit_of_memory, unit_of_time
 from pipesat.picture.gantt import gantt, gantt_figure
-from pipesat.picture.grid import text_grid
-from pipesat.picture.labels import LETTERINGS
-from pipesat.picture.rows import rows_of
-from pipesat.picture.style import FILL, MEANING, TINTS, fill, rgb
-from pipesat.picture.text_rows import round_step
+from pipesat.picture.rows import Fold, fold_of, rows_of
+from pipesat.picture.style import FILL, MEANING, TINTS, class_tints, fill, rgb
+from pipesat.picture.text import round_step, text_grid
 from tests.support.paths import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -348,7 +344,7 @@ def test_a_grid_shows_pairs_and_survives_any_schedule_and_width():
 
 def test_importing_the_package_does_not_import_matplotlib():
     code = (
-        "import sys, json, pipesat.picture.gantt, pipesat.picture.grid, pipesat.export;"
+        "import sys, json, pipesat.picture.gantt, pipesat.picture.text, pipesat.export;"
         "print(json.dumps([name for name in ('matplotlib', 'numpy') if name in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

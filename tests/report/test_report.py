@@ -29,10 +29,9 @@ from pipesat.export.result_folder import write_result_folder
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.report.data import case_data, schedule_data
-from pipesat.report.markup import plain, script_json
 from pipesat.report.page import page
 from pipesat.report.result_file import read_result
-from pipesat.report.shown import Shown, case_of
+from pipesat.report.tables import Shown, case_of, plain, script_json
 from pipesat.workflows.rows import row_of
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line

@@ -15,8 +15,8 @@ from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
-from pipesat.export.torch.read import items_of, rows_of_csv
-from pipesat.export.torch.tokens import Action
+from pipesat.export.torch.csv_file import items_of, rows_of_csv
+from pipesat.export.torch.lint import Action
 from pipesat.files.problem_file import parse_problem
 from pipesat.runtime.job import Job
 from pipesat.runtime.run import Measured

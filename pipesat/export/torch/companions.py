@@ -17,9 +17,9 @@ from pipesat.core.copy_graph import ListedTrip
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Copy, Op
 from pipesat.core.problem import Problem
+from pipesat.export.torch.lint import Action, Cell, parse_action, parse_copy_word
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
 from pipesat.export.torch.modes import ModeRow, read_mode_rows, require_rows_of
-from pipesat.export.torch.tokens import Action, Cell, parse_action, parse_copy_word
 from pipesat.files.source import read_text
 from pipesat.files.strict_json import read_json
 

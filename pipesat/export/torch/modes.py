@@ -29,7 +29,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import offload_of
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import sequence_of
-from pipesat.export.torch.tokens import LETTER_OF
+from pipesat.export.torch.lint import LETTER_OF
 
 SUFFIX: Final = ".modes.csv"
 HEAD: Final = (

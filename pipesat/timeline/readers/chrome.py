@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
-from pipesat.export.torch.tokens import Action, parse_action, parse_cell
+from pipesat.export.torch.lint import Action, parse_action, parse_cell
 from pipesat.timeline.readers.rows import Document, Row, Told, Trace, number, whole
 
 _PLAIN: Final = re.compile(r"(Forward|Backward) ([0-9]{1,7})")

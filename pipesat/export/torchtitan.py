@@ -13,13 +13,13 @@ from typing import Final
 
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
-from pipesat.export.frameworks.options import (
+from pipesat.export.options import (
     Options,
     module_names,
     require_known_stage_count,
     schedule_name,
 )
-from pipesat.export.torch.splits import Split
+from pipesat.export.torch.hazards import Split
 
 NAME = "torchtitan"
 TOML_VERSION: Final = "0.2.2"

@@ -17,8 +17,7 @@ from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import copied_amount
 from pipesat.core.schedule import Schedule
-from pipesat.export.frameworks.options import Options
-from pipesat.export.torch.loaders import loader_for
+from pipesat.export.options import Options, loader_for
 from pipesat.layers.hybrid import cut_pattern
 from pipesat.layers.layout import MegatronLayout
 from pipesat.layers.megatron import CORE_VERSION, refusal

@@ -1,4 +1,8 @@
-"""torch's CSV -> schedule: any order that torch runs, linted, timed and checked."""
+"""torch's ``compute_only`` CSV and schedules, both ways.
+
+What is read is linted, timed and checked; what is written is linted and read back before anyone
+sees it.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipesat.core.copy_graph import as_listed
-from pipesat.core.errors import BadInput
-from pipesat.core.ops import Item, Op, Pair
+from pipesat.core.errors import BadInput, Fault
+from pipesat.core.ops import Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import earliest_ends, linearize, schedule_of, time_order
 from pipesat.export.torch.adapt import require_torch_pipeline
 from pipesat.export.torch.companions import Companions, OwnWords, assumptions
-from pipesat.export.torch.lint import lint
-from pipesat.export.torch.tokens import Action, Cell, communication_in, parse_cell
+from pipesat.export.torch.lint import (
+    LETTER_OF,
+    Action,
+    Cell,
+    cell_text,
+    communication_in,
+    lint,
+    parse_cell,
+)
 from pipesat.files.source import read_text
 
 LARGEST_FILE = 1 << 28
@@ -180,3 +191,35 @@ def _check_placement(rows: list[list[Cell]], problem: Problem, source: str) -> N
                         source=source,
                         where=f"row {r + 1}, cell {c}",
                     )
+
+
+def torch_csv(problem: Problem, schedule: Schedule) -> str:
+    """Return the CSV of a schedule that :func:`pipesat.export.torch.adapt.adapt` has made fit.
+
+    One row per rank, one cell per action, no header, no blank line; torch adds communication.
+
+    Raises
+    ------
+    Fault
+        If the result breaks a rule of torch's, or does not read back as the schedule's order.
+    """
+    rows = cells_of(problem, schedule.order)
+    route = problem.routes[0]
+    if complaints := lint(rows, len(route.stages), route.microbatches):
+        raise Fault(f"the exported order breaks a rule of torch's: {complaints[0]}")
+    text = "".join(",".join(map(cell_text, row)) + "\n" for row in rows)
+    if rows_of_csv(text, "export") != rows:
+        raise Fault("the exported order does not read back as it was")
+    return text
+
+
+def cells_of(problem: Problem, order: Order) -> list[list[Cell]]:
+    """Return an order in torch's words: its stage k is the k-th of the route."""
+    position = {stage: i for i, stage in enumerate(problem.routes[0].stages)}
+
+    def cell(item: Item) -> Cell:
+        return tuple(
+            Action(position[op.stage], LETTER_OF[op.kind], op.microbatch) for op in members(item)
+        )
+
+    return [[cell(item) for item in row] for row in order]
