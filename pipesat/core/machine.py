@@ -1,4 +1,4 @@
-"""Cores and memory that this process may use, by the operating system and by its container."""
+"""Cores that this process may use, by the operating system and by its container."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/")
-_UNLIMITED = 1 << 60  # cgroup v1 writes a number near 2^63 where there is no limit
 
 
 @dataclass(frozen=True)
@@ -30,15 +29,6 @@ class Cores:
         return max(1, min(self.affinity, int(self.cgroup_quota)))
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Bytes of the machine, those free now, and a container's limit; ``None`` where unknown."""
-
-    total: int | None
-    available: int | None
-    cgroup_limit: int | None
-
-
 def cores(root: Path = ROOT) -> Cores:
     """Return the cores; ``root`` is where ``/proc`` and ``/sys`` are."""
     machine = os.cpu_count()
@@ -52,29 +42,10 @@ def usable_cores() -> int:
     return cores().usable
 
 
-def memory(root: Path = ROOT) -> Memory:
-    """Return the memory; ``root`` as in :func:`cores`."""
-    total = available = None
-    for line in _text(root / "proc/meminfo").splitlines():
-        name, _, value = line.partition(":")
-        if name == "MemTotal":
-            total = int(value.split()[0]) << 10
-        elif name == "MemAvailable":
-            available = int(value.split()[0]) << 10
-    limits = [
-        int(text)
-        for folder in _groups(root, "memory")
-        for name in ("memory.max", "memory.limit_in_bytes")
-        if (text := _text(folder / name)).isdigit()
-    ]
-    limits = [limit for limit in limits if limit < _UNLIMITED]
-    return Memory(total, available, min(limits, default=None))
-
-
 def _quota(root: Path) -> float | None:
     """Smallest quota of the process's group and of those around it."""
     quotas = []
-    for folder in _groups(root, "cpu"):
+    for folder in _groups(root):
         words = _text(folder / "cpu.max").split()  # version 2: microseconds, or max, and period
         if not words:
             quota, period = (
@@ -86,7 +57,7 @@ def _quota(root: Path) -> float | None:
     return min(quotas, default=None)
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def _groups(root: Path) -> Iterator[Path]:
     """Folders of the process's control group and its ancestors, in version 2 and version 1.
 
     Inside a container the group's path may be that of the host, with only its end mounted: the
@@ -98,8 +69,8 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
             mounts = [base]
-        elif controller in controllers.split(","):
-            mounts = [base / controllers, base / controller]
+        elif "cpu" in controllers.split(","):
+            mounts = [base / controllers, base / "cpu"]
         else:
             continue
         for mount in mounts:

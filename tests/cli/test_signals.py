@@ -54,7 +54,7 @@ def run(module: str, number: int, *arguments: object) -> subprocess.CompletedPro
             signal.SIGINT,
             ["compare", PROBLEM, PROBLEM, "--noise", "5%"],
         ),
-        ("pipesat.doctor.report", signal.SIGINT, ["--doctor"]),
+        ("pipesat.doctor", signal.SIGINT, ["--doctor"]),
     ],
 )
 def test_a_signal_during_imports(module: str, number: int, arguments: list[object]) -> None:

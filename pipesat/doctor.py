@@ -1,0 +1,150 @@
+"""Does pipesat work here: the versions of what it needs, and a solve of a second or two."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import platform
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+Finding: TypeAlias = Literal["ok", "missing", "FAILED"]
+Part: TypeAlias = Literal["versions", "extras", "self-check"]
+
+DEVELOPMENT: Final = frozenset({"test", "check", "docs", "browser"})  # extras for pipesat itself
+TIME_LIMIT: Final = 8.0  # seconds; it takes one or two on an idle core
+PROBLEM: Final = {
+    "format": "pipesat.problem/1",
+    "name": "doctor",
+    "microbatches": 4,
+    "devices": [{"memory": 4}] * 3,
+    "stages": [
+        {"device": device, "F": f, "B": b, "W": w, "held_after_F": 2, "held_after_B": 1}
+        | ({} if device else {"backward": "fused"})
+        for device, (f, b, w) in enumerate([(1, 2, 3), (1, 4, 1), (2, 1, 3)])
+    ],
+}
+OPTIMUM: Final = 36
+"""Least makespan: no hand-written schedule reaches it and no formula proves it (38 and 34), so the
+search has to find it and CP-SAT to prove it. A test holds it against an independent model."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One answer: ``missing`` is an extra that pipesat works without, ``FAILED`` is a fault.
+
+    ``command`` is what to type to mend it, ``None`` where there is nothing to mend or no command
+    that does it.
+    """
+
+    part: Part
+    name: str
+    status: Finding
+    detail: str
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """All lines."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed; an extra may be missing."""
+        return all(line.status != "FAILED" for line in self.lines)
+
+    def document(self) -> dict[str, Any]:
+        """Return the report ready for JSON."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def doctor() -> Report:
+    """Look whether pipesat works here: versions, extras, and a solve.
+
+    Nothing is raised. Packages are imported, because one that is installed may still not load.
+    """
+    return Report((*package_lines(), solve_line()))
+
+
+def package_lines() -> Iterator[Line]:
+    """Yield a line for Python, pipesat, each package it needs, and each package of an extra.
+
+    What is needed is read from pipesat's own metadata, so that it is said in one place only.
+    """
+    yield Line("versions", "python", "ok", f"{platform.python_version()} on {platform.platform()}")
+    try:
+        from packaging.requirements import Requirement
+
+        yield Line("versions", "pipesat", "ok", importlib.metadata.version("pipesat"))
+        needs = [Requirement(text) for text in importlib.metadata.requires("pipesat") or ()]
+    except ImportError as error:  # PackageNotFoundError is one
+        reason = f"{error}, so nothing is known of what it needs"
+        yield Line("versions", "pipesat", "FAILED", reason, "pip install . in the clone")
+        return
+    core = [need for need in needs if _wanted(need, "")]
+    yield from map(line_of, core)
+    for extra in importlib.metadata.metadata("pipesat").get_all("Provides-Extra") or ():
+        if extra not in DEVELOPMENT:
+            own = (need for need in needs if need not in core and _wanted(need, extra))
+            yield from (line_of(need, extra) for need in own)
+
+
+def _wanted(need: Requirement, extra: str) -> bool:
+    """Whether it applies to this Python and platform, with the extra."""
+    return need.marker is None or need.marker.evaluate({"extra": extra})
+
+
+def line_of(need: Requirement, extra: str = "") -> Line:
+    """Judge a package; none of an extra's, or too old a one, is no fault of the installation."""
+    name = need.name if extra in ("", need.name) else f"{need.name} ({extra})"
+    part: Part = "extras" if extra else "versions"
+    try:
+        version = importlib.metadata.version(need.name)
+        wrong = f"{version} is installed, pipesat needs {need.specifier}"
+    except importlib.metadata.PackageNotFoundError:
+        version, wrong = "", "not installed"
+    if not version or not need.specifier.contains(version, prereleases=True):
+        return Line(part, name, "missing" if extra else "FAILED", wrong, _pip_install(need))
+    try:
+        importlib.import_module(need.name.lower().replace("-", "_"))
+    except Exception as error:  # a broken installation may raise anything
+        again = _pip_install(need, "--force-reinstall --no-deps ")
+        reason = f"does not load: {type(error).__name__}: {error}"
+        return Line(part, name, "FAILED", reason, again)
+    return Line(part, name, "ok", version)
+
+
+def _pip_install(need: Requirement, options: str = "") -> str:
+    """Return the command that brings a package in a version that fits."""
+    extras = f"[{','.join(sorted(need.extras))}]" if need.extras else ""
+    return f"pip install {options}{shlex.quote(f'{need.name}{extras}{need.specifier}')}"
+
+
+def solve_line() -> Line:
+    """Solve a problem whose optimum is known; the checker looks at the answer."""
+    try:
+        from pipesat.core.checker import check
+        from pipesat.files.problem_file import parse_problem
+        from pipesat.workflows.solve import solve
+
+        problem = parse_problem(PROBLEM)
+        result = solve(problem, time_limit=TIME_LIMIT, workers=1)
+        broken = result.schedule is None or check(problem, result.schedule)
+        took = f"{result.wall_s:.1f} s"
+    except Exception as error:  # whatever it is, it belongs into the report
+        return Line("self-check", "solve", "FAILED", f"{type(error).__name__}: {error}")
+    if broken or (result.value, result.lower_bound) != (OPTIMUM, OPTIMUM):
+        reason = (
+            f"value {result.value} and bound {result.lower_bound} after {took}, expected {OPTIMUM} "
+            f"for both and a valid schedule ({broken or result.status}): a busy machine, or the "
+            "search does not work here"
+        )
+        return Line("self-check", "solve", "FAILED", reason)
+    return Line("self-check", "solve", "ok", f"makespan {OPTIMUM} proven in {took}")
