@@ -49,13 +49,7 @@ def chimera(problem: Problem) -> Schedule:
 _SOURCE = "DeepSeek-AI, DeepSeek-V3 Technical Report, 2024"
 
 
-@published(
-    "dualpipe",
-    placement="bidirectional",
-    splits=True,
-    pairs=True,
-    source=_SOURCE,
-)
+@published("dualpipe", placement="bidirectional", splits=True, pairs=True, source=_SOURCE)
 def dualpipe(problem: Problem) -> Schedule:
     """Two routes that meet head-on; forwards of one overlap backwards of the other.
 
@@ -88,13 +82,7 @@ def dualpipe(problem: Problem) -> Schedule:
     return schedule_by_rank(problem, ranks, row, "dualpipe")
 
 
-@published(
-    "dualpipev",
-    placement="vee",
-    splits=True,
-    pairs=True,
-    source=_SOURCE,
-)
+@published("dualpipev", placement="vee", splits=True, pairs=True, source=_SOURCE)
 def dualpipev(problem: Problem) -> Schedule:
     """DualPipe cut in half and folded: one route in a V, each rank in the part of two.
 
@@ -128,38 +116,15 @@ def _eight_steps(
     """
     writer = RowWriter(problem, stages)
     before_middle = half - rank - 1
-    # 1: F0
-    for _ in range(2 * before_middle):
-        writer.forward(0)
-    # 2: F0 F1
-    for _ in range(rank + 1):
-        writer.forward(0)
-        writer.forward(1)
-    # 3: B1 W1 F1
-    for _ in range(before_middle):
-        writer.backward_input(1)
-        writer.oldest_weight()
-        writer.forward(1)
-    # 4, the steady state: (F0 + BW1) (F1 + BW0)
-    for number in range(n - 2 * half + rank + 1):
-        if number == 0 and before_middle == 0:  # nothing to gain yet from waiting for both inputs
-            writer.forward(0)
-            writer.backward(1)
-        else:
-            writer.pair(0, 1)
-        writer.pair(1, 0)
-    # 5: BW1 (F1 + BW0)
-    for _ in range(before_middle):
-        writer.backward(1)
-        writer.pair(1, 0)
-    # 6: BW1 BW0, the second half of them without W
-    for number in range(2 * (rank + 1)):
-        writer.backward(1 - number % 2, split=number > rank)
-    # 7: W B0
-    for _ in range(before_middle):
-        writer.oldest_weight()
-        writer.backward_input(0)
-    # 8: W
-    for _ in range(rank + 1):
-        writer.oldest_weight()
+    writer.write("F0", 2 * before_middle)
+    writer.write("F0 F1", rank + 1)
+    writer.write("B1 W F1", before_middle)
+    # 4, the steady state; nothing to gain yet from a first pair that waits for both inputs
+    writer.write("F0+BW1 F1+BW0" if before_middle else "F0 BW1 F1+BW0")
+    writer.write("F0+BW1 F1+BW0", n - 2 * half + rank)
+    writer.write("BW1 F1+BW0", before_middle)
+    for number in range(2 * (rank + 1)):  # 6, the second half without W
+        writer.write(f"{'B' if number > rank else 'BW'}{1 - number % 2}")
+    writer.write("W B0", before_middle)
+    writer.write("W", rank + 1)
     return writer.items

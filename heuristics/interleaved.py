@@ -7,23 +7,15 @@ the first (Narayanan et al., SC 2021, section 2.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
-from pipesat.core.ops import Item, Op
+from pipesat.core.ops import Item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.heuristics.shared.rows import (
-    Pass,
-    alternate,
-    alternate_in_pairs,
-    full_backward,
-    schedule_by_rank,
-    whole,
-    with_late_weights,
-)
+from pipesat.heuristics.shared.rows import Pass, Rank, schedule_by_rank
 from pipesat.placement.geometry import Ranks, loop_of
 
 
@@ -51,40 +43,6 @@ def full_groups(m: int, least: int) -> list[int]:
     return [m // count + (number < m % count) for number in range(count)]
 
 
-@dataclass(frozen=True)
-class DepthFirst:
-    """The passes of every rank of a loop with v >= 2 chunks per device."""
-
-    ranks: Ranks
-    groups: list[int]
-
-    def forwards(self, rank: int) -> list[Pass]:
-        """Forward passes of a rank in order."""
-        return self._passes(self.ranks.stages[rank])
-
-    def backwards(self, rank: int) -> list[Pass]:
-        """Backward passes of a rank in order."""
-        return self._passes(self.ranks.stages[rank][::-1])
-
-    def warm_up(self, rank: int, per_hop: int, extra: int = 0) -> int:
-        """Forwards before the steady state: ``(v - 1) g + per_hop (p - 1 - d) + extra``, or all.
-
-        The first part lets a microbatch of the first group, of size g, reach the last chunk; the
-        second covers the way to the last rank and back.
-        """
-        deep = (self.ranks.chunks - 1) * self.groups[0]
-        wanted = deep + per_hop * (len(self.ranks) - 1 - rank) + extra
-        return min(wanted, self.ranks.chunks * sum(self.groups))
-
-    def _passes(self, chunks: tuple[int, ...]) -> list[Pass]:
-        passes = []
-        first = 0
-        for size in self.groups:
-            passes += [(s, j) for s in chunks for j in range(first, first + size)]
-            first += size
-        return passes
-
-
 def chunked_loop_of(problem: Problem) -> Ranks:
     """A loop with at least two stages per device.
 
@@ -99,36 +57,41 @@ def chunked_loop_of(problem: Problem) -> Ranks:
     return ranks
 
 
-def depth_first(problem: Problem, group: int | None = None) -> DepthFirst:
-    """Return the passes of a loop in groups of ``group`` microbatches; ``None``: full ones of p.
+def schedule_in_groups(
+    problem: Problem, group: int | None, row: Callable[[Rank], list[Item]], source: str
+) -> Schedule:
+    """Time the order whose ranks run ``row(rank)`` in groups of ``group`` microbatches.
+
+    ``None``: full groups of p.
 
     Raises
     ------
     NotApplicable
-        As :func:`chunked_loop_of`.
+        As :func:`chunked_loop_of`; or if groups are too small for the number of ranks: then the
+        warm-up is too short for the last chunks, and ranks wait for each other.
     BadInput
         As :func:`groups_of`.
     """
     ranks, m = chunked_loop_of(problem), problem.routes[0].microbatches
-    return DepthFirst(ranks, full_groups(m, len(ranks)) if group is None else groups_of(m, group))
+    p = len(ranks)
+    groups = full_groups(m, p) if group is None else groups_of(m, group)
 
+    def passes(chunks: Sequence[int]) -> list[Pass]:
+        ends = accumulate(groups)
+        spans = (range(end - size, end) for end, size in zip(ends, groups, strict=True))
+        return [(chunk, number) for span in spans for chunk in chunks for number in span]
 
-def schedule_in_groups(
-    problem: Problem, order: DepthFirst, row: Callable[[int], list[Item]], source: str
-) -> Schedule:
-    """Time an order in groups.
+    def row_of(rank: int) -> list[Item]:
+        forwards, backwards = passes(ranks.stages[rank]), passes(ranks.stages[rank][::-1])
+        deep = (ranks.chunks - 1) * groups[0]
+        return row(Rank(problem, forwards, backwards, rank, p - 1 - rank, deep))
 
-    Raises
-    ------
-    NotApplicable
-        If its groups are too small for the number of ranks: then the warm-up is too short for the
-        last chunks, and ranks wait for each other.
-    """
     try:
-        return schedule_by_rank(problem, order.ranks, row, source)
+        return schedule_by_rank(problem, ranks, row_of, source)
     except Deadlock:
-        smallest, p = min(order.groups), len(order.ranks)
-        raise NotApplicable(f"a group of {smallest} is too small for {p} ranks: deadlock") from None
+        raise NotApplicable(
+            f"a group of {min(groups)} is too small for {p} ranks: deadlock"
+        ) from None
 
 
 NAME = "interleaved-1f1b"
@@ -161,20 +124,12 @@ def interleaved(
     BadInput
         If ``group`` is less than 1.
     """
-    order = depth_first(problem, group)
-
-    def row(rank: int) -> list[Item]:
-        backwards = whole(problem, order.backwards(rank))
-        return alternate(order.forwards(rank), backwards, order.warm_up(rank, per_hop))
-
-    return schedule_in_groups(problem, order, row, source)
+    return schedule_in_groups(
+        problem, group, lambda rank: rank.whole(rank.warm_up(per_hop)), source
+    )
 
 
-@published(
-    NAME,
-    placement="loop",
-    source="Narayanan et al., SC 2021",
-)
+@published(NAME, placement="loop", source="Narayanan et al., SC 2021")
 def interleaved_1f1b(problem: Problem) -> Schedule:
     """Depth-first 1F1B over v chunks per device, p microbatches at a time.
 
@@ -244,13 +199,9 @@ def in_overlapped_groups(
     BadInput
         If ``group`` is less than 1.
     """
-    order = depth_first(problem, group)
-
-    def row(rank: int) -> list[Item]:
-        warm_up = order.warm_up(rank, per_hop=2, extra=1)
-        return alternate_in_pairs(problem, order.forwards(rank), order.backwards(rank), warm_up)
-
-    return schedule_in_groups(problem, order, row, source)
+    return schedule_in_groups(
+        problem, group, lambda rank: rank.in_pairs(rank.warm_up(2, extra=1)), source
+    )
 
 
 @published(OVERLAPPED, placement="loop", pairs=True, source="Megatron-Core, 2025")
@@ -270,11 +221,8 @@ def interleaved_overlapped(problem: Problem) -> Schedule:
     return in_overlapped_groups(problem)
 
 
-ZERO_BUBBLE = "interleaved-zb"
-
-
 @published(
-    ZERO_BUBBLE,
+    "interleaved-zb",
     placement="loop",
     splits=True,
     source="torch.distributed.pipelining; after Qi et al., ICLR 2024",
@@ -292,13 +240,9 @@ def interleaved_zb(problem: Problem) -> Schedule:
     NotApplicable
         Unless the stages of one route go round the devices twice or more.
     """
-    order = depth_first(problem)
-
-    def row(rank: int) -> list[Item]:
-        backwards = with_late_weights(problem, order.backwards(rank), rank)
-        return alternate(order.forwards(rank), backwards, order.warm_up(rank, per_hop=1))
-
-    return schedule_in_groups(problem, order, row, ZERO_BUBBLE)
+    return schedule_in_groups(
+        problem, None, lambda rank: rank.split(rank.warm_up(1), delay=rank.before), "interleaved-zb"
+    )
 
 
 @published("looped-bfs", placement="loop", source="Lamy-Poirier, MLSys 2023")
@@ -314,17 +258,11 @@ def looped_bfs(problem: Problem) -> Schedule:
     NotApplicable
         Unless the stages of one route go round the devices twice or more.
     """
-    ranks = chunked_loop_of(problem)
+    ranks, m = chunked_loop_of(problem), problem.routes[0].microbatches
 
     def row(rank: int) -> list[Item]:
-        microbatches = range(problem.routes[0].microbatches)
-        chunks = ranks.stages[rank]
-        # warm-up
-        items: list[Item] = [Op(s, "F", j) for s in chunks for j in microbatches]
-        # cool-down
-        for stage in reversed(chunks):
-            for microbatch in reversed(microbatches):
-                items += full_backward(problem, stage, microbatch)
-        return items
+        passes = [(stage, microbatch) for stage in ranks.stages[rank] for microbatch in range(m)]
+        p = len(ranks)
+        return Rank(problem, passes, passes[::-1], rank, p - 1 - rank).whole(len(passes))
 
     return schedule_by_rank(problem, ranks, row, "looped-bfs")

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from pipesat.core.ops import Item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.heuristics.shared.rows import (
-    Pass,
-    alternate,
-    alternate_in_pairs,
-    chain_schedule,
-    whole,
-)
+from pipesat.heuristics.shared.rows import chain_schedule
 
 
-@published(
-    "1f1b",
-    placement="chain",
-    source="Narayanan et al., ICML 2021",
-)
+@published("1f1b", placement="chain", source="Narayanan et al., ICML 2021")
 def one_f_one_b(problem: Problem) -> Schedule:
     """``min(p - 1 - d, m)`` warm-up forwards on rank d, then F and BW in turn, then the other BWs.
 
@@ -31,19 +20,10 @@ def one_f_one_b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-
-    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
-        del before
-        return alternate(passes, whole(problem, passes), after)
-
-    return chain_schedule(problem, "1f1b", row)
+    return chain_schedule(problem, "1f1b", lambda rank: rank.whole(rank.warm_up(1)))
 
 
-@published(
-    "gpipe",
-    placement="chain",
-    source="Huang et al., NeurIPS 2019",
-)
+@published("gpipe", placement="chain", source="Huang et al., NeurIPS 2019")
 def gpipe(problem: Problem) -> Schedule:
     """All forwards, then all backwards, both in microbatch order (as torch's ScheduleGPipe).
 
@@ -54,19 +34,10 @@ def gpipe(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-
-    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
-        del before, after  # all ranks alike
-        return alternate(passes, whole(problem, passes), len(passes))
-
-    return chain_schedule(problem, "gpipe", row)
+    return chain_schedule(problem, "gpipe", lambda rank: rank.whole(len(rank.forwards)))
 
 
-@published(
-    "eager-1f1b",
-    placement="chain",
-    source="Zhuang et al., MLSys 2023",
-)
+@published("eager-1f1b", placement="chain", source="Zhuang et al., MLSys 2023")
 def eager_1f1b(problem: Problem) -> Schedule:
     """1F1B with ``min(2 (p - 1 - d), m)`` warm-up forwards on rank d: delays hide behind them.
 
@@ -79,12 +50,7 @@ def eager_1f1b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-
-    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
-        del before
-        return alternate(passes, whole(problem, passes), 2 * after)
-
-    return chain_schedule(problem, "eager-1f1b", row)
+    return chain_schedule(problem, "eager-1f1b", lambda rank: rank.whole(rank.warm_up(2)))
 
 
 @published(
@@ -108,9 +74,6 @@ def overlapped_1f1b(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-
-    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
-        del before
-        return alternate_in_pairs(problem, passes, passes, min(2 * after + 1, len(passes)))
-
-    return chain_schedule(problem, "1f1b-overlapped", row)
+    return chain_schedule(
+        problem, "1f1b-overlapped", lambda rank: rank.in_pairs(rank.warm_up(2, extra=1))
+    )

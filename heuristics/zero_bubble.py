@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from pipesat.core.ops import Item, Op
+from pipesat.core.ops import Item
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
-from pipesat.heuristics.shared.rows import (
-    Pass,
-    RowWriter,
-    alternate,
-    chain_schedule,
-    schedule_by_rank,
-    split_backward,
-    with_late_weights,
-)
-from pipesat.placement.geometry import chain_of, vee_of
+from pipesat.heuristics.shared.rows import Rank, RowWriter, chain_schedule, schedule_by_rank
+from pipesat.placement.geometry import vee_of
 
 
-@published(
-    "zb-h1",
-    placement="chain",
-    splits=True,
-    source="Qi et al., ICLR 2024",
-)
+@published("zb-h1", placement="chain", splits=True, source="Qi et al., ICLR 2024")
 def zb_h1(problem: Problem) -> Schedule:
     """1F1B's shape with B and W apart: on rank d, W of microbatch j follows B of microbatch j + d.
 
@@ -36,19 +23,12 @@ def zb_h1(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-
-    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
-        return alternate(passes, with_late_weights(problem, passes, before), after)
-
-    return chain_schedule(problem, "zb-h1", row)
+    return chain_schedule(
+        problem, "zb-h1", lambda rank: rank.split(rank.warm_up(1), delay=rank.before)
+    )
 
 
-@published(
-    "zb-h2",
-    placement="chain",
-    splits=True,
-    source="Qi et al., ICLR 2024",
-)
+@published("zb-h2", placement="chain", splits=True, source="Qi et al., ICLR 2024")
 def zb_h2(problem: Problem) -> Schedule:
     """``2 (p - d) - 1`` forwards before rank d's first B, and W of j after B of ``j + 2 d``.
 
@@ -63,12 +43,10 @@ def zb_h2(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-
-    def row(passes: list[Pass], before: int, after: int) -> list[Item]:
-        # one forward less than stands before the first B: the steady state begins with one
-        return alternate(passes, with_late_weights(problem, passes, 2 * before), 2 * after)
-
-    return chain_schedule(problem, "zb-h2", row)
+    # one forward less than stands before the first B: the steady state begins with one
+    return chain_schedule(
+        problem, "zb-h2", lambda rank: rank.split(rank.warm_up(2), delay=2 * rank.before)
+    )
 
 
 @published(
@@ -90,30 +68,13 @@ def zb_1p(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
-    p = len(ranks)
 
-    def row(rank: int) -> list[Item]:
-        (stage,) = ranks.stages[rank]
-        m = problem.microbatches[stage]
-        warm_up = min(p - 1 - rank, m)
-        weights = 0
-        # warm-up
-        items: list[Item] = [Op(stage, "F", microbatch) for microbatch in range(warm_up)]
-        for microbatch in range(m):
-            forwards = warm_up + microbatch + 1
-            # steady state, and cool-down from the microbatch on that finds no forward left
-            if steady := forwards <= m:
-                items.append(Op(stage, "F", forwards - 1))
-            items += split_backward(problem, stage, microbatch)[0]
-            if not steady or forwards - weights >= p:
-                items += split_backward(problem, stage, weights)[1]
-                weights += 1
-        for microbatch in range(weights, m):
-            items += split_backward(problem, stage, microbatch)[1]
-        return items
+    def row(rank: Rank) -> list[Item]:
+        # the first W follows the F that is p microbatches ahead, or the first B of the cool-down
+        ahead, warm_up = min(rank.before + rank.after, len(rank.forwards)), rank.warm_up(1)
+        return rank.split(warm_up, delay=ahead - warm_up)
 
-    return schedule_by_rank(problem, ranks, row, "zb-1p")
+    return chain_schedule(problem, "zb-1p", row)
 
 
 @published("zb-v", placement="vee", splits=True, source="Qi et al., ICLR 2024")
@@ -138,35 +99,17 @@ def zb_v(problem: Problem) -> Schedule:
         m = max(problem.microbatches[ranks.stages[rank][0]], 2 * p - 1)
         writer = RowWriter(problem, ranks.stages[rank])
         # warm-up
-        for _ in range(2 * (p - rank) - 1):
-            writer.forward(0)
-        for _ in range(rank):
-            writer.forward(1)
-            writer.forward(0)
-        for _ in range(p - rank):
-            _forward_and_backward(writer, 1)
+        writer.write("F0", 2 * (p - rank) - 1)
+        writer.write("F1 F0", rank)
+        writer.write("F1 B1 W1", p - rank)
         # steady state; chunk 0 runs out of forwards before chunk 1 does
-        for number in range(m - p):
-            _forward_and_backward(writer, 0, forward=number < m - (2 * p - 1 - rank))
-            _forward_and_backward(writer, 1)
+        writer.write("F0 B0 W0 F1 B1 W1", m - (2 * p - 1 - rank))
+        writer.write("B0 W0 F1 B1 W1", p - 1 - rank)
         # cool-down
-        for _ in range(rank):
-            writer.backward_input(0)
-            writer.backward_input(1)
-        for _ in range(p - rank):
-            writer.backward_input(0)
-            writer.weight(0)
-        for chunk in (1, 0):
-            for _ in range(rank):
-                writer.weight(chunk)
+        writer.write("B0 B1", rank)
+        writer.write("B0 W0", p - rank)
+        writer.write("W1", rank)
+        writer.write("W0", rank)
         return writer.items
 
     return schedule_by_rank(problem, ranks, row, "zb-v")
-
-
-def _forward_and_backward(writer: RowWriter, chunk: int, *, forward: bool = True) -> None:
-    """F of one microbatch, then B and W of an earlier one, or of the same."""
-    if forward:
-        writer.forward(chunk)
-    writer.backward_input(chunk)
-    writer.weight(chunk)

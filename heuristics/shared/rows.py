@@ -2,15 +2,16 @@
 
 Most have the shape that 1F1B gave them: warm-up, one forward and one backward in turn, rest. A
 *pass* is a (stage, microbatch). Whatever a rank's forwards and backwards are, one stage's or those
-of several chunks in groups, its row is put together from two sequences of passes. Others are
-written op by op.
+of several chunks in groups, its row is put together from two sequences of passes (:class:`Rank`).
+Others are written op by op (:class:`RowWriter`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from itertools import chain, zip_longest
+from typing import NamedTuple, TypeAlias
 
 from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
@@ -18,6 +19,9 @@ from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
 from pipesat.placement.geometry import Ranks, chain_of
+
+Pass: TypeAlias = tuple[int, int]
+"""(stage, microbatch)."""
 
 
 def schedule_by_rank(
@@ -56,62 +60,63 @@ def overlapped(problem: Problem, forward: Op, stage: int, microbatch: int) -> li
     return [forward, *full_backward(problem, stage, microbatch)]
 
 
-Pass: TypeAlias = tuple[int, int]
-"""(stage, microbatch)."""
+class Rank(NamedTuple):
+    """A rank's passes in order, and how many ranks lie before and after it.
 
-
-def alternate(
-    forwards: Sequence[Pass], backwards: Sequence[Sequence[Item]], warm_up: int
-) -> list[Item]:
-    """``warm_up`` forwards, then a forward and a backward in turn, then the other backwards.
-
-    ``backwards[k]`` are the items that stand where the k-th backward does.
+    ``deep`` forwards let the first microbatches reach the rank's last stage: none on a chain.
     """
-    ops = [Op(stage, "F", microbatch) for stage, microbatch in forwards]
-    items: list[Item] = [*ops[:warm_up]]
-    for number, backward in enumerate(backwards):
-        items += ops[warm_up + number : warm_up + number + 1]
-        items += backward
-    return items
+
+    problem: Problem
+    forwards: Sequence[Pass]
+    backwards: Sequence[Pass]
+    before: int
+    after: int
+    deep: int = 0
+
+    def warm_up(self, per_hop: int, extra: int = 0) -> int:
+        """Forwards before the steady state: ``deep + per_hop * after + extra``, or all.
+
+        The second part covers the way to the last rank and back.
+        """
+        return min(self.deep + per_hop * self.after + extra, len(self.forwards))
+
+    def whole(self, warm_up: int) -> list[Item]:
+        """``warm_up`` forwards, then F and BW in turn, then the other BWs."""
+        return self._in_turn(warm_up, [full_backward(self.problem, *at) for at in self.backwards])
+
+    def split(self, warm_up: int, delay: int) -> list[Item]:
+        """B and W apart: the k-th W follows the (k + ``delay``)-th B, the last ones the last B.
+
+        Where a stage may not split, BW stands for B.
+        """
+        split = [split_backward(self.problem, *at) for at in self.backwards]
+        rows = [[*before] for before, _ in split]
+        for number, (_, weights) in enumerate(split):
+            rows[min(number + delay, len(rows) - 1)] += weights
+        return self._in_turn(warm_up, rows)
+
+    def in_pairs(self, warm_up: int) -> list[Item]:
+        """As :meth:`whole`, each forward of the steady state overlapped with its backward."""
+        items: list[Item] = [*self._ops[:warm_up]]
+        for forward, (stage, microbatch) in zip(self._ops[warm_up:], self.backwards, strict=False):
+            items += overlapped(self.problem, forward, stage, microbatch)
+        for at in self.backwards[len(self.forwards) - warm_up :]:
+            items += full_backward(self.problem, *at)
+        return items
+
+    def _in_turn(self, warm_up: int, backwards: Sequence[Sequence[Item]]) -> list[Item]:
+        """``backwards[k]`` are the items that stand where the k-th backward does."""
+        steady = ([op] for op in self._ops[warm_up:])
+        turns = chain.from_iterable(zip_longest(steady, backwards, fillvalue=()))
+        return [*self._ops[:warm_up], *chain.from_iterable(turns)]
+
+    @property
+    def _ops(self) -> list[Op]:
+        return [Op(stage, "F", microbatch) for stage, microbatch in self.forwards]
 
 
-def alternate_in_pairs(
-    problem: Problem, forwards: Sequence[Pass], backwards: Sequence[Pass], warm_up: int
-) -> list[Item]:
-    """As :func:`alternate`, each forward of the steady state overlapped with its backward."""
-    ops = [Op(stage, "F", microbatch) for stage, microbatch in forwards]
-    steady = len(ops) - warm_up
-    items: list[Item] = [*ops[:warm_up]]
-    for forward, (stage, microbatch) in zip(ops[warm_up:], backwards, strict=False):
-        items += overlapped(problem, forward, stage, microbatch)
-    for stage, microbatch in backwards[steady:]:
-        items += full_backward(problem, stage, microbatch)
-    return items
-
-
-def whole(problem: Problem, backwards: Sequence[Pass]) -> list[list[Item]]:
-    """Every backward as BW, or as B and W in a row where its stage may not fuse them."""
-    return [full_backward(problem, stage, microbatch) for stage, microbatch in backwards]
-
-
-def with_late_weights(problem: Problem, backwards: Sequence[Pass], delay: int) -> list[list[Item]]:
-    """B and W apart: the k-th W follows the (k + ``delay``)-th B, the last ones follow the last B.
-
-    Where a stage may not split, BW stands for B.
-    """
-    split = [split_backward(problem, stage, microbatch) for stage, microbatch in backwards]
-    rows = [list(before) for before, _ in split]
-    for number, (_, weights) in enumerate(split):
-        rows[min(number + delay, len(rows) - 1)] += weights
-    return rows
-
-
-def chain_schedule(
-    problem: Problem, source: str, row: Callable[[list[Pass], int, int], list[Item]]
-) -> Schedule:
-    """Time the order whose rank runs ``row(passes, before, after)`` on a chain.
-
-    ``passes`` are the rank's, in microbatch order; so many ranks lie before and after it.
+def chain_schedule(problem: Problem, source: str, row: Callable[[Rank], list[Item]]) -> Schedule:
+    """Time the order whose ranks run ``row(rank)`` on a chain, microbatches by number.
 
     Raises
     ------
@@ -123,7 +128,7 @@ def chain_schedule(
     def row_of(rank: int) -> list[Item]:
         (stage,) = ranks.stages[rank]
         passes = [(stage, microbatch) for microbatch in range(problem.microbatches[stage])]
-        return row(passes, rank, len(ranks) - 1 - rank)
+        return row(Rank(problem, passes, passes, rank, len(ranks) - 1 - rank))
 
     return schedule_by_rank(problem, ranks, row_of, source)
 
@@ -136,66 +141,49 @@ class RowWriter:
     for that many and is cut to those that exist.
     """
 
-    def __init__(self, problem: Problem, stages: tuple[int, ...]) -> None:
+    def __init__(self, problem: Problem, stages: Sequence[int]) -> None:
         self.items: list[Item] = []
         self._problem, self._stages = problem, stages
-        self._forwards: Counter[int] = Counter()
-        self._backwards: Counter[int] = Counter()
-        self._due: list[deque[list[Item]]] = [deque() for _ in stages]
-        self._oldest: deque[int] = deque()  # chunks in the order in which their W became due
+        self._taken: Counter[tuple[str, int]] = Counter()
+        self._due: list[tuple[str, list[Item]]] = []  # W's that wait, with their chunks
 
-    def forward(self, chunk: int) -> None:
-        """F."""
-        op = self._next_forward(chunk)
-        if self._exists(op):
-            self.items.append(op)
+    def write(self, ops: str, times: int = 1) -> None:
+        """Write ops so many times, such as ``F0 B1 W1``: kinds, each with its chunk.
 
-    def backward_input(self, chunk: int) -> None:
-        """B, its W due from now on; BW where the stage may not split."""
-        stage, microbatch = self._next_backward(chunk)
-        now, later = split_backward(self._problem, stage, microbatch)
-        if microbatch < self._problem.microbatches[stage]:
-            self.items += now
-        else:
-            later = []
-        self._due[chunk].append(later)
-        self._oldest.append(chunk)
+        ``W1`` is the chunk's oldest W that is due, ``W`` the oldest of all; if there is none,
+        nothing. ``F0+BW1`` is a pair, or its members in turn where pairs are not allowed. Where a
+        stage may not split, or not fuse, BW stands for B, or B and W for BW.
+        """
+        for word in ops.split() * times:
+            if word[0] == "W":
+                self._weight(word[1:])
+            elif "+" in word:
+                forward, backward = map(self._next, word.split("+"))
+                self.items += overlapped(self._problem, Op(forward[0], "F", forward[1]), *backward)
+            else:
+                self._alone(word)
 
-    def backward(self, chunk: int, *, split: bool = False) -> None:
-        """The whole backward, or B alone."""
-        if split:
-            self.backward_input(chunk)
-            return
-        stage, microbatch = self._next_backward(chunk)
-        if microbatch < self._problem.microbatches[stage]:
-            self.items += full_backward(self._problem, stage, microbatch)
+    def _alone(self, word: str) -> None:
+        stage, microbatch = self._next(word)
+        now: list[Item] = [Op(stage, "F", microbatch)]
+        later: list[Item] = []
+        if word[:-1] == "B":
+            now, later = split_backward(self._problem, stage, microbatch)
+        elif word[0] == "B":
+            now = full_backward(self._problem, stage, microbatch)
+        if microbatch >= self._problem.microbatches[stage]:
+            now, later = [], []
+        self.items += now
+        if word[:-1] == "B":
+            self._due.append((word[-1], later))
 
-    def weight(self, chunk: int) -> None:
-        """W: the chunk's oldest due one, if any."""
-        if self._due[chunk]:
-            self._oldest.remove(chunk)
-            self.items += self._due[chunk].popleft()
+    def _weight(self, chunk: str) -> None:
+        due = (n for n, (own, _) in enumerate(self._due) if chunk in ("", own))
+        if (first := next(due, None)) is not None:
+            self.items += self._due.pop(first)[1]
 
-    def oldest_weight(self) -> None:
-        """W: the oldest due one of all chunks, if any."""
-        if self._oldest:
-            self.items += self._due[self._oldest.popleft()].popleft()
-
-    def pair(self, forward: int, backward: int) -> None:
-        """An overlapped pair, or its two members in turn where pairs are not allowed."""
-        op = self._next_forward(forward)
-        stage, microbatch = self._next_backward(backward)
-        self.items += overlapped(self._problem, op, stage, microbatch)
-
-    def _next_forward(self, chunk: int) -> Op:
-        microbatch = self._forwards[chunk]
-        self._forwards[chunk] += 1
-        return Op(self._stages[chunk], "F", microbatch)
-
-    def _next_backward(self, chunk: int) -> tuple[int, int]:
-        microbatch = self._backwards[chunk]
-        self._backwards[chunk] += 1
-        return self._stages[chunk], microbatch
-
-    def _exists(self, op: Op) -> bool:
-        return op.microbatch < self._problem.microbatches[op.stage]
+    def _next(self, word: str) -> Pass:
+        stage = self._stages[int(word[-1])]
+        number = self._taken[word[0], stage]
+        self._taken[word[0], stage] += 1
+        return stage, number
