@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 from pipesat.bounds.feasibility import preflight, sure_order
-from pipesat.core.errors import Deadlock, Infeasible
+from pipesat.core.errors import Infeasible
 from pipesat.core.least import with_modes_of_stages
 from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
@@ -81,10 +82,8 @@ def search_narrower(
     for number, narrow in enumerate(problems):
         if whole.over:
             break
-        own = Incumbent(
-            narrow.problem, mine.objective, whole.part(whole.left / (len(problems) - number))
-        )
-        own.listener = _pass_on(mine, own, narrow)
+        clock = whole.part(whole.left / (len(problems) - number))
+        own = mine.narrower(narrow.problem, clock, partial(_offer, mine, narrow))
         with suppress(Infeasible):
             own.offer(sure_order(narrow.problem), ONE_BY_ONE)
         if own.schedule is None:
@@ -93,7 +92,7 @@ def search_narrower(
         try:
             mine_too = allowed(narrow.problem, starts if narrow.modes is None else ())
             made = chain(mine_too, written_for(narrow.problem))
-            known.extend(_valid(own, made))
+            known.extend(own.valid(made, clock.part(_STARTS * clock.left)))
         except Exception as error:
             report.failed.append(failure_note("a hand-written schedule", error))
         known.sort(key=lambda start: start.value(mine.objective))
@@ -114,27 +113,5 @@ def _has_pairs(schedule: Schedule) -> bool:
     return any(isinstance(item, Pair) for row in schedule.order for item in row)
 
 
-def _valid(own: Incumbent, starts: Iterable[Schedule]) -> Iterator[Schedule]:
-    """Offer schedules for a share of the time; yield the valid ones as they were timed."""
-    clock = own.clock.part(_STARTS * own.clock.left)
-    for start in starts:
-        if clock.over or own.proven:
-            return
-        if (timed := own.offer_earliest(start)) is not None:
-            yield timed
-
-
-def _pass_on(mine: Incumbent, own: Incumbent, narrow: Narrower) -> Callable[[object], None]:
-    known: list[int] = []
-
-    def heard(_: object) -> None:
-        value = own.value
-        if own.schedule is None or value is None or known[-1:] == [value]:
-            return
-        known.append(value)
-        if mine.value is None or value < mine.value:
-            order = narrow.widened(mine.problem, own.schedule.order)
-            with suppress(Deadlock):
-                mine.offer(order, own.schedule.source)
-
-    return heard
+def _offer(mine: Incumbent, narrow: Narrower, found: Schedule) -> None:
+    mine.offer(narrow.widened(mine.problem, found.order), found.source)

@@ -15,6 +15,7 @@ without improvement the walk returns to the best order.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -228,51 +229,57 @@ def justified(
     """
     best = time_order(problem, order, source=source)
     yield best
-    walk = _Walk(problem, order, random.Random(seed))  # noqa: S311 (chance, not secrecy)
-    done = 0
+    walk = Walk(*jobs_of(problem, order), random.Random(seed))  # noqa: S311 (not secrecy)
+    least, kept, done, stale = math.inf, walk.state, 0, 0
     while (passes is None or done < passes) and not clock.over:
-        found = walk.step(lambda: clock.over)
+        makespan = walk.step(lambda: clock.over)
         if counted:
             clock.count_ops(len(walk.items))
         done += 1
-        if found is not None and walk.makespan < best.makespan:
-            best = time_order(problem, found(), source=source)
-            yield best
+        if makespan is None:
+            continue
+        stale += 1
+        if makespan < least:
+            least, kept, stale = makespan, walk.state, 0
+            if makespan < best.makespan:
+                best = time_order(problem, walk.order, source=source)
+                yield best
+        elif stale > _STALE:
+            walk.state, stale = kept, 0
 
 
-class _Walk:
-    """A walk through orders, one pass a step. ``forward`` says which way time runs in ``jobs``."""
+class Walk:
+    """Passes over an order, forward and backward in turn; the first ``early`` are not disturbed.
 
-    def __init__(self, problem: Problem, order: Order, chance: random.Random) -> None:
-        self.jobs, self.items = jobs_of(problem, order)
-        self.forward = True
-        self.chance = chance
-        self.steps = self.stale = 0
-        self.makespan: float = float("inf")
-        self.best = (self.jobs, self.forward)
+    ``state`` is what the last pass left: its jobs, and whether time ran forward in them.
+    """
 
-    def step(self, give_up: Callable[[], bool]) -> Callable[[], Order] | None:
-        """Run one pass; if its makespan is the least so far, return what gives its order."""
-        early = self.steps < _FIRST_PASSES
-        patience = _PATIENCES[0] if early else self.chance.choice(_PATIENCES)
-        disturbance = 0.0 if early else self.chance.choice(_DISTURBANCES)
-        rank = disturbed(self.jobs, disturbance, self.chance) if disturbance else None
-        packed = pack(self.jobs, patience, rank, give_up)
+    def __init__(
+        self, jobs: Jobs, items: list[Item], chance: random.Random, early: int = _FIRST_PASSES
+    ) -> None:
+        self.items, self.chance, self.early = items, chance, early
+        self.state, self.steps = (jobs.reversed(), False), 0
+
+    def step(self, give_up: Callable[[], bool] = lambda: False) -> int | None:
+        """Run one pass and return its makespan; ``None`` if told to give up."""
+        patience, disturbance = _PATIENCES[0], 0.0
+        if self.steps >= self.early:
+            patience = self.chance.choice(_PATIENCES)
+            disturbance = self.chance.choice(_DISTURBANCES)
+        before, forward = self.state
+        jobs = before.reversed()
+        rank = disturbed(jobs, disturbance, self.chance) if disturbance else None
+        packed = pack(jobs, patience, rank, give_up)
         if packed is None:
             return None
         self.steps += 1
-        done, forward = replace(self.jobs, rows=packed.rows), self.forward
-        self.jobs, self.forward = done.reversed(), not forward
-        if packed.makespan < self.makespan:
-            self.makespan, self.best, self.stale = packed.makespan, (done, forward), 0
-            return lambda: self._order(done, forward)
-        self.stale += 1
-        if self.stale > _STALE:
-            jobs, forward = self.best
-            self.jobs, self.forward, self.stale = jobs.reversed(), not forward, 0
-        return None
+        self.state = replace(jobs, rows=packed.rows), not forward
+        return packed.makespan
 
-    def _order(self, jobs: Jobs, forward: bool) -> Order:
+    @property
+    def order(self) -> Order:
+        """The order that the last pass left."""
+        jobs, forward = self.state
         rows = jobs.rows if forward else [row[::-1] for row in jobs.rows]
         return tuple(tuple(self.items[item] for item in row) for row in rows)
 

@@ -57,8 +57,7 @@ class Solve:
     def __post_init__(self) -> None:
         outer, strict = self.incumbent, stricter(self.incumbent.problem)
         if strict is not None:
-            inner = Incumbent(strict, outer.objective, outer.clock, lambda _: self._pass_on(inner))
-            self.inner = Solve(inner)
+            self.inner = Solve(outer.narrower(strict, outer.clock, outer.offer_timed))
 
     def begin(self, forms: Sequence[Bound] | None = None) -> None:
         """Collect what needs no search: as many of the closed forms as a share of the time admits.
@@ -128,11 +127,3 @@ class Solve:
         """The best start of every source, best first."""
         objective = self.incumbent.objective
         return sorted(self.best.values(), key=lambda start: start.value(objective))
-
-    def _pass_on(self, strict: Incumbent) -> None:
-        """Offer what has been found under the stricter rule, if it is better."""
-        if strict.schedule is None:
-            return
-        value, known = strict.value, self.incumbent.value
-        if known is None or (value is not None and value < known):
-            self.incumbent.offer_timed(strict.schedule)

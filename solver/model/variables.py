@@ -20,7 +20,7 @@ from pipesat.solver.model.variants import (
     Candidate,
     Literal,
     PairChoices,
-    Variant,
+    Running,
     add_pair_choices,
     either,
     place,
@@ -28,21 +28,13 @@ from pipesat.solver.model.variants import (
 )
 
 
-@dataclass
-class Task:
-    """One phase of (stage, microbatch): its start, its end and the intervals it may occupy.
-
-    ``present`` is False or a literal where a W may be absent because its backward is fused.
-    """
+@dataclass(eq=False)
+class Task(Running):
+    """One phase of (stage, microbatch)."""
 
     stage: int
     phase: Phase
     microbatch: int
-    start: cp_model.IntVar
-    end: cp_model.LinearExpr
-    intervals: list[cp_model.IntervalVar]
-    variants: list[Variant]
-    present: Literal = True
 
     @property
     def name(self) -> Name:
@@ -179,9 +171,8 @@ def _task(v: Variables, stage: int, phase: Phase, microbatch: int) -> Task:
     alone = len(variants) == 1 and present is True and v.problem.overlap is None
     latest = v.horizon - variants[0].length if alone and phase != "B" else v.horizon
     start = v.cp.new_int_var(0, latest, str(Op(stage, phase, microbatch)))
-    return Task(
-        stage, phase, microbatch, start, *place(v.cp, start, variants, present), variants, present
-    )
+    end, intervals = place(v.cp, start, variants, present)
+    return Task(start, end, intervals, variants, present, stage, phase, microbatch)
 
 
 def add_pairs(v: Variables, known: Gains) -> None:

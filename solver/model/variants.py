@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from ortools.sat.python import cp_model
 
@@ -90,10 +90,12 @@ def variant(problem: Problem, op: Op, chosen: Literal, unit: int = 1) -> Variant
     return Variant(op, duration(problem, op) // unit, memory_in_order(problem, op), chosen)
 
 
-class Running(Protocol):
+@dataclass(eq=False)
+class Running:
     """What runs: its start and end, the intervals that it may occupy, and as what it may run.
 
-    ``present`` says whether it exists.
+    ``present`` says whether it exists: False, or a literal, where a W may be absent because its
+    backward is fused.
     """
 
     start: cp_model.IntVar

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from pipesat.bounds.closed_form import closed_form_bounds
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.core.claims import Bound
-from pipesat.core.errors import Deadlock, Infeasible
+from pipesat.core.errors import Infeasible
 from pipesat.core.least import with_choices
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
@@ -127,8 +128,8 @@ class Choices:
         whole = self.incumbent
         length = min(_LONGEST_SLICE, _FIRST_SLICE * _LONGER**choice.visits)
         if (own := choice.incumbent) is None:
-            own = choice.incumbent = Incumbent(choice.problem, whole.objective, whole.clock)
-            own.listener = lambda _: self._offer(choice)
+            offer = partial(self._offer, choice.modes)
+            own = choice.incumbent = whole.narrower(choice.problem, whole.clock, offer)
             own.raise_bound(choice.bound)
         choice.visits += 1
         self.visited += 1
@@ -157,23 +158,11 @@ class Choices:
         """Valid schedules to start from: hand-written ones at first, then the best so far."""
         if own.schedule is not None:
             return [own.schedule]
-        found = []
         sure = time_order(choice.problem, sure_order(choice.problem), own.objective, SOURCE)
-        for schedule in chain([sure], self.written_for(choice.problem)):
-            if (timed := own.offer_earliest(schedule)) is not None:
-                found.append(timed)
-            if own.clock.over or own.proven:
-                break
+        found = own.valid(chain([sure], self.written_for(choice.problem)), own.clock)
         return sorted(found, key=lambda start: start.value(own.objective))
 
-    def _offer(self, choice: _Choice) -> None:
+    def _offer(self, modes: tuple[int, ...], found: Schedule) -> None:
         """Try what was found for a choice on the problem itself, in the modes chosen."""
-        own = choice.incumbent
-        if own is None or own.schedule is None or own.value is None:
-            return
-        if self.incumbent.value is None or own.value < self.incumbent.value:
-            order = in_modes_of_stages(self.problem, own.schedule.order, choice.modes)
-            try:
-                self.incumbent.offer(order, f"{SOURCE}, {own.schedule.source}")
-            except Deadlock:
-                return
+        order = in_modes_of_stages(self.problem, found.order, modes)
+        self.incumbent.offer(order, f"{SOURCE}, {found.source}")

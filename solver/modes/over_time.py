@@ -1,51 +1,127 @@
-"""A model with memory over time: cells of some stages, pairs, order, devices and their channels.
+"""Models with memory over time: of the whole problem, of one device alone, of windows (window.py).
 
-The whole problem and one device alone are made of it; what may be ordered without loss stands in
-docs/proofs/search.md.
+They are made of cells of some stages, pairs, order, devices and their channels; what may be ordered
+without loss stands in docs/proofs/search.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise, product
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
+from typing import Literal as OneOf
 
 from ortools.sat.python import cp_model
 
+from pipesat.core.ops import Op
 from pipesat.core.problem import Problem
-from pipesat.core.rules import duration
-from pipesat.solver.model.pairing import gains, time_that_gains
-from pipesat.solver.model.turns import add_turns, classes_of
-from pipesat.solver.model.variants import Candidate, Literal, PairChoices, add_pair_choices
-from pipesat.solver.modes.cell import Expression, Start
-from pipesat.solver.modes.parts import OPS, Cell, Task, add_sequence, new_cell
-from pipesat.solver.modes.ways import Holding, Part
+from pipesat.core.rules import awaited, duration
+from pipesat.core.schedule import Schedule
+from pipesat.solver.model.pairing import Gains, gains, time_that_gains
+from pipesat.solver.model.turns import Turns, add_turns, classes_of
+from pipesat.solver.model.variants import (
+    Candidate,
+    Literal,
+    PairChoices,
+    Variant,
+    add_pair_choices,
+    place,
+)
+from pipesat.solver.modes.assign import Cell as Key
+from pipesat.solver.modes.state import schedule_from
+from pipesat.solver.modes.ways import (
+    OPS,
+    TRIP,
+    Cell,
+    Holding,
+    Option,
+    Part,
+    Task,
+    Way,
+    variants_of,
+    ways_of,
+)
+
+Time: TypeAlias = cp_model.LinearExpr | int
+"""A sum of variables, or a time that is known."""
 
 PARTS: Final[tuple[Part, ...]] = ("F", "O", "L", "B", "W")
-_BY_RULE: Final[tuple[Part, ...]] = ("F", "B")
+BY_RULE: Final[tuple[OneOf["F"], OneOf["B"]]] = ("F", "B")
 
 
 class OverTime:
-    """Cells of the kept stages, all parts within ``[0, latest]``; ``choices`` are the pairs."""
+    """Cells of some stages, all parts within ``[0, latest]``; ``choices`` are the pairs."""
 
     def __init__(self, problem: Problem, stages: Collection[int], latest: int) -> None:
         self.problem, self.latest = problem, latest
         self.cp = cp_model.CpModel()
-        known = gains(problem)
+        self.known = gains(problem)
         self.cells = {
-            (stage, m): new_cell(self.cp, problem, known, (stage, m), (0, latest))
+            (stage, m): self._new_cell(Cell(stage, m, self.ways_of(stage, m)))
             for stage in stages
             for m in range(problem.microbatches[stage])
         }
         tasks = [task for cell in self.cells.values() for task in cell.tasks.values()]
-        candidates = _candidates(problem, self.cells.values())
+        candidates = _candidates(problem, self.known, self.cells.values())
         self.choices: PairChoices[Task] = add_pair_choices(self.cp, candidates, tasks, latest)
         for cell in self.cells.values():
-            add_sequence(self.cp, cell)
-        self.turns = add_turns(self.cp, problem)
+            self._add_sequence(cell.tasks)
+        self.turns = Turns()
+
+    def ways_of(self, stage: int, microbatch: int) -> list[Option]:
+        """All ways that a (stage, microbatch) may run in, one of them chosen."""
+        ways = ways_of(self.problem, stage, microbatch, self.known)
+        literals = [(way, self.cp.new_bool_var("")) for way in ways]
+        self.cp.add_exactly_one([chosen for _, chosen in literals])
+        return [Option(way, chosen) for way, chosen in literals]
+
+    def _new_cell(self, cell: Cell) -> Cell:
+        for part, variants, present in variants_of(self.cp, self.problem, cell):
+            cell.tasks[part] = self.new_task(cell, part, variants, present)
+        return cell
+
+    def new_task(
+        self,
+        cell: Cell,  # noqa: ARG002
+        part: Part,  # noqa: ARG002
+        variants: list[Variant],
+        present: Literal,
+    ) -> Task:
+        """A part of a cell, free to start at any time."""
+        start = self.cp.new_int_var(0, self.latest, "")
+        return Task(start, *place(self.cp, start, variants, present), variants, present)
+
+    def _add_sequence(self, tasks: Mapping[Part, Task]) -> None:
+        """F, the copies, the backward and W run one after the other, as far as they are there."""
+        if "W" in tasks:
+            self.add_after(tasks["W"], tasks["B"].end)
+        if "O" in tasks:
+            for one, two in pairwise(TRIP):
+                self.add_after(tasks[two], tasks[one].end, tasks["O"].present)
+
+    def add_after(self, task: Task, time: Time, *conditions: Literal) -> None:
+        """Let a task, unless it is fixed, start at a time or later, where the conditions hold."""
+        if task.fixed is None:
+            later = self.cp.add(task.start >= time)
+            if literals := [literal for literal in conditions if literal is not True]:
+                later.only_enforce_if(*literals)
+
+    def add_dataflow(self) -> None:
+        """Every F and backward waits for its input and the input's travel."""
+        for (stage, microbatch), cell in self.cells.items():
+            for kind in BY_RULE:
+                task = cell.tasks[kind]
+                need = awaited(self.problem, Op(stage, kind, microbatch))
+                if need is not None and task.fixed is None:
+                    source = self.cells[need.event[0], microbatch].tasks[need.event[1]]
+                    self.add_after(task, source.end + need.delay)
+
+    def add_rules(self, stages: Iterable[int]) -> None:
+        """The file's rules for the order of microbatches, and for one mode per stage."""
+        self.turns = add_turns(self.cp, self.problem)
         for stage in stages:
             self._add_rule(stage)
-            if problem.mode_choice == "stage":
+            if self.problem.mode_choice == "stage":
                 self._add_one_mode(stage)
 
     def row(self, stage: int, microbatches: Iterable[int] | None = None) -> list[Cell]:
@@ -82,7 +158,7 @@ class OverTime:
         if self.problem.routes[number].classes is None or self.problem.order == "free":
             return
         given = self.problem.order == "given"
-        for part in _BY_RULE:
+        for part in BY_RULE:
             for numbers in [None] if given else self.alike(stage):
                 self.add_order(self.row(stage, numbers), part)
             for one, other, first in self.turns.of(number):
@@ -122,28 +198,37 @@ class OverTime:
                 if (length := x.ways[number].way.length(part)) is not None:
                     self._add_before(x.tasks[part], y.tasks[part], *chosen, length=length)
 
+    def channels(self, device: int) -> list[tuple[Part, ...]]:
+        """What each copy channel of a device runs."""
+        return [("O", "L")] if self.problem.devices[device].copy_channels == 1 else [("O",), ("L",)]
+
     def add_device(self, device: int) -> None:
         """Let a device run one item at a time, each channel one copy, within memory over time."""
-        own = self.problem.devices[device]
         cells = [cell for stage in self.problem.stages_on[device] for cell in self.row(stage)]
-        channels: tuple[tuple[Part, ...], ...] = (("O",), ("L",))
-        for parts in (OPS, *((("O", "L"),) if own.copy_channels == 1 else channels)):
+        for parts in (OPS, *self.channels(device)):
             tasks = [cell.tasks[part] for cell in cells for part in parts if part in cell.tasks]
             self.cp.add_no_overlap(interval for task in tasks for interval in task.intervals)
-        if own.room is None:
+        self.add_memory(device)
+
+    def add_memory(self, device: int) -> None:
+        """Memory of a device stays within its capacity, over time."""
+        room = self.problem.devices[device].room
+        if room is None:
             return
         intervals, amounts = [], []
-        for cell in cells:
-            for way, chosen in cell.ways:
-                for holding in way.holdings:
-                    intervals.append(self._held(cell, holding, chosen))
-                    amounts.append(holding.amount)
-        self.cp.add_cumulative(intervals, amounts, own.room)
+        for stage in self.problem.stages_on[device]:
+            for cell in self.row(stage):
+                for way, chosen in cell.ways:
+                    for holding in way.holdings:
+                        if (held := self.held(cell, holding, chosen)) is not None:
+                            intervals.append(held)
+                            amounts.append(holding.amount)
+        self.cp.add_cumulative(intervals, amounts, room)
 
-    def _held(self, cell: Cell, holding: Holding, chosen: cp_model.IntVar) -> cp_model.IntervalVar:
+    def held(self, cell: Cell, holding: Holding, chosen: Literal) -> cp_model.IntervalVar | None:
         """What is held from a part's start, or B's end until W's, to a part's end, in a way."""
         begin, end = cell.tasks[holding.begin], cell.tasks[holding.end]
-        low: cp_model.LinearExprT = begin.start
+        low: Time = begin.start
         if holding.end == "W":
             low = self._end(begin, holding.offset)
         if begin is end and not self.choices.partners(begin):
@@ -151,11 +236,11 @@ class OverTime:
         between, high = self.cp.new_int_var(0, self.latest, ""), self._end(end, holding.length)
         return self.cp.new_optional_interval_var(low, between, high, chosen, "")
 
-    def _end(self, task: Task, length: int) -> cp_model.LinearExprT:
+    def _end(self, task: Task, length: int) -> Time:
         """End of a part in a way in which it has this length alone."""
         return task.end if self.choices.partners(task) else task.start + length
 
-    def add_end(self, cell: Cell, end: cp_model.LinearExprT) -> None:
+    def add_end(self, cell: Cell, end: Time) -> None:
         """Let nothing of a cell end later."""
         self.cp.add(cell.tasks["B"].end <= end)
         if (weight := cell.tasks.get("W")) is not None:
@@ -163,13 +248,13 @@ class OverTime:
             if weight.present is not True:
                 last.only_enforce_if(weight.present)
 
-    def add_load(self, device: int, begin: Start, end: Expression) -> None:
+    def add_load(self, device: int, begin: Time, end: Time) -> None:
         """Say that a device's work, less what its pairs save, takes its time.
 
         It follows from the rest, but no-overlap does not see it.
         """
         stages = self.problem.stages_on[device]
-        work: list[cp_model.LinearExprT] = [
+        work: list[Time] = [
             way.work * chosen
             for stage in stages
             for cell in self.row(stage)
@@ -181,10 +266,34 @@ class OverTime:
                 work.append((choice.time - alone) * choice.literal)
         self.cp.add(sum(work) <= end - begin)
 
+    def schedule(self, solver: cp_model.CpSolver, source: str) -> Schedule:
+        """Read a solution."""
+        starts: dict[Key, dict[Part, int]] = {}
+        ways: dict[Key, Way] = {}
+        for key, cell in self.cells.items():
+            starts[key] = {part: solver.value(task.start) for part, task in cell.tasks.items()}
+            ways[key] = next(way for way, one in cell.ways if solver.boolean_value(one))
+        pairs = [
+            (choice.ops, choice.time)
+            for choice in self.choices.all
+            if solver.boolean_value(choice.literal)
+        ]
+        rank = {key: self._rank(solver, key) for key in self.cells}
+        return schedule_from(self.problem, starts, ways, source, pairs, rank)
 
-def _candidates(problem: Problem, cells: Iterable[Cell]) -> Iterator[Candidate[Task]]:
+    def _rank(self, solver: cp_model.CpSolver, key: Key) -> int:
+        """How many microbatches come before, by the one order of all stages or by number."""
+        stage, m = key
+        rank = m
+        for one, other, first in self.turns.of(self.problem.route_of[stage]):
+            before = solver.boolean_value(first)
+            rank += (m == other and before) - (m == other)
+            rank += m == one and not before
+        return rank
+
+
+def _candidates(problem: Problem, known: Gains, cells: Iterable[Cell]) -> Iterator[Candidate[Task]]:
     """All pairs that gain something, in every two modes of their members."""
-    known = gains(problem)
     if not known:
         return
     tasks = [cell.tasks[part] for cell in cells for part in OPS if part in cell.tasks]

@@ -18,51 +18,24 @@ from itertools import product
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order
 from pipesat.solver.modes.starts import largest_held
-from pipesat.solver.packing import Jobs, disturbed, jobs_of, pack
+from pipesat.solver.packing import Jobs, Walk, jobs_of
 
-_PATIENCES = (0.5, 0.0, 0.25, 0.75, 1.0)
-_DISTURBANCES = (0.0, 0.0, 1.5, 4.0)
+_EARLY = 2  # passes without disturbance
 _SPARES = (1.0, 0.0)  # activations of memory left for copies
 _PASSES, _MOST_PASSES = 2, 16  # per order in the first round, and in the last
 
 
-class Packer:
-    """Passes over one order in modes, forward and backward by turns, disturbed by chance."""
-
-    def __init__(
-        self, problem: Problem, order: Order, spare: Sequence[int], rng: random.Random
-    ) -> None:
-        jobs, self.items = jobs_of(problem, order)
-        self.jobs = _with_spare(jobs, spare)
-        self.forward, self.rng, self.passes = True, rng, 0
-
-    def shortest(
-        self, passes: int, offer: Callable[[Order], int | None], over: Callable[[], bool]
-    ) -> float:
-        """Run some passes, offer what comes out, and return the least of their lengths."""
-        least = math.inf
-        for _ in range(passes):
-            if over() or (packed := self.step()) is None:
-                break
-            length = offer(packed)
-            least = least if length is None else min(least, length)
-        return least
-
-    def step(self) -> Order | None:
-        """Run one pass; return the order that comes out."""
-        patience, most = _PATIENCES[0], 0.0
-        if self.passes > 1:
-            patience, most = self.rng.choice(_PATIENCES), self.rng.choice(_DISTURBANCES)
-        self.passes += 1
-        rank = disturbed(self.jobs, most, self.rng) if most else None
-        packed = pack(self.jobs, patience, rank)
-        if packed is None:
-            return None
-        forward, rows = self.forward, packed.rows
-        self.jobs, self.forward = replace(self.jobs, rows=rows).reversed(), not forward
-        return tuple(
-            tuple(self.items[item] for item in (row if forward else row[::-1])) for row in rows
-        )
+def _shortest(
+    walk: Walk, passes: int, offer: Callable[[Order], int | None], over: Callable[[], bool]
+) -> float:
+    """Run some passes, offer what comes out, and return the least of their lengths."""
+    least = math.inf
+    for _ in range(passes):
+        if over() or walk.step() is None:
+            break
+        length = offer(walk.order)
+        least = least if length is None else min(least, length)
+    return least
 
 
 def pack_by_turns(
@@ -77,13 +50,19 @@ def pack_by_turns(
     ``offer`` takes an order that comes out and returns how long it is, ``None`` if it is not valid.
     """
     spares = [[int(share * most) for most in largest_held(problem)] for share in _SPARES]
-    lines = [Packer(problem, order, spare, rng) for order, spare in product(orders, spares)]
+    lines = [packer(problem, order, spare, rng) for order, spare in product(orders, spares)]
     passes = _PASSES
     while lines and passes <= _MOST_PASSES and not over():
-        lengths = [packer.shortest(passes, offer, over) for packer in lines]
+        lengths = [_shortest(walk, passes, offer, over) for walk in lines]
         ranked = sorted(range(len(lines)), key=lengths.__getitem__)
         lines = [lines[number] for number in ranked[: len(lines) // 2]]
         passes *= 2
+
+
+def packer(problem: Problem, order: Order, spare: Sequence[int], rng: random.Random) -> Walk:
+    """Passes over one order in modes."""
+    jobs, items = jobs_of(problem, order)
+    return Walk(_with_spare(jobs, spare), items, rng, _EARLY)
 
 
 def _with_spare(jobs: Jobs, spare: Sequence[int]) -> Jobs:

@@ -1,21 +1,34 @@
-"""The ways in which one (stage, microbatch) may run: a mode, and its backward split or fused."""
+"""One (stage, microbatch) where memory counts over time: its ways, its parts, when and as what.
+
+A way is a mode, and whether the backward is split or fused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+from typing import Literal as OneOf
 
+from ortools.sat.python import cp_model
+
+from pipesat.core.ops import Op, Phase
 from pipesat.core.problem import Problem, Stage
+from pipesat.core.rules import MemoryChange
 from pipesat.solver.model.pairing import NO_GAINS, Gains, fusing_may_pay
+from pipesat.solver.model.variants import Literal, Running, Variant, variant
 
-Part: TypeAlias = Literal["F", "B", "W", "O", "L"]
+Part: TypeAlias = OneOf["F", "B", "W", "O", "L"]
 """What starts: F, the backward (B or BW), W, and the copies."""
 
 
 TRIP: Final[tuple[Part, ...]] = ("F", "O", "L", "B")
 """What an offloaded microbatch runs one after the other."""
+
+OPS: Final[tuple[Phase, ...]] = ("F", "B", "W")
+COPIES: Final[tuple[Part, ...]] = ("O", "L")
+_NOTHING: Final = MemoryChange(0, 0)
 
 
 class Holding(NamedTuple):
@@ -112,3 +125,82 @@ def ways_of(
             yield Way(mode, fused=False, amounts=amounts)
         if fusing_may_pay(problem, known, stage, kind, mode):
             yield Way(mode, fused=True, amounts=amounts)
+
+
+@dataclass(eq=False)
+class Task(Running):
+    """One part; a copy's variants are the ops that it belongs to.
+
+    ``fixed`` is its start where it cannot change.
+    """
+
+    fixed: int | None = None
+
+
+class Option(NamedTuple):
+    """A way, and whether it is the one."""
+
+    way: Way
+    chosen: Literal
+
+
+@dataclass(eq=False)
+class Cell:
+    """Ways and tasks of one (stage, microbatch): O, L and W are there if some way has them."""
+
+    stage: int
+    microbatch: int
+    ways: list[Option]
+    tasks: dict[Part, Task] = field(default_factory=dict)
+
+    def runs_in(self, mode: int) -> cp_model.LinearExprT:
+        """Whether it runs in a mode, as a sum."""
+        return sum(chosen for way, chosen in self.ways if way.mode == mode)
+
+
+def variants_of(
+    cp: cp_model.CpModel, problem: Problem, cell: Cell
+) -> Iterator[tuple[Part, list[Variant], Literal]]:
+    """Yield every part that some way has, what it may run as, and whether it is there."""
+    stage, m = cell.stage, cell.microbatch
+    in_mode = _in_modes(cp, cell.ways)
+    found: dict[Part, list[Variant]] = {
+        "F": [variant(problem, Op(stage, "F", m, mode), chosen) for mode, chosen in in_mode.items()]
+    }
+    for part in ("B", "W"):
+        found[part] = [
+            variant(problem, Op(stage, "BW" if way.fused else part, m, way.mode), chosen)
+            for way, chosen in cell.ways
+            if part == "B" or not way.fused
+        ]
+    for mode, chosen in in_mode.items():
+        if (offload := problem.amounts(stage, m, mode).offload) is not None:
+            out = Variant(Op(stage, "F", m, mode), offload.time_out, _NOTHING, chosen)
+            back = Variant(Op(stage, "B", m, mode), offload.time_in, _NOTHING, chosen)
+            found.setdefault("O", []).append(out)
+            found.setdefault("L", []).append(back)
+    for part, variants in found.items():
+        ways = len(cell.ways) if part in ("B", "W") else len(in_mode)
+        if variants:
+            yield part, variants, _present(cp, variants, ways)
+
+
+def _present(cp: cp_model.CpModel, variants: Sequence[Variant], ways: int) -> Literal:
+    """Literal of a part; one that fewer variants have than there are ways may be absent."""
+    if len(variants) == ways:
+        return True
+    present = cp.new_bool_var("")
+    cp.add_exactly_one([*(variant.chosen for variant in variants), ~present])
+    return present
+
+
+def _in_modes(cp: cp_model.CpModel, ways: Sequence[Option]) -> Mapping[int, Literal]:
+    """Literal for each mode; its way's where it has one."""
+    found: dict[int, Literal] = {}
+    for mode in dict.fromkeys(way.mode for way, _ in ways):
+        own = [chosen for way, chosen in ways if way.mode == mode]
+        found[mode] = own[0]
+        if len(own) > 1:
+            literal = found[mode] = cp.new_bool_var("")
+            cp.add_exactly_one([*own, ~literal])
+    return found

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import random
-
-from ortools.sat.python import cp_model
-
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.solver.model.pairing import gains
 from pipesat.solver.model.times import latest_end, rounded, unit_for
-from pipesat.solver.neighbourhood.choose import Chooser, kinds_for
+from pipesat.solver.neighbourhood.choose import Windows, draw_segments, kinds_for
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.slots import Freedom
 from pipesat.solver.neighbourhood.window import Window, replaced
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.run.runner import FOUND, Runner
+from pipesat.solver.run.runner import Runner
 
-SOURCE = "window search"
 OPS_PER_SECOND = 20_000  # one window costs a few passes over all ops, in Python
 # of the windows may change what is split and what fused, all where ops may pair: these are harder
 _FREE_SPLITS = 0.5
@@ -33,7 +28,7 @@ def windows_apply(problem: Problem, incumbent: Incumbent) -> bool:
     return problem.op_count < OPS_PER_SECOND * incumbent.clock.left
 
 
-class WindowSearch:
+class WindowSearch(Windows):
     """Improves an incumbent window by window.
 
     Where times are too large for CP-SAT, ``graph`` has them rounded; ``value`` is always exact.
@@ -51,26 +46,23 @@ class WindowSearch:
         seed: int,
         wanders: bool = False,
     ) -> None:
-        self.problem, self.incumbent, self.runner = problem, incumbent, runner
         longest = latest_end(problem, incumbent.objective, incumbent.value or 0)
         self.rounded = rounded(problem, unit_for(longest))
         self.gains = gains(self.rounded)
-        self.rng, self.wanders = random.Random(seed), wanders  # noqa: S311
-        self.copies = problem.has_copies
         self.harder = bool(self.gains) or problem.has_modes
-        self.limit = _LIMIT_OF_HARDER if self.harder else _LIMIT
-        kinds = kinds_for(len(problem.devices), pairs=bool(self.gains), modes=problem.has_modes)
-        self.chooser = Chooser(self.rng, kinds)
+        super().__init__(
+            problem,
+            incumbent,
+            runner=runner,
+            seed=seed,
+            kinds=kinds_for(len(problem.devices), pairs=bool(self.gains), modes=problem.has_modes),
+            limit=_LIMIT_OF_HARDER if self.harder else _LIMIT,
+        )
+        self.wanders, self.copies = wanders, problem.has_copies
         self.graph: Graph | None = None
         self.value = 0  # of the graph's order
         self.apart = False  # whether on a schedule of its own that is not as good as the incumbent
-        self.windows = self.improvements = 0
         self.last_success = self.began = 0.0
-
-    @property
-    def report(self) -> str:
-        """What it did, in a few words."""
-        return f"window search: {self.windows} windows, {self.improvements} improvements"
 
     @property
     def idle(self) -> float:
@@ -102,27 +94,17 @@ class WindowSearch:
     def step(self) -> bool:
         """Solve one window; there is always another."""
         graph = self._current()
-        kind, segments = self.chooser.draw(graph)
+        kind, segments = draw_segments(self.chooser, graph)
         if segments:
-            self.windows += 1
             splits = self.rng.random() < _FREE_SPLITS or bool(self.gains)
             modes = self.problem.has_modes and self.rng.random() < _FREE_MODES
             weights = {d: self.rng.choice(_WEIGHTS) for d in segments} if self.wanders else {}
             window = Window(
                 self.rounded, graph, segments, Freedom(splits, modes), self.gains, weights
             )
-            seed, spent = self.rng.randrange(1 << 30), self.runner.spent
-            limit = min(self.limit, self.incumbent.clock.left)
-            # pairs and modes are optional intervals: their linear relaxation says little
-            solver, status = self.runner.solve(
-                window.cp, limit=limit, seed=seed, strong=self.harder, linear=not self.harder
-            )
-            kind.learn(
-                settled=status == cp_model.OPTIMAL,
-                share=(self.runner.spent - spent) / self.limit,
-                most=len(graph.sequence.item),
-            )
-            if status in FOUND:
+            # pairs and modes are optional intervals
+            solver = self.solve(window.cp, kind, most=len(graph.sequence.item), harder=self.harder)
+            if solver is not None:
                 self._take(replaced(graph.order, segments, window.order(solver)))
         return True
 
@@ -145,7 +127,7 @@ class WindowSearch:
         if self.rounded is self.problem and not self.copies:
             timed, value = None, graph.value
         else:
-            timed = time_order(self.problem, order, incumbent.objective, SOURCE)
+            timed = time_order(self.problem, order, incumbent.objective, self.source)
             value = timed.value(incumbent.objective)
             if self.copies and value > self.value:
                 return
@@ -156,5 +138,5 @@ class WindowSearch:
             self.improvements += 1
             self.apart = False
             self.refresh()
-            if incumbent.offer_timed(timed or graph.schedule(SOURCE)) is None:
+            if incumbent.offer_timed(timed or graph.schedule(self.source)) is None:
                 self.graph = None  # it breaks a rule: start again from what was checked

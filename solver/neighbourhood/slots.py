@@ -17,6 +17,7 @@ from pipesat.solver.model.variants import (
     Candidate,
     Literal,
     PairChoices,
+    Running,
     Variant,
     add_pair_choices,
     place,
@@ -35,8 +36,8 @@ class Freedom:
     modes: bool = True
 
 
-@dataclass
-class Slot:
+@dataclass(eq=False)
+class Slot(Running):
     """One free op, or a W that comes into being if a fused backward is split.
 
     ``op`` is what it is at present, ``item`` the number in the graph of the op, or of the pair that
@@ -46,11 +47,6 @@ class Slot:
 
     op: Op
     item: int | None
-    start: cp_model.IntVar
-    end: cp_model.LinearExpr
-    intervals: list[cp_model.IntervalVar]
-    variants: list[Variant]
-    present: Literal = True
     backward: Slot | None = None
 
     @property
@@ -129,7 +125,8 @@ def slots_of(
         present: Literal = True
         if op.kind == "W" and len(choice.ways) > 1:
             present = choice.split
-        slot = Slot(op, number, start, *place(cp, start, variants, present), variants, present)
+        end, intervals = place(cp, start, variants, present)
+        slot = Slot(start, end, intervals, variants, present, op, number)
         if slot.phase == "B":
             backwards[op[::2]] = slot
         elif present is not True:

@@ -6,10 +6,13 @@ It lives outside CP-SAT: whatever the search does, what was found and checked is
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound
+from pipesat.core.errors import Deadlock
 from pipesat.core.problem import Problem
 from pipesat.core.result import Improvement
 from pipesat.core.schedule import Objective, Order, Schedule
@@ -65,6 +68,14 @@ class Incumbent:
         """
         return self.offer_timed(time_order(self.problem, order, self.objective, source))
 
+    def valid(self, made: Iterable[Schedule], clock: Clock) -> Iterator[Schedule]:
+        """Offer schedules until a clock is over or one is best; yield the valid ones as timed."""
+        for schedule in made:
+            if clock.over or self.proven:
+                return
+            if (timed := self.offer_earliest(schedule)) is not None:
+                yield timed
+
     def offer_earliest(self, schedule: Schedule) -> Schedule | None:
         """Offer a schedule that is timed as early as possible, and return it as it was offered.
 
@@ -105,6 +116,26 @@ class Incumbent:
             if self.bound is NOTHING or bound.value > self.bound.value:
                 self.bound = bound
                 self._note(bound.source)
+
+    def narrower(
+        self, problem: Problem, clock: Clock, offer: Callable[[Schedule], object]
+    ) -> Incumbent:
+        """Return an incumbent of a problem whose schedules ``offer`` can offer here.
+
+        It does so whenever one is found that is shorter than what is known here.
+        """
+        inner = Incumbent(problem, self.objective, clock)
+
+        def heard(_: object) -> None:
+            found, value = inner.schedule, inner.value
+            if found is None or value is None:
+                return
+            if self.value is None or value < self.value:
+                with suppress(Deadlock):
+                    offer(found)
+
+        inner.listener = heard
+        return inner
 
     def trusts(self, origin: str) -> bool:
         """Whether nothing that came from there has been refuted."""

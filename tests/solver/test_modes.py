@@ -13,11 +13,10 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
-from pipesat.solver.modes.alone import least_end
 from pipesat.solver.modes.assign import fewest, in_modes
-from pipesat.solver.modes.packing import Packer
+from pipesat.solver.modes.packing import packer
+from pipesat.solver.modes.proofs import least_end, least_schedule
 from pipesat.solver.modes.starts import orders_from
-from pipesat.solver.modes.whole import least_schedule
 from tests.support.oracle_with_modes import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
 
@@ -70,11 +69,10 @@ def test_packing_keeps_to_memory(modes: list[dict[str, Any]]) -> None:
     starts = [start.order for start in orders_from(problem, guides)]
     valid = [order for order in starts if not check(problem, time_order(problem, order))]
     assert valid
-    packer = Packer(problem, valid[0], [1, 1, 1], Random(0))
+    walk = packer(problem, valid[0], [1, 1, 1], Random(0))
     for _ in range(6):
-        packed = packer.step()
-        assert packed is not None
-        assert check(problem, time_order(problem, packed)) == []
+        assert walk.step() is not None
+        assert check(problem, time_order(problem, walk.order)) == []
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])

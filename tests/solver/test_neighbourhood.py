@@ -14,7 +14,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.heuristics.list_scheduling import list_schedules
-from pipesat.solver.neighbourhood.choose import Chooser, WindowKind
+from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
 from tests.support.oracle import plain_model_optimum
@@ -79,7 +79,7 @@ def test_no_window_breaks_a_rule_or_makes_it_worse(
     schedule = rng.choice(list(list_schedules(problem))[:8])
     graph = graph_of(problem, schedule.order, objective)
     kind = WindowKind(rng.choice([0, 1, 2]), 1.0, float(size))
-    _, segments = Chooser(rng, [kind]).draw(graph)
+    _, segments = draw_segments(Chooser(rng, [kind]), graph)
     if not segments:
         return
     window = Window(problem, graph, segments)

@@ -14,7 +14,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import parse_problem
 from pipesat.solver.model.pairing import gains
-from pipesat.solver.neighbourhood.choose import Chooser, WindowKind
+from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
 from tests.support.oracle_with_modes import optimum
@@ -45,7 +45,7 @@ def test_windows_count_what_the_rules_count(seed: int, paired: bool) -> None:
     kinds = [WindowKind(0, 1.0, 1000), WindowKind(1, 1.0, 6), WindowKind(0, 1.0, 6)]
     for number in range(4):
         graph = graph_of(problem, order, "makespan")
-        _, segments = Chooser(chance, kinds[: 1 if not number else 3]).draw(graph)
+        _, segments = draw_segments(Chooser(chance, kinds[: 1 if not number else 3]), graph)
         window = Window(problem, graph, segments, known=gains(problem))
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1

@@ -1,0 +1,301 @@
+"""Proofs with memory modes: questions to the whole problem, and to one device alone.
+
+**One device alone**: all of its modes, copies and memory in one model; the other devices count with
+the least time that a microbatch needs there. **The whole problem**, as long as it is small enough:
+*in one order* of microbatches that are alike, every stage runs the F's and the backwards in the
+order of the numbers, and that no such schedule is better says nothing of others; *in any order*
+nothing is lost. It is found many times faster in one order.
+
+A model is asked whether a schedule of at most some length exists; "no" is a bound
+(docs/proofs/search.md).
+"""
+
+from __future__ import annotations
+
+import math
+
+from ortools.sat.python import cp_model
+
+from pipesat.bounds.paired import least_times_of_each_class
+from pipesat.core.checker import check
+from pipesat.core.claims import Bound
+from pipesat.core.problem import Problem
+from pipesat.core.schedule import Objective, Schedule
+from pipesat.core.timing import retime
+from pipesat.solver.model.left_out import lag_before, tail_after
+from pipesat.solver.model.pairing import gains
+from pipesat.solver.model.times import LARGEST, latest_end
+from pipesat.solver.modes.over_time import PARTS, OverTime, Time
+from pipesat.solver.run.clock import Clock
+from pipesat.solver.run.incumbent import Incumbent
+from pipesat.solver.run.runner import FOUND, PROOFS, Runner, Share
+
+WHOLE = "whole model with modes"
+_LIMIT = 2.0  # seconds per question about a device at first: rather a smaller one of every device
+_MOST_PAIRED_ALONE = 12  # (stage, microbatch)s of a device whose ops may pair: beyond, the model is
+_MOST_CELLS, _MOST_PAIRED = 64, 24  # hardly ever solved; of the whole, and where ops may pair
+
+
+def proofs_apply(problem: Problem, incumbent: Incumbent) -> bool:
+    """Whether the models say something, and CP-SAT can be relied on for such times."""
+    schedule = incumbent.schedule
+    return problem.has_modes and schedule is not None and schedule.makespan <= LARGEST
+
+
+def whole_applies(problem: Problem, incumbent: Incumbent) -> bool:
+    """Whether the whole model is small, and CP-SAT can be relied on for such times."""
+    latest = latest_end(problem, incumbent.objective, incumbent.value or 0)
+    most = _MOST_PAIRED if gains(problem) else _MOST_CELLS
+    return problem.has_modes and sum(problem.microbatches) <= most and latest <= LARGEST
+
+
+class _Questions:
+    """Raises an incumbent's bound by questions for a share of the gap; "no" is a bound."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        self.problem, self.incumbent, self.runner, self.seed = problem, incumbent, runner, seed
+        self.asked = self.better = self.refuted = 0
+
+    def solve(
+        self, model: OverTime, limit: float
+    ) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+        """Solve a model within so many seconds."""
+        self.asked += 1
+        return self.runner.solve(
+            model.cp, limit=limit, seed=self.seed + self.asked, strong=True, linear=False
+        )
+
+    def refute(self, target: int, share: Share, source: str) -> None:
+        """There is no schedule as short as that."""
+        self.refuted += 1
+        self.incumbent.raise_bound(Bound(target + 1, source), PROOFS)
+        share.refuted()
+
+
+class _Question:
+    """How far one device has been asked."""
+
+    def __init__(self, problem: Problem, device: int) -> None:
+        self.device = device
+        self.name = problem.device_name(device)
+        self.possible: int | None = None  # a length that this device alone can keep to
+
+
+class DevicesAlone(_Questions):
+    """Asks one device after the other."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        super().__init__(problem, incumbent, runner=runner, seed=seed)
+        self.open = [
+            _Question(problem, device)
+            for device, stages in enumerate(problem.stages_on)
+            if stages and problem.devices[device].room is not None
+            if sum(problem.microbatches[s] for s in stages) <= _MOST_PAIRED_ALONE
+            or not gains(problem)
+        ]
+        self.share = Share(limit=_LIMIT)
+
+    @property
+    def report(self) -> str:
+        """What it did, in a few words."""
+        return f"proofs with modes: {self.asked} questions, {self.refuted} answered no"
+
+    def step(self) -> bool:
+        """Ask one question; return whether there will be another."""
+        bound, value = self.incumbent.bound.value, self.incumbent.value
+        if value is None or not self.incumbent.trusts(PROOFS):
+            return False
+        self.open = [one for one in self.open if one.possible is None or one.possible > bound]
+        if not self.open or bound >= value:
+            return False
+        question = self.open.pop(0)
+        target = self.share.target(bound, min(question.possible or value, value))
+        absolute = self.incumbent.objective == "makespan"
+        model = DeviceAlone(self.problem, question.device, target, absolute=absolute)
+        solver, status = self.solve(model, self.share.limit)
+        if status == cp_model.INFEASIBLE:
+            self.refute(target, self.share, f"CP-SAT on {question.name} alone, with modes")
+            self.open.insert(0, question)  # it may prove the next share as well
+            return True
+        if status in FOUND:
+            question.possible = solver.value(model.value)
+        else:
+            self.share.unanswered()
+        self.open.append(question)
+        return True
+
+
+class Whole(_Questions):
+    """Looks for the best schedule in one order; when that is settled, asks for any order."""
+
+    def __init__(
+        self, problem: Problem, incumbent: Incumbent, *, runner: Runner, seed: int
+    ) -> None:
+        super().__init__(problem, incumbent, runner=runner, seed=seed)
+        self.settled = False
+        self.looking, self.share = Share(), Share()
+
+    @property
+    def report(self) -> str:
+        """What it did, in a few words."""
+        how = f"{self.asked} questions, {self.better} better, {self.refuted} answered no"
+        return f"{WHOLE}: {how}" + (", settled in one order" if self.settled else "")
+
+    def step(self) -> bool:
+        """Ask one question; return whether there is another."""
+        bound, value = self.incumbent.bound.value, self.incumbent.value
+        if value is None or bound >= value:
+            return False
+        if not self.settled:
+            self._look_in_one_order(value)
+            return True
+        if self.incumbent.trusts(PROOFS):
+            self._ask_in_any_order(bound, value)
+            return True
+        return False
+
+    def _look_in_one_order(self, value: int) -> None:
+        model = WholeModel(self.problem, value - 1, self.incumbent.objective, one_order=True)
+        model.cp.minimize(model.value)
+        solver, status = self.solve(model, self.looking.limit)
+        if status in FOUND:
+            self._offer(model.schedule(solver, WHOLE))
+        self.settled = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        self.looking.longer()
+
+    def _ask_in_any_order(self, bound: int, value: int) -> None:
+        """Ask for a schedule within a share of the gap above the bound."""
+        target = self.share.target(bound, value)
+        model = WholeModel(self.problem, target, self.incumbent.objective, one_order=False)
+        solver, status = self.solve(model, self.share.limit)
+        if status == cp_model.INFEASIBLE:
+            self.refute(target, self.share, f"CP-SAT on the {WHOLE}")
+        elif status not in FOUND or not self._offer(model.schedule(solver, WHOLE)):
+            self.share.less()
+            self.share.longer()
+
+    def _offer(self, found: Schedule) -> bool:
+        """Offer what was found, timed as early as possible; return whether it is the best."""
+        before, problem = self.incumbent.value, self.problem
+        if check(problem, found):
+            return False
+        timed = retime(problem, found, self.incumbent.objective, WHOLE)
+        value = self.incumbent.offer_timed(timed)
+        better = value is not None and before is not None and value < before
+        self.better += better
+        return better
+
+
+class WholeModel(OverTime):
+    """Whether there is a schedule of at most ``most``; ``value`` is its objective, in a solution.
+
+    Alike microbatches of a route are numbered as the F's of its first stage come.
+    """
+
+    def __init__(
+        self, problem: Problem, most: int, objective: Objective = "makespan", *, one_order: bool
+    ) -> None:
+        stages = range(len(problem.stages))
+        super().__init__(problem, stages, latest_end(problem, objective, most))
+        self.add_rules(stages)
+        self.value = self.cp.new_int_var(0, most, "")
+        self.add_dataflow()
+        for stage in stages:
+            for alike in self.alike(stage):
+                row = self.row(stage, alike)
+                if one_order or problem.previous[stage] is None:
+                    self.add_order(row, "F")
+                if one_order:
+                    self.add_order(row, "B")
+            if one_order:
+                self.add_order_of_a_way([stage], ("O", "L", "W"))
+        for device in range(len(problem.devices)):
+            self._add_window(device, objective)
+            self.add_device(device)
+
+    def _add_window(self, device: int, objective: Objective) -> None:
+        """The device's window, from its first op or from the origin, is within the objective."""
+        begin: Time = 0
+        cells = [cell for s in self.problem.stages_on[device] for cell in self.row(s)]
+        if objective == "span":
+            begin = self.cp.new_int_var(0, self.latest, "")
+            for cell in cells:
+                self.cp.add(cell.tasks["F"].start >= begin)
+        for cell in cells:
+            self.add_end(cell, begin + self.value)
+        if self.choices.all:
+            self.add_load(device, begin, begin + self.value)
+
+
+class DeviceAlone(OverTime):
+    """Whether a device can be done by ``most``; ``value`` is when, in a solution.
+
+    Times are from the origin (``absolute``), or from the device's first op at the earliest.
+    """
+
+    def __init__(self, problem: Problem, device: int, most: int, *, absolute: bool) -> None:
+        stages = problem.stages_on[device]
+        super().__init__(problem, stages, most)
+        self.device = device
+        self.add_rules(stages)
+        self.value = self.cp.new_int_var(0, most, "")
+        self.heads: list[int] = []
+        self.least = least_times_of_each_class(problem)
+        for stage in stages:
+            self._add_lags(stage, frozenset(stages), absolute=absolute)
+        self._add_numbers()
+        self.add_device(device)
+        if self.choices.all:
+            self.add_load(device, min(self.heads) if absolute else 0, self.value)
+
+    def _add_numbers(self) -> None:
+        """Number alike microbatches by the first F; those in equal ways keep to it in all parts."""
+        for chunks in self.problem.chunks_on[self.device].values():
+            for alike in self.alike(chunks[0]):
+                self.add_order(self.row(chunks[0], alike), "F")
+            self.add_order_of_a_way(chunks, PARTS)
+
+    def _add_lags(self, stage: int, kept: frozenset[int], *, absolute: bool) -> None:
+        """Count what lies between the device's ops of a microbatch, and before and after them."""
+        for cell in self.row(stage):
+            least = self.least[self.problem.class_of(stage, cell.microbatch)]
+            for part in ("F", "B"):
+                source, phase, delay = lag_before(least, kept, stage, part)
+                if source is not None:
+                    before = self.cells[source, cell.microbatch].tasks[phase].end
+                    self.cp.add(cell.tasks[part].start >= before + delay)
+                elif absolute:
+                    self.heads.append(delay)
+                    self.cp.add(cell.tasks[part].start >= delay)
+            if absolute:
+                tail = tail_after(least, kept, stage)
+                self.cp.add(self.value >= cell.tasks["B"].end + tail)
+            self.add_end(cell, self.value)
+
+
+def least_end(problem: Problem, device: int, most: int, *, absolute: bool) -> int | None:
+    """Solve a device's model to its optimum, ``most`` at most; ``None`` if there is none."""
+    model = DeviceAlone(problem, device, most, absolute=absolute)
+    solver = _solved(model)
+    return None if solver is None else solver.value(model.value)
+
+
+def least_schedule(
+    problem: Problem, most: int, objective: Objective = "makespan", *, one_order: bool = False
+) -> tuple[int, Schedule] | None:
+    """Solve the whole model to its optimum, ``most`` at most; ``None`` if there is none."""
+    model = WholeModel(problem, most, objective, one_order=one_order)
+    solver = _solved(model)
+    return None if solver is None else (solver.value(model.value), model.schedule(solver, WHOLE))
+
+
+def _solved(model: WholeModel | DeviceAlone) -> cp_model.CpSolver | None:
+    model.cp.minimize(model.value)
+    solver, status = Runner(Clock(math.inf)).solve(
+        model.cp, limit=math.inf, seed=0, strong=True, linear=False
+    )
+    return solver if status == cp_model.OPTIMAL else None
