@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
 
 from pipesat.core.errors import BadInput
+from pipesat.core.ops import KINDS
 from pipesat.placement.partition import balanced, even
 from pipesat.profile.costs_file import (
     MeasuredCostsModel,
@@ -18,6 +18,9 @@ from pipesat.profile.costs_file import (
 from pipesat.profile.file import Profile
 
 Statistic: TypeAlias = Literal["low", "median", "high"]
+
+
+_SUMMED: Final = ("F", "B", "W", "BW", "held_after_F", "held_after_B", "buffers")
 
 
 @dataclass(frozen=True)
@@ -135,25 +138,21 @@ def _summed(parts: list[StageCosts]) -> StageCosts:
     A stage whose first layer needs no input gradient has nothing to split either; one that cannot
     be split for another reason cannot be in a larger stage.
     """
+    sums = {name: sum(getattr(part, name) for part in parts) for name in _SUMMED}
     no_split = next((part.no_split for part in parts if part.no_split), "")
-    whole = sum(part.BW for part in parts)
-    return StageCosts(
-        layers=parts[0].layers,
+    if no_split:
+        sums |= {"B": 0.0, "W": sums["BW"]}
+    largest = {kind: max(getattr(part.transient, kind) for part in parts) for kind in KINDS}
+    return replace(
+        parts[0],
         measured=False,
-        F=sum(part.F for part in parts),
-        B=0.0 if no_split else sum(part.B for part in parts),
-        W=whole if no_split else sum(part.W for part in parts),
-        BW=whole,
         no_split=no_split,
-        held_after_F=sum(part.held_after_F for part in parts),
-        held_after_B=sum(part.held_after_B for part in parts),
-        transient=_largest(part.transient for part in parts),
-        input_bytes=parts[0].input_bytes,
+        transient=TransientModel(**largest),
         output_bytes=parts[-1].output_bytes,
         parameters=tuple(parameter for part in parts for parameter in part.parameters),
-        buffers=sum(part.buffers for part in parts),
         recompute=_recomputed(parts),
         offload=_offloaded(parts),
+        **sums,
     )
 
 
@@ -178,13 +177,3 @@ def _offloaded(parts: list[StageCosts]) -> OffloadModel | None:
         return None
     saved = sum(part.held_after_F for part in parts)
     return OffloadModel(bytes=max(saved - last.held, 0), held=last.held)
-
-
-def _largest(transients: Iterable[TransientModel]) -> TransientModel:
-    listed = list(transients)
-    return TransientModel(
-        F=max(t.F for t in listed),
-        B=max(t.B for t in listed),
-        W=max(t.W for t in listed),
-        BW=max(t.BW for t in listed),
-    )

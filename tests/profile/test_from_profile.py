@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pipesat.core.amounts import amount, in_bytes, readable
+from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.files.problem_file import parse_problem
 from pipesat.profile.costs_file import samples_document
@@ -349,11 +349,6 @@ def test_amounts(text, size) -> None:
 def test_what_is_no_amount(text) -> None:
     with pytest.raises(BadInput, match=r"--memory: got .*, expected an amount with its unit"):
         amount("--memory", text)
-
-
-def test_lists_of_amounts_and_showing_them() -> None:
-    assert in_bytes("--memory", ["1GiB", "2GiB"]) == [1 << 30, 2 << 30]
-    assert [readable(n) for n in (0, 999, 1536, 3 << 30)] == ["0 B", "999 B", "1.5 KiB", "3 GiB"]
 
 
 # Delays

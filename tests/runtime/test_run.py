@@ -110,15 +110,6 @@ def test_options_that_do_not_fit(cli, files, output, options, message) -> None:
     assert not output.exists()
 
 
-def test_torch_is_not_there(cli, files, output, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    outcome = cli("run", *files, "-o", output)
-    assert outcome.code == 2
-    assert outcome.err.splitlines()[-1] == (
-        "pipesat: error: this needs PyTorch: pip install 'torch>=2.13'"
-    )
-
-
 # Runs
 
 
