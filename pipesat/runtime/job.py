@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic import TypeAdapter
 
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import Keys, keyed
@@ -267,18 +268,14 @@ def job_file(folder: Path) -> Path:
     return folder / "job.json"
 
 
+_JOBS: Final = TypeAdapter(list[Job])
+
+
 def write_jobs(folder: Path, jobs: Sequence[Job]) -> None:
     """Write jobs where :func:`read_jobs` finds them."""
-    job_file(folder).write_text(json.dumps([asdict(job) for job in jobs]))
+    job_file(folder).write_bytes(_JOBS.dump_json([*jobs]))
 
 
 def read_jobs(folder: Path) -> list[Job]:
     """Read the jobs of a run."""
-    return [_job(data) for data in json.loads(job_file(folder).read_text())]
-
-
-def _job(data: dict[str, Any]) -> Job:
-    shape = data["shape"] | {"blocks": tuple(data["shape"]["blocks"])}
-    virtual = data["virtual"] and Virtual(**data["virtual"])
-    lists = {key: tuple(data[key]) for key in ("predicted", "numbers")}
-    return Job(**(data | {"shape": Shape(**shape), "virtual": virtual} | lists))
+    return _JOBS.validate_json(job_file(folder).read_bytes())

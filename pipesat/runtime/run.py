@@ -7,7 +7,8 @@ import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,6 @@ from pipesat.runtime.job import (
     TorchOrder,
     answer_file,
     measured_file,
-    order_of_csv,
     progress_file,
     rank_name,
     write_jobs,
@@ -142,26 +142,39 @@ def check_parity(
     """
     require_torch()
     texts = modes or [""] * len(orders)
-    orders_wanted = list(map(order_of_csv, orders, texts))
-    ranks = {len(wanted.rows) for wanted in orders_wanted}
+    jobs = [
+        Job(csv, steps=1, warm_up=0, modes=text, check=True)
+        for csv, text in zip(orders, texts, strict=True)
+    ]
+    wanted = [job.order for job in jobs]
+    ranks = {len(one.rows) for one in wanted}
     if len(ranks) != 1:
         raise BadInput("expected orders for one number of ranks", value=sorted(ranks))
-    names = [REFERENCE, *map(rank_name, range(ranks.pop()))]
+    with _ran(jobs, timeout, stop) as (folder, names):
+        return [_report(folder, names, number, one) for number, one in enumerate(wanted)]
+
+
+@contextmanager
+def _ran(
+    jobs: Sequence[Job], timeout: float, stop: threading.Event | None
+) -> Iterator[tuple[Path, list[str]]]:
+    """Run jobs, and the reference if one is checked; yield where the ranks of these names wrote."""
+    names = [rank_name(rank) for rank in range(len(jobs[0].order.rows))]
+    checked = any(job.check for job in jobs)
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
-        folder = Path(name)
-        jobs = [
-            Job(one.csv, steps=1, warm_up=0, modes=text, check=True)
-            for one, text in zip(orders_wanted, texts, strict=True)
-        ]
-        write_jobs(folder, jobs)
-        run_processes(names, folder, timeout=timeout, stop=stop)
-        return [_report(folder, number, wanted) for number, wanted in enumerate(orders_wanted)]
+        write_jobs(Path(name), jobs)
+        run_processes([*names, *[REFERENCE] * checked], Path(name), timeout=timeout, stop=stop)
+        yield Path(name), names
 
 
-def _report(folder: Path, number: int, wanted: TorchOrder) -> ParityReport:
-    names = [rank_name(rank) for rank in range(len(wanted.rows))]
-    expected = Answer.read(answer_file(folder, REFERENCE, number))
+def _answers(folder: Path, names: Sequence[str], number: int) -> tuple[Answer, Answer]:
+    """Return what the reference and what the ranks have of a job."""
     got = Answer.all_of(Answer.read(answer_file(folder, name, number)) for name in names)
+    return Answer.read(answer_file(folder, REFERENCE, number)), got
+
+
+def _report(folder: Path, names: Sequence[str], number: int, wanted: TorchOrder) -> ParityReport:
+    expected, got = _answers(folder, names, number)
     losses = tuple(float(expected.values[loss_name(i)]) for i in range(wanted.microbatches))
     return ParityReport(
         losses,
@@ -204,18 +217,6 @@ class Measured(Displayed):
         ]
 
 
-def run_order(
-    problem: Problem,
-    job: Job,
-    *,
-    scale: float = 1.0,
-    timeout: float = 600.0,
-    stop: threading.Event | None = None,
-) -> Measured:
-    """Run a job on local gloo ranks; see :func:`run_orders`."""
-    return run_orders(problem, [job], scale=scale, timeout=timeout, stop=stop)[0]
-
-
 def run_orders(
     problem: Problem,
     jobs: Sequence[Job],
@@ -247,19 +248,10 @@ def run_orders(
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     require_torch()
-    wanted, job = [job.order for job in jobs], jobs[0]
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
-        folder = Path(name)
-        write_jobs(folder, jobs)
-        names = [rank_name(rank) for rank in range(len(wanted[0].rows))]
-        load = os.getloadavg()[0]
-        everyone = [*names, *[REFERENCE] * job.check]
-        run_processes(everyone, folder, timeout=timeout, stop=stop)
+    load = os.getloadavg()[0]
+    with _ran(jobs, timeout, stop) as (folder, names):
         documents = [json.loads(measured_file(folder, name).read_text()) for name in names]
-        check = None
-        if job.check:
-            got = Answer.all_of(Answer.read(answer_file(folder, rank, 0)) for rank in names)
-            check = compare_answers(Answer.read(answer_file(folder, REFERENCE, 0)), got)
+        check = compare_answers(*_answers(folder, names, 0)) if jobs[0].check else None
     environment = {"ranks": f"{len(names)} local, gloo", "load before": f"{load:.2f}"}
     return [
         Measured(

@@ -102,7 +102,7 @@ def run(
         If a rank fails, dies or hangs, a loss is not finite, or ``stop`` was set.
     """
     from pipesat.runtime.job import measured_shape
-    from pipesat.runtime.run import run_order
+    from pipesat.runtime.run import run_orders
     from pipesat.runtime.torchrun import run_this_rank, under_torchrun
 
     require_together(model, split, shape, virtual, scale)
@@ -127,7 +127,8 @@ def run(
     if under_torchrun():
         return run_this_rank(problem, job, timeout=timeout)
     with doing(f"running in torch: {warm_up} + {steps} steps"):
-        return run_order(problem, job, scale=scale if virtual else 1.0, timeout=timeout, stop=stop)
+        speed = scale if virtual else 1.0
+        return run_orders(problem, [job], scale=speed, timeout=timeout, stop=stop)[0]
 
 
 def require_together(

@@ -145,7 +145,7 @@ _LONG_WORK = (
     "pipesat.plan.plan.run_plan",
     "pipesat.frontier.min_memory.least_memory",
     "pipesat.runtime.run.check_parity",
-    "pipesat.runtime.run.run_order",
+    "pipesat.runtime.run.run_orders",
 )
 
 

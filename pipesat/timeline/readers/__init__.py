@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pipesat.core.errors import BadInput, shorten
 from pipesat.files.source import read_bytes
 from pipesat.files.strict_json import parse_json
-from pipesat.timeline.readers import chrome, megatron, nsight, rows, spans
+from pipesat.timeline.readers import chrome, megatron, nsight, rows
 from pipesat.timeline.readers.rows import Document, Told, Trace
 
 LARGEST_FILE: Final = 1 << 30
@@ -54,8 +54,8 @@ FORMATS: Final = (
     Format("Megatron VPP simulator", megatron.is_tasks, megatron.read_tasks, "task_durations.json"),
     Format(
         "Megatron OpenTelemetry",
-        spans.is_spans,
-        spans.read_spans,
+        megatron.is_spans,
+        megatron.read_spans,
         "--otel-enabled --otel-span-groups forward_backward,microbatch on all ranks "
         "(MEGATRON_OTEL_RANK_STRATEGY=all_ranks)",
     ),
