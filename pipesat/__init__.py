@@ -97,7 +97,7 @@ _METHODS = {
     "png_of": "picture.notebook",
     "read_problem": "files.problem_file",
     "save_advice": "advise.files",
-    "save_plan": "plan.files",
+    "save_plan": "plan.document",
     "save_result": "workflows.exports",
     "schedule_of": "workflows.valid",
     "usual": "workflows.hand_written",

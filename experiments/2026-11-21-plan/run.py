@@ -28,11 +28,10 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.answer import Plan
 from pipesat.plan.document import plan_document
-from pipesat.plan.even_split import even_partition
 from pipesat.plan.findings import Findings
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
-from pipesat.plan.proposals import balanced_partition
+from pipesat.plan.proposals import balanced_partition, even_partition
 from pipesat.plan.question import Question
 from pipesat.plan.search import Search
 from pipesat.workflows.plan_orders import columns, quick_orders

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipesat.advise.families import shown_rows
-from pipesat.advise.orders import named_rows
+from pipesat.advise.families import named_rows, shown_rows
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row, require_same_question
 from pipesat.bounds.closed_form import closed_form_bound

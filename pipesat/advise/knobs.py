@@ -41,7 +41,7 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import neighbours
 from pipesat.layers.stages import static_of_devices
 from pipesat.placement.geometry import CHUNKS
-from pipesat.plan.recompute import has_variant, usual_in_flight
+from pipesat.plan.question import has_variant, usual_in_flight
 from pipesat.plan.shapes import shape_name
 from pipesat.workflows.hand_written import baseline
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipesat.advise.answer import Answer, memory_text, parts_text, time_text
-from pipesat.advise.credit import OURS
 from pipesat.advise.ends import End
-from pipesat.advise.families import compared
-from pipesat.advise.orders import best_not_run
+from pipesat.advise.families import best_not_run, compared
 from pipesat.advise.question import Question
 from pipesat.advise.recomputing import needed_without, plain_row
-from pipesat.advise.rows import Row
+from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.amounts import rounded, rounded_down

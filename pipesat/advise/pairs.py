@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from itertools import product
+from math import ceil
 from typing import Final
 
 from pipesat.core.errors import BadInput
@@ -142,3 +144,23 @@ def with_pairs(
     source = f"problem with the times of {parts.source}"
     overlap = {"pairs": pairs} if pairs else problem.document.get("overlap")
     return changed_problem(problem, source, stages=stages, overlap=overlap)
+
+
+OFFLOAD: Final = "offload"
+WHY_NOT: Final = "no runtime offloads on GPUs yet: docs/memory.md has what runs"
+
+
+def with_offload(
+    problem: Problem, layers: Layers, partition: Sequence[range], rate: Fraction
+) -> Problem:
+    """Return a split's problem whose stages may offload, at so much memory per time unit."""
+    stages = list[dict[str, object]]()
+    for part in partition:
+        held = sum(layers.layers[k].amount("held_after_F") for k in part)
+        stays = min(
+            held, sum(layers.layers[k].amount("held_after_F", recompute=True) for k in part)
+        )
+        copy = ceil((held - stays) / rate)
+        mode = {"name": OFFLOAD, "offload": {"out": copy, "in": copy, "held": stays}}
+        stages.append({"modes": [mode]} if held > stays else {})
+    return changed_problem(problem, "problem of layers", stages=stages)

@@ -7,8 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Final, cast, get_args
 
-from pipesat.advise.offload import with_offload
-from pipesat.advise.pairs import LayerParts, with_pairs
+from pipesat.advise.pairs import LayerParts, with_offload, with_pairs
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Runtime, Target
 from pipesat.export.runtimes import RUNTIMES as RECORDS
@@ -19,7 +18,7 @@ from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
-from pipesat.plan.recompute import Flags
+from pipesat.plan.question import Flags
 from pipesat.plan.shapes import Shapes
 from pipesat.workflows.plans import for_runtime
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipesat.advise.credit import OURS, published_in
-from pipesat.advise.offload import OFFLOAD
+from pipesat.advise.pairs import OFFLOAD
 from pipesat.advise.question import Question
 from pipesat.core.amounts import SECONDS
 from pipesat.core.checker import check
@@ -23,8 +22,29 @@ from pipesat.core.settings import Runtime
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.recompute import Flags, has_variant
+from pipesat.plan.question import Flags, has_variant
 from pipesat.plan.shapes import shape_name
+from pipesat.workflows.hand_written import baselines
+from pipesat.workflows.plan_orders import SOME_SETTINGS
+
+OURS: Final = "ours"
+_OWN: Final = "pipesat"  # the source of hand-written schedules that nobody else has published
+
+
+def credited(source: str) -> str:
+    """Return the name of the published schedule that a schedule's source names, else ``ours``.
+
+    What a search has changed names another source: ``v-auto, justified`` is nobody's but ours.
+    """
+    name = source.removesuffix(SOME_SETTINGS)
+    return name if published_in(name) else OURS
+
+
+def published_in(name: str) -> str:
+    """Return the paper or program that a schedule was published in; empty for ours."""
+    entry = baselines().get(name)
+    return "" if entry is None or entry.source == _OWN else entry.source
+
 
 PLAINEST_FIRST: Final = (
     "1f1b",
@@ -46,7 +66,7 @@ class Row:
     Attributes
     ----------
     name
-        Of the published schedule that its order is, or :data:`~pipesat.advise.credit.OURS`.
+        Of the published schedule that its order is, or :data:`~pipesat.advise.rows.OURS`.
     split
         ``even``, ``balanced`` or ``ours``.
     runtime

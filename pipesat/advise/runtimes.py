@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from pipesat.advise.offload import WHY_NOT
+from pipesat.advise.pairs import WHY_NOT
 from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
 from pipesat.core.errors import BadInput, NotApplicable

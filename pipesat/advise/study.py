@@ -134,10 +134,9 @@ def advise(
     """
     from pipesat.advise.advice import Advice
     from pipesat.advise.ends import ends_of
-    from pipesat.advise.families import shown_rows
+    from pipesat.advise.families import chosen_of, shown_rows
     from pipesat.advise.given import Run, given
     from pipesat.advise.knobs import families_text, not_tried
-    from pipesat.advise.orders import chosen_of
     from pipesat.advise.pairs import layer_parts, with_times
     from pipesat.advise.work import Work
 
@@ -270,7 +269,7 @@ def _require_room(question: Question) -> None:
 def _bound_of_any_layers(question: Question, found: Plan) -> Bound | None:
     """What no schedule of the searched shapes is below, whichever layers recompute."""
     from pipesat.plan.bounds import shape_bound
-    from pipesat.plan.cheapest_layers import cheapest
+    from pipesat.plan.cut_terms import cheapest
 
     least = cheapest(question.layers)
     shapes = [state.shape for state in found.known.states if not state.why_not]

@@ -10,22 +10,23 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from pipesat.advise.credit import credited
-from pipesat.advise.families import better_on_table, shown_rows, written_on
-from pipesat.advise.knobs import Build, Family, families, families_text, moved_rows
-from pipesat.advise.offload import OFFLOAD
-from pipesat.advise.orders import (
+from pipesat.advise.families import (
     best_hand_written,
+    better_on_table,
     in_any_order,
     in_order,
     least_on,
     named_rows,
     on_same_stages,
+    shown_rows,
     unsettled,
     with_bound,
+    written_on,
 )
+from pipesat.advise.knobs import Build, Family, families, families_text, moved_rows
+from pipesat.advise.pairs import OFFLOAD
 from pipesat.advise.question import Question
-from pipesat.advise.rows import Row, fits, rank
+from pipesat.advise.rows import Row, credited, fits, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import cut
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
@@ -36,14 +37,14 @@ from pipesat.core.settings import RecomputeChoice
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.recompute import has_variant
+from pipesat.plan.question import has_variant
 from pipesat.workflows.plans import plan
 from pipesat.workflows.solve import solve
 
 if TYPE_CHECKING:
     from pipesat.heuristics.registry import GiveUp
     from pipesat.plan.answer import Plan
-    from pipesat.plan.candidate import Candidate
+    from pipesat.plan.question import Candidate
 
 # Shares of the time limit by which each is over
 _FAMILIES: Final = 0.5  # one build of every family; most take a fraction of it

@@ -21,9 +21,8 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import most_blocks
 from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.geometry import OneRoutePlacement
-from pipesat.plan.even_split import even_partition
-from pipesat.plan.proposals import balanced_partition
-from pipesat.plan.recompute import Flags, has_variant
+from pipesat.plan.proposals import balanced_partition, even_partition
+from pipesat.plan.question import Flags, has_variant
 from pipesat.workflows.hand_written import baseline
 
 SCHEDULES: Final[dict[OneRoutePlacement, tuple[str, ...]]] = {

@@ -63,8 +63,7 @@ def advise(asked: Asked) -> int:
     Writes configuration, order, report and the commands that repeat each part into DIR. Ctrl-C
     keeps the best so far.
     """
-    from pipesat.advise.commands import commands
-    from pipesat.advise.files import save_advice
+    from pipesat.advise.files import commands, save_advice
     from pipesat.core.solving import LEAST_SECONDS
 
     writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)

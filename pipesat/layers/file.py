@@ -17,8 +17,7 @@ from pipesat.files.strict_json import read_json
 from pipesat.files.strict_model import StrictModel
 from pipesat.files.values import Amount
 from pipesat.layers.hybrid import HYBRID_LAYER, HYBRID_SYMBOLS
-from pipesat.layers.layer import Layer, Layers, Role, TieKind
-from pipesat.layers.weight_memory import WeightMemory
+from pipesat.layers.layer import Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.placement.documents import Costs
 
 FORMAT: Final = "pipesat.layers/1"

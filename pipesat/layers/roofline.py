@@ -23,8 +23,7 @@ from math import ceil, floor
 from typing import Final, NamedTuple
 
 from pipesat.core.errors import BadInput
-from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.weight_memory import WeightMemory
+from pipesat.layers.layer import Layer, Layers, WeightMemory
 from pipesat.placement.documents import Costs
 from pipesat.profile.published import DecoderShape, Gpu
 

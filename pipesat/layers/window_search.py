@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from pipesat.core.arrays import Ints
+from pipesat.layers.linear_costs import SplitProblem
 from pipesat.layers.rules import Mask, cut_masks
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST, best_split
-from pipesat.layers.split_problem import SplitProblem
 
 _LONG = 4  # a window's stages have at most so many times their mean length
 

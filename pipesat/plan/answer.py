@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,31 +10,27 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pipesat.core.amounts import rounded_down, time_text
 from pipesat.core.attached import attached
 from pipesat.core.claims import Bound, Standing, Status, percent, ratio, require_best
-from pipesat.core.errors import Contradiction, NotApplicable
+from pipesat.core.errors import Contradiction
 from pipesat.core.metrics import peak_memory
-from pipesat.core.problem import Problem
 from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts, Table, sentences
-from pipesat.core.stage import COSTS
 from pipesat.core.summary import peak_text
-from pipesat.layers.hybrid import layout_text_of
 from pipesat.layers.stages import remarks
-from pipesat.plan.candidate import Candidate
 from pipesat.plan.comparison import SplitRow, gains
 from pipesat.plan.findings import Findings
-from pipesat.plan.question import Question
+from pipesat.plan.question import Candidate, Question
 from pipesat.plan.shapes import shape_name
-from pipesat.plan.tables import split_table, stage_table
+from pipesat.plan.tables import devices_of, layout_text, split_table, stage_table, stages_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 _ROOM: Final = 0.03  # of a device's memory, less than this free is told
 _NOT_COMPLETE: Final = (
     "some partitions are only known by the bound of a simpler question: too many, or too many ways "
     "to recompute, or not reached in time"
 )
-_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -116,7 +110,7 @@ class Plan(Displayed):
                 f"{shape} on {self.chosen.shape.devices} devices, order of {order}: {time} a"
                 f" step ({self.question.objective})",
             ),
-            ("Layers", layout_text(self) or self._sizes()),
+            ("Layers", layout_text(self.chosen, self.question.layers) or self._sizes()),
             ("Proof", self._proof()),
             ("This split", "" if self.status == "optimal" else self.result.proof()),
             ("Gain", sentences(self.gains)),
@@ -142,7 +136,7 @@ class Plan(Displayed):
         return f"{', '.join(str(len(part)) for part in parts)} per stage"
 
     def _busiest(self) -> str:
-        loads = [device["load"] for device in devices_of(self)]
+        loads = [device["load"] for device in devices_of(self.chosen)]
         busiest = max(range(len(loads)), key=loads.__getitem__)
         busy = percent(ratio(loads[busiest], self.value), 1)
         return f"the bottleneck is device {busiest}, busy {busy} of the time"
@@ -170,14 +164,14 @@ class Plan(Displayed):
         require_consistent(self)
         chosen, objective = self.chosen, self.question.objective
         if chosen is not None:
-            yield stage_table(stages_of(self), devices_of(self))
+            yield stage_table(stages_of(self.chosen, self.question.layers), devices_of(self.chosen))
         if self.rows:
             placement = "" if chosen is None else chosen.shape.placement
             yield split_table(self.rows, objective, placement, free=self.question.space.free)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per stage: device, layers, costs."""
-        return stages_of(self)
+        return stages_of(self.chosen, self.question.layers)
 
     def plot(self) -> Figure | None:
         """Draw time and memory of every stage; return a matplotlib figure."""
@@ -234,7 +228,7 @@ def all_candidates(known: Findings, rows: Sequence[SplitRow]) -> list[Candidate]
 def _too_full(plan: Plan) -> Iterator[str]:
     """A device that a real run may not fit on: hardly anything is free for what no layer says."""
     reserve = plan.question.layers.reserve
-    for number, device in enumerate(devices_of(plan)):
+    for number, device in enumerate(devices_of(plan.chosen)):
         memory, peak = device["memory"], device["peak"]
         if memory and memory - peak + reserve < _ROOM * memory:
             unit = f" {plan.question.layers.memory_unit}".rstrip()
@@ -255,70 +249,3 @@ def _better_elsewhere(plan: Plan) -> Iterator[str]:
                 f"{row.name}, with {value}, is better than the plan: it is outside of what was "
                 "searched (another placement, or a stage without layers)"
             )
-
-
-def stages_of(plan: Plan) -> list[dict[str, Any]]:
-    """Every stage: device, layers, costs."""
-    chosen, layers = plan.chosen, plan.question.layers
-    if chosen is None:
-        return []
-    return [
-        {
-            "stage": number,
-            "device": stage.device,
-            "layers": [layers.layers[k].name for k in part],
-            "first_layer": part.start,
-            "recompute": flag,
-        }
-        | {kind: getattr(stage, kind) for kind in COSTS}
-        for number, (part, stage, flag) in enumerate(
-            zip(chosen.partition, chosen.problem.stages, chosen.flags, strict=True)
-        )
-    ]
-
-
-def devices_of(plan: Plan) -> list[dict[str, Any]]:
-    """Every device: load, memory by kind, capacity."""
-    if plan.chosen is None:
-        return []
-    problem = plan.chosen.problem
-    peaks = peak_memory(problem, plan.chosen.schedules[0])
-    return [
-        {
-            "device": number,
-            "load": load_of(problem, number),
-            "static": device.static,
-            "activations": peaks[number] - device.static,
-            "peak": peaks[number],
-            "memory": device.memory,
-        }
-        for number, device in enumerate(problem.devices)
-    ]
-
-
-def load_of(problem: Problem, device: int) -> int:
-    """Least compute time of a device."""
-    return sum(
-        (problem.stages[s].F + problem.stages[s].least_backward_work) * problem.microbatches[s]
-        for s in problem.stages_on[device]
-    )
-
-
-def layout_text(plan: Plan) -> str | None:
-    """Megatron-LM's layout, or a hybrid model's pattern; ``None`` if it has none, as in a V."""
-    if plan.chosen is None or plan.chosen.shape.placement == "vee":
-        return None
-    with contextlib.suppress(NotApplicable):
-        return layout_text_of(plan.question.layers, plan.chosen.partition)
-    return None
-
-
-def module_names(plan: Plan) -> list[list[str]] | None:
-    """Module names per stage, if the layers are named as modules are: at least one with a dot."""
-    if plan.chosen is None:
-        return None
-    names = [[plan.question.layers.layers[k].name for k in part] for part in plan.chosen.partition]
-    flat = [name for stage in names for name in stage]
-    if all(map(_DOTTED.fullmatch, flat)) and any("." in name for name in flat):
-        return names
-    return None

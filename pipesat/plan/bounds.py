@@ -14,9 +14,9 @@ import numpy as np
 
 from pipesat.core.arrays import Ints
 from pipesat.core.claims import Bound
-from pipesat.core.errors import NotApplicable
+from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.core.schedule import Objective
-from pipesat.layers.devices import smallest_largest
+from pipesat.layers.devices import smallest_largest, why_no_split_fits
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import (
     LinearCost,
@@ -25,17 +25,51 @@ from pipesat.layers.linear_costs import (
     makespan_lines,
     memory_lines,
     rooms,
+    split_problem_of,
 )
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, one_in_flight
 from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
-from pipesat.layers.split import FORBIDDEN, StageCost, best_split
-from pipesat.layers.split_problem import split_problem_of
-from pipesat.layers.why_no_split import why_no_split_fits
-from pipesat.plan.cheapest_layers import certain, cheapest, variants
+from pipesat.layers.split import FORBIDDEN, LARGEST_COST, StageCost, best_split
+from pipesat.plan.cut_terms import Amounts, CutTerms, Part, certain, cheapest, variants
 from pipesat.plan.shapes import shape_name
-from pipesat.plan.stage_bound import stage_bound
 from pipesat.plan.two_stages_bound import applies, two_stages_bound
+
+
+def stage_bound(
+    layers: Layers, pipeline: Pipeline, objective: Objective, around: Layers | None = None
+) -> StageCost:
+    """Cost of layers a to b - 1 as stage s of a chain: a bound on makespan or span.
+
+    A stage that holds one microbatch more than its device has room for is forbidden.
+
+    Parameters
+    ----------
+    layers
+        The stage's own; they must not leave a choice of recomputation.
+    around
+        All others, with or without a choice; the same ones unless given.
+
+    Raises
+    ------
+    NotApplicable
+        Unless every device holds one stage, or with overlapped pairs.
+    BadInput
+        If sums would exceed 64 bits.
+    """
+    if pipeline.stages != pipeline.devices or pipeline.overlap is not None:
+        raise NotApplicable("this bound is for one stage per device and no overlapped pairs")
+    own, cuts = Amounts(layers, pipeline), CutTerms(around or layers, pipeline)
+    if 8 * pipeline.microbatches * max(own.largest, int(cuts.static[-1])) >= LARGEST_COST:
+        raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")
+
+    def cost(a: Ints, b: Ints, stage: int) -> Ints:
+        part = Part(own, stage, *np.broadcast_arrays(a, b))
+        bound, fits = cuts.bound([part], absolute=objective == "makespan")
+        return np.where(fits, bound, FORBIDDEN)
+
+    return cost
+
 
 _STEPS_PER_LOOK: Final = 500
 _MOST_CELLS: Final = 20_000_000  # of tables (stage, begin, end)

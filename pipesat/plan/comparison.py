@@ -14,10 +14,9 @@ from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import retime
 from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.candidate import Candidate
-from pipesat.plan.even_split import even_partition
 from pipesat.plan.findings import Findings
-from pipesat.plan.proposals import balanced_partition
+from pipesat.plan.proposals import balanced_partition, even_partition
+from pipesat.plan.question import Candidate
 from pipesat.plan.search import Search
 from pipesat.plan.shapes import shape_name
 

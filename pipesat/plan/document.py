@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from pipesat.plan.answer import (
-    Plan,
-    devices_of,
-    layout_text,
-    module_names,
-    require_consistent,
-    stages_of,
-)
+from pipesat.export.result_folder import result_files
+from pipesat.files.folder import write_folder
+from pipesat.plan.answer import Plan, require_consistent
 from pipesat.plan.comparison import comparison_document
+from pipesat.plan.picture import plan_pictures
 from pipesat.plan.shapes import shape_name
+from pipesat.plan.tables import devices_of, layout_text, module_names, stages_of
 
 FORMAT: Final = "pipesat.plan/1"
 
@@ -44,10 +43,10 @@ def plan_document(plan: Plan, schedule_path: str | None = None) -> dict[str, Any
         },
         "proposed_by": None if chosen is None else chosen.proposed_by,
         "recompute": question.space.choice,
-        "stages": stages_of(plan),
-        "devices": devices_of(plan),
-        "layout": layout_text(plan),
-        "module_fqns_per_model_part": module_names(plan),
+        "stages": stages_of(plan.chosen, plan.question.layers),
+        "devices": devices_of(plan.chosen),
+        "layout": layout_text(plan.chosen, plan.question.layers),
+        "module_fqns_per_model_part": module_names(plan.chosen, plan.question.layers),
         "considered": [*_considered(plan), *_left_out(plan)],
         "comparison": comparison_document(plan.rows, question.objective),
         "gains": [*plan.gains],
@@ -83,3 +82,43 @@ def _left_out(plan: Plan) -> Iterator[dict[str, Any]]:
             "every_partition_accounted_for": True,
             "why_not": why,
         }
+
+
+def save_plan(plan: Plan, folder: str | Path, log: Sequence[str] = ()) -> str | None:
+    """Write every file of a plan into a folder; return the path of its schedule, if there is one.
+
+    Raises
+    ------
+    BadInput
+        If the folder cannot be written.
+    Contradiction
+        If the plan contradicts itself; then its schedule is written all the same.
+    """
+    result = plan.result
+    made = None if result is None else result_files(Path(folder), result, log)
+    files = {} if made is None else made.files
+    path = None if made is None else made.schedule
+    text, names = (
+        layout_text(plan.chosen, plan.question.layers),
+        module_names(plan.chosen, plan.question.layers),
+    )
+    if text is not None:
+        files["layout.txt"] = f"{text}\n".encode()
+    if names is not None:
+        files["module_fqns.json"] = _json_bytes(names)
+
+    def claims() -> dict[str, bytes]:
+        return {"plan.json": _json_bytes(plan_document(plan, path))}
+
+    def pictures() -> dict[str, bytes]:
+        if made is None:
+            return {}
+        drawn = {f"plan.{kind}": data for kind, data in plan_pictures(plan).items()}
+        return drawn | made.pictures()
+
+    write_folder(Path(folder), files, claims=claims, pictures=pictures)
+    return path
+
+
+def _json_bytes(document: object) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()

@@ -11,9 +11,7 @@ from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.schedule import Schedule
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition
-from pipesat.plan.candidate import Candidate, Key, key_of
-from pipesat.plan.question import Question
-from pipesat.plan.recompute import Flags
+from pipesat.plan.question import Candidate, Flags, Key, Question, key_of
 from pipesat.plan.shapes import shape_name
 
 

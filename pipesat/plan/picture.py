@@ -42,9 +42,9 @@ def figure_of_plan(plan: Plan) -> Figure | None:
 def _figure(plan: Plan) -> Figure:
     """Draw the chosen partition."""
     from pipesat.picture.figures import blank_figure
-    from pipesat.plan.answer import devices_of, stages_of
+    from pipesat.plan.tables import devices_of, stages_of
 
-    stages, devices = stages_of(plan), devices_of(plan)
+    stages, devices = stages_of(plan.chosen, plan.question.layers), devices_of(plan.chosen)
     width = max(10.0, min(20.0, 2.0 + 0.4 * max(len(stages), len(devices))))
     figure = blank_figure(width, 6.5, _title(plan))
     times, memory = figure.subplots(2, 1)

@@ -11,14 +11,14 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil
 from operator import add
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipesat.core.errors import BadInput, Infeasible, NotApplicable
+from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
 from pipesat.core.schedule import Objective
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
@@ -26,10 +26,10 @@ from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_line
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import check_partition, cut_masks, same_stage
 from pipesat.layers.split import best_split
+from pipesat.placement.partition import even
 from pipesat.plan.bounds import flags_below, stage_cost
-from pipesat.plan.cheapest_layers import cheapest
-from pipesat.plan.even_split import even_partition
-from pipesat.plan.recompute import Flags, Recomputation, usual_in_flight
+from pipesat.plan.cut_terms import cheapest
+from pipesat.plan.question import Flags, Recomputation, usual_in_flight
 
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
 _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
@@ -38,7 +38,7 @@ _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
 class Proposal(NamedTuple):
     """A partition, which of its stages might recompute, and who says so.
 
-    What becomes of the flags is for :class:`~pipesat.plan.recompute.Recomputation` to say.
+    What becomes of the flags is for :class:`~pipesat.plan.question.Recomputation` to say.
     """
 
     partition: tuple[range, ...]
@@ -140,3 +140,29 @@ def _other_loads(shape: Pipeline) -> Iterator[tuple[str, LineMaker]]:
                 for s in range(shape.stages)
             ]
             yield f"{percent - 100} % relief of {name}", loads(weights)
+
+
+def even_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
+    """Equally many blocks per stage, earlier stages get what remains.
+
+    What stands before the first block (an embedding) is on the first stage, what follows the last
+    block (MTP layers, a head) on the last. With fewer blocks than stages, all layers count.
+
+    Raises
+    ------
+    BadInput
+        If it breaks a flag or a tie.
+    """
+    stages, count = shape.stages, len(layers)
+    blocks = [i for i, layer in enumerate(layers.layers) if layer.role == "block"]
+    first, last = (blocks[0], blocks[-1] + 1) if blocks else (0, count)
+    if last - first < stages:
+        first, last = 0, count
+    if count < stages:
+        raise BadInput(f"{stages} stages, but only {count} layers", where="stages")
+    parts = [[first + layer for layer in part] for part in even(last - first, stages)]
+    cuts = [0, *(part[0] for part in parts[1:]), count]
+    partition = tuple(range(a, b) for a, b in pairwise(cuts))
+    with said_of("even split"):
+        check_partition(layers, partition, shape.homes)
+    return partition

@@ -12,8 +12,8 @@ from pipesat.core.result import Baseline, Improvement
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import LEAST_SECONDS, Deadline, EitherStop, Listener, Solve
 from pipesat.core.timing import retime
-from pipesat.plan.candidate import Candidate
 from pipesat.plan.findings import Findings
+from pipesat.plan.question import Candidate
 from pipesat.plan.shapes import shape_name
 
 Orders: TypeAlias = Callable[[Problem, int], Iterator[Schedule]]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
 from pipesat.files.limits import MOST_STAGES
+from pipesat.layers.devices import check_cuttable
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Delay, Pipeline, no_delay
-from pipesat.layers.why_no_split import check_cuttable
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement, PlacementChoice
 
 

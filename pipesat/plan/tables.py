@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Final
 
 from pipesat.core.claims import percent
+from pipesat.core.errors import NotApplicable
+from pipesat.core.metrics import peak_memory
+from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.showing import Column, Table, number
+from pipesat.core.stage import COSTS
+from pipesat.layers.hybrid import layout_text_of
+from pipesat.layers.layer import Layers
 from pipesat.plan.comparison import Cell, SplitRow
+from pipesat.plan.question import Candidate
+
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 _LIKE = {
     "loop": "in a loop, interleaved-1f1b and interleaved-zb stand for 1F1B and ZB-H1",
@@ -111,3 +122,69 @@ def _cell(cell: Cell | None) -> str:
     if cell is None or cell.value is None:
         return "-"
     return str(cell.value) if cell.fits else f"({cell.value})"
+
+
+def stages_of(chosen: Candidate | None, layers: Layers) -> list[dict[str, Any]]:
+    """Every stage: device, layers, costs."""
+    if chosen is None:
+        return []
+    return [
+        {
+            "stage": number,
+            "device": stage.device,
+            "layers": [layers.layers[k].name for k in part],
+            "first_layer": part.start,
+            "recompute": flag,
+        }
+        | {kind: getattr(stage, kind) for kind in COSTS}
+        for number, (part, stage, flag) in enumerate(
+            zip(chosen.partition, chosen.problem.stages, chosen.flags, strict=True)
+        )
+    ]
+
+
+def devices_of(chosen: Candidate | None) -> list[dict[str, Any]]:
+    """Every device: load, memory by kind, capacity."""
+    if chosen is None:
+        return []
+    problem = chosen.problem
+    peaks = peak_memory(problem, chosen.schedules[0])
+    return [
+        {
+            "device": number,
+            "load": load_of(problem, number),
+            "static": device.static,
+            "activations": peaks[number] - device.static,
+            "peak": peaks[number],
+            "memory": device.memory,
+        }
+        for number, device in enumerate(problem.devices)
+    ]
+
+
+def load_of(problem: Problem, device: int) -> int:
+    """Least compute time of a device."""
+    return sum(
+        (problem.stages[s].F + problem.stages[s].least_backward_work) * problem.microbatches[s]
+        for s in problem.stages_on[device]
+    )
+
+
+def layout_text(chosen: Candidate | None, layers: Layers) -> str | None:
+    """Megatron-LM's layout, or a hybrid model's pattern; ``None`` if it has none, as in a V."""
+    if chosen is None or chosen.shape.placement == "vee":
+        return None
+    with contextlib.suppress(NotApplicable):
+        return layout_text_of(layers, chosen.partition)
+    return None
+
+
+def module_names(chosen: Candidate | None, layers: Layers) -> list[list[str]] | None:
+    """Module names per stage, if the layers are named as modules are: at least one with a dot."""
+    if chosen is None:
+        return None
+    names = [[layers.layers[k].name for k in part] for part in chosen.partition]
+    flat = [name for stage in names for name in stage]
+    if all(map(_DOTTED.fullmatch, flat)) and any("." in name for name in flat):
+        return names
+    return None

@@ -21,8 +21,7 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import least_backward
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.split import LARGEST_COST
-from pipesat.plan.cheapest_layers import variants
-from pipesat.plan.cut_terms import Amounts, CutTerms, Part, summed
+from pipesat.plan.cut_terms import Amounts, CutTerms, Part, summed, variants
 
 _MOST_LAYERS: Final = {"vee": 100, "loop": 48}
 _STEPS: Final = 128  # from the bound that is known to half as much again

@@ -209,9 +209,7 @@ def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
     """A layout as a partition; its number of stages says in which shape."""
     from pipesat.files.strict_json import read_json
     from pipesat.layers.hybrid import partition_of_pattern
-    from pipesat.layers.layout import partition_of_layout
-    from pipesat.layers.layout_text import parse_layout
-    from pipesat.layers.module_names import layout_of_module_names
+    from pipesat.layers.layout import layout_of_module_names, parse_layout, partition_of_layout
     from pipesat.layers.rules import check_partition
 
     some = shapes.pipelines[0]

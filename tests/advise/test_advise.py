@@ -18,14 +18,18 @@ import pytest
 import pipesat
 from pipesat.advise.advice import Advice
 from pipesat.advise.answer import memory_text, time_text
-from pipesat.advise.credit import published_in
-from pipesat.advise.families import shown_rows
+from pipesat.advise.families import (
+    best_hand_written,
+    in_any_order,
+    in_order,
+    named_rows,
+    shown_rows,
+)
 from pipesat.advise.files import result_of
 from pipesat.advise.knobs import Build, Family, families, families_text, not_tried
 from pipesat.advise.lines import of_order
-from pipesat.advise.orders import best_hand_written, in_any_order, in_order, named_rows
 from pipesat.advise.question import RUNTIMES, Question, Runtime
-from pipesat.advise.rows import Row, require_same_question
+from pipesat.advise.rows import Row, published_in, require_same_question
 from pipesat.advise.runtimes import stages_text
 from pipesat.advise.table import megatron_flags
 from pipesat.advise.work import Work
@@ -39,8 +43,7 @@ from pipesat.files.folder import FILES, FOLDERS, LIST
 from pipesat.files.problem_file import read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.layers.layer import Layers
-from pipesat.layers.layout import partition_of_layout
-from pipesat.layers.layout_text import parse_layout
+from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.plan.answer import Plan
 from pipesat.workflows.from_profile import estimate_layers
 from tests.conftest import Run

@@ -15,11 +15,11 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.layout import (
     MegatronLayout,
     fewer_at_ends,
+    layout_of_module_names,
     layout_of_partition,
+    parse_layout,
     partition_of_layout,
 )
-from pipesat.layers.layout_text import parse_layout
-from pipesat.layers.module_names import layout_of_module_names
 
 
 def model(blocks: int, *, ends: bool = True, mtp: int = 0) -> Layers:

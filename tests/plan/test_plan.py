@@ -23,24 +23,20 @@ from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
 from pipesat.layers.file import FORMAT, read_layers
 from pipesat.layers.layer import Layers
-from pipesat.layers.layout import partition_of_layout
-from pipesat.layers.layout_text import parse_layout
+from pipesat.layers.layout import parse_layout, partition_of_layout
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.rules import partition_of
 from pipesat.layers.split import FORBIDDEN
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.answer import Plan
-from pipesat.plan.bounds import flags_below, partitions_below, shape_bound, stage_cost
-from pipesat.plan.cheapest_layers import cheapest, variants
+from pipesat.plan.bounds import flags_below, partitions_below, shape_bound, stage_bound, stage_cost
+from pipesat.plan.cut_terms import cheapest, variants
 from pipesat.plan.document import plan_document
-from pipesat.plan.even_split import even_partition
-from pipesat.plan.phases import Reach, bound_shapes, propose
 from pipesat.plan.picture import plan_pictures
-from pipesat.plan.plan import run_plan
-from pipesat.plan.proposals import balanced_partition
-from pipesat.plan.recompute import where_needed
+from pipesat.plan.plan import Reach, bound_shapes, propose, run_plan
+from pipesat.plan.proposals import balanced_partition, even_partition
+from pipesat.plan.question import where_needed
 from pipesat.plan.shapes import shapes_to_try
-from pipesat.plan.stage_bound import stage_bound
 from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.plan_orders import columns
 from tests.conftest import Run

@@ -13,8 +13,8 @@ from pipesat.core.errors import BadInput, Infeasible
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import partition_of
 from pipesat.plan.conclusion import answer
-from pipesat.plan.phases import Reach, bound_shapes, propose
-from pipesat.plan.recompute import Recomputation
+from pipesat.plan.plan import Reach, bound_shapes, propose
+from pipesat.plan.question import Recomputation
 from pipesat.plan.search import Search
 from tests.support.plan_cases import PLACEMENTS, RECOMPUTE, judged, violations
 from tests.support.plan_oracle import Case, Choice, Shape

@@ -13,7 +13,7 @@ from pipesat.core.schedule import Objective
 from pipesat.layers.file import parse_layers
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.plan.bounds import shape_bound
-from pipesat.plan.recompute import Recomputation
+from pipesat.plan.question import Recomputation
 from tests.support.plan_cases import random_case
 from tests.support.plan_oracle import Case
 from tests.support.plans import entry, layers_of
