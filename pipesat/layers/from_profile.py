@@ -11,11 +11,10 @@ from pipesat.core.stage import COSTS
 from pipesat.files.strict_json import read_json
 from pipesat.layers.file import LARGEST_FILE, parse_layers
 from pipesat.layers.layer import Layer, Layers, Role
-from pipesat.layers.pipeline import Delay
 from pipesat.placement.documents import Costs
 from pipesat.profile.costs_file import ParametersModel
 from pipesat.profile.cut import StageCosts, Statistic, costs_of_stage
-from pipesat.profile.file import LinksModel, Profile, delay_of, read_profile
+from pipesat.profile.file import Profile, read_profile
 from pipesat.profile.modes import Units
 from pipesat.profile.problem import SPLIT_LIMIT, fused_because
 from pipesat.profile.static import Training, static_memory
@@ -105,11 +104,6 @@ def layers_of_document(document: Any, path: Path) -> Layers:
     if isinstance(kind, str) and kind.startswith("pipesat.profile/"):
         return layers_of_profile(read_profile(path))
     return parse_layers(document, str(path))
-
-
-def measured_delay(links: LinksModel, per_us: int = 1) -> Delay:
-    """Delay of a link by size in bytes, from measured ones; ``per_us`` time units are 1 us."""
-    return lambda size: round(delay_of(links, size) * per_us)
 
 
 def _costs(part: StageCosts, units: Units) -> Costs:

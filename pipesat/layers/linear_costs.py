@@ -98,46 +98,6 @@ def makespan_lines(
     )
 
 
-def makespan_cost(layers: Layers, pipeline: Pipeline) -> StageCost:
-    """Cost of a stage of a chain that is at most the makespan of any schedule.
-
-    ``head + max(m (F + least backward), m (F + shortest backward) + tail)``: head as in
-    :func:`makespan_lines`; tail is the way of the last gradient through the stages before. Every
-    layer counts with the cheaper of its variants, so it holds with and without recomputation.
-    ``best_split`` of it is a bound over all partitions.
-
-    Raises
-    ------
-    NotApplicable
-        With overlapped pairs, and unless every device holds one stage.
-    """
-    _require_no_pairs(pipeline)
-    if pipeline.stages != pipeline.devices:
-        raise NotApplicable("this bound is for one stage per device")
-    m, hop = pipeline.microbatches, _least_delay(layers, pipeline)
-    head = _prefix(_less(x, "F") for x in layers.layers)
-    tail = _prefix(shortest_backward(layers, x, pipeline) for x in layers.layers)
-    load = _prefix(
-        m
-        * min(
-            x.amount("F", recompute=again) + least_backward(layers, x, pipeline, recompute=again)
-            for again in (False, True)
-        )
-        for x in layers.layers
-    )
-    trips = _prefix(
-        m * (_less(x, "F") + shortest_backward(layers, x, pipeline)) for x in layers.layers
-    )
-
-    def cost(a: Ints, b: Ints, stage: int) -> Ints:
-        way = stage * hop
-        last_gradient = trips[b] - trips[a] + (tail[a] + way)
-        costs: Ints = head[a] + way + np.maximum(load[b] - load[a], last_gradient)
-        return costs
-
-    return cost
-
-
 def cost_of(lines: Sequence[LinearCost]) -> StageCost:
     """Lines as what :func:`~pipesat.layers.split.best_split` takes."""
     return lambda a, b, stage: lines[stage].at_end[b] - lines[stage].at_begin[a]

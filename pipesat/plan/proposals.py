@@ -18,20 +18,22 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from pipesat.core.arrays import Ints
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
 from pipesat.core.schedule import Objective
 from pipesat.layers.devices import smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.rules import check_partition, cut_masks, same_stage
-from pipesat.layers.split import best_split
+from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
+from pipesat.layers.split import FORBIDDEN, best_split
 from pipesat.placement.partition import even
 from pipesat.plan.bounds import flags_below, stage_cost
 from pipesat.plan.cut_terms import cheapest
 from pipesat.plan.question import Flags, Recomputation, usual_in_flight
 
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
+_SQUARES: Final = 1 << 40  # of the largest load: sums over all stages stay exact
 _RELIEF: Final = (102, 105, 110, 120)  # per cent that an end's load counts
 
 
@@ -64,36 +66,37 @@ def proposals(space: Recomputation, shape: Pipeline, objective: Objective) -> It
 
 
 def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
-    """The split whose largest device has least of F and BW to do, whatever the memory.
+    """The split whose largest device has least of F and BW to do, of those the most even one.
 
-    Where a device has several stages, many are as good, and the first one found may have large
-    stages beside small ones. If its largest stage could be smaller by more than a layer, the even
-    split is taken, or that whose largest stage is smallest, whichever is as good for devices.
+    Most even: the least sum of squares of stages' loads. So one long layer leaves no others long,
+    which would take memory and gain nothing. Memory does not count. In a chain this is exact.
+    Elsewhere it is the best of three: that of the least largest device, the even split, and the
+    one whose stages alone have the least sum of squares.
     """
-    best = smallest_largest(layers, replace(shape, memory=None)).partition
-    if shape.stages == shape.devices:
-        return best
+    least = smallest_largest(layers, replace(shape, memory=None))
     loads_of = [*map(add, layers.amounts("F"), layers.amounts("BW"))]
     ends = np.array([*accumulate(loads_of, initial=0)])
 
-    def largest(partition: tuple[range, ...]) -> tuple[int, int]:
-        stages = [int(ends[part.stop] - ends[part.start]) for part in partition]
-        devices = [0] * shape.devices
-        for home, load in zip(shape.homes, stages, strict=True):
-            devices[home] += load
-        return max(devices), max(stages)
+    def squares(a: Ints, b: Ints, stage: int = 0) -> Ints:
+        del stage
+        load = (ends[b] - ends[a]) / max(1, least.value)  # of the largest device
+        return np.where(load <= 1, np.rint(_SQUARES * load**2).astype(np.int64), FORBIDDEN)
 
-    found = []
+    def judged(partition: tuple[range, ...]) -> tuple[int, int]:
+        cuts = np.array(cuts_of(partition))
+        devices = np.bincount(shape.homes, np.diff(ends[cuts]))
+        return int(devices.max()), int(squares(cuts[:-1], cuts[1:]).sum())
+
+    found = [least.partition]
     with contextlib.suppress(BadInput):
         found.append(even_partition(layers, shape))
     masks = same_stage(layers, cut_masks(layers, shape.stages))
-    split = best_split(lambda a, b, _: ends[b] - ends[a], len(layers), shape.stages, masks=masks)
+    split = best_split(squares, len(layers), shape.stages, combine="sum", masks=masks)
     with contextlib.suppress(BadInput):
         if split is not None:
             check_partition(layers, split.partition, shape.homes)
             found.append(split.partition)
-    better = min([*found, best], key=largest)
-    return better if largest(better)[1] + max(loads_of) < largest(best)[1] else best
+    return min(found, key=judged)
 
 
 def _plain(layers: Layers, shape: Pipeline) -> Iterator[tuple[str, tuple[range, ...]]]:

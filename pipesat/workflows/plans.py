@@ -220,9 +220,7 @@ def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
         if text.endswith(".json"):
             found = layout_of_module_names(read_json(Path(text), 64 << 20))
         else:
-            roles = [layer.role for layer in layers.layers]
-            blocks, mtp = roles.count("block"), roles.count("mtp")
-            found = parse_layout(text, blocks=blocks, mtp=mtp, devices=devices)
+            found = parse_layout(text, devices=devices)
         partition, name = partition_of_layout(found, layers), found.text
     stages = len(partition)
     if stages % devices:

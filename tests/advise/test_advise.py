@@ -543,7 +543,7 @@ def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
     row = min(rows_of(megatron, "interleaved-1f1b"), key=lambda row: row.makespan)
     words = shlex.split(megatron_flags(megatron.question, row), comments=True)
     flags = dict(word.removeprefix("--").split("=", 1) for word in words)
-    layout = parse_layout(flags.pop("pipeline-model-parallel-layout"), blocks=4, devices=2)
+    layout = parse_layout(flags.pop("pipeline-model-parallel-layout"), devices=2)
     assert partition_of_layout(layout, FOUR) == row.partition
     assert flags == {
         "pipeline-model-parallel-size": "2",

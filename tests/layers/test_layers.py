@@ -12,16 +12,16 @@ import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.file import FORMAT, layers_document, parse_layers, read_layers, write_layers
-from pipesat.layers.from_profile import layers_of_profile, measured_delay
+from pipesat.layers.from_profile import layers_of_profile
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b, link_delay, one_in_flight
 from pipesat.layers.rules import check_partition, neighbours
 from pipesat.layers.stages import problem_document, problem_of_split, remarks, static_of_devices
-from pipesat.profile.file import LINKS_FORMAT, LinksModel, parse_profile
+from pipesat.profile.file import parse_profile
 from pipesat.profile.static import Training
 from tests.conftest import Run
 from tests.support.paths import ROOT
-from tests.support.profiles import MIB, document, tensor, times, weights
+from tests.support.profiles import MIB, document, weights
 
 EXAMPLES = ROOT / "examples"
 Save = Callable[..., Path]
@@ -345,22 +345,6 @@ def test_the_training_counts_in_a_profiles_layers() -> None:
     layers = layers_of_profile(parse_profile(document()), training)
     assert layers.layers[1].weights == 100 + 50
     assert layers.reserve == 90 + 7
-
-
-def test_measured_delays() -> None:
-    sizes = [{"bytes": b, "delay": times(float(us))} for b, us in ((1000, 10), (3000, 30))]
-    links = LinksModel.model_validate(
-        {
-            "format": LINKS_FORMAT,
-            "backend": "gloo",
-            "torch": "2.13",
-            "device_name": "none",
-            "sizes": sizes,
-        }
-    )
-    assert measured_delay(links)(2000) == 20
-    assert measured_delay(links, per_us=1000)(2000) == 20000
-    assert tensor(8)["bytes"] == 8
 
 
 # Commands
