@@ -84,16 +84,17 @@ class Answer:
         homes = {shape.homes for shape in self.plan.question.shapes}
         if row.shape.homes not in homes or not all(row.partition):
             return None
-        return self.plan.bound if row.first is None else self.any_layers
+        return self.plan.bound if row.candidate.first is None else self.any_layers
 
     def _bound_of_split(self, row: Row) -> Bound:
         """The best bound of the row's split; for Megatron-LM of any order, F paired with BW."""
         same = (row.partition, row.shape.homes)
-        runtime = row.runtime if self.question.any_order else None
-        widest = self.question.problem(row.partition, row.shape, (), runtime)
-        found = [closed_form_bound(widest, "makespan")]
+        own = row.candidate.runtime
+        runtime = own if self.question.any_order else None
+        widest = self.question.candidate(row.partition, row.shape, (), runtime)
+        found = [closed_form_bound(widest.problem, "makespan")]
         for other in self.rows:
-            wider = other.runtime in (None, row.runtime)
+            wider = other.candidate.runtime in (None, own)
             if other.bound is not None and wider and same == (other.partition, other.shape.homes):
                 found.append(other.bound)
         return max(found, key=lambda bound: bound.value)

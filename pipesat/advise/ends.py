@@ -168,6 +168,4 @@ def _with_costs(question: Question, row: Row, cost: Callable[[Layer, Costs], Cos
         for layer in question.layers.layers
     )
     other = replace(question, layers=replace(question.layers, layers=changed))
-    return other.problem(
-        row.partition, row.shape, row.recompute, row.runtime, first=row.first, offload=row.offload
-    )
+    return other.under(row.candidate, row.candidate.runtime).problem

@@ -21,13 +21,13 @@ from pipesat.advise.rows import PLAINEST_FIRST, Row, credited, fits, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import SPLITS, hand_written_of, plainly_named, row_of, rows_of_flags
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.claims import Bound
 from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics import LIST_SCHEDULING
 from pipesat.heuristics.list_scheduling import list_schedules, policies
 from pipesat.heuristics.registry import GiveUp, never
+from pipesat.plan.question import Candidate
 from pipesat.workflows.hand_written import baseline, baselines
 
 _ALWAYS: Final = (*PLAINEST_FIRST, OFFLOAD)
@@ -107,7 +107,7 @@ def better_on_table(question: Question, rows: Iterable[Row], over: GiveUp) -> li
     No more are tried once it is ``over``.
     """
     rows, added = list(rows), []
-    tried: set[tuple[str, str]] = set()
+    tried: set[tuple[str, Candidate]] = set()
     more = True
     while more:
         more = False
@@ -126,23 +126,28 @@ def _is_better(made: Row, rows: Iterable[Row]) -> bool:
 
 
 def _on_problem_of(
-    question: Question, row: Row, rows: Iterable[Row], tried: set[tuple[str, str]], over: GiveUp
+    question: Question,
+    row: Row,
+    rows: Iterable[Row],
+    tried: set[tuple[str, Candidate]],
+    over: GiveUp,
 ) -> Iterator[Row]:
     """Yield the hand-written schedules of a row's problem that could be the best of their name."""
     runtime = question.runtime_in(row.shape.placement)
-    problem = question.problem(row.partition, row.shape, row.recompute, runtime, first=row.first)
+    asked = row.candidate
+    candidate = question.candidate(
+        asked.partition, asked.shape, asked.recompute, runtime, first=asked.first
+    )
     for name in hand_written_of(question, row.shape.placement):
-        if over() or (name, problem.sha256) in tried:
+        if over() or (name, candidate) in tried:
             continue
-        tried.add((name, problem.sha256))
+        tried.add((name, candidate))
         build = partial(baseline, name)
         try:
-            made = row_of(
-                build, name, row.split, row.shape, row.partition, row.recompute, problem, runtime
-            )
+            made = row_of(build, name, row.split, candidate)
         except NotApplicable:
             continue
-        made = plainly_named(question, replace(made, first=row.first))
+        made = plainly_named(question, made)
         best = best_of(rows, made.name, runs=True)
         if made.fits and (best is None or made.makespan < best.makespan):
             yield marked(question, made)
@@ -158,7 +163,7 @@ def chosen_of(rows: Iterable[Row]) -> Row | None:
 
 def best_not_run(rows: Iterable[Row]) -> Row | None:
     """Return the shortest row that fits and that the runtime cannot run, but for offloading."""
-    left = (row for row in rows if row.fits and not row.runs and not row.offload)
+    left = (row for row in rows if row.fits and not row.runs and not row.candidate.offload)
     return min(left, key=rank, default=None)
 
 
@@ -172,13 +177,6 @@ def named_rows(question: Question, rows: Iterable[Row]) -> list[Row]:
     found = [chosen_of(rows), plain_of(rows), best_not_run(rows)]
     found += [row for _, row in compared(question, rows)]
     return [*{id(row): row for row in found if row is not None}.values()]
-
-
-def in_any_order(question: Question, row: Row) -> Problem:
-    """Return a row's problem, of all orders that the runtime runs; of Megatron-LM's, of any."""
-    if question.any_order:
-        return row.problem
-    return question.problem(row.partition, row.shape, row.recompute, None, first=row.first)
 
 
 class Tried(NamedTuple):
@@ -206,18 +204,15 @@ def best_hand_written(problem: Problem, over: GiveUp = never) -> Tried:
     return Tried(best, not over())
 
 
-def in_order(question: Question, like: Row, schedule: Schedule, bound: Bound | None = None) -> Row:
+def in_order(question: Question, like: Row, schedule: Schedule) -> Row:
     """Return the row of an order on the same stages as another row, by the name of who found it."""
-    runtime = like.runtime if question.any_order else None
     row = replace(
         like,
         name=credited(schedule.source),
-        problem=in_any_order(question, like),
+        candidate=question.in_any_order(like.candidate),
         schedule=schedule,
-        runtime=runtime,
         fits=True,
         group=None,
-        bound=bound,
         why_not="",
         by_hand="",
         setting="",
@@ -225,52 +220,33 @@ def in_order(question: Question, like: Row, schedule: Schedule, bound: Bound | N
     return marked(question, row)
 
 
-def on_same_stages(rows: Iterable[Row], row: Row) -> list[Row]:
-    """Return the rows whose problem is that of another, but for what their runtimes run."""
-    return [other for other in rows if _stages(other) == _stages(row)]
+def on_same_stages(rows: Iterable[Row], candidate: Candidate) -> list[Row]:
+    """Return the rows of a candidate's stages, whatever their runtimes run."""
+    return [row for row in rows if row.candidate.stages == candidate.stages]
 
 
-def least_on(rows: Iterable[Row], row: Row) -> int | None:
-    """The least time known on the stages of a row."""
-    same = on_same_stages(rows, row)
-    return min((other.makespan for other in same if other.fits), default=None)
-
-
-def _stages(row: Row) -> tuple[object, ...]:
-    return row.partition, row.shape.homes, row.recompute, row.first, row.offload
-
-
-def unsettled(question: Question, rows: Iterable[Row], searched: Sequence[Problem]) -> list[Row]:
+def unsettled(question: Question, rows: Iterable[Row], searched: Sequence[Candidate]) -> list[Row]:
     """Return the rows whose order is worth a search, the most important first.
 
     These are the advice and the best with nothing by hand; for Megatron-LM, whose order is its own,
     the best in any order; then other rows of the table that could become shorter than the best.
     """
-    rows = tuple(row for row in rows if row.fits and not row.offload)
+    rows = tuple(row for row in rows if row.fits and not row.candidate.offload)
     megatron = not question.any_order
     able = [row for row in rows if row.runs or megatron]
     best = min(able, key=lambda row: rank(row)[2:], default=None)
     if best is None:
         return []
     named = [best, None if megatron else plain_of(rows)]
-    seen = {problem.sha256 for problem in searched}
+    seen = {*searched}
     left = []
     for row in [*named, *shown_rows(rows)]:
-        if row is None or (problem := in_any_order(question, row)).sha256 in seen:
+        if row is None or (candidate := question.in_any_order(row.candidate)) in seen:
             continue
-        seen.add(problem.sha256)
+        seen.add(candidate)
         if (
             any(row is one for one in named)
-            or closed_form_bound(problem, "makespan").value < best.makespan
+            or closed_form_bound(candidate.problem, "makespan").value < best.makespan
         ):
             left.append(row)
     return left
-
-
-def with_bound(row: Row, problem: Problem, bound: Bound | None) -> Row:
-    """Return a row with what is proven of its problem, if it is that problem and more is proven."""
-    if bound is None or row.problem.sha256 != problem.sha256:
-        return row
-    if row.bound is not None and row.bound.value >= bound.value:
-        return row
-    return replace(row, bound=bound)

@@ -14,7 +14,7 @@ from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import checkpointing_of, options_of
 from pipesat.advise.table import megatron_flags
-from pipesat.core.claims import Bound, Standing
+from pipesat.core.claims import Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES
 from pipesat.export.programs import PROGRAMS
@@ -24,7 +24,6 @@ from pipesat.files.schedule_file import schedule_bytes
 from pipesat.layers.file import layers_bytes
 from pipesat.layers.layer import Layers
 from pipesat.plan.picture import plan_pictures
-from pipesat.plan.question import Candidate
 from pipesat.report.study import report
 from pipesat.workflows.plan_orders import SOME_SETTINGS
 
@@ -71,10 +70,7 @@ def _pictures(advice: Advice) -> dict[str, bytes]:
     plan, row = advice.plan, advice.chosen
     if plan is None or row is None:
         return {}
-    least = Bound(0, "") if advice.bound is None else advice.bound
-    advised = Candidate(
-        0, row.shape, row.partition, row.recompute, row.problem, row.name, least, [row.schedule]
-    )
+    advised = replace(row.candidate, schedules=[row.schedule])
     drawn = plan_pictures(replace(plan, chosen=advised, bound=advice.bound))
     return {f"plan.{kind}": data for kind, data in drawn.items()}
 
@@ -164,7 +160,7 @@ def commands(advice: Advice) -> Iterator[str]:
         yield _plan(advice, advice.plan)
     for row in advice.shown:
         searched = row.name == OURS or row.schedule.source.endswith(SOME_SETTINGS)
-        if row.offload or (searched and row is not advice.chosen):
+        if row.candidate.offload or (searched and row is not advice.chosen):
             yield f"pipesat solve rows/{problem_name(row)} -o rows/{stem(row)}"
         elif not searched and row.fits:
             yield _baseline(row)

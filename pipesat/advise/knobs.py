@@ -14,7 +14,7 @@ makes the schedule shorter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Final
@@ -198,7 +198,7 @@ def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Itera
                 "ours",
                 shape,
                 partition,
-                last.runtime,
+                last.candidate.runtime,
                 last.group,
                 over=lambda: deadline.over,
             )
@@ -226,15 +226,14 @@ def _near(question: Question, row: Row, partition: tuple[range, ...]) -> Row:
     """The row of a layout; with many stages, the same ones recompute, as trying all takes long."""
     if row.placement == "chain" or not question.any_order:
         made = rows_of_flags(
-            question, row.name, "ours", row.shape, partition, row.runtime, row.group
+            question, row.name, "ours", row.shape, partition, row.candidate.runtime, row.group
         )
         return next(made)
     flags = tuple(
         flag and has_variant(question.layers, part)
-        for flag, part in zip(row.recompute, partition, strict=False)
+        for flag, part in zip(row.candidate.recompute, partition, strict=False)
     )
     flags = flags if any(flags) else ()
-    problem = question.problem(partition, row.shape, flags, row.runtime)
+    candidate = question.candidate(partition, row.shape, flags, row.candidate.runtime)
     build = partial(baseline, row.name, group=row.group)
-    made_row = row_of(build, row.name, "ours", row.shape, partition, flags, problem, row.runtime)
-    return replace(made_row, group=row.group)
+    return row_of(build, row.name, "ours", candidate, row.group)

@@ -190,15 +190,15 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
     question = answer.question
     if question.memory is None:
         return
-    if not row.again and row.first is None:
+    if not row.again and row.candidate.first is None:
         free = memory_text(question, question.memory - question.reserve, rounded)
         most = memory_text(question, max(row.peaks) - question.reserve)
         yield f"nothing has to recompute: {most} of {free} are used at most"
         return
     who = stages_text(row.again)
-    if row.first is not None:
-        count = "" if row.first == 1 else f"{row.first} "
-        who = f"the first {count}transformer {plural(row.first, 'layer')} of every stage"
+    if row.candidate.first is not None:
+        count = "" if row.candidate.first == 1 else f"{row.candidate.first} "
+        who = f"the first {count}transformer {plural(row.candidate.first, 'layer')} of every stage"
     need = needed_without(question, row)
     text = f"to fit into memory, {who} {plural(len(row.again), 'recompute', '')}"
     yield f"{text}: {need}" if need else text
@@ -207,7 +207,9 @@ def _memory(answer: Answer, row: Row) -> Iterator[str]:
 def _offload(answer: Answer, row: Row) -> Iterator[str]:
     """What offloading would bring, by a checked schedule; "nothing" and "cannot" only if proven."""
     question = answer.question
-    found = min((x for x in answer.rows if x.offload), key=lambda x: x.makespan, default=None)
+    found = min(
+        (x for x in answer.rows if x.candidate.offload), key=lambda x: x.makespan, default=None
+    )
     if found is None:
         return
     takes = time_text(question, found.makespan)
@@ -224,7 +226,8 @@ def _offload(answer: Answer, row: Row) -> Iterator[str]:
     gain = change(found.makespan, row.makespan, 1)
     yield f"{found.offloaded} (stage, microbatch) instead would take {takes} ({where}), {gain}"
     yield found.why_not
-    keep = question.problem(found.partition, found.shape, (), found.runtime).with_memory(None)
+    plain = question.candidate(found.partition, found.shape, (), found.candidate.runtime)
+    keep = plain.problem.with_memory(None)
     least = closed_form_bound(keep, "makespan").value
     if found.makespan <= least:
         yield "it would cost nothing at your bandwidth: no memory makes this split shorter"
@@ -243,7 +246,7 @@ def _searched(answer: Answer) -> str:
     keeps = " without offloading" if answer.question.may_offload else ""
     again = ""
     if answer.question.may_recompute:
-        any_layers = answer.chosen is not None and answer.chosen.first is not None
+        any_layers = answer.chosen is not None and answer.chosen.candidate.first is not None
         again = ", whichever layers recompute," if any_layers else ", whichever stages recompute,"
     return f"schedule{runs}{keeps} on any split of {shapes}{again}"
 
@@ -252,7 +255,7 @@ def of_order(row: Row, what: str) -> Iterator[str]:
     """Say what is proven of an order, if its problem was searched: nothing is cut otherwise."""
     if row.bound is None:
         return
-    again = " and these stages recomputing" if row.again or row.first is not None else ""
+    again = " and these stages recomputing" if row.again or row.candidate.first is not None else ""
     standing = Standing(row.makespan, row.bound.value, of="the order")
     if standing.proven:
         yield f"{what} is proven optimal for this split{again}"

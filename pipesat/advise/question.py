@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final, cast, get_args
 
 from pipesat.advise.pairs import LayerParts, with_offload, with_pairs
+from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Runtime, Target
 from pipesat.export.runtimes import RUNTIMES as RECORDS
@@ -18,7 +19,7 @@ from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
-from pipesat.plan.question import Flags
+from pipesat.plan.question import Candidate, Flags
 from pipesat.plan.shapes import Shapes
 from pipesat.workflows.plans import for_runtime
 
@@ -116,7 +117,7 @@ class Question:
         layers, shapes = for_runtime(self.layers, Shapes((shape,)), runtime)
         return layers, shapes.pipelines[0]
 
-    def problem(
+    def candidate(
         self,
         partition: tuple[range, ...],
         shape: Pipeline,
@@ -125,11 +126,52 @@ class Question:
         *,
         first: int | None = None,
         offload: bool = False,
-    ) -> Problem:
-        """Return the problem of one way to cut, place and recompute, or to offload instead.
+    ) -> Candidate:
+        """Return one way to cut, place and recompute, or to offload instead.
 
-        ``first``: how many transformer layers of every stage recompute, besides flagged stages.
+        The same one whenever it is asked for: whoever has it shares what is known of it.
         """
+        key = partition, shape.homes, recompute, runtime, first, offload
+        if key not in self.candidates:
+            problem = self._problem(partition, shape, recompute, runtime, first, offload=offload)
+            self.candidates[key] = Candidate(
+                *(-1, shape, partition, recompute, problem, "", Bound(0, "")),
+                runtime=runtime,
+                first=first,
+                offload=offload,
+            )
+        return self.candidates[key]
+
+    @cached_property
+    def candidates(self) -> dict[tuple[object, ...], Candidate]:
+        """Every candidate that was asked for."""
+        return {}
+
+    def under(self, candidate: Candidate, runtime: Runtime | None) -> Candidate:
+        """Return a candidate's stages with what another runtime cannot run ruled out."""
+        return self.candidate(
+            candidate.partition,
+            candidate.shape,
+            candidate.recompute,
+            runtime,
+            first=candidate.first,
+            offload=candidate.offload,
+        )
+
+    def in_any_order(self, candidate: Candidate) -> Candidate:
+        """Return its stages in all orders that the runtime runs; of Megatron-LM's, in any."""
+        return candidate if self.any_order else self.under(candidate, None)
+
+    def _problem(
+        self,
+        partition: tuple[range, ...],
+        shape: Pipeline,
+        recompute: Flags,
+        runtime: Runtime | None,
+        first: int | None,
+        *,
+        offload: bool,
+    ) -> Problem:
         layers, pipeline = self.as_run(shape, runtime)
         if first is not None:
             layers = first_recomputed(layers, partition, first)

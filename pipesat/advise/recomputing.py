@@ -30,7 +30,7 @@ def needed_without(question: Question, row: Row) -> str:
     """Say what the plain schedule would need without recomputing; empty if it fits or is none."""
     if question.memory is None:
         return ""
-    plain = question.problem(row.partition, row.shape, (), row.runtime)
+    plain = question.candidate(row.partition, row.shape, (), row.candidate.runtime).problem
     name = SCHEDULES[row.shape.placement][0]
     try:
         peaks = peak_memory(plain, baseline(name, plain))

@@ -18,11 +18,10 @@ from pipesat.core.errors import Contradiction
 from pipesat.core.metrics import mode_counts, pair_counts, peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
-from pipesat.core.settings import Runtime
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
 from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.question import Flags, has_variant
+from pipesat.plan.question import Candidate, has_variant
 from pipesat.plan.shapes import shape_name
 from pipesat.workflows.hand_written import baselines
 from pipesat.workflows.plan_orders import SOME_SETTINGS
@@ -69,8 +68,8 @@ class Row:
         Of the published schedule that its order is, or :data:`~pipesat.advise.rows.OURS`.
     split
         ``even``, ``balanced`` or ``ours``.
-    runtime
-        Whose restrictions the problem obeys, ``None``: any order.
+    candidate
+        Its stages and their problem: rows of the same stages share what is known of them.
     fits
         Whether it keeps to the memory; else it needs more, and is only shown.
     why_not
@@ -81,30 +80,37 @@ class Row:
         What its configuration has to say besides what is exported.
     group
         Microbatches per group of an interleaved schedule, ``None``: one per device.
-    first
-        How many transformer layers of every stage recompute, besides whole stages; ``None``: none.
-    offload
-        Whether its stages may copy activations to the host.
-    bound
-        What no schedule of its problem is below, where its order was searched by itself.
     """
 
     name: str
     split: str
-    shape: Pipeline
-    partition: tuple[range, ...]
-    recompute: Flags
-    problem: Problem
+    candidate: Candidate
     schedule: Schedule
-    runtime: Runtime | None
     fits: bool
     why_not: str = ""
     by_hand: str = ""
     setting: str = ""
     group: int | None = None
-    first: int | None = None
-    offload: bool = False
-    bound: Bound | None = None
+
+    @property
+    def shape(self) -> Pipeline:
+        """Where its stages lie."""
+        return self.candidate.shape
+
+    @property
+    def partition(self) -> tuple[range, ...]:
+        """Layers of every stage."""
+        return self.candidate.partition
+
+    @property
+    def problem(self) -> Problem:
+        """What its schedule is one of."""
+        return self.candidate.problem
+
+    @property
+    def bound(self) -> Bound | None:
+        """What no schedule of its problem is below, where its order was searched by itself."""
+        return self.candidate.bound if self.candidate.bound.value else None
 
     @property
     def published(self) -> str:
@@ -138,7 +144,7 @@ class Row:
     @property
     def again(self) -> tuple[int, ...]:
         """Stages that recompute."""
-        return tuple(stage for stage, flag in enumerate(self.recompute) if flag)
+        return tuple(stage for stage, flag in enumerate(self.candidate.recompute) if flag)
 
     @property
     def offloaded(self) -> int:
@@ -153,9 +159,9 @@ class Row:
     def recomputes(self, question: Question) -> frozenset[int]:
         """Return the layers that recompute."""
         stages = {k for stage in self.again for k in self.partition[stage]}
-        if self.first is not None:
+        if self.candidate.first is not None:
             layers = question.layers
-            changed = first_recomputed(layers, self.partition, self.first).layers
+            changed = first_recomputed(layers, self.partition, self.candidate.first).layers
             stages |= {k for k, one in enumerate(changed) if one is not layers.layers[k]}
         return frozenset(k for k in stages if question.layers.layers[k].recomputed is not None)
 
@@ -193,7 +199,7 @@ class Row:
             "layers_per_stage": [len(part) for part in self.partition],
             "group": self.group,
             "recompute": [*self.again],
-            "recompute_first": self.first,
+            "recompute_first": self.candidate.first,
             "offloaded": self.offloaded,
             "pairs": self.pairs,
             "makespan": self.makespan,
@@ -237,23 +243,11 @@ def require_same_question(
 ) -> None:
     """Raise ``Contradiction`` unless what the answer names are checked schedules of one question.
 
-    The problem of every row ``named`` is built again from the question's layers and compared, its
-    schedule goes through the checker, and no row that runs is better than the best. All rows have
-    been through the checker when they were made.
+    Every row ``named`` is of the question's own stages, its schedule goes through the checker, and
+    no row that runs is better than the best. All rows were checked when they were made.
     """
-    rows = tuple(rows)
     for row in named:
-        same = question.problem(
-            row.partition,
-            row.shape,
-            row.recompute,
-            row.runtime,
-            first=row.first,
-            offload=row.offload,
-        )
-        wanted = (question.devices, question.microbatches, question.memory)
-        asked = (row.shape.devices, row.shape.microbatches, row.shape.memory)
-        if same.sha256 != row.problem.sha256 or asked != wanted:
+        if row.candidate not in question.candidates.values():
             raise Contradiction(f"{row.name} ({row.split} split) answers another question")
         if fits(row.problem, row.schedule) != row.fits:
             raise Contradiction(f"{row.name} ({row.split} split) is wrong about its memory")

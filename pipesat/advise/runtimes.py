@@ -25,7 +25,7 @@ def marked(question: Question, row: Row) -> Row:
     """Return a row with why its runtime cannot run it, and what is to be done by hand."""
     if not row.fits:
         return replace(row, why_not="needs more memory than there is")
-    if row.offload:
+    if row.candidate.offload:
         return replace(row, why_not=WHY_NOT)
     if not question.any_order:
         return replace(row, why_not=_megatron(question, row))
@@ -56,7 +56,7 @@ def checkpointing_of(row: Row) -> Checkpointing:
 
 
 def _megatron(question: Question, row: Row) -> str:
-    if row.name not in _MEGATRON_ORDERS or row.runtime != question.runtime:
+    if row.name not in _MEGATRON_ORDERS or row.candidate.runtime != question.runtime:
         return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"

@@ -196,7 +196,7 @@ def advise(
         tuple(work.left_out.items()),
         whole.seconds,
         None
-        if found is None or chosen is None or chosen.first is None
+        if found is None or chosen is None or chosen.candidate.first is None
         else _bound_of_any_layers(question, found),
         (*families_text(work.untried),),
         not_tried(work.untried, work.unbuilt),

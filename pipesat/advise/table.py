@@ -66,8 +66,8 @@ def tables_of(answer: Answer) -> Iterator[Table]:
 
 
 def _recomputes(row: Row) -> str:
-    if row.first is not None:
-        return f"first {row.first} of each"
+    if row.candidate.first is not None:
+        return f"first {row.candidate.first} of each"
     return stages_text(row.again) if row.again else "none"
 
 
@@ -94,8 +94,8 @@ def megatron_flags(question: Question, row: Row) -> str:
         lines.append(group_option(row.group))
     if row.pairs:
         lines += [*overlap_options(), f"# {OVERLAP_WANTS}"]
-    if row.again or row.first is not None:
-        lines += recompute_options(row.first)
+    if row.again or row.candidate.first is not None:
+        lines += recompute_options(row.candidate.first)
     lines.append(
         f"# --global-batch-size = {question.microbatches} x --micro-batch-size x data parallel size"
     )

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Final
 from pipesat.advise.families import (
     best_hand_written,
     better_on_table,
-    in_any_order,
     in_order,
-    least_on,
     named_rows,
     on_same_stages,
     shown_rows,
     unsettled,
-    with_bound,
     written_on,
 )
 from pipesat.advise.knobs import Build, Family, families, families_text, moved_rows
@@ -30,14 +27,14 @@ from pipesat.advise.rows import Row, credited, fits, rank
 from pipesat.advise.runtimes import marked
 from pipesat.advise.written import cut
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
-from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
 from pipesat.core.result import Improvement
+from pipesat.core.schedule import Schedule
 from pipesat.core.settings import RecomputeChoice
 from pipesat.core.solving import LEAST_SECONDS, Deadline, Listener
 from pipesat.layers.layer import Layer, Layers
 from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.question import has_variant
+from pipesat.plan.question import Flags, has_variant
 from pipesat.workflows.plans import plan
 from pipesat.workflows.solve import solve
 
@@ -58,6 +55,7 @@ _OFFLOADING: Final = 0.2  # what offloading would bring
 _ALIKE: Final = 0.15  # a plan in which all stages recompute or none
 _SETTLING: Final = 0.3  # the order of what is advised, and other orders of what is named
 _COMPLETING: Final = 0.1  # of that, the latter
+_ALL_ORDERS: Final = 2  # the effort of a candidate of which every order was made
 _FIRST: Final = 0.6  # of the rest, the former before what runs with nothing by hand
 
 
@@ -79,7 +77,6 @@ class Work:
     unbuilt: tuple[Build, ...] = ()
     told: int | None = None  # the best bound of the whole question so far
     _there: set[tuple[object, ...]] = field(default_factory=set)
-    _ordered: set[str] = field(default_factory=set)  # problems of which all orders were tried
 
     @doing("building schedules that users know")
     def write(self) -> None:
@@ -131,21 +128,26 @@ class Work:
 
         What there is time for: no more once a share of the limit is over.
         """
-        problem = in_any_order(self.question, row)
-        if row.offload or problem.sha256 in self._ordered:
+        candidate = self.question.in_any_order(row.candidate)
+        if candidate.offload or candidate.effort >= _ALL_ORDERS:
             return
-        best, all_made = best_hand_written(problem, self._past(share))
+        best, all_made = best_hand_written(candidate.problem, self._past(share))
         if all_made:
-            self._ordered.add(problem.sha256)
-        known = least_on(self.rows, row)
-        if best is not None and (known is None or best.makespan < known):
+            candidate.effort = _ALL_ORDERS
+        if best is not None and self._is_shorter(best, candidate):
             self._add(in_order(self.question, row, best))
+
+    def _is_shorter(self, schedule: Schedule, candidate: Candidate) -> bool:
+        """Whether a schedule is shorter than all that are known on the same stages."""
+        same = on_same_stages(self.rows, candidate)
+        return all(schedule.makespan < row.makespan for row in same if row.fits)
 
     @property
     def not_all_orders(self) -> bool:
         """Whether some hand-written schedule was not tried on a row that the answer names."""
-        named = (row for row in named_rows(self.question, self.rows) if not row.offload)
-        return any(in_any_order(self.question, row).sha256 not in self._ordered for row in named)
+        named = (row.candidate for row in named_rows(self.question, self.rows))
+        orders = (self.question.in_any_order(one) for one in named if not one.offload)
+        return any(one.effort < _ALL_ORDERS for one in orders)
 
     @property
     def best(self) -> int | None:
@@ -154,7 +156,7 @@ class Work:
 
     def _add(self, row: Row) -> None:
         """Add a row, unless it is there under its name: zb-h1 may be 1F1B, which comes first."""
-        key = (row.name, row.split, row.group, row.problem.sha256, row.makespan)
+        key = (row.name, row.split, row.group, row.candidate, row.makespan)
         if key in self._there:
             return
         self._there.add(key)
@@ -168,9 +170,9 @@ class Work:
     def _add_ours(self, row: Row) -> None:
         """Add what we found, and what users know on the same split."""
         self._add(row)
-        there = {(known.name, known.problem.sha256) for known in self.rows}
+        there = {(known.name, known.candidate) for known in self.rows}
         for written in written_on(self.question, row, self._past(1 - _SETTLING)):
-            if (written.name, written.problem.sha256) not in there:
+            if (written.name, written.candidate) not in there:
                 self._add(written)
 
     @doing("trying hand-written schedules on every problem of the table")
@@ -187,10 +189,10 @@ class Work:
     @doing("searching the order of what is advised")
     def settle(self) -> None:
         """Search for the order of what is advised, and as time allows, of what else is shown."""
-        searched: list[Problem] = []
+        searched: list[Candidate] = []
         while not self.deadline.over and (left := unsettled(self.question, self.rows, searched)):
             share = _FIRST if not searched and len(left) > 1 else 1.0
-            searched.append(in_any_order(self.question, left[0]))
+            searched.append(self.question.in_any_order(left[0].candidate))
             self._search_order(left[0], self.deadline.left * share)
             self.complete(1.0)
         if self.not_all_orders:
@@ -234,25 +236,34 @@ class Work:
 
     def _search_order(self, row: Row, seconds: float) -> None:
         """Search for an order on a row's stages; add it if it is shorter, and its bound to all."""
-        question, problem = self.question, in_any_order(self.question, row)
+        candidate = self.question.in_any_order(row.candidate)
+        same = [other.schedule for other in on_same_stages(self.rows, candidate)]
+        name = f"our search ({row.split} split, {row.placement})"
+        schedule = self._solved(candidate, seconds, name, same)
+        if schedule is None:
+            return
+        new = all(other.candidate is not candidate for other in self.rows)
+        if new or self._is_shorter(schedule, candidate):
+            self._add(in_order(self.question, row, schedule))
+
+    def _solved(
+        self, candidate: Candidate, seconds: float, name: str, known: Sequence[Schedule] = ()
+    ) -> Schedule | None:
+        """Search for an order of a candidate, keep its bound; name it if none is found."""
         found = solve(
-            problem,
+            candidate.problem,
             time_limit=max(LEAST_SECONDS, seconds),
             workers=self.workers,
             seed=self.seed,
-            schedules=[same.schedule for same in on_same_stages(self.rows, row)],
-            listener=self._listening(of_all=False),
+            schedules=known,
+            listener=self._listening() if known else None,
             stop=self.deadline.stop,
         )
         if found.schedule is None:
-            name = f"our search ({row.split} split, {row.placement})"
             self.left_out[name] = found.explanation or "no schedule was found in time"
-            return
-        known = least_on(self.rows, row)
-        same = [other for other in self.rows if other.problem.sha256 == problem.sha256]
-        if not same or known is None or found.schedule.makespan < known:
-            self._add(in_order(question, row, found.schedule))
-        self.rows = [with_bound(other, problem, found.bound) for other in self.rows]
+        elif found.bound is not None:
+            candidate.prove(found.bound)
+        return found.schedule
 
     @doing("searching schedules that offload")
     def offload(self) -> None:
@@ -278,21 +289,10 @@ class Work:
         self, split: str, shape: Pipeline, partition: tuple[range, ...], seconds: float
     ) -> None:
         question = self.question
-        runtime = question.free
-        problem = question.problem(partition, shape, (), runtime, offload=True)
-        found = solve(
-            problem,
-            time_limit=max(LEAST_SECONDS, seconds),
-            workers=self.workers,
-            seed=self.seed,
-            stop=self.deadline.stop,
-        )
-        name = f"offload ({split} split)"
-        if found.schedule is None:
-            self.left_out[name] = found.explanation or "no schedule was found in time"
-            return
-        row = Row(OFFLOAD, split, shape, partition, (), problem, found.schedule, runtime, fits=True)
-        self._add(marked(question, replace(row, offload=True)))
+        candidate = question.candidate(partition, shape, (), question.free, offload=True)
+        schedule = self._solved(candidate, seconds, f"offload ({split} split)")
+        if schedule is not None:
+            self._add(marked(question, Row(OFFLOAD, split, candidate, schedule, fits=True)))
 
     def _search_alike(self) -> None:
         """What a configuration can say: no stage recomputes, or if that does not fit, all do."""
@@ -340,7 +340,7 @@ class Work:
         stage may recompute. From then on it is told with all that follows.
         """
         best, began = self.best, self.deadline.seconds
-        of_all = of_all and all(row.first is None for row in self.rows)
+        of_all = of_all and all(row.candidate.first is None for row in self.rows)
 
         def listen(improvement: Improvement) -> None:
             if of_all and improvement.bound is not None:
@@ -365,24 +365,12 @@ class Work:
             loops.add(max(2, best.shape.stages // self.question.devices))
         return tuple(sorted(loops))
 
-    def _ours(self, chosen: Candidate, flags: tuple[bool, ...]) -> Row:
-        question = self.question
-        runtime = question.free
+    def _ours(self, chosen: Candidate, flags: Flags) -> Row:
+        question, schedule = self.question, chosen.schedules[0]
         shape = question.shape(chosen.shape.placement, chosen.shape.chunks)
-        problem = question.problem(chosen.partition, shape, flags, runtime)
-        schedule = chosen.schedules[0]
-        row = Row(
-            credited(schedule.source),
-            "ours",
-            shape,
-            chosen.partition,
-            flags,
-            problem,
-            schedule,
-            runtime,
-            fits(problem, schedule),
-        )
-        return marked(question, row)
+        own = question.candidate(chosen.partition, shape, flags, question.free)
+        fitting = fits(own.problem, schedule)
+        return marked(question, Row(credited(schedule.source), "ours", own, schedule, fitting))
 
 
 def _again(layer: Layer) -> Layer:

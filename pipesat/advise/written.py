@@ -22,7 +22,7 @@ from pipesat.layers.megatron import most_blocks
 from pipesat.layers.pipeline import Pipeline
 from pipesat.placement.geometry import OneRoutePlacement
 from pipesat.plan.proposals import balanced_partition, even_partition
-from pipesat.plan.question import Flags, has_variant
+from pipesat.plan.question import Candidate, Flags, has_variant
 from pipesat.workflows.hand_written import baseline
 
 SCHEDULES: Final[dict[OneRoutePlacement, tuple[str, ...]]] = {
@@ -82,9 +82,8 @@ def rows_of_flags(
     build = partial(baseline, name, group=group)
 
     def made(flags: Flags, first: int | None = None) -> Row:
-        problem = question.problem(partition, shape, flags, runtime, first=first)
-        row = row_of(build, name, split, shape, partition, flags, problem, runtime)
-        return replace(row, group=group, first=first)
+        candidate = question.candidate(partition, shape, flags, runtime, first=first)
+        return row_of(build, name, split, candidate, group)
 
     if runtime is not None and not question.any_order:
         rows = list(_of_megatron(question, made, partition, over))
@@ -189,18 +188,15 @@ def row_of(
     build: Callable[[Problem], Schedule],
     name: str,
     split: str,
-    shape: Pipeline,
-    partition: tuple[range, ...],
-    flags: Flags,
-    problem: Problem,
-    runtime: Runtime | None,
+    candidate: Candidate,
+    group: int | None = None,
 ) -> Row:
     """Build a schedule and return its row, not yet marked."""
+    problem = candidate.problem
     schedule = build(problem)
     peaks = zip(peak_memory(problem, schedule), problem.devices, strict=True)
     over = any(d.memory is not None and peak > d.memory for peak, d in peaks)
-    fitting = not over and fits(problem, schedule)
-    return Row(name, split, shape, partition, flags, problem, schedule, runtime, fitting)
+    return Row(name, split, candidate, schedule, not over and fits(problem, schedule), group=group)
 
 
 def _rank(row: Row) -> tuple[bool, bool, int, int]:

@@ -13,7 +13,7 @@ from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.result import Baseline, Improvement
 from pipesat.core.schedule import Objective, Schedule
-from pipesat.core.settings import RecomputeChoice
+from pipesat.core.settings import RecomputeChoice, Runtime
 from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b
@@ -156,6 +156,12 @@ class Candidate:
         Improvements that its solves reported.
     baseline
         The best hand-written schedule of it that fits.
+    runtime
+        Whose restrictions the problem obeys, ``None``: any order.
+    first
+        How many transformer layers of every stage recompute, besides whole stages; ``None``: none.
+    offload
+        Whether its stages may copy activations to the host.
     """
 
     shape_number: int
@@ -170,6 +176,14 @@ class Candidate:
     expanded: bool = False
     history: tuple[Improvement, ...] = ()
     baseline: Baseline | None = None
+    runtime: Runtime | None = None
+    first: int | None = None
+    offload: bool = False
+
+    @property
+    def stages(self) -> tuple[object, ...]:
+        """What its stages are, whatever a runtime restricts."""
+        return self.partition, self.shape.homes, self.recompute, self.first, self.offload
 
     @property
     def key(self) -> Key:

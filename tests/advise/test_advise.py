@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
@@ -20,7 +20,6 @@ from pipesat.advise.advice import Advice
 from pipesat.advise.answer import memory_text, time_text
 from pipesat.advise.families import (
     best_hand_written,
-    in_any_order,
     in_order,
     named_rows,
     shown_rows,
@@ -53,6 +52,9 @@ from tests.support.plans import entry, layers_of
 
 AGAIN = {"recompute": {"F": 1, "B": 2, "W": 1, "held_after_F": 1}}
 FOUR = replace(layers_of([entry(1, 1, 1, 4) | AGAIN for _ in range(4)]), time_unit="ms")
+
+
+SIX = replace(layers_of([entry(1, 1, 1) for _ in range(6)]), time_unit="ms")
 
 
 LABELS = ["Take", "You must", "Gain", "Limit", "Proof", "Doubt", "Next"]
@@ -89,9 +91,13 @@ def test_the_baseline_of_the_advice_is_one_that_its_runtime_runs(megatron: Advic
     """Of Megatron-LM's problem any order is valid, and shorter ones are known than its own."""
     question, row = megatron.question, next(rows_of(megatron, "1f1b"))
     chain = replace(megatron, rows=(row,), chosen=row)
-    shorter = in_order(question, row, BASELINES["zb-h1"](in_any_order(question, row)))
+    shorter = in_order(
+        question, row, BASELINES["zb-h1"](question.in_any_order(row.candidate).problem)
+    )
     assert (shorter.name, shorter.runs, shorter.makespan < row.makespan) == ("zb-h1", False, True)
-    found = result_of(replace(chain, rows=(row, shorter)), replace(row, problem=shorter.problem))
+    found = result_of(
+        replace(chain, rows=(row, shorter)), replace(row, candidate=shorter.candidate)
+    )
     assert found.baseline is None
 
 
@@ -128,23 +134,21 @@ def test_an_answer_shows_itself_in_a_few_lines(plain: Advice) -> None:
     assert not any(";" in text for _, text in plain.facts()[1:])  # Take cites
 
 
-def other_question(advice: Advice, row: Row) -> Row:
-    return replace(row, problem=row.problem.with_microbatches(5))
-
-
-def other_split(advice: Advice, row: Row) -> Row:
-    return replace(row, partition=(range(1), range(1, 4)))
-
-
-@pytest.mark.parametrize("broken", [other_question, other_split])
+@pytest.mark.parametrize("changed", [{"microbatches": 5}, {"layers": SIX}, {}])
 def test_a_row_that_answers_something_else_is_refused(
-    plain: Advice, broken: Callable[[Advice, Row], Row]
+    plain: Advice, changed: dict[str, Any]
 ) -> None:
+    """Or that breaks the rules: stages of another question, here a schedule with its ops lost."""
     first = next(row for row in plain.rows if row.name == "1f1b")
     rest = [row for row in plain.rows if row is not first]
     require_same_question(plain.question, plain.rows, plain.rows, plain.chosen)
-    with pytest.raises(Contradiction, match=r"1f1b \(even split\)"):
-        replace(plain, rows=(broken(plain, first), *rest))
+    other = replace(plain.question, **changed)
+    shape, cut = other.shape("chain"), (range(2), range(2, len(other.layers)))
+    broken = replace(first, candidate=other.candidate(cut, shape, (), "torch"))
+    if not changed:
+        broken = replace(first, schedule=replace(first.schedule, devices=((), ())))
+    with pytest.raises(Contradiction, match=r"1f1b \(even split\)|no schedule of its problem"):
+        replace(plain, rows=(broken, *rest))
 
 
 def test_a_better_row_than_the_advice_is_refused(plain: Advice) -> None:
@@ -230,7 +234,7 @@ def test_no_hand_written_schedule_beats_what_the_answer_names(runtime: str) -> N
         return
     for row in named_rows(question, advice.rows):
         own = runtime if runtime != "megatron" else None
-        problem = question.problem(row.partition, row.shape, row.recompute, own, first=row.first)
+        problem = question.under(row.candidate, own).problem
         made = [
             one.makespan
             for one in pipesat.compare(problem, search=False).rows
@@ -240,13 +244,15 @@ def test_no_hand_written_schedule_beats_what_the_answer_names(runtime: str) -> N
             x for x in advice.rows if (x.partition, x.placement) == (row.partition, row.placement)
         ]
         assert made
-        assert min(made) >= min(x.makespan for x in same if x.recompute == row.recompute)
+        assert min(made) >= min(
+            x.makespan for x in same if x.candidate.recompute == row.candidate.recompute
+        )
     ours = [row for row in advice.shown if row.name == "ours"]
     assert all(x.makespan > row.makespan for row in ours for x in advice.shown if easier(x, row))
 
 
 def stages(row: Row) -> tuple[object, ...]:
-    return row.partition, row.placement, row.recompute, row.first
+    return row.candidate.stages
 
 
 def easier(other: Row, row: Row) -> bool:
@@ -261,21 +267,26 @@ def test_what_is_proven_of_the_order_alone_is_said(plain: Advice) -> None:
     known = Bound(row.makespan * 4 // 5, "a proof")
     texts = []
     for bound in (known, known._replace(value=row.makespan)):
-        own = replace(row, bound=bound)
+        own = replace(row, candidate=replace(row.candidate, bound=bound))
         texts.append("; ".join(of_order(own, "this order")))
     assert re.fullmatch(r"for this split, this order can still gain 2\d\.\d % at most", texts[0])
     assert texts[1] == "this order is proven optimal for this split"
-    assert list(of_order(replace(row, bound=None), "this order")) == []
+    assert (
+        list(
+            of_order(
+                replace(row, candidate=replace(row.candidate, bound=Bound(0, ""))), "this order"
+            )
+        )
+        == []
+    )
 
 
 def test_a_split_of_two_names_is_one_row(plain: Advice) -> None:
     row = next(row for row in plain.rows if row.name == "1f1b")
     assert shown_rows([row, replace(row, split="another name")]) == [row]
-    other = replace(row, split="another", partition=row.partition[:-1])
+    less = replace(row.candidate, partition=row.partition[:-1])
+    other = replace(row, split="another", candidate=less)
     assert len(shown_rows([row, other])) == 2
-
-
-SIX = replace(layers_of([entry(1, 1, 1) for _ in range(6)]), time_unit="ms")
 
 
 def test_what_time_ended_before_is_named() -> None:
@@ -435,7 +446,7 @@ def test_memory_has_stages_recompute() -> None:
 def test_what_offloading_would_bring(rate: Fraction) -> None:
     """Capacity 10: a microbatch of two layers holds 8, copied out 2; nobody runs that on GPUs."""
     advice = asked(memory=10, reserve=0, copy_bandwidth=rate, time_limit=4.0)
-    rows = [row for row in advice.rows if row.offload]
+    rows = [row for row in advice.rows if row.candidate.offload]
     assert rows
     for row in rows:
         assert check(row.problem, row.schedule) == []
@@ -443,7 +454,7 @@ def test_what_offloading_would_bring(rate: Fraction) -> None:
         assert not row.runs
         assert row.document(advice.question)["offloaded"] == row.offloaded
     assert advice.chosen is not None
-    assert not advice.chosen.offload
+    assert not advice.chosen.candidate.offload
     best = min(rows, key=lambda row: row.makespan)
     if best.makespan < advice.chosen.makespan:
         said = f"{best.offloaded} (stage, microbatch) instead"
@@ -526,7 +537,7 @@ def test_megatron_recomputes_the_first_layers_of_every_stage() -> None:
     """
     advice = asked(memory=10, reserve=0, target="megatron")
     (even,) = rows_of(advice, "1f1b")
-    assert (even.first, even.again, even.makespan, max(even.peaks)) == (1, (), 35, 10)
+    assert (even.candidate.first, even.again, even.makespan, max(even.peaks)) == (1, (), 35, 10)
     assert even.runs
     assert even.recomputes(advice.question) == {0, 2}
     flags = megatron_flags(advice.question, even).splitlines()
@@ -549,7 +560,8 @@ def test_megatrons_flags_say_what_the_row_is(megatron: Advice) -> None:
         "pipeline-model-parallel-size": "2",
         "microbatch-group-size-per-virtual-pipeline-stage": str(row.group),
     }
-    again = replace(row, recompute=(True,) * row.shape.stages)
+    all_again = replace(row.candidate, recompute=(True,) * row.shape.stages)
+    again = replace(row, candidate=all_again)
     assert "--recompute-granularity=full\n" in megatron_flags(megatron.question, again)
 
 

@@ -127,7 +127,7 @@ def test_layers_without_parts_run_by_themselves() -> None:
     layers = replace(layers_of(held), time_unit="ms")
     advice = asked("torchtitan", layers, memory=100, reserve=0, time_limit=2.0)
     shape = advice.question.shape("chain")
-    problem = advice.question.problem((range(2), range(2, 4)), shape, (), "torchtitan")
+    problem = advice.question.candidate((range(2), range(2, 4)), shape, (), "torchtitan").problem
     first, second = problem.stages
     assert (first.F, first.BW, first.held_after_F) == (5, 6, 3)
     assert (second.F, second.BW, second.held_after_F) == (8, 8, 6)
@@ -199,14 +199,14 @@ def test_offloading_goes_with_pairs() -> None:
     again = {"recompute": {"F": 2, "B": 3, "W": 1, "held_after_F": 1}}
     layers = replace(layers_of([entry(2, 2, 1, 4, role="block", **again)] * 4), time_unit="ms")
     advice = asked("torch", layers, memory=10, reserve=0, copy_bandwidth=6, time_limit=6.0)
-    (row, *_) = [row for row in advice.rows if row.offload]
+    (row, *_) = [row for row in advice.rows if row.candidate.offload]
     assert check(row.problem, row.schedule) == []
     assert max(row.peaks) <= 10
     overlap = row.problem.overlap
     assert overlap is not None
     assert overlap.times[(0, "F"), (0, "BW")] < 2 * 8
     assert advice.chosen is not None
-    assert not advice.chosen.offload
+    assert not advice.chosen.candidate.offload
 
 
 def test_the_command_line_takes_parts_alone_or_beside_layers(cli: Run, tmp_path: Path) -> None:
