@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pipesat.core.stage import Stage
     from pipesat.report.study import read, report
     from pipesat.sweep.study import sweep
-    from pipesat.workflows.checking import check
     from pipesat.workflows.compare import compare
     from pipesat.workflows.exports import export
     from pipesat.workflows.hand_written import baselines
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from pipesat.workflows.plans import plan
     from pipesat.workflows.profiles import profile
     from pipesat.workflows.risk import risk
-    from pipesat.workflows.schedules import show
+    from pipesat.workflows.schedules import check, show
     from pipesat.workflows.solve import solve
     from pipesat.workflows.torch_runs import run
 
@@ -64,7 +63,7 @@ _HOMES = {
     "advise": "advise.study",
     "balance": "workflows.microbatch_orders",
     "baselines": "workflows.hand_written",
-    "check": "workflows.checking",
+    "check": "workflows.schedules",
     "compare": "workflows.compare",
     "export": "workflows.exports",
     "frontier": "workflows.memory",
@@ -99,10 +98,10 @@ _METHODS = {
     "save_advice": "advise.files",
     "save_plan": "plan.document",
     "save_result": "workflows.exports",
-    "schedule_of": "workflows.valid",
+    "schedule_of": "workflows.schedules",
     "usual": "workflows.hand_written",
     "write_layers": "layers.file",
-    "write_problem": "files.problem_text",
+    "write_problem": "files.problem_file",
     "write_profile": "profile.file",
     "write_schedule": "files.schedule_file",
     "write_timeline": "timeline.file",

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis.vendor import pretty
 
 from pipesat.cli import main
-from pipesat.cli.interrupts import SIGNALS
+from pipesat.cli.process import SIGNALS
 from pipesat.core.problem import Problem
 
 # The same examples everywhere, and no time limit that a slow core would miss.
@@ -73,7 +73,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["pipesat", *map(str, arguments)])
-        monkeypatch.setattr("pipesat.files.source._READ", set())  # of this process
+        monkeypatch.setattr("pipesat.files.strict_json._READ", set())  # of this process
         capsys.readouterr()
         try:
             with pytest.raises(SystemExit) as exit_info:

@@ -17,7 +17,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from pipesat.cli.table import print_answer
+from pipesat.cli.terminal import print_answer
 from pipesat.files.atomic import prepare_folder, write_files
 from pipesat.files.problem_file import read_problem
 from pipesat.frontier.answers import Frontiers

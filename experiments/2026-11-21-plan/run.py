@@ -34,7 +34,7 @@ from pipesat.plan.plan import run_plan
 from pipesat.plan.proposals import balanced_partition, even_partition
 from pipesat.plan.question import Question
 from pipesat.plan.search import Search
-from pipesat.workflows.plan_orders import columns, quick_orders
+from pipesat.workflows.plans import columns, quick_orders
 from pipesat.workflows.studies import solver_of, versions
 
 HERE = Path(__file__).resolve().parent

@@ -13,7 +13,7 @@ from tables import put
 import pipesat
 from pipesat.hangs.machine import RULES
 from pipesat.hangs.verdict import posted_in, verdict
-from pipesat.workflows.valid import schedule_of
+from pipesat.workflows.schedules import schedule_of
 
 HERE = Path(__file__).resolve().parent
 

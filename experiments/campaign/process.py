@@ -43,7 +43,7 @@ def load() -> None:
 
     mpl.use("Agg")
     import pipesat.cli.app
-    import pipesat.cli.console
+    import pipesat.cli.terminal
     import pipesat.export.result_folder
     import pipesat.plan.plan
     import pipesat.solver

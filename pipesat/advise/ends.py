@@ -17,7 +17,7 @@ from pipesat.advise.question import Question
 from pipesat.advise.rows import Row
 from pipesat.core.problem import Problem
 from pipesat.core.timing import time_order
-from pipesat.files.changed import changed_problem
+from pipesat.files.folder import changed_problem
 from pipesat.heuristics.registry import GiveUp, never
 from pipesat.layers.layer import Layer
 from pipesat.placement.documents import Costs

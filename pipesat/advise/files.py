@@ -25,7 +25,7 @@ from pipesat.layers.file import layers_bytes
 from pipesat.layers.layer import Layers
 from pipesat.plan.picture import plan_pictures
 from pipesat.report.study import report
-from pipesat.workflows.plan_orders import SOME_SETTINGS
+from pipesat.workflows.plans import SOME_SETTINGS
 
 if TYPE_CHECKING:
     from pipesat.advise.advice import Advice

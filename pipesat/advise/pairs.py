@@ -20,7 +20,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
-from pipesat.files.changed import changed_problem
+from pipesat.files.folder import changed_problem
 from pipesat.layers.layer import Layer, Layers
 from pipesat.parts.parts import Chunk, Parts
 from pipesat.placement.documents import Costs

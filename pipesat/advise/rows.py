@@ -24,7 +24,7 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.question import Candidate, has_variant
 from pipesat.plan.shapes import shape_name
 from pipesat.workflows.hand_written import baselines
-from pipesat.workflows.plan_orders import SOME_SETTINGS
+from pipesat.workflows.plans import SOME_SETTINGS
 
 OURS: Final = "ours"
 _OWN: Final = "pipesat"  # the source of hand-written schedules that nobody else has published

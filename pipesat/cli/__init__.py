@@ -12,8 +12,7 @@ def main() -> None:
     With 0, 1 check failed, 2 bad input, 3 infeasible, 130 or 143 stopped by a signal. A bug is 1
     with one line that says so; ``PIPESAT_TRACEBACK=1`` shows where it is.
     """
-    from pipesat.cli.interrupts import Stopped, end_quietly
-    from pipesat.cli.streams import keep_streams, unwritten
+    from pipesat.cli.process import Stopped, end_quietly, keep_streams, unwritten
 
     begin = end_quietly()  # before anything slow is imported
     keep_streams()

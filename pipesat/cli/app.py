@@ -1,11 +1,17 @@
-"""The commands, put together. Each lives in a module of its own name."""
+"""The command line, put together: its panels, --version and --doctor."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from pipesat.cli.commands import Group
+from pipesat.cli.exits import CHECK_FAILED
 from pipesat.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pipesat.doctor import Line, Report
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -22,7 +28,6 @@ def _root(*, doctor: bool, as_json: bool) -> int | None:
         return None
     if not doctor or click.get_current_context().invoked_subcommand is not None:
         raise BadInput("expected --doctor, with --json if you like, and no command")
-    from pipesat.cli.doctor import examine
 
     return examine(as_json=as_json)
 
@@ -33,11 +38,11 @@ app = Group(
     'Completion in bash: eval "$(_PIPESAT_COMPLETE=bash_source pipesat)", also zsh and fish.',
     {
         "Decide": {
-            "advise": "advise",
-            "solve": "solve",
-            "plan": "plan",
+            "advise": "decide",
+            "solve": "decide",
+            "plan": "decide",
             "compare": "compare",
-            "frontier": "frontier",
+            "frontier": "decide",
             "balance": "balance",
             "sweep": "sweep",
         },
@@ -47,11 +52,11 @@ app = Group(
         },
         "Look": {
             "show": "show",
-            "check": "check",
+            "check": "use",
         },
         "Use": {
-            "export": "export",
-            "run": "run",
+            "export": "use",
+            "run": "use",
             "timeline": "timeline:app",
         },
     },
@@ -72,3 +77,33 @@ app = Group(
         click.Option(["--json", "as_json"], is_flag=True, help="With --doctor: as JSON."),
     ],
 )
+
+
+def examine(*, as_json: bool) -> int:
+    """Print whether pipesat works here, and return the exit code: 1 if anything fails.
+
+    The self-check solves a small problem, checks the answer, exports it and parses it back; an
+    extra that is missing is no failure.
+    """
+    from pipesat.cli.terminal import print_json
+    from pipesat.doctor import doctor
+
+    report = doctor()
+    if as_json:
+        print_json(report.document())
+    else:
+        _print(report)
+    return 0 if report.ok else CHECK_FAILED
+
+
+def _print(report: Report) -> None:
+    from pipesat.cli.terminal import Column, print_table
+
+    cells = [(line.name, line.status, _text(line)) for line in report.lines]
+    print_table([Column("", number=False)] * 3, cells, wrap_last=True)
+    failed = sum(line.status == "FAILED" for line in report.lines)
+    click.echo("pipesat works here" if report.ok else f"{failed} of {len(cells)} FAILED")
+
+
+def _text(line: Line) -> str:
+    return line.detail if line.command is None else f"{line.detail}; run: {line.command}"

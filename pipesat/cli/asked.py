@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesat.cli.commands import with_members
 from pipesat.cli.derived import given
 from pipesat.cli.exits import (
     INFEASIBLE,
     keeping,
+    naming,
     note,
     prepared,
     refuse_contradictions,
 )
-from pipesat.cli.interrupts import Interrupts
-from pipesat.cli.naming import naming
+from pipesat.cli.options import with_members
+from pipesat.cli.process import Interrupts
 from pipesat.core.arguments import wanted_of
 from pipesat.core.errors import BadInput
 
@@ -105,8 +105,7 @@ class Asked:
 
     def show(self, answer: Displayed, document: Callable[[], Any], more: Facts = ()) -> None:
         """Print the answer: as a document with ``--json``, else its lines and ``more``."""
-        from pipesat.cli.console import print_json
-        from pipesat.cli.table import print_answer
+        from pipesat.cli.terminal import print_answer, print_json
 
         with keeping(self.output):
             if self["as_json"]:
@@ -149,8 +148,8 @@ class Asked:
 
     def progress(self) -> Progress:
         """Return the progress line of a search, whose lines are kept in ``lines``."""
-        from pipesat.cli.console import stderr
         from pipesat.cli.progress import Progress
+        from pipesat.cli.terminal import stderr
 
         found = Progress(stderr(), quiet=self["quiet"], limit=self.limit or None)
         self.lines = found.lines
@@ -179,11 +178,11 @@ class Asked:
 
 def _read(path: Path, kinds: Any, values: dict[str, Any]) -> Any:
     if "Problem" in kinds:
-        from pipesat.cli.reading import read_problem
+        from pipesat.cli.terminal import read_problem
 
         return read_problem(path)
     if "Schedule" in kinds:
-        from pipesat.workflows.valid import schedule_of
+        from pipesat.workflows.schedules import schedule_of
 
         return schedule_of(values["problem"], path)
     if "Sequence" in kinds:

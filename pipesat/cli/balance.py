@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipesat.cli.command import command
+from pipesat.cli.commands import command
 from pipesat.cli.exits import CHECK_FAILED, note, one_line
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def balance(asked: Asked) -> int:
     Writes assignment.json, and of one replica problem.json, the problem in this order, into DIR.
     solve takes it and may change the schedule, too.
     """
-    from pipesat.cli.console import print_json
-    from pipesat.cli.reading import read_problem
+    from pipesat.cli.terminal import print_json, read_problem
     from pipesat.core.amounts import share
     from pipesat.files.microbatch_list import MOST_CLASSES
     from pipesat.replicas.answer import Assignment
@@ -79,8 +78,7 @@ def balance(asked: Asked) -> int:
 
 
 def _print(found: MicrobatchOrders, folder: Path | None) -> None:
-    from pipesat.cli.console import stdout
-    from pipesat.cli.table import Column, print_table, wrapped
+    from pipesat.cli.terminal import Column, print_table, stdout, wrapped
     from pipesat.core.claims import Standing, change
     from pipesat.core.summary import units_of
     from pipesat.workflows.order_rows import BEST, GIVEN
@@ -118,8 +116,7 @@ def _print(found: MicrobatchOrders, folder: Path | None) -> None:
 
 def _print_best(found: MicrobatchOrders) -> None:
     """Print what the best order takes, what it gains, and the order itself."""
-    from pipesat.cli.console import stdout
-    from pipesat.cli.table import wrapped
+    from pipesat.cli.terminal import stdout, wrapped
     from pipesat.core.claims import Standing, against
     from pipesat.workflows.order_rows import GIVEN
 

@@ -1,18 +1,23 @@
-"""Commands and groups of them: loaded by name, with help that fits 80 columns."""
+"""Commands and groups of them: made of public functions, loaded by name, help of 80 columns."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pipesat.cli.naming import options_named
-from pipesat.core.errors import BadInput
+from pipesat.cli.exits import end_of_run, options_named
+from pipesat.cli.options import Argument, Option, with_members
+from pipesat.core.attached import attached
+from pipesat.core.errors import RunFailed
+
+if TYPE_CHECKING:
+    from pipesat.cli.asked import Asked
+
 
 GLOBAL: Final = (
     click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document, no text."),
@@ -25,80 +30,6 @@ _SEARCH: Final = ("objective", "time_limit", "workers", "seed", "deterministic")
 _OUTPUT: Final = {"--output", "--json", "--quiet", "--verbose", "--help"}
 _SECTIONS: Final = ("Arguments", "Options", "Search", "Output")
 _HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
-
-
-class Argument(click.Argument):
-    """An argument with a help text; click's own has one from 8.5 on."""
-
-    def __init__(self, declared: Sequence[str], *, help: str, **more: Any) -> None:  # noqa: A002
-        super().__init__(declared, **more)
-        self.help = help
-
-
-class Option(click.Option):
-    """An option that others may follow: ``--memory 40GiB,reserve=2GiB``, ``--shape batch=2``.
-
-    ``members`` are those others by their keys; one that is a flag may stand without a value.
-    """
-
-    members: Mapping[str, click.Option] = MappingProxyType({})
-
-    def host(self, members: Mapping[str, click.Option]) -> None:
-        """Let options follow this one's value; they lose their own names."""
-        self.members = members
-        for key, member in members.items():
-            member.opts = [f"{max(self.opts, key=len)} {key}"]
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let it be given several times where others may follow, each with some of them."""
-        multiple, self.multiple = self.multiple, self.multiple or bool(self.members)
-        super().add_to_parser(parser, ctx)
-        self.multiple = multiple
-
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> Any:
-        """Take what follows out of the text, and let each of the others read its own."""
-        if not self.members:
-            return super().handle_parse_result(ctx, opts, args)
-        given, keys = opts.get(self.name or ""), "|".join(self.members)
-        texts = given if isinstance(given, list | tuple) else [given]
-        split = [
-            re.split(f",(?=(?:{keys})(?:=|,|$))", f",{text}")
-            for text in texts
-            if isinstance(text, str)
-        ]
-        told: dict[str, list[str]] = {}
-        for key, _, value in (part.partition("=") for _, *parts in split for part in parts):
-            told.setdefault(key, []).append(value or "yes" * self.members[key].is_flag)
-        for key, member in self.members.items():
-            own = told.get(key, [])
-            value = {member.name: own if member.multiple else own[-1]} if own else {}
-            member.handle_parse_result(ctx, value, args)
-        heads = [head.removeprefix(",") for head, *_ in split if head]
-        mine = {self.name: heads if self.multiple else heads[-1]} if heads else {}
-        return super().handle_parse_result(ctx, mine, args)
-
-
-def settings(name: str, text: str) -> Option:
-    """Return an option that has no value of its own: ``--shape length=4096,batch=2``."""
-
-    def nothing_else(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-        del ctx
-        if value is not None and isinstance(param, Option):
-            keys = ", ".join(param.members)
-            raise BadInput(f"expected values of {keys}", where=f"--{name}", value=value)
-
-    return Option(
-        [f"--{name}"], metavar="KEY=VALUE", help=text, expose_value=False, callback=nothing_else
-    )
-
-
-def with_members(params: Iterable[click.Parameter]) -> Iterator[click.Parameter]:
-    """Yield parameters, each followed by the options that follow its value."""
-    for one in params:
-        yield one
-        yield from one.members.values() if isinstance(one, Option) else ()
 
 
 class Command(click.Command):
@@ -217,3 +148,73 @@ class Group(click.Group):
                     rows.append((name.ljust(widest), command.get_short_help_str(room)))
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+
+def _public(name: str) -> Callable[..., Any]:
+    module, _, function = name.rpartition(":")
+    home = import_module(f"pipesat.{module}") if module else None
+    found: Callable[..., Any] = getattr(home, function) if home else attached(function)
+    return found
+
+
+def command(
+    function: str,
+    *,
+    example: str = "",
+    names: Mapping[str, str] | None = None,
+    without: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    written: Sequence[str] = (),
+    metavars: Mapping[str, str] | None = None,
+    extra: Sequence[click.Parameter] = (),
+    follow: Mapping[str, Mapping[str, str] | Sequence[str]] = MappingProxyType({}),
+    output: str = "",
+) -> Callable[[Callable[[Asked], int | None]], Command]:
+    """Make the decorated function the command of a public function of pipesat.
+
+    Parameters
+    ----------
+    function
+        Its name, as in ``pipesat.solve``, or ``module:name`` of one below the top.
+    example
+        A command line, shown in the help.
+    names, without, metavars
+        As of :func:`pipesat.cli.derived.parameters`.
+    optional
+        Parameters that may be left out although the function needs them.
+    written
+        Files that are written: that they can be is known before anything is read.
+    extra
+        Further arguments and options.
+    follow
+        Parameters that are told after the value of another, by its name: ``,key=value``; by their
+        names, or by keys with their names.
+    output
+        What ``-o`` writes, ``DIR``, ``FILE``, or ``[FILE]``, which may be left out; empty: the
+        command has no such option.
+    """
+
+    def made() -> list[click.Parameter]:
+        from pipesat.cli.derived import grouped, output_option, parameters, writable
+
+        found = parameters(_public(function), names or {}, without, metavars)
+        for one in found:
+            one.required &= one.name not in optional
+            one.callback = writable if one.name in written else one.callback
+        own = [output_option(output)] if output else []
+        return grouped([*found, *extra, *own], follow)
+
+    def decorate(body: Callable[[Asked], int | None]) -> Command:
+        def callback(**_: Any) -> int | None:
+            from pipesat.cli.asked import Asked
+
+            asked = Asked(_public(function), click.get_current_context())
+            try:
+                return body(asked)
+            except RunFailed as error:
+                end_of_run(error, asked.interrupts.exit_code)
+
+        name = body.__name__.strip("_").replace("_", "-")
+        return Command(name, made=made, example=example, help=body.__doc__, callback=callback)
+
+    return decorate

@@ -1,25 +1,30 @@
-"""``pipesat compare``."""
+"""``pipesat compare``; with --noise, --skew or --links where times vary and links queue."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pipesat.cli.command import command
-from pipesat.cli.commands import Argument
-from pipesat.cli.exits import note
-from pipesat.cli.risk import OPTIONS, compare_risks
+from pipesat.cli.commands import command
+from pipesat.cli.exits import note, one_line
+from pipesat.cli.options import Argument, Option
+from pipesat.cli.terminal import Column, print_table
+from pipesat.core.claims import difference, percent
+from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
+    from pipesat.core.ops import Phase
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
+    from pipesat.risk.report import LinksRow, NoiseRow
     from pipesat.workflows.comparison import Comparisons
+    from pipesat.workflows.risk import Risk
 
 
 def _yes(value: bool) -> str:
@@ -31,7 +36,7 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     del param
     if not wanted:
         return
-    from pipesat.cli.table import Column, print_table
+    from pipesat.cli.terminal import Column, print_table
     from pipesat.workflows.hand_written import baselines
 
     columns = [
@@ -63,6 +68,35 @@ _LISTED = click.Option(
     is_eager=True,
     expose_value=False,
     help="List all hand-written schedules with their sources, and exit.",
+)
+
+
+NOISE: Final = "5%"
+OPTIONS: Final = (
+    Option(
+        ["--noise"],
+        metavar="SHARE|FILE",
+        help="No search: value SCHEDULE and the best hand-written ones where each op's time varies "
+        "so, 5%, F=3%,B=5%,W=4% or as a profile (.json) has measured it, and links queue.",
+    ),
+    Option(["--skew"], metavar="SHARE", help="The same, varying between devices for a whole step."),
+    Option(
+        ["--links"],
+        type=click.Choice(["independent", "pair", "rank"]),
+        help="The same, and how transfers queue while times vary.",
+    ),
+    Option(
+        ["--samples"],
+        metavar="N",
+        type=click.IntRange(1, 100_000),
+        help="How often times are drawn.  [default: 200]",
+    ),
+    Option(
+        ["--baselines"],
+        metavar="N",
+        type=click.IntRange(0, 1000),
+        help="The N best hand-written schedules that fit.  [default: 3]",
+    ),
 )
 
 
@@ -124,3 +158,131 @@ def compare(asked: Asked) -> int:
 def _home(placement: str | None) -> str:
     """Each placement has a folder of its own: ``loop-v2``, ``vee``."""
     return "" if placement is None else placement.replace(" ", "-").replace("=", "")
+
+
+def compare_risks(asked: Asked) -> int:
+    """Value a schedule where links queue, and where times vary, beside the best baselines."""
+    from pipesat.cli.terminal import print_json
+    from pipesat.core.attached import attached
+
+    searched = ("output", "time_limit", "workers", "placements", "layers", "target")
+    asked.refuse(searched, "where times vary or links queue, nothing is searched")
+    if len(asked["schedules"]) != 1:
+        text = "expected one where times vary or links queue: a file, a folder or a name"
+        raise BadInput(text, where="SCHEDULE", value=len(asked["schedules"]))
+    risk = asked.other(attached("risk"))
+    noise, skew = risk.given.get("noise", NOISE), risk.given.get("skew", "0%")
+    links, measured = risk.given.get("links", "independent"), noise.endswith(".json")
+    found: Risk = risk.answer(
+        schedule=asked["schedules"][0],
+        noise=None if measured or "noise" not in risk.given else _noise(noise),
+        profile=Path(noise) if measured else None,
+        skew=_share("--skew", skew),
+    )
+    samples, seed = risk.given.get("samples", 200), risk.given.get("seed", 0)
+    if asked["as_json"]:
+        settings = {"noise": noise, "skew": skew, "samples": samples, "seed": seed, "links": links}
+        print_json(
+            {
+                "objective": found.objective,
+                "links": [_links_document(row) for row in found.links],
+                "noise": settings | {"rows": [asdict(row) for row in found.noise]},
+            }
+        )
+        return 0
+    data = risk.read["problem"]
+    heading = f"{found.objective}s" + (f" in {data.time_unit}" if data.time_unit else "")
+    click.echo(one_line(f"{data.name or 'problem'}: {heading}"))
+    print_links(data, found.links)
+    click.echo("")
+    drawn = f"noise {noise}, skew {skew}, links {links}, {samples} samples, seed {seed}"
+    click.echo(one_line(f"{drawn}; gain: what schedule saves of a baseline's time"))
+    print_noise(found.noise)
+    return 0
+
+
+def _noise(given: str) -> float | dict[Phase, float]:
+    """Read ``5%`` or ``F=3%,B=5%,W=4%``."""
+    if "=" not in given:
+        return _share("--noise", given)
+    phases: dict[str, Phase] = {"F": "F", "B": "B", "W": "W"}
+    by_phase: dict[Phase, float] = {}
+    for part in given.split(","):
+        name, _, text = part.strip().partition("=")
+        phase = phases.get(name)
+        if phase is None or phase in by_phase:
+            raise BadInput(
+                "expected a share, or one each of F, B and W", where="--noise", value=given
+            )
+        by_phase[phase] = _share("--noise", text)
+    return by_phase
+
+
+def _share(option: str, text: str) -> float:
+    from pipesat.core.amounts import share
+
+    return float(share(option, text))
+
+
+def _links_document(row: LinksRow) -> dict[str, Any]:
+    most = row.most_waiting
+    waiting = None if most is None else {"ranks": list(most.ranks), "waiting": most.waiting}
+    return asdict(row) | {"most_waiting": waiting}
+
+
+_LONG = 10_000  # time units: from here on their fractions are not shown
+
+
+def print_links(problem: Problem, rows: list[LinksRow]) -> None:
+    """Print a table of values under each kind of links, and where the first order waits most."""
+    click.echo("\ntransfers one at a time, per pair of ranks (NCCL) or per rank (with device_id):")
+    columns = [
+        Column("", number=False),
+        Column("independent\nlinks"),
+        Column("per pair"),
+        Column("lost"),
+        Column("per rank"),
+        Column("lost"),
+    ]
+    lines = [
+        [
+            row.name,
+            str(row.independent),
+            str(row.pair),
+            percent(difference(row.pair, row.independent) or 0.0),
+            str(row.rank),
+            percent(difference(row.rank, row.independent) or 0.0),
+        ]
+        for row in rows
+    ]
+    print_table(columns, lines)
+    most = rows[0].most_waiting
+    if most is not None:
+        a, b = (problem.device_name(rank) for rank in most.ranks)
+        click.echo(one_line(f"most waiting, per pair: {a} with {b}, {most.waiting} in sum"))
+
+
+def print_noise(rows: list[NoiseRow]) -> None:
+    """Print a table of quantiles, and of what the first order gains over each other."""
+    columns = [
+        Column("", number=False),
+        Column("no noise"),
+        Column("p50"),
+        Column("p95"),
+        Column("gain,\nno noise"),
+        Column("gain\np50"),
+        Column("gain\np5"),
+        Column("ahead in"),
+    ]
+    lines = []
+    for row in rows:
+        digits = 0 if row.spread.nominal >= _LONG else 1
+        line = [row.name, f"{row.spread.nominal:.0f}"]
+        line += [f"{value:.{digits}f}" for value in (row.spread.p50, row.spread.p95)]
+        gain = row.gain
+        if gain is None:
+            line += ["", "", "", ""]
+        else:
+            line += map(percent, (gain.nominal, gain.p50, gain.p05, gain.ahead))
+        lines.append(line)
+    print_table(columns, lines)

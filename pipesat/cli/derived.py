@@ -1,9 +1,9 @@
 """Arguments and options of a command, from the signature and docstring of its function.
 
-How a command is made: ``cli/NAME.py`` has a function NAME with :func:`pipesat.cli.command.command`
-around it, which names the public function and states what is special; ``cli/app.py`` lists it.
+How a command is made: a function of its name has :func:`pipesat.cli.commands.command` around it,
+which names the public function and states what is special; ``cli/app.py`` lists it.
 The function gets an :class:`pipesat.cli.asked.Asked`: ``answer`` calls the public function between
-reading and saving, ``show`` prints, ``end`` gives the exit code. See ``cli/solve.py``.
+reading and saving, ``show`` prints, ``end`` gives the exit code. See ``cli/decide.py``.
 
 Each parameter of the public function is an option of its name; one that has no default and stands
 in a file is an argument. From the annotation come type, choices, range and metavar; a range stands
@@ -25,7 +25,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from pipesat.cli.commands import Argument, Option
+from pipesat.cli.options import Argument, Option
 from pipesat.core.arguments import Wanted, annotated_as, entries_of, wanted_of
 from pipesat.core.errors import BadInput
 

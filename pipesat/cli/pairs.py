@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipesat.cli.command import command
-from pipesat.cli.commands import Option
+from pipesat.cli.commands import command
 from pipesat.cli.derived import writable
 from pipesat.cli.exits import note, one_line
+from pipesat.cli.options import Option
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
+    from pipesat.core.claims import Standing
     from pipesat.parts.answer import PairTimes
+
 
 _MORE = (
     Option(
@@ -57,11 +59,10 @@ def pairs(asked: Asked) -> int:
     Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search.
     Times that are not proven to be the least by then are those of the best orders so far.
     """
-    from pipesat.cli.console import print_json
-    from pipesat.cli.pairs_report import print_pair_times
+    from pipesat.cli.terminal import print_json
     from pipesat.core.progress import doing
     from pipesat.files.atomic import write_file
-    from pipesat.files.problem_text import problem_text
+    from pipesat.files.problem_file import problem_text
     from pipesat.parts.answer import ops_of_text
     from pipesat.parts.file import read_parts
     from pipesat.parts.picture import pictures_of
@@ -96,7 +97,7 @@ def pairs(asked: Asked) -> int:
 
 def _write_parts(asked: Asked) -> int:
     """Write the parts of a trace."""
-    from pipesat.cli.console import print_json
+    from pipesat.cli.terminal import print_json
     from pipesat.files.atomic import write_file
     from pipesat.parts.trace import parts_of_trace
 
@@ -121,3 +122,39 @@ def _require_picture(asked: Asked) -> None:
     elif picture.suffix not in (".png", ".svg"):
         expected = "expected a name that ends in .png or .svg"
         raise BadInput(expected, where="--picture", value=str(picture))
+
+
+def print_pair_times(found: PairTimes) -> None:
+    """Print a table of all times, alone and together, with what is proven of each."""
+    from pipesat.cli.terminal import Column, print_table
+    from pipesat.core.claims import change
+
+    columns = [
+        Column("", number=False),
+        Column("time"),
+        Column("in turn"),
+        Column("together", number=False, spare=2),
+        Column("", number=False, spare=1),
+    ]
+    rows = [
+        [found.name([op]), f"{least.plan.length}", "", "", _verdict(least.standing)]
+        for op, least in found.alone.items()
+    ]
+    for two, least in found.together.items():
+        length, in_turn = least.plan.length, found.in_turn(two)
+        cells = (f"{length}", f"{in_turn}", change(length, in_turn), _verdict(least.standing))
+        rows.append([found.name(two), *cells])
+    print_table(columns, rows)
+    saving = sum(found.saves(two) for two in found.together)
+    click.echo(f"{saving} of {len(found.together)} combinations take less together than in turn")
+    click.echo("times are the model's, without launches and shared bandwidth: measure what counts")
+    if found.unproven:
+        click.echo(
+            f"{len(found.unproven)} times are not proven to be the least; a longer --time-limit "
+            "may shorten them"
+        )
+
+
+def _verdict(standing: Standing) -> str:
+    """Say what is proven: the order of the parts, not the time that a machine takes."""
+    return "optimal order of these parts" if standing.proven else standing.verdict

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipesat.cli.command import command
-from pipesat.cli.commands import settings
+from pipesat.cli.commands import command
 from pipesat.cli.exits import one_line
+from pipesat.cli.options import settings
+from pipesat.cli.terminal import Column, print_table
+from pipesat.core.amounts import readable
+from pipesat.core.claims import plural
+from pipesat.profile.published import SHAPES
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
+    from pipesat.profile.costs_file import MeasuredCostsModel
     from pipesat.profile.file import Profile
 
 
@@ -19,8 +24,6 @@ def _list_configs(ctx: click.Context, param: click.Parameter, wanted: bool) -> N
     """Print the named configurations and leave."""
     del param
     if wanted:
-        from pipesat.cli.profile_report import print_configs
-
         print_configs()
         ctx.exit()
 
@@ -58,8 +61,7 @@ def profile(asked: Asked) -> None:
 
     Needs PyTorch: pip install 'torch>=2.13'.
     """
-    from pipesat.cli.console import print_json
-    from pipesat.cli.profile_report import print_profile
+    from pipesat.cli.terminal import print_json
     from pipesat.profile.file import write_document
 
     if asked["model"] is not None:
@@ -71,3 +73,78 @@ def profile(asked: Asked) -> None:
     else:
         print_profile(measured)
         click.echo(one_line(f"written to {asked['output']}"))
+
+
+def print_configs() -> None:
+    """Print the named configurations, with their sources."""
+    heads = ["name", "style", "layers", "width", "heads", "kv\nheads", "feed-\nforward"]
+    heads += ["words", "length", "source"]
+    columns = [Column(head, number=head not in ("name", "style", "source")) for head in heads]
+    lines = []
+    for name, entry in SHAPES.items():
+        s = entry.shape
+        sizes = (s.layers, s.width, s.heads, s.kv_heads, s.feed_forward, s.vocabulary)
+        lines.append((name, s.style, *map(str, sizes), str(entry.length), entry.source))
+    print_table(columns, lines, wrap_last=True)
+
+
+def print_profile(measured: Profile) -> None:
+    """Print what each kind of layer and each stage takes and holds."""
+    heads = ("F", "B", "W", "BW", "(B + W)\n/ BW", "held\nafter F", "held\nafter B")
+    columns = [
+        Column("", number=False),
+        *map(Column, heads),
+        Column("largest\ntransient", spare=2),
+        Column("spread\nof F", spare=1),
+    ]
+    counts = {kind: sum(x.kind == kind for x in measured.layers) for kind in measured.kinds}
+    rows = [
+        _row(kind if counts[kind] == 1 else f"{kind} ({counts[kind]} of them)", costs)
+        for kind, costs in measured.kinds.items()
+    ]
+    for stage in measured.stages:
+        begin, end = stage.layers
+        rows.append(_row(f"layers {begin} to {end - 1}", stage.costs))
+    e = measured.environment
+    click.echo(
+        one_line(
+            f"{e.device_name}, {e.dtype}, torch {e.torch}, "
+            f"{e.threads} {plural(e.threads, 'thread')}; "
+            "medians in us, spread from the 10th to the 90th percentile"
+        )
+    )
+    print_table(columns, rows)
+    for reason in dict.fromkeys(c.no_split for c in measured.kinds.values() if c.no_split):
+        whose = ", ".join(kind for kind, c in measured.kinds.items() if c.no_split == reason)
+        click.echo(one_line(f"no B and W of {whose}: {reason}"))
+    if late := [kind for kind, costs in measured.kinds.items() if costs.host_bound]:
+        click.echo(
+            one_line(
+                f"the GPU waited for the host in {', '.join(late)}: their times include launches, "
+                "and waiting if a layer reads a value back"
+            )
+        )
+    for tied in measured.tied:
+        click.echo(one_line(f"{tied.name} is shared by layers {tied.layers}"))
+    if measured.links is not None:
+        delays = ", ".join(f"{x.delay.median:.0f} us for {x.bytes} B" for x in measured.links.sizes)
+        click.echo(one_line(f"links ({measured.links.backend}): {delays}"))
+
+
+def _row(name: str, costs: MeasuredCostsModel) -> tuple[str, ...]:
+    split = costs.B is not None and costs.W is not None
+    b = costs.B.median if costs.B else 0.0
+    w = costs.W.median if costs.W else 0.0
+    whole = costs.BW.median
+    return (
+        name,
+        f"{costs.F.median:.0f}",
+        f"{b:.0f}" if split else "-",
+        f"{w:.0f}" if split else "-",
+        f"{whole:.0f}",
+        f"{(b + w) / whole:.2f}" if split and whole else "-",
+        readable(costs.held_after_F),
+        readable(costs.held_after_B) if split else "-",
+        readable(max(costs.transient.model_dump().values())),
+        f"{costs.F.low:.0f} to {costs.F.high:.0f}",
+    )

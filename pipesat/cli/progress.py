@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import wrapped
+from pipesat.cli.terminal import wrapped
 from pipesat.core.amounts import Rounding, rounded, rounded_down, time_text
 from pipesat.core.claims import Standing
 from pipesat.core.progress import being_done

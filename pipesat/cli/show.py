@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipesat.cli.command import command
+from pipesat.cli.commands import command
 from pipesat.cli.exits import one_line
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def shown(
     note
         Called with what is to be said of a page.
     """
-    from pipesat.cli.naming import naming
-    from pipesat.cli.reading import read_problem
+    from pipesat.cli.exits import naming
     from pipesat.cli.show_folder import show_folder
     from pipesat.cli.show_inputs import show_file
     from pipesat.cli.show_schedule import show_schedule, show_steps
+    from pipesat.cli.terminal import read_problem
     from pipesat.picture.gantt import gantt, title_of_schedule
-    from pipesat.workflows.valid import valid_schedule
+    from pipesat.workflows.schedules import valid_schedule
 
     files = {path: kind for path, kind in ((html, "html"), (png, "png"), (svg, "svg")) if path}
     if os.path.isdir(given):

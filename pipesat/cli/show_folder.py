@@ -83,8 +83,8 @@ def _refuse_inputs(folder: Path, files: list[Path]) -> None:
 
 
 def _show_sweep(folder: Path, *, as_json: bool) -> None:
-    from pipesat.cli.console import print_json
     from pipesat.cli.sweep_report import print_rows
+    from pipesat.cli.terminal import print_json
     from pipesat.sweep.rows import read_rows
 
     rows = [*read_rows(folder / "rows.jsonl").values()]
@@ -95,10 +95,8 @@ def _show_sweep(folder: Path, *, as_json: bool) -> None:
 
 
 def _show_frontier(folder: Path, *, as_json: bool) -> None:
-    from pipesat.cli.console import print_json
-    from pipesat.cli.table import Column, print_table
-    from pipesat.files.source import read_text
-    from pipesat.files.strict_json import read_json
+    from pipesat.cli.terminal import Column, print_json, print_table
+    from pipesat.files.strict_json import read_json, read_text
 
     if as_json:
         print_json(read_json(folder / "frontier.json", _LARGEST))
@@ -115,10 +113,8 @@ def _show_frontier(folder: Path, *, as_json: bool) -> None:
 
 def _show_results(folder: Path, *, as_json: bool) -> None:
     """Show the answers in a folder: of advise and plan their own, then each placement's."""
-    from pipesat.cli.console import print_json, stdout
-    from pipesat.cli.reading import read_problem
     from pipesat.cli.show_schedule import print_schedule
-    from pipesat.cli.table import print_answer, print_facts
+    from pipesat.cli.terminal import print_answer, print_facts, print_json, read_problem, stdout
     from pipesat.files.folder import has_file
     from pipesat.files.strict_json import read_json
     from pipesat.report.result_file import result_folders

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pipesat.cli.exits import one_line
-from pipesat.cli.table import Column, print_facts, print_table, wrapped
+from pipesat.cli.terminal import Column, print_facts, print_table, wrapped
 from pipesat.core.amounts import rounded_down, rounded_up
 from pipesat.core.errors import BadInput
 
@@ -28,7 +28,7 @@ def show_file(path: Path, *, as_json: bool) -> None:
     BadInput
         If it is wrong, or is not shown by itself.
     """
-    from pipesat.cli.console import print_json
+    from pipesat.cli.terminal import print_json
     from pipesat.files.strict_json import read_json
 
     document = read_json(path, _LARGEST)
@@ -48,7 +48,7 @@ def show_file(path: Path, *, as_json: bool) -> None:
 
 
 def _show_problem(path: Path) -> None:
-    from pipesat.cli.reading import read_problem
+    from pipesat.cli.terminal import read_problem
     from pipesat.core.summary import records_of_stages
 
     problem = read_problem(path)
@@ -70,7 +70,7 @@ def _show_problem(path: Path) -> None:
 
 
 def _show_profile(path: Path) -> None:
-    from pipesat.cli.profile_report import print_profile
+    from pipesat.cli.profile import print_profile
     from pipesat.profile.file import read_profile
 
     print_profile(read_profile(path))
@@ -95,7 +95,7 @@ def _show_parts(path: Path) -> None:
 
 
 def _show_assignment(path: Path) -> None:
-    from pipesat.cli.table import print_answer
+    from pipesat.cli.terminal import print_answer
     from pipesat.report.study import read
 
     print_answer(read(path), verbose=False)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def _show_timeline(path: Path) -> None:
 
 
 def _show_layers(path: Path) -> None:
-    from pipesat.cli.console import stdout
+    from pipesat.cli.terminal import stdout
     from pipesat.layers.file import read_layers
 
     data = read_layers(path)

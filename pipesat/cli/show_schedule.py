@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_schedule(problem: Problem, timed: Schedule, *, critical_path: bool, as_json: bool) -> None:
     """Print a valid schedule, or say its figures as JSON."""
-    from pipesat.cli.console import print_json, stdout
+    from pipesat.cli.terminal import print_json, stdout
     from pipesat.workflows.schedules import show as run
 
     shown = run(problem, timed, width=stdout().width)
@@ -36,7 +36,7 @@ def show_schedule(problem: Problem, timed: Schedule, *, critical_path: bool, as_
 
 def print_schedule(shown: ShownSchedule) -> None:
     """Print a grid, where each device's time goes, and both figures."""
-    from pipesat.cli.table import Column, print_table
+    from pipesat.cli.terminal import Column, print_table
     from pipesat.core.claims import percent
 
     click.echo(f"{shown}\n")
@@ -70,7 +70,7 @@ def _print_critical_path(shown: ShownSchedule) -> None:
 
 def show_steps(problem: Problem, timed: Schedule, *, as_json: bool) -> None:
     """Print the steps of each rank."""
-    from pipesat.cli.console import print_json, stdout
+    from pipesat.cli.terminal import print_json, stdout
     from pipesat.picture.text import text_grid
     from pipesat.workflows.schedules import steps
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipesat.cli.command import command
+from pipesat.cli.commands import command
 from pipesat.cli.derived import writable
 from pipesat.cli.exits import CHECK_FAILED, print_failure
 from pipesat.core.errors import BadInput, RunFailed
@@ -45,8 +45,8 @@ def sweep(asked: Asked) -> int:
     For --ray, install Ray: pip install 'ray>=2.40'.
     """
     from pipesat.cli import sweep_report
-    from pipesat.cli.console import stderr
-    from pipesat.cli.sweep_progress import SweepProgress
+    from pipesat.cli.sweep_report import SweepProgress
+    from pipesat.cli.terminal import stderr
 
     as_json, code = asked["as_json"], 0
     if asked["dry_run"]:

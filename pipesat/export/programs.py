@@ -23,9 +23,7 @@ from pipesat.export.as_run import AsRun, as_run, by_place, is_split
 from pipesat.export.options import Options
 from pipesat.export.runtimes import RUNTIMES, Runtime, is_vee
 from pipesat.files.complaint import validated
-from pipesat.files.source import read_text
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import Count
+from pipesat.files.strict_json import Count, StrictModel, read_text
 
 FORMAT: Final = "pipesat.order/1"
 NAME: Final = "ORDER"

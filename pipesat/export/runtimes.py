@@ -17,7 +17,7 @@ from pipesat.core.ops import parse_kind
 from pipesat.core.problem import Problem
 from pipesat.export.options import loader_for
 from pipesat.export.torch.adapt import require_torch_pipeline
-from pipesat.files.changed import changed_problem
+from pipesat.files.folder import changed_problem
 from pipesat.placement.geometry import Geometry
 
 

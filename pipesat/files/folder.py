@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from pipesat.core.errors import BadInput, Contradiction
-from pipesat.files import source
+from pipesat.core.problem import Problem
 from pipesat.files.atomic import digest, finish, prepare_folder, remove_empty, write_files
+from pipesat.files.problem_file import parse_problem
+from pipesat.files.strict_json import was_read
 
 LIST: Final = ".pipesat.json"
 FORMAT: Final = "pipesat.folder/1"
@@ -185,7 +187,7 @@ def _write(
     gone = {
         name: known
         for name, known in before.items()
-        if known is not None and name not in now and not source.was_read(folder / name)
+        if known is not None and name not in now and not was_read(folder / name)
     }
     text = json.dumps({"format": FORMAT, "files": now}, indent=1) + "\n"
     write_files(folder, {**files, LIST: text.encode()}, {**gone, **(remove or {})})
@@ -213,3 +215,50 @@ def _owner(folder: Path) -> Path | None:
 
 def _is_below(name: str, folder: str) -> bool:
     return os.path.normpath(folder) == "." or name.startswith(os.path.join(folder, ""))
+
+
+Document: TypeAlias = dict[str, Any]
+Entry: TypeAlias = Mapping[str, Any]
+
+
+def changed_problem(
+    problem: Problem,
+    source: str = "",
+    *,
+    devices: Sequence[Entry] = (),
+    stages: Sequence[Entry] = (),
+    **keys: Any,
+) -> Problem:
+    """Return a copy of a problem; see :func:`changed_document`.
+
+    Raises
+    ------
+    BadInput
+        As for a problem file, naming ``source`` or the problem.
+    """
+    document = changed_document(problem.document, devices=devices, stages=stages, **keys)
+    return parse_problem(document, source or problem.name or "problem")
+
+
+def changed_document(
+    document: Entry, *, devices: Sequence[Entry] = (), stages: Sequence[Entry] = (), **keys: Any
+) -> Document:
+    """Return a copy of a problem's document.
+
+    Parameters
+    ----------
+    devices, stages
+        What each of them says from now on, all else stays; empty: nothing else.
+    keys
+        What the document says from now on. Here and there, ``None`` leaves a key out.
+    """
+    for name, entries in (("devices", devices), ("stages", stages)):
+        if entries:
+            each = zip(document[name], entries, strict=True)
+            keys[name] = [_with(entry, own) for entry, own in each]
+    return _with(document, keys)
+
+
+def _with(entry: Entry, own: Entry) -> Document:
+    kept = {key: value for key, value in entry.items() if own.get(key, value) is not None}
+    return kept | {key: value for key, value in own.items() if value is not None}

@@ -13,9 +13,8 @@ from pipesat.core.errors import BadInput
 from pipesat.core.problem import MicrobatchClass, Problem, Route
 from pipesat.core.stage import AMOUNTS, ONE, Factor, scaled, stated_amounts
 from pipesat.files.complaint import validated_at
-from pipesat.files.modes import AmountsModel, stated_in
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import MOST, Count, FactorOf
+from pipesat.files.problem_entries import AmountsModel, stated_in
+from pipesat.files.strict_json import MOST, Count, FactorOf, StrictModel
 
 MOST_CLASSES = 4096
 

@@ -15,8 +15,8 @@ from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.least import without_idle_keys
 from pipesat.core.problem import Device, Link, MicrobatchOrder, ModeChoice, Problem, Route, Stage
+from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
-from pipesat.files.limits import FORMAT, LARGEST_FILE, MOST_DEVICES, MOST_OPS, MOST_STAGES
 from pipesat.files.microbatch_list import (
     MOST_CLASSES,
     Listed,
@@ -24,11 +24,25 @@ from pipesat.files.microbatch_list import (
     check_order,
     parse_microbatches,
 )
-from pipesat.files.modes import MOST_MODES, AmountsModel, ModeModel, parse_modes, stated_in
-from pipesat.files.overlap import OverlapModel, parse_overlap
-from pipesat.files.strict_json import read_json
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import Amount
+from pipesat.files.problem_entries import (
+    MOST_MODES,
+    AmountsModel,
+    ModeModel,
+    OverlapModel,
+    parse_modes,
+    parse_overlap,
+    stated_in,
+)
+from pipesat.files.strict_json import (
+    FORMAT,
+    LARGEST_FILE,
+    MOST_DEVICES,
+    MOST_OPS,
+    MOST_STAGES,
+    Amount,
+    StrictModel,
+    read_json,
+)
 
 
 class DeviceModel(StrictModel):
@@ -264,3 +278,30 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
         null = " or null" if path[-1] == "memory" else ""
         return f"an integer from {least} to 10^12{null}"
     return f"one of {context.get('expected')}" if kind == "literal_error" else None
+
+
+def problem_text(document: Mapping[str, Any]) -> str:
+    """Return a problem document's text, ASCII."""
+    entries = [f" {json.dumps(key)}: {_value(value)}" for key, value in document.items()]
+    return "".join(["{\n", ",\n".join(entries), "\n}\n"])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        rows = ",\n  ".join(json.dumps(entry) for entry in value)
+        return f"[\n  {rows}\n ]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_value(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value)
+
+
+@public
+def write_problem(path: str | Path, problem: Problem) -> None:
+    """Write a problem file.
+
+    Raises
+    ------
+    BadInput
+        If the file cannot be written.
+    """
+    write_file(Path(path), problem_text(problem.document).encode())

@@ -1,15 +1,21 @@
-"""JSON as the contract wants it: UTF-8, no duplicate keys, clear errors, a size limit."""
+"""Strict reading: files of bounded size, JSON without surprises, models that take nothing else."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import os
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipesat.core.errors import BadInput, shorten
-from pipesat.files.source import decoded, read_bytes
+from pipesat.files.atomic import finish
 
 Path_: TypeAlias = tuple[str | int, ...]
 
@@ -151,3 +157,89 @@ def _path_to(node: Any, sought: Callable[[Any], bool]) -> Path_ | None:
         if below is not None:
             return (step, *below)
     return None
+
+
+_GZIP: Final = b"\x1f\x8b"
+_READ: Final[set[str]] = set()
+
+
+def read_bytes(path: Path, largest: int, *, packed: bool = False) -> bytes:
+    """Return a file's content, of at most ``largest`` bytes; ``packed``: it may be gzip's.
+
+    Raises
+    ------
+    BadInput
+        If it cannot be read, or is larger.
+    """
+    source = str(path)
+    finish(path.parent)
+    try:
+        with path.open("rb") as file:
+            data = file.read(largest + 1)
+        _READ.add(os.path.realpath(path))
+        if packed and data.startswith(_GZIP):
+            with gzip.open(io.BytesIO(data)) as unpacked:
+                data = unpacked.read(largest + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read: {error.strerror or error}", source=source) from None
+    except (EOFError, zlib.error) as error:
+        raise BadInput(f"cannot read: {error}", source=source) from None
+    except ValueError:
+        raise BadInput("cannot read: no file's name has a null byte", source=source) from None
+    if len(data) > largest:
+        raise BadInput(f"larger than the limit of {largest >> 20} MiB", source=source)
+    return data
+
+
+def was_read(path: Path) -> bool:
+    """Whether this process has read a file: it is somebody's input, wherever it lies."""
+    return os.path.realpath(path) in _READ
+
+
+def read_text(path: Path, largest: int) -> str:
+    """Return a UTF-8 file's content, of at most ``largest`` bytes.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_bytes`, or if it is not UTF-8.
+    """
+    return decoded(read_bytes(path, largest), str(path))
+
+
+def decoded(data: bytes, source: str) -> str:
+    """Return UTF-8 bytes as text.
+
+    Raises
+    ------
+    BadInput
+        If they are not UTF-8.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"not UTF-8 text (byte {error.start})", source=source) from None
+
+
+class StrictModel(BaseModel):
+    """No unknown keys, and no value of another type: ``"3"``, ``3.0`` and ``true`` are not 3."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+MOST = 10**12
+MOST_FACTOR = 10**6
+
+Amount = Annotated[int, Field(ge=0, le=MOST)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
+FactorOf = Annotated[
+    list[Annotated[int, Field(ge=1, le=MOST_FACTOR)]], Field(min_length=2, max_length=2)
+]
+"""[num, den]."""
+
+
+FORMAT: Final = "pipesat.problem/1"
+LARGEST_FILE: Final = 64 << 20
+MOST_DEVICES: Final = 4096
+MOST_STAGES: Final = 16384
+MOST_OPS: Final = 4_000_000

@@ -18,8 +18,8 @@ from typing import TypeAlias
 from pipesat.bounds.feasibility import capacities_by_order, preflight, smallest_capacities
 from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.problem import Problem
-from pipesat.files.changed import changed_problem
-from pipesat.files.values import MOST
+from pipesat.files.folder import changed_problem
+from pipesat.files.strict_json import MOST
 from pipesat.placement.documents import activations_of_1f1b
 
 Cap: TypeAlias = int | None

@@ -18,7 +18,7 @@ from pipesat.core.ops import Item, Op, Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.stage import KEEP
-from pipesat.files.changed import changed_problem
+from pipesat.files.folder import changed_problem
 from pipesat.frontier.caps import least_feasible_cap, scale_of
 from pipesat.frontier.curve import Curve
 from pipesat.frontier.trace import Frontier

@@ -17,7 +17,7 @@ from pipesat.export.steps import RankStep, Steps, compute_kind, steps_of
 from pipesat.export.torch.companions import Companions, OwnWords
 from pipesat.export.torch.csv_file import LARGEST_FILE
 from pipesat.export.torch.lint import parse_cell
-from pipesat.files.source import read_text
+from pipesat.files.strict_json import read_text
 from pipesat.hangs.machine import (
     RULES,
     WORDS,

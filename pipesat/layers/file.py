@@ -13,9 +13,7 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.stage import COSTS
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
-from pipesat.files.strict_json import read_json
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import Amount
+from pipesat.files.strict_json import Amount, StrictModel, read_json
 from pipesat.layers.hybrid import HYBRID_LAYER, HYBRID_SYMBOLS
 from pipesat.layers.layer import Layer, Layers, Role, TieKind, WeightMemory
 from pipesat.placement.documents import Costs

@@ -13,8 +13,8 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind, parse_kind
 from pipesat.core.problem import Problem
 from pipesat.core.showing import Displayed, Facts
-from pipesat.files.changed import changed_problem
-from pipesat.files.values import MOST, MOST_FACTOR
+from pipesat.files.folder import changed_problem
+from pipesat.files.strict_json import MOST, MOST_FACTOR
 from pipesat.parts.parts import Parts, Plan, Shop
 
 if TYPE_CHECKING:

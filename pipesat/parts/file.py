@@ -12,10 +12,14 @@ from pydantic import Field
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput, said_of
 from pipesat.files.complaint import validated
-from pipesat.files.limits import MOST_DEVICES, MOST_STAGES
-from pipesat.files.strict_json import read_json
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import Amount, Count
+from pipesat.files.strict_json import (
+    MOST_DEVICES,
+    MOST_STAGES,
+    Amount,
+    Count,
+    StrictModel,
+    read_json,
+)
 from pipesat.parts.parts import PART_KINDS, Chunk, Part, PartKind, Parts
 
 FORMAT: Final = "pipesat.parts/1"

@@ -10,8 +10,8 @@ from typing import Any, Final
 from pipesat.core.errors import BadInput, said_of
 from pipesat.core.problem import Device, Problem, Stage
 from pipesat.core.stage import COSTS, MORE
-from pipesat.files.limits import FORMAT, MOST_DEVICES
 from pipesat.files.problem_file import parse_problem
+from pipesat.files.strict_json import FORMAT, MOST_DEVICES
 from pipesat.placement.documents import TEXTS, Document, Setting, capacities_of
 from pipesat.placement.from_numbers import (
     amounts,

@@ -17,7 +17,7 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import Kind
 from pipesat.core.problem import Problem
 from pipesat.core.stage import COSTS
-from pipesat.files.limits import FORMAT
+from pipesat.files.strict_json import FORMAT
 from pipesat.placement.geometry import CHUNKS, Geometry, Placement
 from pipesat.placement.partition import balanced, even
 

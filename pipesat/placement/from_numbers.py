@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from pipesat.core.amounts import one_in_unit
 from pipesat.core.errors import BadInput
-from pipesat.files.changed import changed_document
-from pipesat.files.limits import MOST_STAGES
-from pipesat.files.values import MOST
+from pipesat.files.folder import changed_document
+from pipesat.files.strict_json import MOST, MOST_STAGES
 from pipesat.placement.documents import (
     CapacityChoice,
     Costs,

@@ -15,9 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from pipesat.core.arguments import public
 from pipesat.core.errors import BadInput
-from pipesat.files.source import read_text
-from pipesat.files.strict_json import read_json
-from pipesat.files.values import MOST
+from pipesat.files.strict_json import MOST, read_json, read_text
 
 DEN: Final = 10**4
 _MOST_N: Final = 10**6

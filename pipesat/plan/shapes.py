@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
-from pipesat.files.limits import MOST_STAGES
+from pipesat.files.strict_json import MOST_STAGES
 from pipesat.layers.devices import check_cuttable
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Delay, Pipeline, no_delay

@@ -20,8 +20,7 @@ from pipesat.core.errors import BadInput, said_of
 from pipesat.core.showing import Displayed, Facts
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
-from pipesat.files.strict_json import read_json
-from pipesat.files.strict_model import StrictModel
+from pipesat.files.strict_json import StrictModel, read_json
 from pipesat.profile.costs_file import (
     CopiesModel,
     Dtype,

@@ -14,8 +14,7 @@ from pipesat.core.claims import Bound, Standing, against, change, plural
 from pipesat.core.errors import BadInput
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 from pipesat.files.complaint import validated
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import Count
+from pipesat.files.strict_json import Count, StrictModel
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

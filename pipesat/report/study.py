@@ -117,7 +117,7 @@ def result_in(folder: Path) -> Result:
         As :func:`report`.
     """
     from pipesat.files.problem_file import read_problem
-    from pipesat.workflows.valid import valid_schedule
+    from pipesat.workflows.schedules import valid_schedule
 
     problem = read_problem(folder / "problem.json")
     path = folder / "schedule.json"

@@ -19,9 +19,14 @@ from pipesat.core.showing import Column, Table, ranges
 from pipesat.core.stage import KEEP, MORE
 from pipesat.core.summary import fullest
 from pipesat.workflows.best_known import with_hand_written
+from pipesat.workflows.hand_written import (
+    SOLVER_ROW,
+    ScheduleRow,
+    hand_written_for,
+    solver_row,
+    with_ratios,
+)
 from pipesat.workflows.hand_written import baselines as every_baseline
-from pipesat.workflows.hand_written import hand_written_for
-from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow, solver_row, with_ratios
 
 MOST_STAGES = 256  # lines of the table of stages
 

@@ -15,10 +15,9 @@ from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput
 from pipesat.core.least import require_plain
 from pipesat.core.stage import COSTS
-from pipesat.files.changed import changed_document
+from pipesat.files.folder import changed_document
 from pipesat.files.problem_file import parse_problem, read_problem
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import MOST, Amount, Count
+from pipesat.files.strict_json import MOST, Amount, Count, StrictModel
 from pipesat.placement.documents import Setting, Split, capacities_of
 from pipesat.placement.from_numbers import costs_of, document_from_numbers, share_of_1f1b, stages_of
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement

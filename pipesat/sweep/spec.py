@@ -15,10 +15,7 @@ from pipesat.core.amounts import amount
 from pipesat.core.errors import BadInput
 from pipesat.core.settings import MOST_SECONDS, Target
 from pipesat.files.complaint import validated
-from pipesat.files.limits import MOST_DEVICES
-from pipesat.files.source import read_text
-from pipesat.files.strict_model import StrictModel
-from pipesat.files.values import Amount, Count
+from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, read_text
 from pipesat.placement.geometry import Placement
 from pipesat.sweep.sources import (
     NumbersModel,

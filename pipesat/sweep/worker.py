@@ -253,7 +253,7 @@ def _solved(job: Job) -> Answer:
 
 def _import_everything() -> None:
     """Load what every case needs; a fork would lose threads, so none may be left running."""
-    from pipesat.files.limits import FORMAT as PROBLEM
+    from pipesat.files.strict_json import FORMAT as PROBLEM
 
     stage = {"device": 0, "F": 1, "B": 1, "W": 1}
     problem = {"format": PROBLEM, "microbatches": 1, "devices": [{}], "stages": [stage]}

@@ -16,8 +16,7 @@ from pipesat.core.rules import in_order
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.schedule_file import ModeEntry, Modes, in_mode, modes_of_entry
-from pipesat.files.strict_json import read_json
-from pipesat.files.strict_model import StrictModel
+from pipesat.files.strict_json import StrictModel, read_json
 from pipesat.timeline.timeline import (
     DeviceRun,
     Ran,

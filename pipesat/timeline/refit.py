@@ -16,7 +16,7 @@ from pipesat.core.ops import KINDS, Kind, Op, OpKind, parse_kind
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import duration, one_of_each
 from pipesat.files.problem_file import parse_problem
-from pipesat.files.values import MOST
+from pipesat.files.strict_json import MOST
 from pipesat.timeline.replay import CostKey, cost_key, measured_delays
 from pipesat.timeline.timeline import TOY_SOURCE, Timeline
 

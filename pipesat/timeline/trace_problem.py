@@ -14,8 +14,8 @@ from pipesat.core.errors import BadInput, Deadlock
 from pipesat.core.ops import Kind, Op
 from pipesat.core.problem import Problem
 from pipesat.core.timing import linearize
-from pipesat.files.limits import FORMAT
 from pipesat.files.problem_file import parse_problem
+from pipesat.files.strict_json import FORMAT
 from pipesat.heuristics import BASELINES
 from pipesat.timeline.steps import Step, Steps, inputs_of
 from pipesat.timeline.trace_costs import (

@@ -14,16 +14,16 @@ from pipesat.core.settings import Count, Seconds, Seed, Target, Workers
 from pipesat.core.timing import retime
 from pipesat.workflows.best_known import with_given, with_hand_written
 from pipesat.workflows.comparison import Comparison, Comparisons
-from pipesat.workflows.hand_written import hand_written_for
-from pipesat.workflows.memory import stated_layers
-from pipesat.workflows.rows import (
+from pipesat.workflows.hand_written import (
     against_best,
+    hand_written_for,
     row_of,
     solver_row,
     with_ratios,
 )
+from pipesat.workflows.memory import stated_layers
+from pipesat.workflows.schedules import valid_schedule
 from pipesat.workflows.solve import solve
-from pipesat.workflows.valid import valid_schedule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
     from pipesat.core.solving import Listener
-    from pipesat.workflows.rows import ScheduleRow
+    from pipesat.workflows.hand_written import ScheduleRow
 
 
 @public
@@ -173,7 +173,7 @@ def compare_placements(
 
     ``solve_one`` is handed a placement's name and problem; ``layers`` states of how many equal
     layers the stages are made. The rows' ratios to the best are within their placement:
-    :func:`pipesat.workflows.rows.against_best` relates all of them.
+    :func:`pipesat.workflows.hand_written.against_best` relates all of them.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from pipesat.core.amounts import time_text
 from pipesat.core.claims import at_most, excess, percent, plural, require_best, times
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table, number
 from pipesat.core.summary import fullest, statement_of, units_of
-from pipesat.workflows.rows import SOLVER_ROW, ScheduleRow
+from pipesat.workflows.hand_written import SOLVER_ROW, ScheduleRow
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

@@ -14,7 +14,7 @@ from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotValid
 from pipesat.core.settings import Count
 from pipesat.export.options import Checkpointing
-from pipesat.workflows.valid import read_order, valid_schedule
+from pipesat.workflows.schedules import read_order, valid_schedule
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -188,7 +188,7 @@ def _write(exported: Exported, path: Path) -> list[str]:
     from pipesat.export.torch.hazards import SUFFIX as HAZARDS
     from pipesat.files.atomic import digest
     from pipesat.files.folder import add_files
-    from pipesat.files.source import read_bytes
+    from pipesat.files.strict_json import read_bytes
 
     files = {path.name: exported.data, **files_beside(exported, path)}
     stale: dict[str, str] = {}

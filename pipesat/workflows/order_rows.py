@@ -121,7 +121,7 @@ class MicrobatchOrders(Displayed):
             If the folder cannot be written.
         """
         from pipesat.files.folder import write_folder
-        from pipesat.files.problem_text import problem_text
+        from pipesat.files.problem_file import problem_text
 
         best = self.best
         if best is None or best.order is None:

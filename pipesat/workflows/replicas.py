@@ -15,7 +15,7 @@ from pipesat.core.errors import BadInput, Contradiction, Infeasible
 from pipesat.core.progress import doing
 from pipesat.files.atomic import digest
 from pipesat.files.microbatch_list import MOST_CLASSES
-from pipesat.files.problem_text import problem_text
+from pipesat.files.problem_file import problem_text
 from pipesat.placement.lengths import microbatches_from_lengths
 from pipesat.replicas.answer import Assignment
 from pipesat.replicas.bounds import bound_of_any, bound_of_schedule

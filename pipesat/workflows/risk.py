@@ -14,7 +14,7 @@ from pipesat.core.settings import Seed
 from pipesat.core.showing import Displayed, Facts
 from pipesat.risk.links import Links
 from pipesat.workflows.hand_written import best_orders
-from pipesat.workflows.valid import valid_schedule
+from pipesat.workflows.schedules import valid_schedule
 
 if TYPE_CHECKING:
     from pipesat.core.ops import Phase

@@ -12,7 +12,7 @@ from pipesat.core.claims import at_most, percent, plural
 from pipesat.core.ops import KINDS
 from pipesat.core.showing import Column, Displayed, Facts, Table
 from pipesat.files.folder import write_folder
-from pipesat.files.problem_text import problem_text
+from pipesat.files.problem_file import problem_text
 from pipesat.files.schedule_file import schedule_bytes
 from pipesat.timeline.file import timeline_bytes
 from pipesat.timeline.trace_problem import COUNTED

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from pipesat.core.ops import Op
     from pipesat.core.problem import Problem
     from pipesat.core.solving import Listener
+    from pipesat.timeline.compare import AgainstPrediction
     from pipesat.timeline.steps import Steps as FoundSteps
     from pipesat.timeline.timeline import Timeline
     from pipesat.workflows.trace_answer import TraceAnswer
+
 
 _MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _MOST_PATTERNS = 1 << 20
@@ -189,3 +191,29 @@ def _timeline(problem: Problem, found: FoundSteps, number: int, *, alone: bool) 
             steps.append(TrainingStep(tuple(rows)))
     about: dict[str, Any] = {"replica": str(typical.replica)}
     return Timeline(problem.sha256, tuple(steps), 1.0, found.trace.name, None, about)
+
+
+@public
+def compare_timeline(
+    problem: Problem, timeline: Timeline | str | Path, *, shortest: bool = False
+) -> AgainstPrediction:
+    """Compare predicted and measured times, and say which assumption the difference comes from.
+
+    The order that ran is timed again with one measured quantity after the other: op costs, their
+    spread, calls that block, overhead, link delays.
+
+    Parameters
+    ----------
+    problem
+        The problem whose order ran.
+    timeline
+        What :func:`pipesat.run` measured, or the path of a timeline file.
+    shortest
+        Take the shortest step alone: for a machine in use.
+    """
+    from pipesat.timeline.compare import compare
+    from pipesat.timeline.file import read_timeline
+
+    if isinstance(timeline, str | Path):
+        timeline = read_timeline(Path(timeline), problem)
+    return compare(problem, timeline.shortest if shortest else timeline)

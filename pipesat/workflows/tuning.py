@@ -16,9 +16,9 @@ from pipesat.core.ops import members
 from pipesat.core.progress import doing
 from pipesat.core.settings import RunSteps, Seconds, Stretch
 from pipesat.core.timing import time_order
+from pipesat.workflows.schedules import valid_schedule
 from pipesat.workflows.solve import solve
-from pipesat.workflows.torch_job import torch_job
-from pipesat.workflows.valid import valid_schedule
+from pipesat.workflows.torch_runs import torch_job
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem

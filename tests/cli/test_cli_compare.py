@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipesat.cli.table import Column, table_lines
+from pipesat.cli.terminal import Column, table_lines
 from pipesat.core.claims import Bound
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
@@ -20,7 +20,7 @@ from pipesat.core.timing import time_order
 from pipesat.heuristics import BASELINES
 from pipesat.workflows.best_known import with_given
 from pipesat.workflows.compare import compare
-from pipesat.workflows.rows import ScheduleRow, against_best
+from pipesat.workflows.hand_written import ScheduleRow, against_best
 from tests.conftest import Run
 from tests.support.orders import order_of
 from tests.support.problems import chain, document, vee

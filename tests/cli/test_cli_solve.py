@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipesat.cli.interrupts import Interrupts
+from pipesat.cli.process import Interrupts
 from pipesat.cli.progress import Progress
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound

@@ -82,7 +82,7 @@ def test_what_python_cannot_raise_ends_the_process() -> None:
     """A signal that is heard where exceptions are only printed, such as in ``__del__``."""
     code = f"""
 import os
-from pipesat.cli.interrupts import end_quietly
+from pipesat.cli.process import end_quietly
 
 class Deaf:
     def __del__(self):
@@ -101,7 +101,7 @@ print("still here")
 def test_the_second_signal_kills() -> None:
     code = f"""
 import os
-from pipesat.cli.interrupts import Stopped, end_quietly
+from pipesat.cli.process import Stopped, end_quietly
 
 end_quietly()()
 try:

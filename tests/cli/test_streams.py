@@ -89,7 +89,7 @@ import os, sys
 os.close(1)
 os.close(2)
 sys.stdout = sys.stderr = None  # as Python has them where they are closed
-from pipesat.cli.streams import keep_streams
+from pipesat.cli.process import keep_streams
 keep_streams()
 with open(sys.argv[1], "w") as file:
     print("told")
@@ -105,7 +105,7 @@ def test_a_full_pipe_that_does_not_block_takes_all() -> None:
     code = """
 import os, sys
 os.set_blocking(1, False)
-from pipesat.cli.streams import keep_streams
+from pipesat.cli.process import keep_streams
 keep_streams()
 print("x" * 1_000_000)
 """

@@ -387,8 +387,12 @@ def test_a_false_case_leaves_a_folder_and_a_replay(judge: Any, tmp_path: Path) -
     ("kind", "name", "said"),
     [
         ("twice", "pipesat.files.folder._read", r"leaves \["),
-        ("kill", "pipesat.files.source.finish", "no result.json|schedule|digest|none of those"),
-        ("streams", "pipesat.cli.streams.keep_streams", "exit code|a fault"),
+        (
+            "kill",
+            "pipesat.files.strict_json.finish",
+            "no result.json|schedule|digest|none of those",
+        ),
+        ("streams", "pipesat.cli.process.keep_streams", "exit code|a fault"),
     ],
 )
 def test_what_is_lost_in_a_folder_is_seen(

@@ -19,7 +19,7 @@ from pipesat.runtime.job import Shape
 from pipesat.runtime.virtual import virtual_times
 from pipesat.timeline.replay import replay_of
 from pipesat.timeline.timeline import DeviceRun, Ran, Timeline, TrainingStep, assemble
-from pipesat.workflows.torch_job import torch_job
+from pipesat.workflows.torch_runs import torch_job
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from pipesat.files.atomic import finish, write_files
 from pipesat.files.folder import FILES, FOLDERS, LIST, add_files, listed, write_folder
 from pipesat.files.problem_file import read_problem
 from pipesat.files.schedule_file import read_schedule
-from pipesat.files.source import read_bytes
+from pipesat.files.strict_json import read_bytes
 from tests.conftest import Run
 from tests.support.problems import chain
 

@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 from pipesat.cli.app import app
 from pipesat.cli.derived import Value
-from pipesat.files.atomic import write_file
-from pipesat.files.temporary import new_temporary_folder
+from pipesat.files.atomic import new_temporary_folder, write_file
 from tests.conftest import Outcome, Run
 from tests.support.outcomes import one_bad_line
 from tests.support.readers import (
@@ -457,7 +456,7 @@ def leave_behind(folder: Path, code: str) -> str:
     """Create a temporary folder in a process that then runs ``code``; return its name."""
     text = (
         "import os, pathlib, sys\n"
-        "from pipesat.files.temporary import new_temporary_folder\n"
+        "from pipesat.files.atomic import new_temporary_folder\n"
         f"print(new_temporary_folder(pathlib.Path({str(folder)!r})), flush=True)\n{code}"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)

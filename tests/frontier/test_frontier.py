@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from pipesat.cli.table import print_answer
+from pipesat.cli.terminal import print_answer
 from pipesat.core.amounts import share as read_share
 from pipesat.core.checker import check
 from pipesat.core.claims import Bound

@@ -12,7 +12,7 @@ import pytest
 from pipesat.core.check_ops import Amounts
 from pipesat.core.problem import Problem
 from pipesat.core.stage import AMOUNTS, COSTS, MORE, MicrobatchClass, Stage
-from pipesat.files.modes import AmountsModel
+from pipesat.files.problem_entries import AmountsModel
 from pipesat.files.problem_file import StageModel
 from pipesat.layers.file import CostsModel
 from pipesat.placement.documents import Costs

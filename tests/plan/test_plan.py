@@ -38,7 +38,7 @@ from pipesat.plan.proposals import balanced_partition, even_partition
 from pipesat.plan.question import where_needed
 from pipesat.plan.shapes import shapes_to_try
 from pipesat.workflows.hand_written import baseline
-from pipesat.workflows.plan_orders import columns
+from pipesat.workflows.plans import columns
 from tests.conftest import Run
 from tests.support.interrupted import interrupted
 from tests.support.oracle import brute_force, plain_model_optimum

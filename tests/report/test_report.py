@@ -32,7 +32,7 @@ from pipesat.report.data import case_data, schedule_data
 from pipesat.report.page import page
 from pipesat.report.result_file import read_result
 from pipesat.report.tables import Shown, case_of, plain, script_json
-from pipesat.workflows.rows import row_of
+from pipesat.workflows.hand_written import row_of
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, document, problems

@@ -17,7 +17,7 @@ from pipesat.plan.plan import run_plan
 from pipesat.plan.question import Question
 from pipesat.plan.search import Search
 from pipesat.solver import solve as solve_itself
-from pipesat.workflows.plan_orders import quick_orders
+from pipesat.workflows.plans import quick_orders
 
 
 def layers_of(entries: Sequence[dict[str, Any]], **more: Any) -> Layers:

@@ -8,7 +8,7 @@ from pipesat.core.ops import Pair
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.files.changed import changed_problem
+from pipesat.files.folder import changed_problem
 from pipesat.workflows.hand_written import baseline
 from tests.support.loops import loop
 from tests.support.problems import chain, vee

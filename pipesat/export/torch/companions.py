@@ -20,8 +20,7 @@ from pipesat.core.problem import Problem
 from pipesat.export.torch.lint import Action, Cell, parse_action, parse_copy_word
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
 from pipesat.export.torch.modes import ModeRow, read_mode_rows, require_rows_of
-from pipesat.files.source import read_text
-from pipesat.files.strict_json import read_json
+from pipesat.files.strict_json import read_json, read_text
 
 ORDER_SUFFIX: Final = ".order.json"
 SUFFIXES: Final = (ORDER_SUFFIX, MODES_SUFFIX)

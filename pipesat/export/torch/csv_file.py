@@ -31,7 +31,7 @@ from pipesat.export.torch.lint import (
     lint,
     parse_cell,
 )
-from pipesat.files.source import read_text
+from pipesat.files.strict_json import read_text
 
 LARGEST_FILE = 1 << 28
 

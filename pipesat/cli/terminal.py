@@ -1,20 +1,39 @@
-"""Plain-text tables that fit a terminal: columns are left out, never cut or wrapped.
-
-Every command's tables are these. Rich's own would cut or wrap their cells where they are too wide.
-"""
+"""What a terminal shows: consoles, tables that fit it, problems that are read for it."""
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
 
 from pipesat.cli.exits import one_line
 from pipesat.core.showing import Column, Line
 
 if TYPE_CHECKING:
+    from pipesat.core.problem import Problem
     from pipesat.core.showing import Displayed, Facts
+
+
+def stdout() -> Console:
+    """Console for results; names from files are never read as markup."""
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    """Console for progress and messages."""
+    return Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    sys.stdout.flush()
 
 
 __all__ = ["Column", "Line", "print_answer", "print_facts", "print_table", "table_lines", "wrapped"]
@@ -102,8 +121,6 @@ def print_table(
     columns: Sequence[Column], lines: Sequence[Line], *, wrap_last: bool = False, err: bool = False
 ) -> None:
     """Print a table that fits the terminal."""
-    from pipesat.cli.console import stderr, stdout
-
     width = (stderr if err else stdout)().width
     stream = sys.stderr if err else sys.stdout  # click.echo would ignore its encoding
     for line in table_lines(columns, lines, width, wrap_last=wrap_last):
@@ -113,8 +130,6 @@ def print_table(
 
 def print_answer(answer: Displayed, more: Facts = (), *, verbose: bool = False) -> None:
     """Print an answer: its tables, then its labelled lines; ``verbose`` adds all else."""
-    from pipesat.cli.console import stdout
-
     facts = [*answer.facts(), *more]
     if answer.answer_first:
         print_facts(facts)
@@ -138,3 +153,21 @@ def print_facts(facts: Facts) -> None:
     """Print labelled lines; those without a text are left out."""
     lines = [line for line in facts if line[1]]
     print_table([Column("", number=False)] * 2, lines, wrap_last=True)
+
+
+def read_problem(path: str | Path, classes: int | None = None) -> Problem:
+    """Read a problem; say so on stderr if its costs are an estimate.
+
+    Raises
+    ------
+    BadInput
+        As :func:`pipesat.files.problem_file.read_problem`.
+    """
+    from pipesat.files import problem_file
+    from pipesat.files.microbatch_list import MOST_CLASSES
+
+    problem = problem_file.read_problem(path, classes or MOST_CLASSES)
+    if problem.estimate:
+        text = f"pipesat: all times and memory are an estimate: {problem.estimate}"
+        click.echo(wrapped(one_line(text), stderr().width), err=True)
+    return problem

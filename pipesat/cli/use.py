@@ -1,27 +1,116 @@
-"""``pipesat run``."""
+"""The commands check, export and run."""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from pipesat.cli.command import command
-from pipesat.cli.commands import settings
+from pipesat.cli.commands import command
 from pipesat.cli.derived import value_of
 from pipesat.cli.exits import CHECK_FAILED, one_line, print_failure
+from pipesat.cli.options import settings
+from pipesat.core.claims import plural
 from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.settings import Seconds
-from pipesat.files.folder import write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pipesat.cli.asked import Asked
+    from pipesat.core.errors import Violation
     from pipesat.core.problem import Problem
+    from pipesat.core.schedule import Exported
     from pipesat.runtime.answers import Check
     from pipesat.runtime.run import Measured, ParityReport
     from pipesat.runtime.tuned import Tuned
+
+
+@command(
+    "check",
+    example="pipesat check problem.json schedule.json --runtime pair-fifo",
+)
+def check(asked: Asked) -> int:
+    """Check a schedule against every rule and list all violations.
+
+    With --runtime, say whether its order can hang: exit code 1 if it can. With -v, list a safe
+    order, by rank.
+    """
+    from pipesat.cli.terminal import print_answer, print_json
+    from pipesat.core.metrics import peak_memory
+    from pipesat.core.ops import members
+    from pipesat.hangs.verdict import posted_in, verdict
+
+    violations: list[Violation] = asked.answer(runtime=None)
+    problem, timed = asked.read["problem"], asked.read["schedule"]
+    valid = not violations
+    found = None
+    if valid and asked["runtime"]:
+        posted = posted_in(asked["schedule"], problem, timed.order)
+        found = verdict(problem, timed, asked["runtime"], posted)
+
+    if asked["as_json"]:
+        said = {
+            "valid": valid,
+            "makespan": timed.makespan,
+            "span": timed.span,
+            "peak_memory": peak_memory(problem, timed) if valid else None,
+            "violations": [asdict(violation) for violation in violations],
+        }
+        print_json(said if found is None else said | {"runtime": found.document()})
+    elif valid:
+        ops = sum(len(members(item)) for row in timed.order for item in row)  # a pair is two
+        click.echo(f"valid: {ops} ops, makespan {timed.makespan}, span {timed.span}")
+        if found is not None:
+            click.echo()
+            print_answer(found, verbose=asked["verbose"])
+    else:
+        for violation in violations:
+            click.echo(one_line(str(violation)))
+        click.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
+    return 0 if valid and (found is None or found.safe) else CHECK_FAILED
+
+
+_FILE = click.Option(
+    ["-o", "--output", "path"],
+    metavar="FILE",
+    required=True,
+    help="File to write. A folder, as out/, has it as schedule.csv and the like.",
+)
+
+
+@command(
+    "export",
+    example="pipesat export problem.json zb-auto --to torch -o schedule.csv",
+    without=("path",),
+    metavars={"to": "FORMAT"},
+    follow={"to": ("layers", "exact", "remark", "checkpointing")},
+    extra=(_FILE,),
+)
+def export(asked: Asked) -> None:
+    """Write a schedule for torch, Megatron-LM, NeMo, a trace."""
+    from pipesat.cli.exits import with_options
+    from pipesat.cli.terminal import print_json
+    from pipesat.core.errors import Note
+    from pipesat.workflows.exports import file_of, files_beside
+
+    file = file_of(asked["path"], asked["to"])
+    with warnings.catch_warnings(action="ignore"):  # the notes say it
+        warnings.simplefilter("always", Note)
+        exported: Exported = asked.answer(path=file)
+    notes = [with_options(note) for note in exported.notes]
+    beside = [*files_beside(exported, file)]
+    if asked["as_json"]:
+        print_json({"to": asked["to"], "path": str(file), "beside": beside, "notes": notes})
+        return
+    for note in notes:
+        click.echo(one_line(note))
+    click.echo(f"{asked['to']} written to {one_line(str(file))}")
+    for name in beside:
+        purpose = "read before you run it" if name.endswith(".txt") else "beside it"
+        click.echo(f"{purpose}: {one_line(str(file.parent / name))}")
 
 
 @command(
@@ -80,8 +169,7 @@ def run(asked: Asked) -> int:
 
 def _tune(asked: Asked) -> int:
     """Find the best order where it runs."""
-    from pipesat.cli.console import print_json
-    from pipesat.cli.table import print_answer
+    from pipesat.cli.terminal import print_answer, print_json
     from pipesat.workflows.tuning import tune, tuned_files
 
     looped = asked.other(tune)
@@ -90,6 +178,8 @@ def _tune(asked: Asked) -> int:
     asked.refuse([*others], "not with --tune")
 
     def save(found: Tuned, folder: Path, _: object) -> None:
+        from pipesat.files.folder import write_folder
+
         write_folder(folder, tuned_files(found), keep=())
 
     found: Tuned = looped.answer(save)
@@ -102,7 +192,7 @@ def _tune(asked: Asked) -> int:
 
 def _verify(asked: Asked) -> int:
     """Hold one step of a small transformer against one process."""
-    from pipesat.cli.console import print_json
+    from pipesat.cli.terminal import print_json
     from pipesat.workflows.torch_runs import parity
 
     if not asked["verify"]:
@@ -119,8 +209,8 @@ def _verify(asked: Asked) -> int:
 
 
 def _report(asked: Asked, measured: Measured) -> int:
-    from pipesat.cli.console import print_json
-    from pipesat.cli.timeline_report import print_peaks, print_summary
+    from pipesat.cli.terminal import print_json
+    from pipesat.cli.timeline import print_peaks, print_summary
     from pipesat.timeline.compare import compare
     from pipesat.timeline.file import write_timeline
 

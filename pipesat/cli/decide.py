@@ -1,0 +1,194 @@
+"""The commands advise, solve, plan and frontier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipesat.cli.commands import command
+from pipesat.cli.options import settings
+from pipesat.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pipesat.advise.advice import Advice
+    from pipesat.cli.asked import Asked
+    from pipesat.core.result import Result
+    from pipesat.frontier.answers import Frontiers, LeastMemory
+    from pipesat.plan.answer import Plan
+
+
+_WRITING = 0.2  # of the time limit, and no more than these seconds: to write files
+_LONGEST_WRITING = 6.0
+
+
+def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Name the commands that answer for microbatches that differ."""
+    del ctx, param
+    if value is not None:
+        text = (
+            "advise takes microbatches that are alike: pipesat problem new --lengths makes a "
+            "problem of lengths, pipesat balance and solve answer for it"
+        )
+        raise BadInput(text, where="--lengths", value=value)
+
+
+_LENGTHS = click.Option(["--lengths"], hidden=True, expose_value=False, callback=_lengths)
+
+
+@command(
+    "advise",
+    example="pipesat advise llama3-8b --gpu h100 --devices 8 --microbatches 32",
+    names={"latency": "--link-delay", "target": "--for"},
+    without=("quick",),
+    metavars={
+        "model": "MODEL",
+        "gpu": "NAME",
+        "memory": "CAP",
+        "reserve": "AMOUNT",
+        "bandwidth": "X",
+        "copy_bandwidth": "AMOUNT",
+    },
+    follow={
+        "shape": ("length", "batch", "tensor_parallel", "tokens"),
+        "memory": ("reserve", "copy_bandwidth"),
+        "latency": ("bandwidth",),
+    },
+    extra=(settings("shape", "Sizes of a published model."), _LENGTHS),
+    output="DIR",
+)
+def advise(asked: Asked) -> int:
+    """Recommend a schedule for your model and GPUs.
+
+    MODEL is a published model, with --gpu, or a file of measured costs. Compares 1F1B, interleaved,
+    zero bubble and DualPipeV with our search, marks what the runtime can run today, and says what
+    is proven.
+
+    Writes configuration, order, report and the commands that repeat each part into DIR. Ctrl-C
+    keeps the best so far.
+    """
+    from pipesat.advise.files import commands, save_advice
+    from pipesat.core.solving import LEAST_SECONDS
+
+    writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)
+    left = max(LEAST_SECONDS, asked.limit - writing)
+    found: Advice = asked.answer(save_advice, time_limit=left)
+    asked.show(found, lambda: found.document([*commands(found)]))
+    return asked.end(contradictions=found.contradictions)
+
+
+@command(
+    "solve",
+    example="pipesat solve problem.json -o solved --time-limit 30",
+    names={"target": "--for"},
+    without=("schedules", "known_bound"),
+    output="DIR",
+)
+def solve(asked: Asked) -> int:
+    """Find the best schedule, with a proof of how good it is.
+
+    Writes schedule.json, result.json, problem.json, gantt.png, trace.json, solver.log and, where
+    torch can run it, schedule.csv with its hazards into DIR. With --for, that runtime's file too.
+
+    Ends early when the schedule is proven optimal. Ctrl-C keeps the best schedule so far.
+    """
+    from pipesat.export.result_folder import write_result_folder
+
+    result: Result = asked.answer(
+        lambda found, folder, lines: write_result_folder(folder, found, lines)
+    )
+    written = asked.written
+    told = "" if written is None else written.told
+    document = lambda: result.document(None if written is None else written.schedule)  # noqa: E731
+    asked.show(result, document, [("Note", told)])
+    return asked.end(result)
+
+
+@command(
+    "plan",
+    example="pipesat plan layers.json --devices 8 --microbatches 32 --memory 40GiB",
+    names={"latency": "--link-delay", "target": "--for"},
+    metavars={"memory": "CAP[,CAP...]", "reserve": "AMOUNT", "bandwidth": "X"},
+    follow={"memory": ("reserve",), "placement": ("chunks",), "latency": ("bandwidth",)},
+    output="DIR",
+)
+def plan(asked: Asked) -> int:
+    """Cut layers into stages, place and order them, together.
+
+    Ends early when nothing better can exist. The answer has a bound over all partitions.
+
+    Writes plan.json, plan.png, plan.svg, layout.txt, and all that `solve` writes into DIR. Ctrl-C
+    keeps the best plan so far.
+    """
+    from pipesat.plan.document import plan_document
+
+    found: Plan = asked.answer(lambda found, folder, lines: found.save(folder, lines))
+    asked.show(found, lambda: plan_document(found, asked.written))
+    return asked.end(contradictions=found.contradictions)
+
+
+_LEAST = (
+    click.Option(
+        ["--within"],
+        metavar="SHARE",
+        help="No curve: the least capacity of every device that costs at most so much, as 5%.",
+    ),
+    click.Option(
+        ["--capacity-of"],
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="With --within: near the best with the capacities of this problem file, maybe the "
+        "same.  [default: unlimited]",
+    ),
+)
+
+
+@command(
+    "frontier",
+    example="pipesat frontier problem.json --points 8 -o curve",
+    names={
+        "count": "--points",
+        "target": "--for",
+        "placements": "--placement",
+        "layers": "--layers-per-stage",
+    },
+    metavars={"caps": "CAP[,CAP...]"},
+    extra=_LEAST,
+    output="DIR",
+)
+def frontier(asked: Asked) -> int:
+    """Show how step time depends on memory, with bounds.
+
+    The file's own capacities play no part: every device gets the same, from the smallest with which
+    a schedule exists to where more buys nothing. Hand-written schedules stand beside the curve, as
+    if memory were unlimited.
+
+    With --within, one capacity in place of the curve: the smallest that is enough, and there the
+    smallest sum of the devices' peaks, both with what is proven.
+
+    Writes frontier.json, .csv, .png, .svg and a problem and a schedule per capacity into DIR.
+    Ctrl-C keeps the curve so far.
+    """
+    if asked["within"] is not None:
+        return _least(asked)
+    asked.refuse(["capacity_of"], "it says what --within is near")
+    found: Frontiers = asked.answer(lambda found, folder, _: found.save(folder))
+    asked.show(found, lambda: found.document(asked.output))
+    return asked.end(contradictions=found.contradictions)
+
+
+def _least(asked: Asked) -> int:
+    """Answer with the least memory that costs at most so much."""
+    from pipesat.core.amounts import share
+    from pipesat.core.attached import attached
+
+    curve = ("caps", "count", "placements", "layers", "by_mode")
+    asked.refuse(curve, "--within asks for one capacity, not for a curve")
+    least = asked.other(attached("min_memory"))
+    found: LeastMemory = least.answer(
+        lambda found, folder, _: found.save(folder),
+        within=share("--within", asked["within"], 10_000),
+    )
+    least.show(found, lambda: found.document(asked.output))
+    return least.end(contradictions=found.found.curve.contradictions)
