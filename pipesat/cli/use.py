@@ -86,7 +86,7 @@ _FILE = click.Option(
     example="pipesat export problem.json zb-auto --to torch -o schedule.csv",
     without=("path",),
     metavars={"to": "FORMAT"},
-    follow={"to": ("layers", "exact", "remark", "checkpointing")},
+    follow={"to": ("layers", "exact", "remark", "checkpointing", "pattern")},
     extra=(_FILE,),
 )
 def export(asked: Asked) -> None:

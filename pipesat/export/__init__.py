@@ -1,10 +1,9 @@
-"""What a schedule can be exported to: one format, one function."""
+"""What a schedule can be exported to: one format, one function, and the options that it takes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -13,10 +12,10 @@ from pipesat.core.microbatch_order import microbatch_order
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Exported, Schedule
-from pipesat.export.automodel import automodel_notes, automodel_yaml
-from pipesat.export.megatron import megatron_arguments, megatron_notes
+from pipesat.export.automodel import automodel_files, automodel_notes
+from pipesat.export.megatron import export_megatron
 from pipesat.export.options import Options
-from pipesat.export.programs import PROGRAM_EXPORTERS
+from pipesat.export.programs import PROGRAMS, export_program
 from pipesat.export.runtimes import OLD_NAMES, RUNTIMES
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.companions import ORDER_SUFFIX
@@ -25,14 +24,12 @@ from pipesat.export.torch.hazards import SUFFIX as HAZARDS_SUFFIX
 from pipesat.export.torch.hazards import Split, hazards_text, notes, split_in
 from pipesat.export.torch.modes import SUFFIX as MODES_SUFFIX
 from pipesat.export.torch.modes import modes_csv
-from pipesat.export.torchtitan import NOTE as TORCHTITAN_NOTE
-from pipesat.export.torchtitan import torchtitan_files
+from pipesat.export.torchtitan import torchtitan_files, torchtitan_notes
 from pipesat.export.trace import expected_in_trace, ops_in_trace, trace_bytes, trace_notes
 
 Exporter: TypeAlias = Callable[..., Exported]
 """Called with problem, schedule and, if there are any, :class:`Options`."""
 
-TORCH: Final = "torch"
 FILE_NAMES: Final = {
     **{name: runtime.file for name, runtime in RUNTIMES.items()},
     "order": "order.json",
@@ -42,7 +39,7 @@ FILE_NAMES: Final = {
 """What the file is called in a folder that is given in its place."""
 
 
-def export_trace(problem: Problem, schedule: Schedule) -> Exported:
+def export_trace(problem: Problem, schedule: Schedule, _: Options | None = None) -> Exported:
     """Return a trace for Perfetto, parsed back and compared op by op.
 
     Raises
@@ -57,21 +54,24 @@ def export_trace(problem: Problem, schedule: Schedule) -> Exported:
 
 
 def export_torch_csv(
-    problem: Problem, schedule: Schedule, *, exact: bool = False, remark: str = ""
+    problem: Problem, schedule: Schedule, options: Options | None = None
 ) -> Exported:
     """Return torch's ``compute_only`` CSV, with its hazards beside it.
 
     Where the order had to be changed for torch, the notes say how, and what it costs; and of
-    overlapped pairs, what stock torch makes of them. An ``exact`` one is not changed. A ``remark``
-    is the first of the hazards.
+    overlapped pairs, what stock torch makes of them. An exact one is not changed. A remark is the
+    first of the hazards.
 
     Raises
     ------
     NotApplicable
         If torch cannot run it: several routes, a device without stages, a capacity exceeded.
     """
-    adapted = adapt(problem, schedule, exact=exact)
-    beside = {HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule, remark).encode()}
+    options = options or Options()
+    adapted = adapt(problem, schedule, exact=options.exact)
+    beside = {
+        HAZARDS_SUFFIX: hazards_text(adapted.problem, adapted.schedule, options.remark).encode()
+    }
     told = [*notes(problem, schedule, adapted)]
     if problem.has_lists:
         beside[ORDER_SUFFIX] = (json.dumps(adapted.entering) + "\n").encode()
@@ -97,7 +97,7 @@ def export_torch_csv(
     return Exported(data, beside, tuple(told), changed)
 
 
-def export_schedule(problem: Problem, schedule: Schedule) -> Exported:
+def export_schedule(problem: Problem, schedule: Schedule, _: Options | None = None) -> Exported:
     """Return a schedule file."""
     from pipesat.files.schedule_file import schedule_bytes  # pydantic, which no help needs
 
@@ -106,7 +106,7 @@ def export_schedule(problem: Problem, schedule: Schedule) -> Exported:
     return Exported(schedule_bytes(problem, schedule), notes=(told,))
 
 
-def export_order(problem: Problem, schedule: Schedule) -> Exported:
+def export_order(problem: Problem, schedule: Schedule, _: Options | None = None) -> Exported:
     """Return the order of the microbatches as JSON: a list of indices, or one per route.
 
     That of the first stage's forwards: what a data loader has to hand out first, second and so on.
@@ -119,64 +119,31 @@ def export_order(problem: Problem, schedule: Schedule) -> Exported:
     return Exported((json.dumps(what) + "\n").encode(), notes=(told,))
 
 
-def export_torchtitan(problem: Problem, schedule: Schedule, options: Options) -> Exported:
-    """Return a TOML fragment, with a Python one, the CSV and its hazards beside it.
-
-    Each is for a version of torchtitan that the notes name.
-
-    Raises
-    ------
-    NotApplicable
-        If torch or torchtitan cannot run it.
-    BadInput
-        If the options do not do.
-    """
-    split = _split(problem, schedule, options)
-    files = torchtitan_files(problem, options, split)
-    order = export_torch_csv(problem, schedule, exact=options.exact, remark=options.remark)
-    beside = {".py": files[".py"].encode(), ".csv": order.data, **order.beside}
-    told = (*order.notes, TORCHTITAN_NOTE, *_set_for(problem, options, split))
-    return Exported(files[".toml"].encode(), beside, told, order.changed)
+_FRAMEWORKS: Final = {
+    "automodel": (automodel_files, automodel_notes),
+    "torchtitan": (torchtitan_files, torchtitan_notes),
+}
 
 
-def export_nemo_automodel(problem: Problem, schedule: Schedule, options: Options) -> Exported:
-    """Return a YAML fragment, with the CSV and its hazards beside it.
+def export_framework(name: str, problem: Problem, schedule: Schedule, options: Options) -> Exported:
+    """Return a framework's configuration, with the CSV and its hazards beside it.
+
+    Each file is for a version of the framework that the notes name.
 
     Raises
     ------
     NotApplicable
-        If torch or NeMo AutoModel cannot run it.
+        If torch or the framework cannot run it.
     BadInput
         If the options do not do.
     """
-    split = _split(problem, schedule, options)
-    text = automodel_yaml(problem, options, split)
-    order = export_torch_csv(problem, schedule, exact=options.exact, remark=options.remark)
-    beside = {".csv": order.data, **order.beside}
-    told = (*order.notes, *automodel_notes(problem), *_set_for(problem, options, split))
-    return Exported(text.encode(), beside, told, order.changed)
-
-
-def export_megatron_layout(problem: Problem, schedule: Schedule, options: Options) -> Exported:
-    """Return Megatron-LM's arguments for the placement; the order cannot be carried over.
-
-    Raises
-    ------
-    NotApplicable
-        If Megatron-LM cannot place stages so, or the stages' layers are not given.
-    BadInput
-        If the options do not do.
-    """
-    if options.exact:
-        raise BadInput("megatron carries no order: leave it out", where="exact")
-    _require_no_comments("megatron", options)
-    text = megatron_arguments(problem, schedule, options)
-    return Exported(text.encode(), notes=tuple(megatron_notes(problem, schedule)))
-
-
-def _split(problem: Problem, schedule: Schedule, options: Options) -> Split:
-    """Say which backwards are split in torch's order of a schedule."""
-    return split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
+    split = split_in(problem, adapt(problem, schedule, exact=options.exact).schedule)
+    write, notes_of = _FRAMEWORKS[name]
+    first, *others = write(problem, options, split).items()
+    order = export_torch_csv(problem, schedule, options)
+    beside = {suffix: text.encode() for suffix, text in others} | {".csv": order.data}
+    told = (*order.notes, *notes_of(problem), *_set_for(problem, options, split))
+    return Exported(first[1].encode(), {**beside, **order.beside}, told, order.changed)
 
 
 def _set_for(problem: Problem, options: Options, split: Split) -> Iterator[str]:
@@ -195,44 +162,36 @@ def _set_for(problem: Problem, options: Options, split: Split) -> Iterator[str]:
         )
 
 
-def _require_no_comments(name: str, options: Options) -> None:
-    """Refuse what only a framework's configuration could say."""
-    for where in ("remark", "checkpointing"):
-        if getattr(options, where):
-            raise BadInput(f"{name} has no place for it: leave it out", where=where)
-
-
-def _plain(
-    name: str,
-    export: Callable[[Problem, Schedule], Exported],
-    problem: Problem,
-    schedule: Schedule,
-    options: Options | None = None,
-) -> Exported:
-    """Call an exporter that knows no layers, and of exactness only for torch's order."""
-    exact = options is not None and options.exact
-    remark = "" if options is None else options.remark
-    if options is not None and options.layers is not None:
-        raise BadInput(f"{name} says nothing of layers: leave it out", where="layers")
-    if name == TORCH:
-        _require_no_comments(name, replace(options or Options(), remark=""))
-        return export_torch_csv(problem, schedule, exact=exact, remark=remark)
-    _require_no_comments(name, options or Options())
-    if exact:
-        raise BadInput(f"{name} changes no order: leave it out", where="exact")
-    return export(problem, schedule)
-
-
-EXPORTERS: Final[dict[str, Exporter]] = {
-    "automodel": export_nemo_automodel,
-    "megatron": export_megatron_layout,
-    "order": partial(_plain, "order", export_order),
-    "schedule": partial(_plain, "schedule", export_schedule),
-    TORCH: partial(_plain, TORCH, export_torch_csv),
-    "torchtitan": export_torchtitan,
-    "trace": partial(_plain, "trace", export_trace),
-    **PROGRAM_EXPORTERS,
+_WRITERS: Final[dict[str, Exporter]] = {
+    "megatron": export_megatron,
+    "order": export_order,
+    "schedule": export_schedule,
+    "torch": export_torch_csv,
+    "trace": export_trace,
+    **{name: partial(export_framework, name) for name in _FRAMEWORKS},
+    **{name: partial(export_program, name) for name in PROGRAMS},
 }
+_TAKES: Final = {
+    "megatron": ("layers", "pattern"),
+    "torch": ("exact", "remark"),
+    **dict.fromkeys(_FRAMEWORKS, ("layers", "exact", "remark", "checkpointing")),
+    **dict.fromkeys(PROGRAMS, ("exact", "remark")),
+}
+"""What a format can say of :class:`Options`, besides the file's name."""
+
+
+def _export(
+    name: str, problem: Problem, schedule: Schedule, options: Options | None = None
+) -> Exported:
+    """Export a schedule; options that mean nothing to the format are refused."""
+    options = options or Options()
+    for where in ("layers", "exact", "remark", "checkpointing", "pattern"):
+        if getattr(options, where) not in (None, False, "") and where not in _TAKES.get(name, ()):
+            raise BadInput(f"{name} has no place for it: leave it out", where=where)
+    return _WRITERS[name](problem, schedule, options)
+
+
+EXPORTERS: Final[dict[str, Exporter]] = {name: partial(_export, name) for name in sorted(_WRITERS)}
 
 
 def format_of(name: str) -> str:

@@ -34,8 +34,8 @@ def automodel_notes(problem: Problem) -> Iterator[str]:
         yield f"WARNING: its recipes want at least {ranks} microbatches, one per rank, here are {m}"
 
 
-def automodel_yaml(problem: Problem, options: Options, split: Split) -> str:
-    """Return the fragment for an order that splits these backwards.
+def automodel_files(problem: Problem, options: Options, split: Split) -> dict[str, str]:
+    """Return the fragment, ``.yaml``, for an order that splits these backwards.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def automodel_yaml(problem: Problem, options: Options, split: Split) -> str:
         lines.append("    # module names are those of Hugging Face's Llama")
         lines.append("    module_fqns_per_model_part:")
         lines += [f"      - [{', '.join(map(_text, stage))}]" for stage in names]
-    return "\n".join(lines) + "\n"
+    return {".yaml": "\n".join(lines) + "\n"}
 
 
 def _text(text: str | bool) -> str:

@@ -16,14 +16,14 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.ops import members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import copied_amount
-from pipesat.core.schedule import Schedule
+from pipesat.core.schedule import Exported, Schedule
 from pipesat.export.options import Options, loader_for
 from pipesat.layers.hybrid import cut_pattern
 from pipesat.layers.layout import MegatronLayout
 from pipesat.layers.megatron import CORE_VERSION, refusal
 
 
-def megatron_notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
+def _notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
     """Yield what is not carried over, and the guard of Megatron-LM's that stops the run, if any."""
     p, m = len(problem.devices), problem.routes[0].microbatches
     refused = refusal(p, len(problem.stages) // p, m)
@@ -50,8 +50,8 @@ def _own(problem: Problem) -> str:
     return "1f1b" if len(problem.stages) == len(problem.devices) else "interleaved-1f1b"
 
 
-def megatron_arguments(problem: Problem, schedule: Schedule, options: Options) -> str:
-    """Return the command line arguments, one per line.
+def export_megatron(problem: Problem, schedule: Schedule, options: Options) -> Exported:
+    """Return the command line arguments, one per line; the order cannot be carried over.
 
     Raises
     ------
@@ -70,14 +70,13 @@ def megatron_arguments(problem: Problem, schedule: Schedule, options: Options) -
         )
     if len(problem.devices) == 1 < len(problem.stages):
         raise NotApplicable("Megatron-LM runs several stages per rank on two ranks or more only")
-    return "".join(
-        f"{option}\n"
-        for option in (
-            f"--pipeline-model-parallel-size={len(problem.devices)}",
-            _layout(problem, options),
-            *offload_options(problem, schedule),
-        )
+    lines = (
+        f"--pipeline-model-parallel-size={len(problem.devices)}",
+        _layout(problem, options),
+        *offload_options(problem, schedule),
     )
+    text = "".join(f"{line}\n" for line in lines)
+    return Exported(text.encode(), notes=tuple(_notes(problem, schedule)))
 
 
 def _layout(problem: Problem, options: Options) -> str:

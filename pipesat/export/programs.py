@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Annotated, Any, Final, Literal
@@ -181,24 +180,16 @@ PROGRAMS: Final = MappingProxyType({"d9d": d9d, "jaxpp": jaxpp, "primus": primus
 """What each of them is handed: its HEADER, its ADAPTER, and NOTES for who hands it over."""
 
 
-def export_program(
-    name: str, problem: Problem, schedule: Schedule, options: Options | None = None
-) -> Exported:
+def export_program(name: str, problem: Problem, schedule: Schedule, options: Options) -> Exported:
     """Return the Python file of an order.
 
     Raises
     ------
     NotApplicable
         If the runtime cannot run it, or would need a change and must not.
-    BadInput
-        If an option means nothing there.
     Fault
         If the file does not read back as the order.
     """
-    options = options or Options()
-    for where in ("layers", "checkpointing"):
-        if getattr(options, where) is not None:
-            raise BadInput(f"{name} has no place for it: leave it out", where=where)
     runtime, program = RUNTIMES[name], PROGRAMS[name]
     made = as_run(problem, schedule, runtime)
     if options.exact and made.changes:
@@ -263,6 +254,3 @@ def _text(
     head = f"From pipesat, for {runtime.title} {runtime.release}."
     header = "\n".join([head, "", *(f"{c}\n" for c in options.comments), filled(program.HEADER)])
     return program_text(problem, schedule, runtime, header, filled(program.ADAPTER))
-
-
-PROGRAM_EXPORTERS: Final = {name: partial(export_program, name) for name in PROGRAMS}

@@ -9,6 +9,7 @@ with pipelines.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Final
 
 from pipesat.core.errors import NotApplicable
@@ -27,10 +28,15 @@ PYTHON_VERSION: Final = "0.3.0"
 TOML_TORCH: Final = "runs with torch 2.13: its schedule builder was tried there"
 PYTHON_TORCH: Final = "needs a torch newer than 2.13, with which it is untried"
 """``step`` takes microbatches since pytorch's pull request 188500, ``set_timeout`` is as new."""
-NOTE: Final = (
-    f"the .py is written for {NAME} {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file for "
-    f"{TOML_VERSION}, which {TOML_TORCH}"
-)
+
+
+def torchtitan_notes(problem: Problem) -> Iterator[str]:
+    """Yield the versions that the files are for."""
+    del problem
+    yield (
+        f"the .py is written for {NAME} {PYTHON_VERSION}, which {PYTHON_TORCH}; the TOML file for "
+        f"{TOML_VERSION}, which {TOML_TORCH}"
+    )
 
 
 def torchtitan_files(problem: Problem, options: Options, split: Split) -> dict[str, str]:

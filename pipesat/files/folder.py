@@ -13,10 +13,11 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.core.problem import Problem
+from pipesat.core.settings import Target
 from pipesat.files.atomic import digest, finish, prepare_folder, remove_empty, write_files
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import was_read
@@ -45,9 +46,7 @@ FILES: Final = frozenset(
         "layers": "json",
         "commands": "sh",
         "megatron": "txt",
-        "primus_order": "py",
-        "d9d_order": "py",
-        "jaxpp_order": "py",
+        **{f"{name}_order": "py" for name in get_args(Target)},
         "tuned": "json",
     }.items()
     for kind in kinds.split()

@@ -119,8 +119,6 @@ def _exported(
     from pipesat.export.options import Options
 
     to = format_of(to)
-    if pattern is not None and to != "megatron":
-        raise BadInput(f"{to} has no place for it: leave it out", where="pattern")
     counts = (layers,) if isinstance(layers, int) else None if layers is None else tuple(layers)
     file = None if path is None else file_of(path, to)
     options = Options(

@@ -21,9 +21,6 @@ from pipesat.core.timing import time_order
 from pipesat.export import (
     EXPORTERS,
     Exported,
-    export_megatron_layout,
-    export_nemo_automodel,
-    export_torchtitan,
 )
 from pipesat.export.options import Options
 from pipesat.files.problem_file import FORMAT, parse_problem
@@ -57,6 +54,9 @@ TWO_ROUTES = parse_problem(
     }
 )
 
+export_torchtitan, export_nemo_automodel, export_megatron_layout = (
+    EXPORTERS[name] for name in ("torchtitan", "automodel", "megatron")
+)
 Export = Callable[[Problem, Schedule, Options], Exported]
 FRAMEWORKS: list[Export] = [export_torchtitan, export_nemo_automodel, export_megatron_layout]
 
@@ -469,7 +469,7 @@ def test_export_writes_all_files(cli: Run, save: Save, tmp_path: Path) -> None:
         (["--to", "torchtitan", "-o", "x.csv"], "--output: got 'x.csv', this name is needed"),
         (
             ["--to", "trace", "-o", "x", "--to", "layers=1"],
-            "--to layers: trace says nothing of layers",
+            "--to layers: trace has no place for it",
         ),
         (["--to", "torchtitan", "-o", "x", "--to", "layers=1,"], "--to layers: got '1,'"),
         (["--to", "megatron-layout", "-o", "x"], "layers each stage has: give `--to layers`"),

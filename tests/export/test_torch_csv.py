@@ -252,7 +252,7 @@ def test_an_exact_export_gives_back_the_imported_file(cli: Run, save: Save, tmp_
     assert cli(*words).code == 0
     assert "0B0" in (tmp_path / "out" / "schedule.csv").read_text()
     words[4] = "trace"
-    one_bad_line(cli(*words, "--to", "exact"), "--to exact: trace changes no order")
+    one_bad_line(cli(*words, "--to", "exact"), "--to exact: trace has no place for it")
 
 
 def test_an_exact_export_refuses_what_torch_cannot_run() -> None:
