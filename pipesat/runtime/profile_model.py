@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,26 +29,22 @@ if TYPE_CHECKING:
 
 MEASURE = "profile"
 """Name of the process that measures."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a profile is wanted of.
-
-    ``model`` is what the profile file's ``model`` will be; ``dtype`` is torch's name of a type
-    (empty: the model's own, or float32); ``links`` also measures delays between two local ranks.
-    """
-
-    model: dict[str, Any]
-    options: MeasureOptions
-    dtype: str = ""
-    links: bool = False
+_ASK = "ask.json"
 
 
 def measure_profile(
-    request: Request, *, timeout: float, stop: threading.Event | None = None
+    model: dict[str, Any],
+    options: MeasureOptions,
+    dtype: str,
+    *,
+    links: bool,
+    timeout: float,
+    stop: threading.Event | None,
 ) -> Profile:
     """Measure in started processes; none is left when this returns.
+
+    ``model`` is what the profile file's ``model`` will be; ``dtype`` is torch's name of a type
+    (empty: the model's own, or float32); ``links`` also measures delays between two local ranks.
 
     Raises
     ------
@@ -57,17 +54,19 @@ def measure_profile(
         If a process fails, the time is over, or ``stop`` was set.
     """
     require_torch()
-    ask = asdict(request) | {
+    ask = {
+        "model": model,
+        "options": asdict(options),
+        "dtype": dtype,
         "folder": str(Path.cwd()),
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
     }
-    document = _run(ask, [MEASURE], timeout, stop)
-    profile = parse_profile(document)
-    if not request.links:
+    profile = parse_profile(_run(ask, [MEASURE], timeout, stop))
+    if not links:
         return profile
     sizes = {costs.output.bytes for costs in profile.kinds.values()} | {1 << 10, 1 << 20}
-    links = _run(ask | {"sizes": sorted(sizes)}, [rank_name(0), rank_name(1)], timeout, stop)
-    return parse_profile(profile.model_dump() | {"links": links})
+    found = _run(ask | {"sizes": sorted(sizes)}, [rank_name(0), rank_name(1)], timeout, stop)
+    return parse_profile(profile.model_dump() | {"links": found})
 
 
 def _run(
@@ -75,20 +74,10 @@ def _run(
 ) -> Any:
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
-        ask_file(folder).write_text(json.dumps(ask))
+        (folder / _ASK).write_text(json.dumps(ask))
         module = "pipesat.runtime.profile_model"
         run_processes(names, folder, timeout=timeout, stop=stop, module=module)
-        return json.loads(answer_of(folder, names[0]).read_text())
-
-
-def ask_file(folder: Path) -> Path:
-    """Where the processes find what they are asked."""
-    return folder / "ask.json"
-
-
-def answer_of(folder: Path, name: str) -> Path:
-    """Where a process leaves its answer."""
-    return folder / f"{name}.json"
+        return json.loads((folder / f"{names[0]}.json").read_text())
 
 
 @public
@@ -131,13 +120,13 @@ def profile_model(
 
 def work(folder: Path, name: str, timeout: float) -> None:
     """Do what the folder's file asks for and leave the answer as JSON."""
-    ask = json.loads(ask_file(folder).read_text())
+    ask = json.loads((folder / _ASK).read_text())
     if ask["visible"] is None:  # the launcher hides all devices from local ranks
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ask["visible"]
     document = _profile(ask) if name == MEASURE else _links(ask, folder, name, timeout)
-    answer_of(folder, name).write_text(json.dumps(document))
+    (folder / f"{name}.json").write_text(json.dumps(document))
 
 
 def _profile(ask: dict[str, Any]) -> Any:
@@ -181,5 +170,10 @@ def _links(ask: dict[str, Any], folder: Path, name: str, timeout: float) -> Any:
     return document
 
 
+def _load() -> None:
+    if MEASURE not in sys.argv:  # which looks for devices first
+        import pipesat.runtime.link_delays  # noqa: F401
+
+
 if __name__ == "__main__":
-    main(work)
+    main(work, _load)

@@ -87,7 +87,7 @@ def profile(
         If a process fails, the time is over, or ``stop`` was set.
     """
     from pipesat.profile.costs_file import MeasureOptions
-    from pipesat.runtime.profile_model import Request, measure_profile
+    from pipesat.runtime.profile_model import measure_profile
 
     require_once("stages", stages)
     if split != "even" and not stages:
@@ -105,9 +105,10 @@ def profile(
         compile=compile,
     )
     wanted = _model(model, config, keyed("shape", shape, _KEYS), dtype or "")
-    request = Request(model=wanted, options=options, dtype=dtype or "", links=measure_links)
     with doing("measuring the model's layers"):
-        return measure_profile(request, timeout=timeout, stop=stop)
+        return measure_profile(
+            wanted, options, dtype or "", links=measure_links, timeout=timeout, stop=stop
+        )
 
 
 _KEYS: Final[Keys] = {
