@@ -268,23 +268,17 @@ class TrainedModel(Protocol):
     def loss_of(self, output: Any, target: Any) -> Any: ...  # noqa: D102
 
 
-class Waits:
-    """Almost nothing to compute: what virtual devices train between their waits."""
+def waits(stages: int) -> LayeredModel:
+    """Return almost nothing to compute: what virtual devices train between their waits."""
 
-    def build_stage(self, stage: int, stages: int) -> nn.Module:
-        """Build a stage of four numbers."""
-        del stages
-        torch.manual_seed(stage)
-        return nn.Linear(4, 4, dtype=torch.float64)
+    def microbatch(number: int) -> tuple[Any, Any]:
+        row = torch.linspace(1, 2, 4, dtype=torch.float64)[None] + number
+        return row, row.flip(1)
 
-    def whole_batch(self, microbatches: int) -> tuple[Any, Any]:
-        """Return one row per microbatch."""
-        rows = torch.linspace(1, 2, 4 * microbatches, dtype=torch.float64).reshape(-1, 4)
-        return rows, rows.flip(0)
-
-    def loss_of(self, output: Any, target: Any) -> Any:
-        """Mean squared error."""
-        return (output - target).square().mean()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        layers = [nn.Linear(4, 4, dtype=torch.float64) for _ in range(stages)]
+    return own_model(layers, microbatch, nn.functional.mse_loss, torch.device("cpu"))
 
 
 def load_model(job: Job) -> TrainedModel:
@@ -299,7 +293,7 @@ def load_model(job: Job) -> TrainedModel:
         If the user's model cannot be imported or lacks a function.
     """
     if job.virtual is not None:
-        return Waits()
+        return waits(job.order.stages)
     if not job.module:
         return transformer(job.shape, job.order.stages)
     if job.module.endswith(".json"):

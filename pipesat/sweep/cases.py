@@ -54,7 +54,7 @@ def cases_of(spec: Spec) -> Iterator[Case]:
 
 def document_of(spec: Spec, case: Case) -> dict[str, Any]:
     """Make a case's problem document again: a thousand of them at a time would be too much."""
-    return spec.sources[_source(case.axes)].document({name: case.axes[name] for name in SHAPING})
+    return spec.sources[_source(case.axes)]({name: case.axes[name] for name in SHAPING})
 
 
 def _combinations(grid: Grid) -> Iterator[dict[str, Any]]:
@@ -75,7 +75,7 @@ def _case(spec: Spec, axes: dict[str, Any]) -> Case:
     }
     shape = {name: axes[name] for name in SHAPING}
     try:
-        document = spec.sources[_source(axes)].document(shape)
+        document = spec.sources[_source(axes)](shape)
         problem = parse_problem(document, "problem")
     except (BadInput, NotApplicable) as error:
         key = _digest({"refused": str(error), "axes": shape, "solve": solve})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -22,7 +22,7 @@ from pipesat.placement.documents import Setting, Split, capacities_of
 from pipesat.placement.from_numbers import costs_of, document_from_numbers, share_of_1f1b, stages_of
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement
 from pipesat.profile.cut import Statistic
-from pipesat.profile.file import LinksModel, Profile, read_links, read_profile
+from pipesat.profile.file import read_links, read_profile
 from pipesat.profile.problem import SPLIT_LIMIT, ProblemOptions, problem_of_profile
 from pipesat.profile.static import Receive, Training
 
@@ -104,11 +104,8 @@ _Amounts = Annotated[
 ]
 
 
-class Source(Protocol):
-    """Makes the document of a problem."""
-
-    def document(self, axes: Axes) -> dict[str, Any]:
-        """Return the document for these values; BadInput if there can be none."""
+Source: TypeAlias = Callable[[Axes], dict[str, Any]]
+"""Makes the document of a problem with these values; BadInput if there can be none."""
 
 
 class NumbersModel(StrictModel):
@@ -142,16 +139,10 @@ class ProfileModel(StrictModel):
     cost: Statistic = "median"
 
 
-@dataclass(frozen=True)
-class NumbersSource:
-    """Problems from costs per stage or layer."""
+def from_numbers(name: str, model: NumbersModel) -> Source:
+    """Make problems from costs per stage or layer, in a placement."""
 
-    name: str
-    model: NumbersModel
-
-    def document(self, axes: Axes) -> dict[str, Any]:
-        """Return the document of these costs in a placement."""
-        model = self.model
+    def document(axes: Axes) -> dict[str, Any]:
         placement: Placement = axes["placement"] or "chain"
         chunks: int = axes["chunks"] or CHUNKS
         backward: Backward = axes["backward"] or "either"
@@ -174,43 +165,33 @@ class NumbersSource:
             time_unit=model.time_unit,
             memory_unit=model.memory_unit,
         )
-        costs = costs_of(given, model.layers, stages, lambda field: f"costs.{self.name}.{field}")
+        costs = costs_of(given, model.layers, stages, lambda field: f"costs.{name}.{field}")
         split: Split = axes["split"] or "even"
         return document_from_numbers(costs, setting, placement, chunks, split, capacity)
 
+    return document
 
-@dataclass(frozen=True)
-class ProfileSource:
-    """Problems from a measured profile."""
 
-    model: ProfileModel
-    profile: Profile
-    training: Training
-    links: LinksModel | None
+def from_profile(model: ProfileModel, folder: Path, source: str) -> Source:
+    """Make problems from a measured profile's layers; files lie beside the sweep file.
 
-    @classmethod
-    def read(cls, model: ProfileModel, folder: Path, source: str) -> Self:
-        """Read the files that the table names, relative to the sweep file's folder.
+    Raises
+    ------
+    BadInput
+        If one of them, or a value of the table, is wrong.
+    """
+    training = Training(
+        optimizer=model.optimizer,
+        grad_dtype=model.grad_dtype,
+        state_dtype=model.state_dtype,
+        master_dtype=model.master_dtype,
+        receive=model.receive,
+        reserve=amount(f"{source}: reserve", model.reserve),
+    )
+    profile = read_profile(folder / model.profile)
+    links = profile.links if model.links is None else read_links(folder / model.links)
 
-        Raises
-        ------
-        BadInput
-            If one of them, or a value of the table, is wrong.
-        """
-        training = Training(
-            optimizer=model.optimizer,
-            grad_dtype=model.grad_dtype,
-            state_dtype=model.state_dtype,
-            master_dtype=model.master_dtype,
-            receive=model.receive,
-            reserve=amount(f"{source}: reserve", model.reserve),
-        )
-        profile = read_profile(folder / model.profile)
-        links = profile.links if model.links is None else read_links(folder / model.links)
-        return cls(model, profile, training, links)
-
-    def document(self, axes: Axes) -> dict[str, Any]:
-        """Return the document of the profile's layers in a placement."""
+    def document(axes: Axes) -> dict[str, Any]:
         placement: Any = axes["placement"] or "chain"
         if placement not in ONE_ROUTE:
             known = ", ".join(ONE_ROUTE)
@@ -230,39 +211,33 @@ class ProfileSource:
             chunks=axes["chunks"] or CHUNKS,
             split=axes["split"] or "even",
             memory=capacity.count if isinstance(capacity, CapacityInBytes) else None,
-            training=self.training,
-            links=self.links if axes["comm"] is None else None,
+            training=training,
+            links=links if axes["comm"] is None else None,
             comm=axes["comm"] or 0,
             backward=axes["backward"] or "auto",
-            split_limit=self.model.split_limit,
-            statistic=self.model.cost,
+            split_limit=model.split_limit,
+            statistic=model.cost,
         )
-        document = problem_of_profile(self.profile, options).document
+        document = problem_of_profile(profile, options).document
         if capacity is None or isinstance(capacity, CapacityInBytes):
             return document
         return with_capacity(document, capacity)
 
+    return document
 
-@dataclass(frozen=True)
-class ProblemSource:
-    """A problem file, as it is or with other microbatches or capacities."""
 
-    given: Mapping[str, Any]
+def from_problem(path: Path) -> Source:
+    """Make problems from a file, as it is or with other microbatches or capacities.
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a problem file.
+    Raises
+    ------
+    BadInput
+        As :func:`pipesat.files.problem_file.read_problem`.
+    """
+    given = read_problem(path).document
 
-        Raises
-        ------
-        BadInput
-            As :func:`pipesat.files.problem_file.read_problem`.
-        """
-        return cls(read_problem(path).document)
-
-    def document(self, axes: Axes) -> dict[str, Any]:
-        """Return the file's document with the values that are given."""
-        document = dict(self.given)
+    def with_axes(axes: Axes) -> dict[str, Any]:
+        document = dict(given)
         if axes["microbatches"] is not None:
             if "routes" in document:
                 raise BadInput("the problem's routes say how many", where="microbatches")
@@ -272,6 +247,8 @@ class ProblemSource:
         if axes["memory"] is None:
             return document
         return with_capacity(document, read_capacity(axes["memory"]))
+
+    return with_axes
 
 
 def _one_or_all(values: list[int]) -> int | list[int]:

@@ -19,11 +19,11 @@ from pipesat.files.strict_json import MOST_DEVICES, Amount, Count, StrictModel, 
 from pipesat.placement.geometry import Placement
 from pipesat.sweep.sources import (
     NumbersModel,
-    NumbersSource,
-    ProblemSource,
     ProfileModel,
-    ProfileSource,
     Source,
+    from_numbers,
+    from_problem,
+    from_profile,
     read_capacity,
 )
 
@@ -184,8 +184,8 @@ def _wanted(path: tuple[int | str, ...], kind: str, context: dict[str, Any]) -> 
 def _costs(name: str, table: Mapping[str, Any], folder: Path, source: str) -> Source:
     if "profile" in table:
         model = validated(table, ProfileModel, source, _wanted)
-        return ProfileSource.read(model, folder, source)
-    return NumbersSource(name, validated(table, NumbersModel, source, _wanted))
+        return from_profile(model, folder, source)
+    return from_numbers(name, validated(table, NumbersModel, source, _wanted))
 
 
 def _grid(
@@ -237,7 +237,7 @@ def _problem_files(
             )
         names |= dict.fromkeys(found)
     for name in names:
-        sources[name] = ProblemSource.read(folder / name)
+        sources[name] = from_problem(folder / name)
     return list(names)
 
 
