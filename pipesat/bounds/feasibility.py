@@ -16,14 +16,13 @@ backward takes at its start (:func:`holding_of`). With ops of length zero it may
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from pipesat.bounds.one_microbatch import (
     Passage,
-    Step,
     modes_that_fit,
     need_alone,
     need_of,
@@ -136,10 +135,18 @@ def _exact(problem: Problem, device: int) -> bool:
 
 
 def _capacities_by_modes(problem: Problem) -> list[Need]:
-    return [
-        _neediest(problem, device, {chunks: need_of(problem, chunks) for chunks in own.values()})
-        for device, own in enumerate(problem.chunks_on)
-    ]
+    return _needs(problem, lambda _, chunks: need_of(problem, chunks))
+
+
+def _needs(problem: Problem, room: Callable[[int, Sequence[int]], int]) -> list[Need]:
+    """Every device's need, by the least room for one microbatch on its chunks of a route."""
+    found = []
+    for device, per_route in enumerate(problem.chunks_on):
+        needs = {chunks: room(route, chunks) for route, chunks in per_route.items()}
+        chunks = max(needs, key=lambda chunks: needs[chunks], default=())
+        static = problem.devices[device].static
+        found.append(Need(device, static + needs.get(chunks, 0), chunks))
+    return found
 
 
 def _most(found: Sequence[Sequence[Need]]) -> list[Need]:
@@ -150,17 +157,14 @@ def _most(found: Sequence[Sequence[Need]]) -> list[Need]:
 def _smallest_capacities(problem: Problem) -> list[Need]:
     own = [steps_by_device(problem, number) for number in range(len(problem.routes))]
     held = holdings(problem)
-    return [
-        _neediest(
-            problem,
-            device,
-            {
-                stages: _need(problem, own[route][device], [held[s] for s in stages])
-                for route, stages in per_route.items()
-            },
-        )
-        for device, per_route in enumerate(problem.chunks_on)
-    ]
+
+    def room(route: int, chunks: Sequence[int]) -> int:
+        stages = [problem.stages[stage] for stage in chunks]
+        if all(stage.F and stage.shortest_backward for stage in stages):
+            return further_need([held[s] for s in chunks], 0, len(chunks))
+        return need_alone(problem, own[route][stages[0].device])
+
+    return _needs(problem, room)
 
 
 def capacities_by_order(problem: Problem) -> list[Need]:
@@ -176,30 +180,7 @@ def capacities_by_order(problem: Problem) -> list[Need]:
 
 def _capacities_by_order(problem: Problem) -> list[Need]:
     held = holdings(problem)
-    return [
-        _neediest(
-            problem,
-            device,
-            {
-                stages: further_need([held[s] for s in stages], 0, len(stages))
-                for stages in per_route.values()
-            },
-        )
-        for device, per_route in enumerate(problem.chunks_on)
-    ]
-
-
-def _neediest(problem: Problem, device: int, needs: Mapping[tuple[int, ...], int]) -> Need:
-    stages = max(needs, key=lambda stages: needs[stages], default=())
-    return Need(device, problem.devices[device].static + needs.get(stages, 0), stages)
-
-
-def _need(problem: Problem, steps: Sequence[Step], held: Sequence[Holding]) -> int:
-    """Least room of a device for one microbatch, given its steps and holdings there."""
-    stages = [problem.stages[step.stage] for step in steps]
-    if all(stage.F and stage.shortest_backward for stage in stages):
-        return further_need(held, 0, len(held))
-    return need_alone(problem, steps)
+    return _needs(problem, lambda _, own: further_need([held[s] for s in own], 0, len(own)))
 
 
 @public

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import TypeAlias
 
-from pipesat.bounds.devices import Line, line_of, passages, places_of
+from pipesat.bounds.devices import line_of, passages, places_of
 from pipesat.bounds.paired_device import Count, Item, PairedDevice, Ways
 from pipesat.core.ops import PHASE_OF, Kind
 from pipesat.core.problem import Problem, Stage
 from pipesat.core.rules import pair_time_of_kinds
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ranks:
     """Least times of the first backwards and the last forwards of devices, by rank.
 
@@ -36,7 +35,16 @@ class Ranks:
     first_backward: Sequence[int]
     after_last_forward: Sequence[int]
 
-    @cached_property
+    def __post_init__(self) -> None:
+        problem, line = self.problem, line_of(self.least, 0)
+        self._route = problem.routes[0].stages
+        self._own = places_of(problem, self._route)
+        self._passages = [*passages(problem, self._route)]
+        self._f, self._b, self._out = line.forward, line.backward, line.out
+        # from the start of every place's backward to that of the first place's
+        self._in = [line.home[x] + own - self._b[0] for x, own in enumerate(self._b)]
+
+    @property
     def apply(self) -> bool:
         """Whether the argument holds: one route, no two ops of a phase in a pair, all take time."""
         if len(self.problem.routes) != 1:
@@ -62,18 +70,18 @@ class Ranks:
         """
         since = self._own[device][0] if own else 0
         starts = sorted(
-            self._backward(self._place[stage], k, since)
+            self._backward(self.problem.place_of[stage], k, since)
             for stage in self.problem.stages_on[device]
-            for k in range(1, min(most, self._microbatches) + 1)
+            for k in range(1, min(most, self.problem.routes[0].microbatches) + 1)
         )[:most]
         return [max(start, self.first_backward[device]) for start in starts]
 
     def forwards(self, device: int, most: int) -> list[int]:
         """Least times from the end of a device's last, 2nd last, ... forward to the end."""
         ends = sorted(
-            self._forward(self._place[stage], k)
+            self._forward(self.problem.place_of[stage], k)
             for stage in self.problem.stages_on[device]
-            for k in range(1, min(most, self._microbatches) + 1)
+            for k in range(1, min(most, self.problem.routes[0].microbatches) + 1)
         )[:most]
         return [max(end, self.after_last_forward[device]) for end in ends]
 
@@ -116,48 +124,6 @@ class Ranks:
                 after = self._begin_backward(0) + self._home(0) - self._out[top] - self._f[top]
                 found.append(self._out[low] - ended + work + after)
         return max(found)
-
-    @cached_property
-    def _route(self) -> Sequence[int]:
-        return self.problem.routes[0].stages
-
-    @cached_property
-    def _microbatches(self) -> int:
-        return self.problem.routes[0].microbatches
-
-    @cached_property
-    def _place(self) -> dict[int, int]:
-        return {stage: place for place, stage in enumerate(self._route)}
-
-    @cached_property
-    def _own(self) -> dict[int, list[int]]:
-        return places_of(self.problem, self._route)
-
-    @cached_property
-    def _passages(self) -> list[tuple[int, list[int]]]:
-        return list(passages(self.problem, self._route))
-
-    @cached_property
-    def _line(self) -> Line:
-        return line_of(self.least, 0)
-
-    @property
-    def _f(self) -> Sequence[int]:
-        return self._line.forward
-
-    @property
-    def _b(self) -> Sequence[int]:
-        return self._line.backward
-
-    @property
-    def _out(self) -> Sequence[int]:
-        return self._line.out
-
-    @cached_property
-    def _in(self) -> list[int]:
-        """From the start of every place's backward to that of the first place's."""
-        line = self._line
-        return [line.home[x] + own - line.backward[0] for x, own in enumerate(line.backward)]
 
     def _begin_backward(self, place: int) -> int:
         """Earliest start of a place's backward of one microbatch that enters at the origin."""

@@ -12,13 +12,12 @@ from pipesat.core.problem import Device, Problem, Stage
 from pipesat.core.stage import COSTS, MORE
 from pipesat.files.problem_file import parse_problem
 from pipesat.files.strict_json import FORMAT, MOST_DEVICES
-from pipesat.placement.documents import TEXTS, Document, Setting, capacities_of
+from pipesat.placement.documents import TEXTS, Document, Setting, capacities_of, placed
 from pipesat.placement.from_numbers import (
     amounts,
     at_least,
     comm_of,
     costs_of,
-    document_from_numbers,
     in_memory_units,
     memory_of,
     microbatches_of,
@@ -112,13 +111,13 @@ def _document(placement: Placement, given: Mapping[str, Any]) -> Document:
     setting = Setting(
         devices=devices,
         microbatches=sum(map(_count, microbatches)),
+        memory=memory,
         static=amounts("static", given["static"]),
         backward=given["backward"],
         **{key: given[key] for key in TEXTS},
     )
-    document = document_from_numbers(
-        costs_of(costs, layers, stages), setting, placement, chunks, given["split"], memory
-    )
+    each = costs_of(costs, layers, stages)
+    document = placed(each, setting, placement, chunks, given["split"])
     document["comm"] = comm_of(given["comm"], geometry.homes, geometry.routes, devices)
     if len(microbatches) == 1:
         document["microbatches"] = microbatches[0]

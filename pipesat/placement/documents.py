@@ -69,15 +69,16 @@ class Costs:
 class Setting:
     """What a problem has besides its stages; one value of memory or static stands for every device.
 
-    ``memory`` is a device's capacity (``None``: unlimited), ``static`` the part that is always
-    taken, ``comm`` the delay of every link, ``overlap`` the factor of an overlapped pair's time,
-    ``pair_times`` the times, or factors, of pairs by their kinds, of any two stages of a device.
+    ``memory`` is a device's capacity (``None``: unlimited; a fraction: that share of 1F1B's peak on
+    top of ``static``), ``static`` the part that is always taken, ``comm`` the delay of every link,
+    ``overlap`` the factor of an overlapped pair's time, ``pair_times`` the times, or factors, of
+    pairs by their kinds, of any two stages of a device.
     """
 
     devices: int
     microbatches: int
     comm: int = 0
-    memory: int | Sequence[int | None] | None = None
+    memory: CapacityChoice = None
     static: int | Sequence[int] = 0
     backward: Backward = "either"
     overlap: tuple[int, int] | None = None
@@ -111,12 +112,16 @@ def placed(
     if len(geometry.routes) > m:
         raise BadInput("expected at least 2, one per direction", where="microbatches", value=m)
     stages = [_stage(stage, setting.backward) for stage in cut(costs, geometry.parts, split)]
-    memory = per_device(setting.memory, setting.devices, "memory")
-    static = [taken or None for taken in per_device(setting.static, setting.devices, "static")]
+    static = per_device(setting.static, setting.devices, "static")
+    memory = setting.memory
+    if isinstance(memory, Fraction):
+        peak = round(memory * peak_of_1f1b(costs, setting, split))
+        memory = [(taken or 0) + peak for taken in static]
+    capacities = per_device(memory, setting.devices, "memory")
     return problem_document(
         geometry,
         m,
-        devices=[device_entry(*both) for both in zip(memory, static, strict=True)],
+        devices=[device_entry(m, s or None) for m, s in zip(capacities, static, strict=True)],
         stages=stages * len(geometry.routes),
         comm={"default": setting.comm},
         texts={key: getattr(setting, key) for key in TEXTS},

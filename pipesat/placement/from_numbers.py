@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final
@@ -14,19 +13,17 @@ from pipesat.core.errors import BadInput
 from pipesat.files.folder import changed_document
 from pipesat.files.strict_json import MOST, MOST_STAGES
 from pipesat.placement.documents import (
-    CapacityChoice,
     Costs,
     Document,
-    Setting,
-    Split,
     comm_entry,
-    peak_of_1f1b,
     per_device,
-    placed,
 )
 from pipesat.placement.geometry import Geometry, Placement
 
 _SHARE_OF_1F1B: Final = re.compile(r"1f1b(?:\*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
+
+
+_OF_MEMORY: Final = ("memory", "static", "held_after_F", "held_after_B", "held_in_backward")
 
 
 def share_of_1f1b(text: str) -> Fraction | None:
@@ -83,33 +80,6 @@ def stages_of(placement: Placement, devices: int, chunks: int, where: str = "chu
     if stages > MOST_STAGES:
         raise BadInput(f"{stages} stages, expected at most {MOST_STAGES}", where=where)
     return stages
-
-
-def document_from_numbers(
-    costs: Sequence[Costs],
-    setting: Setting,
-    placement: Placement,
-    chunks: int,
-    split: Split = "even",
-    memory: CapacityChoice = None,
-    where: str = "memory",
-) -> dict[str, Any]:
-    """Return the document of layers or stages in a placement; ``where`` names ``memory``.
-
-    Raises
-    ------
-    BadInput
-        If there are fewer layers than stages, or a list has not one value per device.
-    """
-    if isinstance(memory, Fraction):
-        peak = round(memory * peak_of_1f1b(costs, setting, split))
-        static = per_device(setting.static, setting.devices, "static")
-        memory = [(taken or 0) + peak for taken in static]
-    capacities = per_device(memory, setting.devices, where)
-    return placed(costs, replace(setting, memory=capacities), placement, chunks, split)
-
-
-_OF_MEMORY: Final = ("memory", "static", "held_after_F", "held_after_B", "held_in_backward")
 
 
 def plain(value: Any) -> Any:

@@ -51,40 +51,6 @@ def balanced(costs: Sequence[int], stages: int) -> tuple[range, ...]:
     return _slices(_cuts(before, stages, low))
 
 
-def stage_of(partition: Sequence[range], layer: int) -> int:
-    """Stage that holds a layer.
-
-    Raises
-    ------
-    BadInput
-        If no stage holds it.
-    """
-    for stage, layers in enumerate(partition):
-        if layer in layers:
-            return stage
-    last = partition[-1].stop - 1 if partition else -1
-    raise BadInput(f"expected from 0 to {last}", where="layer", value=layer)
-
-
-def layers_of(partition: Sequence[range], stage: int) -> range:
-    """Layers of a stage.
-
-    Raises
-    ------
-    BadInput
-        If there is no such stage.
-    """
-    whole = isinstance(stage, int) and not isinstance(stage, bool)
-    if not whole or not 0 <= stage < len(partition):
-        raise BadInput(f"expected from 0 to {len(partition) - 1}", where="stage", value=stage)
-    return partition[stage]
-
-
-def stage_costs(costs: Sequence[int], partition: Sequence[range]) -> tuple[int, ...]:
-    """Cost of every stage: the sum of its layers'."""
-    return tuple(sum(costs[layer] for layer in layers) for layers in partition)
-
-
 def _check_counts(layers: int, stages: int) -> None:
     for name, value in (("layers", layers), ("stages", stages)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -18,8 +18,8 @@ from pipesat.core.stage import COSTS
 from pipesat.files.folder import changed_document
 from pipesat.files.problem_file import parse_problem, read_problem
 from pipesat.files.strict_json import MOST, Amount, Count, StrictModel
-from pipesat.placement.documents import Setting, Split, capacities_of
-from pipesat.placement.from_numbers import costs_of, document_from_numbers, share_of_1f1b, stages_of
+from pipesat.placement.documents import Setting, Split, capacities_of, placed
+from pipesat.placement.from_numbers import costs_of, share_of_1f1b, stages_of
 from pipesat.placement.geometry import CHUNKS, ONE_ROUTE, Placement
 from pipesat.profile.cut import Statistic
 from pipesat.profile.file import read_links, read_profile
@@ -159,6 +159,7 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
             devices=axes["devices"],
             microbatches=axes["microbatches"],
             comm=axes["comm"] or 0,
+            memory=capacity,
             static=_one_or_all(model.static),
             backward=backward,
             overlap=None if model.overlap is None else (model.overlap[0], model.overlap[1]),
@@ -167,7 +168,7 @@ def from_numbers(name: str, model: NumbersModel) -> Source:
         )
         costs = costs_of(given, model.layers, stages, lambda field: f"costs.{name}.{field}")
         split: Split = axes["split"] or "even"
-        return document_from_numbers(costs, setting, placement, chunks, split, capacity)
+        return placed(costs, setting, placement, chunks, split)
 
     return document
 

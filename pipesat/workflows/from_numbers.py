@@ -14,10 +14,9 @@ from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind
 from pipesat.core.problem import Problem
 from pipesat.core.settings import Amount, Chunks, Count, Devices, Microbatches
-from pipesat.placement.documents import CapacityChoice, Setting, Split, TimeOrFactor
+from pipesat.placement.documents import CapacityChoice, Setting, Split, TimeOrFactor, placed
 from pipesat.placement.from_numbers import (
     costs_of,
-    document_from_numbers,
     in_memory_units,
     share_of_1f1b,
     stages_of,
@@ -136,6 +135,7 @@ def problem_from_numbers(
         devices=devices,
         microbatches=microbatches or sum(entry["count"] for entry in listed),
         comm=link_delay,
+        memory=_capacity(amounts["memory"]),
         static=amounts["static"],
         backward=backward,
         overlap=None if overlap is None else _ratio(overlap),
@@ -151,8 +151,7 @@ def problem_from_numbers(
         text = f"expected a number for all {stages} stages, {stages}, or more, one per layer"
         where = next((key for key in costs if isinstance(costs[key], Sequence)), "layers")
         raise BadInput(text, where="layers" if layers else where, value=len(each))
-    capacity = _capacity(amounts["memory"])
-    document = document_from_numbers(each, setting, placement, laps, split, capacity)
+    document = placed(each, setting, placement, laps, split)
     if listed:
         document["microbatches"] = listed
     if order is not None:
