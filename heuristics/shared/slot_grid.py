@@ -81,13 +81,13 @@ class SlotGrid:
             self._shapes[key] = self._shape(*key)
         return self._shapes[key]
 
-    def _shape(self, route: int, kind: int) -> _Shape:
+    def _shape(self, route: int, of_class: int) -> _Shape:
         problem, stages = self.problem, self.problem.routes[route].stages
         way = self._ways[route]
         size = len(problem.devices), way[-1] + 1
         shape = _Shape(np.zeros(size, np.int64), np.zeros(size, bool), np.zeros(size, bool))
         for place, stage in enumerate(stages):
-            data = problem.resulting(stage, kind=kind)
+            data = problem.resulting(stage, of_class=of_class)
             first, last = way[place], way[-1 - place]
             shape.held[data.device, first:last] += data.held_after_F
             shape.held[data.device, last] += max(data.held_after_F, data.held_in_backward)

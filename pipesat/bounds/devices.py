@@ -101,23 +101,25 @@ def groups_on(problem: Problem, device: int) -> list[tuple[int, int, int]]:
     for stage in problem.stages_on[device]:
         route = problem.routes[problem.route_of[stage]]
         classes = route.classes or (0,) * route.microbatches
-        found += [(stage, kind, classes.count(kind)) for kind in sorted(set(classes))]
+        found += [(stage, of_class, classes.count(of_class)) for of_class in sorted(set(classes))]
     return found
 
 
 def terms_of(problem: Problem, alone: Sequence[Problem], device: int) -> DeviceTerms:
     """Return what a device of a problem must do; ``alone`` has the problem of each class."""
     groups = groups_on(problem, device)
-    work = [work_of(alone[kind], stage, number) for stage, kind, number in groups]
+    work = [work_of(alone[of_class], stage, number) for stage, of_class, number in groups]
     ways = []
     for route, chunks in problem.chunks_on[device].items():
         classes = problem.routes[route].classes or (0,)
         ends = [{classes[at]} if problem.order == "given" else {*classes} for at in (0, -1)]
-        for kind in sorted(set(classes)):
-            one = alone[kind]
-            own = [n for n, (stage, of, _) in enumerate(groups) if of == kind and stage in chunks]
+        for of_class in sorted(set(classes)):
+            one = alone[of_class]
+            own = [
+                n for n, (stage, of, _) in enumerate(groups) if of == of_class and stage in chunks
+            ]
             held = sum(work[n].held for n in own if _is_held(one, chunks[-1], groups[n][0]))
-            first, last = (kind in admitted for admitted in ends)
+            first, last = (of_class in admitted for admitted in ends)
             way = way_of(one, one, chunks)
             ways.append(way._replace(own=own, held=held, first=first, last=last))
     return DeviceTerms(

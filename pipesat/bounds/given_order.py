@@ -85,7 +85,7 @@ class _Line:
     def __init__(self, problem: Problem) -> None:
         (route,) = problem.routes
         alone = of_each_class(problem)
-        kinds = route.classes or (0,) * route.microbatches
+        classes = route.classes or (0,) * route.microbatches
         self.count, self.places = route.microbatches, range(len(route.stages))
         self.places_on = [
             [problem.place_of[stage] for stage in stages] for stages in problem.stages_on
@@ -96,7 +96,9 @@ class _Line:
 
         def by_place(values: Sequence[Sequence[int]]) -> Ints:
             """From values by class and stage to an array by place and microbatch."""
-            return np.array([[values[kind][stage] for kind in kinds] for stage in route.stages])
+            return np.array(
+                [[values[of_class][stage] for of_class in classes] for stage in route.stages]
+            )
 
         stages = range(len(problem.stages))
         self.forward = by_place([[x.F for x in one.stages] for one in alone])

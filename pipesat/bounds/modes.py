@@ -88,13 +88,13 @@ class Counts:
         """All ways of the device's microbatches."""
         return [
             way
-            for group, (stage, kind, _) in enumerate(self.groups)
+            for group, (stage, of_class, _) in enumerate(self.groups)
             for mode in self.problem.modes_of(stage)
-            for way in self._ways_in(group, stage, mode, kind)
+            for way in self._ways_in(group, stage, mode, of_class)
         ]
 
-    def _ways_in(self, group: int, stage: int, mode: int, kind: int) -> Iterator[Way]:
-        s, stay = self.problem.resulting(stage, mode, kind), self.terms.work[group].stay
+    def _ways_in(self, group: int, stage: int, mode: int, of_class: int) -> Iterator[Way]:
+        s, stay = self.problem.resulting(stage, mode, of_class), self.terms.work[group].stay
         a, w, x = s.held_after_F, s.held_after_B, s.held_in_backward
         rest, out, back = a, 0, 0
         area = a * (s.F + stay)
@@ -266,9 +266,9 @@ class _Rows:
         sizes = [count for *_, count in counts.groups]
         self.total = rows.variable(1, self._far(sizes))
         self.first = rows.variable(0, self._far(sizes))  # when the first backward starts
-        kinds = ("run", "head", "out", "whole", "part", "late")
+        roles = ("run", "head", "out", "whole", "part", "late")
         self.number = {
-            kind: [rows.variable(0, sizes[way.group]) for way in counts.ways] for kind in kinds
+            role: [rows.variable(0, sizes[way.group]) for way in counts.ways] for role in roles
         }
         for variables in self.number.values():
             rows.total(variables)
@@ -292,8 +292,8 @@ class _Rows:
         once = counts.first_backward + counts.tail + counts.end + counts.start
         return 4 * (work + once) + (area + counts.unused) // max(1, counts.room or 1)
 
-    def _sum(self, kind: str, amounts: Sequence[int]) -> dict[int, int]:
-        return dict(zip(self.number[kind], amounts, strict=True))
+    def _sum(self, role: str, amounts: Sequence[int]) -> dict[int, int]:
+        return dict(zip(self.number[role], amounts, strict=True))
 
     def _add_choice(self, sizes: Sequence[int]) -> None:
         rows, ways, number = self.rows, self.counts.ways, self.number
@@ -301,7 +301,7 @@ class _Rows:
             own = [n for n, way in zip(number["run"], ways, strict=True) if way.group == group]
             rows.equals(dict.fromkeys(own, 1), size)
         for i, way in enumerate(ways):
-            run, head, out, whole, part, late = (number[kind][i] for kind in number)
+            run, head, out, whole, part, late = (number[role][i] for role in number)
             if self.fixed is not None and self.fixed[way.stage] != way.mode:
                 rows.at_most({run: 1}, 0)
             rows.at_most({head: 1, run: -1}, 0)

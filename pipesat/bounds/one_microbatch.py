@@ -203,8 +203,8 @@ def least_modes(problem: Problem, route: int) -> list[Modes]:
             stages = per_route.get(route, ())
             ways = [_ways(problem, stage, group) for stage in stages]
             modes = _modes_within(ways, _least_room(ways)) or ()
-            for kind in group:
-                chosen[kind].update(zip(stages, modes, strict=True))
+            for of_class in group:
+                chosen[of_class].update(zip(stages, modes, strict=True))
     return chosen
 
 
@@ -223,8 +223,8 @@ def modes_that_fit(problem: Problem, route: int) -> list[Modes]:
                 modes: list[int] | None = [0 for _ in stages]
             else:
                 modes = _kept_where_possible(ways, room)
-            for kind in group if modes is not None else ():
-                chosen[kind].update(zip(stages, modes or (), strict=True))
+            for of_class in group if modes is not None else ():
+                chosen[of_class].update(zip(stages, modes or (), strict=True))
     return chosen
 
 
@@ -243,23 +243,23 @@ def takes_time(problem: Problem, stages: Sequence[int]) -> bool:
     return all(
         amounts.F and amounts.shortest_backward
         for stage in stages
-        for kind in classes_of(problem.routes[problem.route_of[stage]])
+        for of_class in classes_of(problem.routes[problem.route_of[stage]])
         for mode in problem.modes_of(stage)
-        for amounts in [problem.resulting(stage, mode, kind)]
+        for amounts in [problem.resulting(stage, mode, of_class)]
     )
 
 
 def _together(problem: Problem, route: int) -> list[list[int]]:
     """Classes whose microbatches share their modes."""
-    kinds = list(classes_of(problem.routes[route]))
-    return [kinds] if problem.mode_choice == "stage" else [[kind] for kind in kinds]
+    classes = list(classes_of(problem.routes[route]))
+    return [classes] if problem.mode_choice == "stage" else [[of_class] for of_class in classes]
 
 
-def _ways(problem: Problem, stage: int, kinds: Sequence[int]) -> list[_Way]:
+def _ways(problem: Problem, stage: int, classes: Sequence[int]) -> list[_Way]:
     """A stage's modes, those with the least rest first."""
     ways = []
     for mode in problem.modes_of(stage):
-        per_class = [problem.resulting(stage, mode, kind) for kind in kinds]
+        per_class = [problem.resulting(stage, mode, of_class) for of_class in classes]
         rest = (s.held_after_F if s.offload is None else s.offload.held for s in per_class)
         ways.append(_Way(tuple(rest), tuple(map(_peak, per_class)), mode))
     return sorted(ways)

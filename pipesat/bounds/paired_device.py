@@ -52,7 +52,7 @@ class _Group:
     size: int
     route: int
     ops: int
-    kind: int
+    of_class: int
     data: Stage
 
 
@@ -109,21 +109,21 @@ class PairedDevice:
         problem = self.problem
         alone = [(s, 0, problem.microbatches[s]) for s in problem.stages_on[self.device]]
         of: dict[int, list[tuple[int, int, Stage]]] = {}
-        for stage, kind, number in self.classes or alone:
-            of.setdefault(stage, []).append((kind, number, self._data(stage, kind)))
+        for stage, of_class, number in self.classes or alone:
+            of.setdefault(stage, []).append((of_class, number, self._data(stage, of_class)))
         alike: dict[object, list[int]] = {}
         for stage, classes in of.items():
             alike.setdefault((problem.route_of[stage], *classes), []).append(stage)
         sets = list(alike.values())
         if not self.alike or not all(
-            self._pair_alike(one, other, {kind for kind, *_ in of[one[0]] + of[other[0]]})
+            self._pair_alike(one, other, {each for each, *_ in of[one[0]] + of[other[0]]})
             for one, other in product(sets, sets)
         ):
             sets = [[stage] for stages in sets for stage in stages]
         return [
-            _Group(s[0], len(s), problem.route_of[s[0]], len(s) * number, kind, data)
+            _Group(s[0], len(s), problem.route_of[s[0]], len(s) * number, of_class, data)
             for s in sets
-            for kind, number, data in of[s[0]]
+            for of_class, number, data in of[s[0]]
         ]
 
     @property
@@ -134,8 +134,8 @@ class PairedDevice:
             found.setdefault(group.stage, []).append(group)
         return list(found.values())
 
-    def _data(self, stage: int, kind: int) -> Stage:
-        return (self.alone[kind] if self.alone else self.problem).stages[stage]
+    def _data(self, stage: int, of_class: int) -> Stage:
+        return (self.alone[of_class] if self.alone else self.problem).stages[stage]
 
     def _pair_alike(self, one: Iterable[int], other: Iterable[int], classes: set[int]) -> bool:
         members = [*product(PHASE_OF, classes)]
@@ -144,12 +144,12 @@ class PairedDevice:
             for (k, c), (x, d) in product(members, members)
         )
 
-    def _time(self, s: int, k: Kind, kind: int, t: int, x: Kind, other: int) -> int | None:
+    def _time(self, s: int, k: Kind, of_class: int, t: int, x: Kind, other: int) -> int | None:
         """Time of a pair of two stages' ops, of a class each, by its kinds."""
         overlap = self.problem.overlap
         if overlap is None:
             return None
-        lengths = getattr(self._data(s, kind), k), getattr(self._data(t, other), x)
+        lengths = getattr(self._data(s, of_class), k), getattr(self._data(t, other), x)
         return overlap.time((s, k), (t, x), *lengths)
 
     @cached_property
@@ -161,7 +161,7 @@ class PairedDevice:
             times[((group, kind),)] = getattr(group.data, kind)
         for one, other in combinations_with_replacement(members, 2):
             (a, k), (b, x) = one, other
-            time = self._time(a.stage, k, a.kind, b.stage, x, b.kind)
+            time = self._time(a.stage, k, a.of_class, b.stage, x, b.of_class)
             alone = one == other and one[0].ops == 1
             if time is not None and not alone and self._fits(one, other):
                 times[one, other] = time
@@ -334,7 +334,7 @@ class Count:
             if low.route != high.route or place[low.stage] >= place[high.stage]:
                 continue
             for one, other in product(lows, highs):
-                if one.kind == other.kind:
+                if one.of_class == other.of_class:
                     for count in (first, last):
                         self.programme.at_least(count[one] - count[other], 0)
             for kinds in ("F",), ("B", "BW"):

@@ -52,8 +52,8 @@ def restated(problem: Problem, op: Op) -> Stage | Amounts:
     The stage's own, or what the mode states; then scaled by its class, or stated by it.
     """
     stage = problem.stages[op.stage]
-    kind, mode = _class(problem, op.stage, op.microbatch), mode_of(problem, op)
-    if kind is None and mode is None:
+    of_class, mode = _class(problem, op.stage, op.microbatch), mode_of(problem, op)
+    if of_class is None and mode is None:
         return stage
     own = {key: getattr(stage, key) for key in Amounts._fields if key != "backward"}
     backward, is_sum = stage.backward, stage.sums
@@ -62,10 +62,10 @@ def restated(problem: Problem, op: Op) -> Stage | Amounts:
         own |= stated
         is_sum = "BW" not in stated and (is_sum or "B" in stated or "W" in stated)
         backward = mode.backward or backward
-    if kind is not None:
-        outright = dict(next((amounts for s, amounts in kind.outright if s == op.stage), ()))
+    if of_class is not None:
+        outright = dict(next((amounts for s, amounts in of_class.outright if s == op.stage), ()))
         for key, amount in own.items():
-            factor = kind.held if key.startswith("held") else kind.time
+            factor = of_class.held if key.startswith("held") else of_class.time
             own[key] = outright.get(key, _rounded_up(amount, factor))
         is_sum = is_sum and "BW" not in outright
     if is_sum:
@@ -78,10 +78,10 @@ def restated_copies(problem: Problem, op: Op) -> CopyAmounts | None:
     mode = mode_of(problem, op)
     if mode is None or mode.offload is None:
         return None
-    kind = _class(problem, op.stage, op.microbatch)
+    of_class = _class(problem, op.stage, op.microbatch)
     out, back, rest = mode.offload.time_out, mode.offload.time_in, mode.offload.held
-    if kind is not None:
-        out, back, rest = (_rounded_up(amount, kind.held) for amount in (out, back, rest))
+    if of_class is not None:
+        out, back, rest = (_rounded_up(amount, of_class.held) for amount in (out, back, rest))
     return CopyAmounts(out, back, restated(problem, op).held_after_F - rest)
 
 
@@ -92,11 +92,11 @@ def restated_delay(
     if hop not in problem.links:
         return 0
     delay: int = getattr(problem.links[hop], direction)
-    kind = _class(problem, hop[0], microbatch)
-    for stage, stated in () if kind is None else kind.delays:
+    of_class = _class(problem, hop[0], microbatch)
+    for stage, stated in () if of_class is None else of_class.delays:
         if stage == hop[0]:
             return stated["FB".index(direction)]
-    return delay if kind is None else _rounded_up(delay, kind.comm)
+    return delay if of_class is None else _rounded_up(delay, of_class.comm)
 
 
 def _class(problem: Problem, stage: int, microbatch: int) -> MicrobatchClass | None:

@@ -43,7 +43,7 @@ def with_choices(problem: Problem, modes: Sequence[int]) -> Problem:
     stages = []
     for number in range(len(problem.stages)):
         if number < len(modes):
-            found = [problem.resulting(number, modes[number], c) for c in _kinds(problem, number)]
+            found = [problem.resulting(number, modes[number], c) for c in _classes(problem, number)]
             stages.append(replace(_least_of(found), **_NO_MORE))
         else:
             stages.append(_least_stage(problem, number))
@@ -65,8 +65,8 @@ def memory_varies(problem: Problem) -> bool:
         or any(
             key in MORE and amount
             for route in problem.routes
-            for kind in route.definitions
-            for _, stated in kind.outright
+            for of_class in route.definitions
+            for _, stated in of_class.outright
             for key, amount in stated
         )
     )
@@ -91,8 +91,8 @@ def backward_excess(problem: Problem, stage: int) -> int:
     A backward that takes no time holds nothing; with another op it may take some.
     """
     most, together = 0, problem.overlap is not None
-    for mode, kind in product(problem.modes_of(stage), _kinds(problem, stage)):
-        s = problem.resulting(stage, mode, kind)
+    for mode, of_class in product(problem.modes_of(stage), _classes(problem, stage)):
+        s = problem.resulting(stage, mode, of_class)
         if s.may_fuse and (s.BW or together):
             most = max(most, s.held_in_backward - s.held_after_F)
         if s.may_split and (s.B or together):
@@ -102,7 +102,9 @@ def backward_excess(problem: Problem, stage: int) -> int:
 
 def _without_key(problem: Problem, stages: Collection[int]) -> Problem:
     routes = (
-        replace(route, definitions=tuple(_unsaid(kind, stages) for kind in route.definitions))
+        replace(
+            route, definitions=tuple(_unsaid(of_class, stages) for of_class in route.definitions)
+        )
         for route in problem.routes
     )
     return replace(
@@ -115,12 +117,12 @@ def _without_key(problem: Problem, stages: Collection[int]) -> Problem:
     )
 
 
-def _unsaid(kind: MicrobatchClass, stages: Collection[int]) -> MicrobatchClass:
+def _unsaid(of_class: MicrobatchClass, stages: Collection[int]) -> MicrobatchClass:
     outright = (
         (s, tuple((key, x) for key, x in stated if s not in stages or key != "held_in_backward"))
-        for s, stated in kind.outright
+        for s, stated in of_class.outright
     )
-    return replace(kind, outright=tuple(outright))
+    return replace(of_class, outright=tuple(outright))
 
 
 def what_differs(problem: Problem) -> str:
@@ -252,22 +254,22 @@ def of_each_class(problem: Problem) -> list[Problem]:
     most = max(len(route.definitions) for route in problem.routes)
     if not most and not problem.has_modes:
         return [problem]
-    return [_of_class(problem, kind) for kind in range(max(1, most))]
+    return [_of_class(problem, of_class) for of_class in range(max(1, most))]
 
 
-def _of_class(problem: Problem, kind: int) -> Problem:
+def _of_class(problem: Problem, of_class: int) -> Problem:
     """Where a route has no such class, its last."""
-    kinds = [max(0, min(kind, len(route.definitions) - 1)) for route in problem.routes]
+    classes = [max(0, min(of_class, len(route.definitions) - 1)) for route in problem.routes]
     stages = []
     for number in range(len(problem.stages)):
-        mine = kinds[problem.route_of[number]]
+        mine = classes[problem.route_of[number]]
         found = [problem.resulting(number, mode, mine) for mode in problem.modes_of(number)]
         stages.append(_least_of(found))
     return _plain(
         problem,
         stages,
         {
-            hop: problem.link_of_class(hop[0], kinds[problem.route_of[hop[0]]]) or link
+            hop: problem.link_of_class(hop[0], classes[problem.route_of[hop[0]]]) or link
             for hop, link in problem.links.items()
         },
     )
@@ -287,13 +289,13 @@ def _plain(
     )
 
 
-def _kinds(problem: Problem, stage: int) -> range:
+def _classes(problem: Problem, stage: int) -> range:
     return range(max(1, len(problem.routes[problem.route_of[stage]].definitions)))
 
 
 def _least_stage(problem: Problem, number: int) -> Stage:
-    both = product(problem.modes_of(number), _kinds(problem, number))
-    found = [problem.resulting(number, mode, kind) for mode, kind in both]
+    both = product(problem.modes_of(number), _classes(problem, number))
+    found = [problem.resulting(number, mode, of_class) for mode, of_class in both]
     return replace(_least_of(found), **_NO_MORE)
 
 
@@ -307,6 +309,6 @@ def _least_of(found: Sequence[Stage]) -> Stage:
 
 
 def _least_link(problem: Problem, stage: int) -> Link:
-    links = [problem.link_of_class(stage, kind) for kind in _kinds(problem, stage)]
+    links = [problem.link_of_class(stage, of_class) for of_class in _classes(problem, stage)]
     there = [link for link in links if link is not None]
     return Link(min(link.F for link in there), min(link.B for link in there))

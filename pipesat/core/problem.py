@@ -244,7 +244,7 @@ class Problem(Building):
         return not self.has_modes and all(self._all_equal(route) for route in self.routes)
 
     def _all_equal(self, route: Route) -> bool:
-        numbers = {kind.effect: number for number, kind in enumerate(route.definitions)}
+        numbers = {of_class.effect: number for number, of_class in enumerate(route.definitions)}
         first, *others = numbers.values() or (0,)
         return all(
             self.resulting(stage, 0, first) == self.resulting(stage, 0, other)
@@ -283,16 +283,18 @@ class Problem(Building):
             return self.stages[stage]
         return self.resulting(stage, mode, self.class_of(stage, microbatch))
 
-    def resulting(self, stage: int, mode: int = 0, kind: int = 0) -> Stage:
+    def resulting(self, stage: int, mode: int = 0, of_class: int = 0) -> Stage:
         """Return a stage's amounts in one mode for a class of its route, scaled and summed."""
-        known = self._resulting.get((stage, mode, kind))
+        known = self._resulting.get((stage, mode, of_class))
         if known is None:
             data, definitions = self.stages[stage], self.routes[self.route_of[stage]].definitions
             if mode not in self.modes_of(stage):
                 raise ValueError(f"stage {stage} has no mode {mode}")
             own = data.modes[mode - 1] if mode else None
-            known = resulting_amounts(data, own, definitions[kind] if definitions else None, stage)
-            self._resulting[stage, mode, kind] = known
+            known = resulting_amounts(
+                data, own, definitions[of_class] if definitions else None, stage
+            )
+            self._resulting[stage, mode, of_class] = known
         return known
 
     @cached_property
@@ -303,16 +305,16 @@ class Problem(Building):
         """Delays of one microbatch between a stage and the next; ``None`` within a device."""
         return self.link_of_class(stage, self.class_of(stage, microbatch))
 
-    def link_of_class(self, stage: int, kind: int) -> Link | None:
+    def link_of_class(self, stage: int, of_class: int) -> Link | None:
         """As :meth:`link`, for a class of the stage's route."""
         after = self.next[stage]
         link = None if after is None else self.links.get((stage, after))
         definitions = self.routes[self.route_of[stage]].definitions
         if link is None or not definitions:
             return link
-        if stated := dict(definitions[kind].delays).get(stage):
+        if stated := dict(definitions[of_class].delays).get(stage):
             return Link(*stated)
-        factor = definitions[kind].comm
+        factor = definitions[of_class].comm
         return Link(scaled(link.F, factor), scaled(link.B, factor))
 
     @cached_property

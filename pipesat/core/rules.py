@@ -271,14 +271,14 @@ def round_trip(problem: Problem, stage: int, microbatch: int = 0) -> int:
     In the mode keep; where microbatches are alike, number 0 stands for all. Worked out for all
     stages of a route at once, from its end: thousands of them are asked for.
     """
-    kind = problem.class_of(stage, microbatch)
-    if ("round trip", stage, kind) not in problem.answers:
+    of_class = problem.class_of(stage, microbatch)
+    if ("round trip", stage, of_class) not in problem.answers:
         time = 0
         for here in reversed(problem.routes[problem.route_of[stage]].stages):
             time += link_delay(problem, here, "F", microbatch)
             time += link_delay(problem, here, "B", microbatch)
-            problem.answers["round trip", here, kind] = time
+            problem.answers["round trip", here, of_class] = time
             amounts = problem.amounts(here, microbatch)
             time += amounts.F + amounts.shortest_backward
-    found: int = problem.answers["round trip", stage, kind]
+    found: int = problem.answers["round trip", stage, of_class]
     return found

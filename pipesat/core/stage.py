@@ -180,7 +180,7 @@ def stated_amounts(stage: Stage, mode: Mode | None) -> dict[str, Any]:
 
 
 def resulting_amounts(
-    stage: Stage, mode: Mode | None, kind: MicrobatchClass | None, number: int
+    stage: Stage, mode: Mode | None, of_class: MicrobatchClass | None, number: int
 ) -> Stage:
     """Return a stage's amounts in one mode for one class of microbatches.
 
@@ -188,18 +188,18 @@ def resulting_amounts(
     ----------
     mode
         ``None``: keep.
-    kind
+    of_class
         ``None``: microbatches that do not differ.
     number
         The stage's number: which of the class's outright amounts are its own.
     """
     stated = stated_amounts(stage, mode)
     offload = None if mode is None else mode.offload
-    if kind is not None:
-        stated = {key: scaled(stated[key], getattr(kind, AMOUNTS[key])) for key in stated}
-        stated |= dict(dict(kind.outright).get(number, ()))
+    if of_class is not None:
+        stated = {key: scaled(stated[key], getattr(of_class, AMOUNTS[key])) for key in stated}
+        stated |= dict(dict(of_class.outright).get(number, ()))
         if offload is not None:
-            offload = Offload(*(scaled(part, kind.held) for part in astuple(offload)))
+            offload = Offload(*(scaled(part, of_class.held) for part in astuple(offload)))
     backward = stage.backward
     if mode is not None and mode.backward is not None:
         backward = mode.backward
