@@ -8,7 +8,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import RowWriter, full_backward, schedule_by_rank
-from pipesat.placement.geometry import two_routes_of, vee_of
+from pipesat.placement.geometry import ranks_of
 
 
 @published("chimera", placement="bidirectional", source="Li and Hoefler, SC 2021")
@@ -27,7 +27,7 @@ def chimera(problem: Problem) -> Schedule:
     NotApplicable
         Unless two routes pass an even number of devices in opposite directions.
     """
-    ranks = two_routes_of(problem)
+    ranks = ranks_of(problem, "bidirectional")
     p = len(ranks)
     if p % 2:
         raise NotApplicable("needs an even number of devices")
@@ -65,7 +65,7 @@ def dualpipe(problem: Problem) -> Schedule:
         Unless two routes with the same number of microbatches, at least p, pass an even number p
         of devices in opposite directions.
     """
-    ranks = two_routes_of(problem)
+    ranks = ranks_of(problem, "bidirectional")
     p = len(ranks)
     if p % 2:
         raise NotApplicable("needs an even number of devices")
@@ -95,7 +95,7 @@ def dualpipev(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds two stages in a V, and there are at least 2p microbatches.
     """
-    ranks = vee_of(problem)
+    ranks = ranks_of(problem, "vee")
     p, m = len(ranks), problem.routes[0].microbatches
     if m < 2 * p:
         raise NotApplicable(f"needs at least {2 * p} microbatches")

@@ -21,7 +21,7 @@ from pipesat.heuristics.registry import GiveUp, published, published_slow, unles
 from pipesat.heuristics.shared.building_blocks import PERIOD, order_by_block
 from pipesat.heuristics.shared.refit import refitted
 from pipesat.heuristics.zero_bubble import zb_v
-from pipesat.placement.geometry import Ranks, vee_of
+from pipesat.placement.geometry import Ranks, ranks_of
 
 
 @published("v-half", placement="vee", splits=True, source="Qi et al., NeurIPS 2024")
@@ -36,7 +36,7 @@ def v_half(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds two stages in a V.
     """
-    order = order_by_block(problem, vee_of(problem), _half_block)
+    order = order_by_block(problem, ranks_of(problem, "vee"), _half_block)
     return time_order(problem, order, source="v-half")
 
 
@@ -63,7 +63,7 @@ def v_min(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds two stages in a V.
     """
-    order = order_by_block(problem, vee_of(problem), _min_block)
+    order = order_by_block(problem, ranks_of(problem, "vee"), _min_block)
     return time_order(problem, order, source="v-min")
 
 
@@ -119,7 +119,7 @@ def v_auto(problem: Problem, give_up: GiveUp) -> Schedule:
         Unless every device holds two stages in a V; if none of the orders fits into memory; or if
         told to give up.
     """
-    ranks = vee_of(problem)
+    ranks = ranks_of(problem, "vee")
     room = _room(problem, ranks)
     trial = _shortened(problem, 2 * len(ranks))
     most = max(_FEWEST, _MOST_OPS // trial.op_count)

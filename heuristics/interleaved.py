@@ -16,7 +16,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import Pass, Rank, schedule_by_rank
-from pipesat.placement.geometry import Ranks, loop_of
+from pipesat.placement.geometry import Ranks, ranks_of
 
 
 def groups_of(m: int, size: int) -> list[int]:
@@ -51,7 +51,7 @@ def chunked_loop_of(problem: Problem) -> Ranks:
     NotApplicable
         If it is not one, or if it is a plain chain, which has schedules of its own.
     """
-    ranks = loop_of(problem)
+    ranks = ranks_of(problem, "loop")
     if ranks.chunks == 1:
         raise NotApplicable("needs at least two stages per device")
     return ranks

@@ -14,7 +14,7 @@ from pipesat.core.schedule import Objective, Order, Schedule
 from pipesat.core.timing import time_order
 from pipesat.heuristics.registry import GiveUp, never, published_slow, unless_given_up
 from pipesat.heuristics.shared.gap_filling import Filled, Fuse, Switches, fill_gaps
-from pipesat.placement.geometry import Ranks, chain_of
+from pipesat.placement.geometry import Ranks, ranks_of
 
 _SOURCE = "Qi et al., ICLR 2024, section 3.1"
 # Placed by all settings together, a few seconds; finding an order's minimum span takes longer.
@@ -121,7 +121,7 @@ def zb_auto_span(problem: Problem, give_up: GiveUp) -> Schedule:
     NotApplicable
         As zb-auto.
     """
-    chain_of(problem)  # or else the bound is calculated for nothing
+    ranks_of(problem, "chain")  # or else the bound is calculated for nothing
     least = closed_form_bound(problem, "span").value
     spans: dict[Order, tuple[int, int]] = {}
     for makespan, _, order in filled_orders(problem, "span", give_up):
@@ -144,7 +144,7 @@ def filled_orders(
     NotApplicable
         As zb-auto.
     """
-    ranks = chain_of(problem)
+    ranks = ranks_of(problem, "chain")
     tried: list[_Tried] = []
     for switches in settings(problem, objective):
         filled = fill_gaps(problem, ranks, switches)

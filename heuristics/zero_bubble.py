@@ -7,7 +7,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.heuristics.registry import published
 from pipesat.heuristics.shared.rows import Rank, RowWriter, chain_schedule, schedule_by_rank
-from pipesat.placement.geometry import vee_of
+from pipesat.placement.geometry import ranks_of
 
 
 @published("zb-h1", placement="chain", splits=True, source="Qi et al., ICLR 2024")
@@ -92,7 +92,7 @@ def zb_v(problem: Problem) -> Schedule:
     NotApplicable
         Unless every device holds two stages in a V.
     """
-    ranks = vee_of(problem)
+    ranks = ranks_of(problem, "vee")
     p = len(ranks)
 
     def row(rank: int) -> list[Item]:

@@ -94,7 +94,7 @@ class _Step(NamedTuple):
 
 
 def fill_gaps(problem: Problem, ranks: Ranks, switches: Switches) -> Filled:
-    """Build one order on a plain chain (``chain_of``); it keeps every capacity.
+    """Build one order on a plain chain (``ranks_of``); it keeps every capacity.
 
     Raises
     ------

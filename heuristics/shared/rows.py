@@ -18,7 +18,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
-from pipesat.placement.geometry import Ranks, chain_of
+from pipesat.placement.geometry import Ranks, ranks_of
 
 Pass: TypeAlias = tuple[int, int]
 """(stage, microbatch)."""
@@ -123,7 +123,7 @@ def chain_schedule(problem: Problem, source: str, row: Callable[[Rank], list[Ite
     NotApplicable
         Unless every device holds exactly one stage of one route.
     """
-    ranks = chain_of(problem)
+    ranks = ranks_of(problem, "chain")
 
     def row_of(rank: int) -> list[Item]:
         (stage,) = ranks.stages[rank]

@@ -31,6 +31,14 @@ CHUNKS: Final = 2
 """Stages per device of a loop, unless given; the other placements have no choice."""
 
 
+_NEEDS: Final[dict[Placement, str]] = {
+    "chain": "needs exactly one stage per device",
+    "loop": "needs stages that go round the devices in turns (interleaved)",
+    "vee": "needs two stages per device in a V",
+    "bidirectional": "needs two routes that pass every device once, in opposite directions",
+}
+
+
 @dataclass(frozen=True)
 class Geometry:
     """A placement on so many devices; ``chunks`` is for a loop."""
@@ -101,59 +109,26 @@ class Ranks:
         return len(self.stages[0])
 
 
-def chain_of(problem: Problem) -> Ranks:
-    """One stage per device on a single route.
+def ranks_of(problem: Problem, name: Placement) -> Ranks:
+    """Return the stages of a problem in a placement, by rank; in a loop, v >= 1 per device.
 
     Raises
     ------
     NotApplicable
-        If there are several routes, or a device holds several stages or none.
+        If they do not lie in it, with what it needs.
     """
-    _single_route(problem)
-    return _required(problem, "chain", "needs exactly one stage per device")
-
-
-def loop_of(problem: Problem) -> Ranks:
-    """Some v >= 1 stages per device on a single route; stage c p + d is chunk c of rank d.
-
-    Raises
-    ------
-    NotApplicable
-        If there are several routes, or stages do not go round the devices in turns.
-    """
-    _full_laps(problem)
-    return _required(
-        problem, "loop", "needs stages that go round the devices in turns (interleaved)"
-    )
-
-
-def vee_of(problem: Problem) -> Ranks:
-    """Two stages per device on a single route: stage d and stage 2 p - 1 - d on rank d.
-
-    Raises
-    ------
-    NotApplicable
-        If there are several routes, or stages do not go through the devices and back.
-    """
-    _full_laps(problem)
-    return _required(problem, "vee", "needs two stages per device in a V")
-
-
-def two_routes_of(problem: Problem) -> Ranks:
-    """Two routes through all devices, one stage each, in opposite directions.
-
-    Raises
-    ------
-    NotApplicable
-        If it is not so.
-    """
-    if len(problem.routes) != 2:
-        raise NotApplicable("needs a bidirectional placement")
-    return _required(
-        problem,
-        "bidirectional",
-        "needs two routes that pass every device once, in opposite directions",
-    )
+    p, homes = len(problem.devices), _homes(problem)
+    if name == "bidirectional":
+        if len(problem.routes) != 2:
+            raise NotApplicable("needs a bidirectional placement")
+    elif len(problem.routes) > 1:
+        raise NotApplicable("needs a single route")
+    elif name != "chain" and (len(homes) % p or sorted(homes[:p]) != list(range(p))):
+        raise NotApplicable("needs the same number of stages on every device")
+    ranks = _ranks(problem, name)
+    if ranks is None:
+        raise NotApplicable(_NEEDS[name])
+    return ranks
 
 
 def one_route_placement_of(problem: Problem) -> OneRoutePlacement:
@@ -171,29 +146,9 @@ def one_route_placement_of(problem: Problem) -> OneRoutePlacement:
     raise NotApplicable(f"needs stages in a placement that has a name: {', '.join(names)}")
 
 
-def _single_route(problem: Problem) -> None:
-    if len(problem.routes) > 1:
-        raise NotApplicable("needs a single route")
-
-
-def _full_laps(problem: Problem) -> None:
-    """One route in pieces of p stages, the first of which passes every device."""
-    _single_route(problem)
-    p, homes = len(problem.devices), _homes(problem)
-    if len(homes) % p or sorted(homes[:p]) != list(range(p)):
-        raise NotApplicable("needs the same number of stages on every device")
-
-
 def _homes(problem: Problem) -> list[int]:
     """Device of every stage, route after route."""
     return [problem.stages[s].device for route in problem.routes for s in route.stages]
-
-
-def _required(problem: Problem, name: Placement, needs: str) -> Ranks:
-    ranks = _ranks(problem, name)
-    if ranks is None:
-        raise NotApplicable(needs)
-    return ranks
 
 
 def _ranks(problem: Problem, name: Placement) -> Ranks | None:

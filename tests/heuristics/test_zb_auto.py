@@ -21,7 +21,7 @@ from pipesat.files.problem_file import FORMAT, parse_problem, read_problem
 from pipesat.heuristics import BASELINES
 from pipesat.heuristics.shared.gap_filling import Switches, fill_gaps
 from pipesat.heuristics.zb_auto import settings, zb_auto, zb_auto_span
-from pipesat.placement.geometry import chain_of
+from pipesat.placement.geometry import ranks_of
 from tests.support.paths import ROOT
 from tests.support.problems import chain, vee
 from tests.support.published_forms import zb_h1_span
@@ -45,7 +45,7 @@ def bench(name: str) -> Problem:
 
 
 def rows(problem: Problem, switches: Switches) -> list[str]:
-    order = fill_gaps(problem, chain_of(problem), switches).order
+    order = fill_gaps(problem, ranks_of(problem, "chain"), switches).order
     return [" ".join(map(str, row)) for row in order]
 
 
@@ -104,7 +104,9 @@ def test_ranks_that_fuse() -> None:
 @pytest.mark.parametrize("name", ["torch-6.2B-p4-m8-cap8", "torch-6.2B-p8-m32-cap24"])
 def test_which_ranks_fuse_is_sought(name: str) -> None:
     problem = bench(name)
-    tried = [fill_gaps(problem, chain_of(problem), each).makespan for each in settings(problem)]
+    tried = [
+        fill_gaps(problem, ranks_of(problem, "chain"), each).makespan for each in settings(problem)
+    ]
     assert zb_auto(problem).makespan < min(tried)
 
 
@@ -220,7 +222,7 @@ SWITCHES = st.builds(
 def test_every_combination_gives_a_valid_schedule_of_the_length_that_it_says(
     problem: Problem, switches: Switches
 ) -> None:
-    filled = fill_gaps(problem, chain_of(problem), switches)
+    filled = fill_gaps(problem, ranks_of(problem, "chain"), switches)
     schedule = time_order(problem, filled.order)
     assert check(problem, schedule) == []
     assert (schedule.makespan, schedule.span) == (filled.makespan, filled.span)
@@ -230,7 +232,7 @@ def test_room_is_kept_for_a_backward_that_adds_memory() -> None:
     # F holds 4, B adds 3, room 11: two forwards (8) leave room for one B (11), three would not
     problem = chain(1, 6, cap=11, held=(4, 7), backward="split")
     for switches in settings(problem):
-        order = fill_gaps(problem, chain_of(problem), switches).order
+        order = fill_gaps(problem, ranks_of(problem, "chain"), switches).order
         assert check(problem, time_order(problem, order)) == []
         assert sum(isinstance(item, Op) and item.kind == "F" for item in order[0][:3]) <= 2
 
