@@ -8,7 +8,7 @@ idle before the first backward and after the last F, memory times time, the time
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -16,7 +16,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from pipesat.bounds.counting import Programme, least_of
+from pipesat.bounds.counting import Programme, Row, least_of
 from pipesat.bounds.device_terms import DeviceTerms
 from pipesat.bounds.devices import groups_on, terms_of
 from pipesat.bounds.memory_counts import in_use
@@ -153,11 +153,12 @@ class Counts:
         """Whether all F's might run before the first backward."""
         if self.room is None or not self.takes_time:
             return True
-        rests = [
-            min(way.rest for way in self.ways if way.group == group) * count
-            for group, (_, _, count) in enumerate(self.groups)
-        ]
-        return sum(rests) <= self.room
+        return self.in_all(lambda ways: min(way.rest for way in ways)) <= self.room
+
+    def in_all(self, of: Callable[[list[Way]], int]) -> int:
+        """Sum over microbatches of something of the ways that each may run."""
+        ways = ([way for way in self.ways if way.group == n] for n in range(len(self.groups)))
+        return sum(count * of(own) for own, (*_, count) in zip(ways, self.groups, strict=True))
 
     @cached_property
     def unused(self) -> int:
@@ -176,10 +177,7 @@ class Counts:
         steps = min(count, (room - 1) // most) if most else 0
         filling = sum(room - j * most for j in range(1, steps + 1)) * shortest
         emptying, length = self._emptying(room)
-        load = sum(
-            count * min(way.work for way in ways if way.group == group)
-            for group, (*_, count) in enumerate(self.groups)
-        )
+        load = self.in_all(lambda ways: min(way.work for way in ways))
         if steps * shortest + length <= load:
             return filling + emptying
         return max(filling if steps * shortest <= load else 0, emptying if length <= load else 0)
@@ -264,8 +262,8 @@ class _Rows:
     def __post_init__(self) -> None:
         counts, rows = self.counts, self.rows
         sizes = [count for *_, count in counts.groups]
-        self.total = rows.variable(1, self._far(sizes))
-        self.first = rows.variable(0, self._far(sizes))  # when the first backward starts
+        self.total = rows.variable(1, self._far)
+        self.first = rows.variable(0, self._far)  # when the first backward starts
         roles = ("run", "head", "out", "whole", "part", "late")
         self.number = {
             role: [rows.variable(0, sizes[way.group]) for way in counts.ways] for role in roles
@@ -278,22 +276,17 @@ class _Rows:
             self._add_memory(counts.room)
         self._add_copies()
 
-    def _far(self, sizes: Sequence[int]) -> int:
+    @property
+    def _far(self) -> int:
         """A time in which everything is done one after the other, and memory is no matter."""
         counts = self.counts
-        work = sum(
-            size * max(way.work + way.out + way.back for way in counts.ways if way.group == group)
-            for group, size in enumerate(sizes)
-        )
-        area = sum(
-            size * max(way.area for way in counts.ways if way.group == group)
-            for group, size in enumerate(sizes)
-        )
+        work = counts.in_all(lambda ways: max(way.work + way.out + way.back for way in ways))
+        area = counts.in_all(lambda ways: max(way.area for way in ways))
         once = counts.first_backward + counts.tail + counts.end + counts.start
         return 4 * (work + once) + (area + counts.unused) // max(1, counts.room or 1)
 
-    def _sum(self, role: str, amounts: Sequence[int]) -> dict[int, int]:
-        return dict(zip(self.number[role], amounts, strict=True))
+    def _sum(self, role: str, of: Callable[[Way], int]) -> Row:
+        return Row(zip(self.number[role], map(of, self.counts.ways), strict=True))
 
     def _add_choice(self, sizes: Sequence[int]) -> None:
         rows, ways, number = self.rows, self.counts.ways, self.number
@@ -316,52 +309,37 @@ class _Rows:
     def _add_time(self) -> None:
         """Compute time, with what is idle before the first backward and at the end."""
         counts, rows = self.counts, self.rows
-        ways = counts.ways
-        work = self._sum("run", [-way.work for way in ways])
-        forward = self._sum("head", [way.forward for way in ways])
+        forward = self._sum("head", lambda way: way.forward)
         rows.at_least({self.first: 1}, counts.first_backward)
-        rows.at_least({self.first: 1} | _negative(forward), counts.start)
-        busy = {self.total: 1, self.first: -1} | work | forward
+        rows.at_least(Row({self.first: 1}) - forward, counts.start)
+        busy = forward - self._sum("run", lambda way: way.work) + {self.total: 1, self.first: -1}
         rows.at_least(busy, 0)
-        late = self._sum("late", [way.weight for way in ways])
-        rows.at_least(busy | late, counts.end)
+        rows.at_least(busy + self._sum("late", lambda way: way.weight), counts.end)
         if not self.before and counts.takes_time:
-            left = self._sum("whole", [way.backward + way.weight for way in ways])
-            left |= self._sum("part", [way.weight for way in ways])
-            rows.at_least(busy | left, counts.tail)
+            left = self._sum("whole", lambda way: way.backward + way.weight)
+            rows.at_least(busy + left + self._sum("part", lambda way: way.weight), counts.tail)
 
     def _add_memory(self, room: int) -> None:
         counts, rows = self.counts, self.rows
-        ways = counts.ways
-        after = [way.after for way in ways]
         if counts.takes_time:
-            held = self._sum("head", [way.held for way in ways])
-            rows.at_most(held | self._sum("out", [way.rest - way.held for way in ways]), room)
-            stored = self._sum("whole", [way.rest for way in ways]) | self._sum("part", after)
-            rows.at_most(stored, room)
+            held = self._sum("head", lambda way: way.held)
+            rows.at_most(held + self._sum("out", lambda way: way.rest - way.held), room)
+            stored = self._sum("whole", lambda way: way.rest)
+            rows.at_most(stored + self._sum("part", lambda way: way.after), room)
         left = max(0, room - self.last)
-        rows.at_most(self._sum("late", after), left)
-        if least := min((amount for amount in after if amount), default=0):
-            pending = self._sum("late", [1 if amount else 0 for amount in after])
-            rows.at_most(pending, left // least)
-        area = self._sum("run", [-way.area for way in ways])
-        rows.at_least({self.total: room} | area, counts.unused + room * counts.start)
+        rows.at_most(self._sum("late", lambda way: way.after), left)
+        if least := min((way.after for way in counts.ways if way.after), default=0):
+            rows.at_most(self._sum("late", lambda way: int(way.after > 0)), left // least)
+        area = Row({self.total: room}) - self._sum("run", lambda way: way.area)
+        rows.at_least(area, counts.unused + room * counts.start)
 
     def _add_copies(self) -> None:
         """Copies of a channel one after the other, from the first F's end to the last backward."""
         counts, rows = self.counts, self.rows
-        ways = counts.ways
-        begin = counts.start + min(way.forward for way in ways)
-        end = min(way.backward for way in ways)
-        out, back = [-way.out for way in ways], [-way.back for way in ways]
-        if counts.problem.devices[counts.device].copy_channels == 1:
-            both = [one + other for one, other in zip(out, back, strict=True)]
-            rows.at_least({self.total: 1} | self._sum("run", both), begin + end)
-        else:
-            rows.at_least({self.total: 1} | self._sum("run", out), begin + end)
-            rows.at_least({self.total: 1} | self._sum("run", back), begin + end)
-        rows.at_least({self.first: 1} | self._sum("out", out), begin)
-
-
-def _negative(row: dict[int, int]) -> dict[int, int]:
-    return {variable: -value for variable, value in row.items()}
+        begin = counts.start + min(way.forward for way in counts.ways)
+        end = min(way.backward for way in counts.ways)
+        out, back = self._sum("run", lambda way: way.out), self._sum("run", lambda way: way.back)
+        shared = counts.problem.devices[counts.device].copy_channels == 1
+        for copied in (out + back,) if shared else (out, back):
+            rows.at_least(Row({self.total: 1}) - copied, begin + end)
+        rows.at_least(Row({self.first: 1}) - self._sum("out", lambda way: way.out), begin)

@@ -70,28 +70,13 @@ class Waiting:
         which starts no sooner than its device's first backward; or all run alone, and a device
         passes one microbatch after another.
         """
-        line, first = self._place(stage)
+        line, _ = self._place(stage)
         here = self.problem.stages_on[self.problem.stages[stage].device]
         start = min(self.course.begin[s] for s in here)
         entry = min(place for place, s in enumerate(line.stages) if s in here)
-        found = []
-        for _, places in passages(self.problem, line.stages, entry):
-            low, top = places[0], places[-1]
-            rate = sum(line.forward[x] for x in places)
-            way = line.out[first] - line.out[top] - line.forward[top]
-            wait = self.course.begin[line.stages[low]] + way + rate - start
-            starts = [
-                self.course.first_backward[self._device(line, x)]
-                + line.out[first]
-                - line.out[x]
-                - (line.forward[x] if x < first else 0)
-                - start
-                for x in _others(first, low, top)
-            ]
-            found.append(
-                Waits(_by_rank(most, self.course.begin[stage] - start, wait, rate, starts))
-            )
-        return _longest(found)
+        way = (line.forward, line.out, self.course.begin, self.course.first_backward)
+        found = self._by_rank(stage, most, way, entry, start)
+        return _longest(Waits(ranks) for _, ranks in found)
 
     def while_emptying(self, stage: int, most: int) -> Waits:
         """Least waiting on the way before a stage's backward, and time from its end to the end.
@@ -101,22 +86,42 @@ class Waiting:
         forward; or all run alone.
         """
         line, first = self._place(stage)
-        found = []
-        for _, places in passages(self.problem, line.stages):
+        way = (line.backward, line.home, self.course.home, self.course.after_last_forward)
+        found = self._by_rank(stage, most, way)
+        return _longest(
+            Waits(ranks, tuple(self._longer(line.stages[first : top + 1]))) for top, ranks in found
+        )
+
+    def _by_rank(
+        self, stage: int, most: int, way: tuple[Sequence[int], ...], entry: int = 0, start: int = 0
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield waits by rank for every passage of a device, each with its last place.
+
+        One more microbatch before one's own adds the passage's work; ``start`` is taken off.
+
+        Parameters
+        ----------
+        way
+            By place, the times of ops and the way that they add up to; by stage, what one that runs
+            alone takes to or from it at least; by device, what bounds those that run in pairs.
+        """
+        (times, sums, alone, paired), (line, first) = way, self._place(stage)
+        base = alone[stage] - start
+        for _, places in passages(self.problem, line.stages, entry):
             low, top = places[0], places[-1]
-            rate = sum(line.backward[x] for x in places)
-            way = line.home[first] - line.home[top] - line.backward[top]
-            wait = self.course.home[line.stages[low]] + way + rate
-            ends = [
-                self.course.after_last_forward[self._device(line, y)]
-                + line.home[first]
-                - line.home[y]
-                - (line.backward[y] if y < first else 0)
-                for y in _others(first, low, top)
+            rate = sum(times[x] for x in places)
+            wait = alone[line.stages[low]] + sums[first] - sums[top] - times[top] + rate - start
+            limits = [
+                paired[self.problem.stages[line.stages[x]].device]
+                + sums[first]
+                - sums[x]
+                - (times[x] if x < first else 0)
+                - start
+                for x in range(min(first, low), max(first, top) + 1)
+                if x != first
             ]
-            ranks = _by_rank(most, self.course.home[stage], wait, rate, ends)
-            found.append(Waits(ranks, tuple(self._longer(line.stages[first : top + 1]))))
-        return _longest(found)
+            limit = max(base, min(limits, default=wait + most * rate))
+            yield top, tuple(min(limit, max(base, wait + k * rate)) for k in range(most))
 
     @cached_property
     def _lines(self) -> list[Line]:
@@ -125,9 +130,6 @@ class Waiting:
     def _place(self, stage: int) -> tuple[Line, int]:
         line = self._lines[self.problem.route_of[stage]]
         return line, self.problem.place_of[stage]
-
-    def _device(self, line: Line, place: int) -> int:
-        return self.problem.stages[line.stages[place]].device
 
     def _longer(self, stages: Sequence[int]) -> Iterator[tuple[int, Kind, int]]:
         """Yield how much longer than the shortest every other backward takes."""
@@ -138,18 +140,7 @@ class Waiting:
                 yield stage, kind, abs(data.B - data.BW)
 
 
-def _others(first: int, low: int, top: int) -> list[int]:
-    """Places of a passage, and from there to a stage's own, which is left out."""
-    return [x for x in range(min(first, low), max(first, top) + 1) if x != first]
-
-
-def _by_rank(most: int, base: int, wait: int, rate: int, paired: Sequence[int]) -> tuple[int, ...]:
-    """Waits by rank: ``base`` at least; one more microbatch before one's own adds ``rate``."""
-    limit = max(base, min(paired)) if paired else max(base, wait + most * rate)
-    return tuple(min(limit, max(base, wait + k * rate)) for k in range(most))
-
-
-def _longest(found: Sequence[Waits]) -> Waits:
+def _longest(found: Iterable[Waits]) -> Waits:
     """Those that are longest in all; each holds."""
     return max(found, key=lambda waits: sum(waits.by_rank))
 
