@@ -117,7 +117,7 @@ def table_rows(curves: Curves) -> Iterator[dict[str, Any]]:
     for placement, frontier in curves.items():
         home = {key: value or "" for key, value in named(placement).items()}
         for row in frontier.rows:
-            yield blank | home | {"kind": "cap"} | _cells(row)
+            yield blank | home | _cells(row)
         for point in frontier.points:
             cells = {"name": point.name, "value": point.known.value}
             cells |= {"largest_peak": point.known.peak}
@@ -125,28 +125,23 @@ def table_rows(curves: Curves) -> Iterator[dict[str, Any]]:
 
 
 def _cells(row: CapRow) -> dict[str, Any]:
-    known, bound, baseline = row.known, row.bound, row.baseline
-    cells: dict[str, Any] = {
+    point = _point(None, row, None)
+    baseline, baseline_value = row.baseline or (None, None)
+    return {key: value for key, value in point.items() if key in _COLUMNS} | {
+        "kind": "cap",
         "cap": "unlimited" if row.cap is None else row.cap,
-        "share_of_1f1b": row.share,
-        "gap": row.gap,
-        "status": row.status,
-        "seconds": round(row.seconds, 3),
-        "lower_bound": None if bound is None else bound.value,
+        "largest_peak": None if row.known is None else row.known.peak,
+        "baseline": baseline,
+        "baseline_value": baseline_value,
     }
-    if known is not None:
-        cells |= {"value": known.value, "source": known.schedule.source, "largest_peak": known.peak}
-    if baseline is not None:
-        cells |= {"baseline": baseline.name, "baseline_value": baseline.value}
-    return cells
 
 
 def staircases(curves: Curves) -> list[Staircase]:
     """Return what the picture shows of each curve."""
-    return [_staircase(placement, frontier) for placement, frontier in curves.items()]
+    return [_staircase(placement or "", frontier) for placement, frontier in curves.items()]
 
 
-def _staircase(placement: str | None, frontier: Frontier) -> Staircase:
+def _staircase(name: str, frontier: Frontier) -> Staircase:
     curve = frontier.curve
     lowest = min(row.cap for row in frontier.rows if row.cap is not None)
     caps = {row.cap for row in frontier.rows} | {known.peak for known in curve.schedules}
@@ -154,7 +149,7 @@ def _staircase(placement: str | None, frontier: Frontier) -> Staircase:
     steps = sorted(cap for cap in caps if cap is not None and cap >= lowest)
     bounds = [curve.bound(cap) for cap in [*steps, None]]
     return Staircase(
-        name=placement or "",
+        name=name,
         caps=steps,
         values=[curve.value(cap) for cap in steps],
         bounds=[None if bound is None else bound.value for bound in bounds],
@@ -191,8 +186,8 @@ def write_frontier(folder: Path, curves: Curves, **about: object) -> None:
 
 def _pictures(curves: Curves) -> dict[str, bytes]:
     first = next(iter(curves.values()))
-    curve = first.curve
-    drawn = frontier_pictures(curve.problem, curve.objective, staircases(curves), first.scale)
+    about = first.curve.problem, first.curve.objective
+    drawn = frontier_pictures(*about, staircases(curves), first.scale)
     return {f"frontier.{kind}": data for kind, data in drawn.items()}
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pipesat.bounds.closed_form import closed_form_bound
-from pipesat.core.claims import Bound, Standing, Status, require_best, tenable
+from pipesat.core.claims import Bound, Standing, require_best, tenable
 from pipesat.core.errors import Contradiction, Infeasible
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.solving import Deadline, Listener, Solve
 from pipesat.frontier.caps import Scale1F1B, at_cap, attainable, least_feasible_cap, scale_of
 from pipesat.frontier.curve import Curve, KnownSchedule, Study
-from pipesat.frontier.smallest import Interval, LeastSum, interval, least_sum, meeting, narrow
+from pipesat.frontier.smallest import Interval, LeastSum, Squeeze, interval, meeting, narrow
 from pipesat.frontier.trace import published_points
 from pipesat.heuristics.registry import Build
 
@@ -37,16 +37,11 @@ class Best:
     memory: Reference
     value: int | None
     bound: Bound | None
-    status: Status
-
-    def __post_init__(self) -> None:
-        self.standing.require_status(self.status)
 
     @property
     def standing(self) -> Standing:
         """What is proven of the value."""
-        bound = None if self.bound is None else self.bound.value
-        return Standing(self.value, bound, self.status == "infeasible", of="the best")
+        return Standing(self.value, None if self.bound is None else self.bound.value, of="the best")
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,7 @@ def least_memory(
         found = _smallest_cap(study, target)
         lightest = None
         if found.enough is not None:
-            lightest = least_sum(study, found.enough, target, _STEP * time_limit)
+            lightest = Squeeze(study, found.enough, target).run(_STEP * time_limit)
         before, best = best, _best_by_now(study, best)
         if best.value == before.value:
             break
@@ -134,7 +129,7 @@ def _reference(study: Study, reference: Reference, seconds: float) -> Best:
     if reference == "unlimited":
         if not study.deadline.over:
             study.work(None, seconds)
-        return Best(reference, curve.value(None), curve.bound(None), curve.status(None))
+        return _best_by_now(study, Best(reference, None, None))
     fitting = [known for known in curve.fitting(None) if _fits(curve.problem, known)]
     result = study.decide(
         curve.problem,
@@ -147,20 +142,19 @@ def _reference(study: Study, reference: Reference, seconds: float) -> Best:
     )
     if result.status == "infeasible":
         raise Infeasible(result.explanation)
-    return Best(reference, result.value, result.bound, result.status)
+    return Best(reference, result.value, result.bound)
 
 
 def _best_by_now(study: Study, best: Best) -> Best:
     """The reference from all that is known: solves at caps may have found something better."""
     curve = study.curve
     if best.memory == "unlimited":
-        return Best(best.memory, curve.value(None), curve.bound(None), curve.status(None))
+        return Best(best.memory, curve.value(None), curve.bound(None))
     fitting = [known.value for known in curve.fitting(None) if _fits(curve.problem, known)]
     value = min([*fitting, *([] if best.value is None else [best.value])])
     bound, wrong = tenable(value, best.bound)
     curve.contradictions += wrong
-    standing = Standing(value, None if bound is None else bound.value)
-    return Best(best.memory, value, bound, standing.status)
+    return Best(best.memory, value, bound)
 
 
 def _fits(problem: Problem, known: KnownSchedule) -> bool:
@@ -205,7 +199,7 @@ def sufficient_document(
             "memory": best.memory,
             "value": best.value,
             "lower_bound": None if best.bound is None else best.bound.value,
-            "status": best.status,
+            "status": best.standing.status,
         },
         "target": None if cap is None else cap.target,
         "cap": enough,

@@ -70,16 +70,16 @@ def refuse_by_arithmetic(
     curve: Curve, amounts: Sequence[int], target: int, give_up: Callable[[], bool]
 ) -> None:
     """Prove the largest cap to be too little that the closed forms refuse (by bisection)."""
-    low, high = 0, len(amounts)
-    while low < high and not give_up():
-        middle = (low + high) // 2
-        problem = at_cap(curve.problem, amounts[middle])
-        bound = closed_form_bound(problem, curve.objective)
-        if bound.value <= target:
-            high = middle
-        else:
-            curve.prove(amounts[middle], bound)
-            low = middle + 1
+
+    def allowed(cap: int) -> bool:
+        if give_up():
+            return True
+        bound = closed_form_bound(at_cap(curve.problem, cap), curve.objective)
+        if bound.value > target:
+            curve.prove(cap, bound)
+        return bound.value <= target
+
+    bisect_left(amounts, True, key=allowed)
 
 
 def narrow(
@@ -174,7 +174,7 @@ class LeastSum:
 
 
 class Squeeze:
-    """The search for the least sum of peaks at one cap and target.
+    """The search for the least sum of peaks at one cap; a schedule there meets the target.
 
     Upper side: schedules. First all devices are squeezed together, then one after the other, each
     step a solve with capacities below the present peaks. Lower side: with all other devices at the
@@ -196,8 +196,7 @@ class Squeeze:
     def run(self, seconds: float) -> LeastSum:
         """Squeeze and prove until the sum is proven or the time over; ``seconds`` a step, first."""
         for device in range(len(self.least)):
-            if not self.study.deadline.over:
-                self._refuse_by_arithmetic(device)
+            self._refuse_by_arithmetic(device)
         self._squeeze_all(seconds)
         while not (self.study.deadline.over or self.outcome.value == self.outcome.bound):
             before, asked = self.outcome, self.asked
@@ -239,13 +238,15 @@ class Squeeze:
     def _refuse_by_arithmetic(self, device: int) -> None:
         """Raise a device's least capacity as far as the closed forms do, by bisection."""
         amounts, objective = self.amounts[device], self.study.curve.objective
-        low, high = 0, len(amounts) - 1
-        while low < high and not self.study.deadline.over:
-            middle = (low + high) // 2
-            caps = self._others_at_cap(device, amounts[middle])
-            bound = closed_form_bound(with_capacities(self.problem, caps, ""), objective)
-            low, high = (middle + 1, high) if bound.value > self.target else (low, middle)
-        self.least[device] = amounts[low]
+
+        def allowed(amount: int) -> bool:
+            if self.study.deadline.over:
+                return True
+            problem = with_capacities(self.problem, self._others_at_cap(device, amount), "")
+            return closed_form_bound(problem, objective).value <= self.target
+
+        last = len(amounts) - 1
+        self.least[device] = amounts[bisect_left(amounts, True, 0, last, key=allowed)]
 
     def _squeeze_all(self, seconds: float) -> None:
         """Take the same share of what may be spared from every device, as much as works."""
@@ -328,11 +329,3 @@ def _from(amounts: Sequence[int], least: int) -> Sequence[int]:
     """The amounts from the least capacity on, that included."""
     rest = amounts[bisect_left(amounts, least) :]
     return rest if rest and rest[0] == least else [least, *rest]
-
-
-def least_sum(study: Study, cap: int, target: int, seconds: float) -> LeastSum:
-    """Search for the least sum of peaks within a cap; ``seconds`` each step, at first.
-
-    The curve must know a schedule that meets the target within the cap.
-    """
-    return Squeeze(study, cap, target).run(seconds)
