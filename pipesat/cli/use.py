@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,8 +20,6 @@ from pipesat.core.errors import BadInput, RunFailed
 from pipesat.core.settings import Seconds
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pipesat.cli.asked import Asked
     from pipesat.core.errors import Violation
     from pipesat.core.problem import Problem
@@ -31,18 +32,29 @@ if TYPE_CHECKING:
 @command(
     "check",
     example="pipesat check problem.json schedule.json --runtime pair-fifo",
+    extra=[
+        click.Option(
+            ["--lengths"],
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The lengths that were dealt, where SCHEDULE is an assignment file.",
+        )
+    ],
 )
 def check(asked: Asked) -> int:
     """Check a schedule against every rule and list all violations.
 
     With --runtime, say whether its order can hang: exit code 1 if it can. With -v, list a safe
-    order, by rank.
+    order, by rank. An assignment file, as balance writes it, is judged replica by replica.
     """
     from pipesat.cli.terminal import print_answer, print_json
     from pipesat.core.metrics import peak_memory
     from pipesat.core.ops import members
     from pipesat.hangs.verdict import posted_in, verdict
 
+    if _is_assignment(asked["schedule"]):
+        return _check_assignment(asked)
+    asked.refuse(["lengths"], "only an assignment file has lengths")
     violations: list[Violation] = asked.answer(runtime=None)
     problem, timed = asked.read["problem"], asked.read["schedule"]
     valid = not violations
@@ -67,10 +79,35 @@ def check(asked: Asked) -> int:
             click.echo()
             print_answer(found, verbose=asked["verbose"])
     else:
-        for violation in violations:
-            click.echo(one_line(str(violation)))
-        click.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
+        _list(violations)
     return 0 if valid and (found is None or found.safe) else CHECK_FAILED
+
+
+def _is_assignment(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return b'"pipesat.assignment/' in file.read(1 << 10)
+    return False
+
+
+def _check_assignment(asked: Asked) -> int:
+    from pipesat.cli.terminal import print_json
+    from pipesat.replicas.judge import check_assignment
+
+    asked.refuse(["runtime"], "expected a schedule: an assignment has one per replica")
+    violations = asked.other(check_assignment).answer()
+    if asked["as_json"]:
+        print_json({"valid": not violations, "violations": [asdict(one) for one in violations]})
+    elif violations:
+        _list(violations)
+    else:
+        click.echo("valid: every sequence once, every replica within memory and as long as stated")
+    return CHECK_FAILED if violations else 0
+
+
+def _list(violations: Sequence[Violation]) -> None:
+    for violation in violations:
+        click.echo(one_line(str(violation)))
+    click.echo(f"not valid: {len(violations)} {plural(len(violations), 'violation')}")
 
 
 _FILE = click.Option(

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from pipesat.core.claims import Bound, Standing, against, change, plural
 from pipesat.core.errors import BadInput
+from pipesat.core.schedule import Objective
 from pipesat.core.showing import Column, Displayed, Facts, Line, Table
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import Count, StrictModel
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pipesat.replicas.dealer import Tried
 
 FORMAT: Final = "pipesat.assignment/1"
+LARGEST: Final = 1 << 30
 OURS: Final = "this assignment"
 
 
@@ -47,6 +49,7 @@ class Assignment(Displayed):
     lower_bound: int | None
     lower_bound_source: str
     seed: int | None = None
+    objective: Objective = "makespan"
     any_bound: Bound | None = None
     rules: Sequence[Tried] = ()
     problem: Problem | None = field(default=None, compare=False)
@@ -190,7 +193,7 @@ class AssignmentModel(StrictModel):
     schedule: str
     lengths: LengthsRead | None
     replicas: Annotated[list[_Replica], Field(min_length=1)]
-    objective: Literal["makespan", "span"] = "makespan"
+    objective: Objective = "makespan"
     value: _Number
     lower_bound: _Number | None
     lower_bound_source: str
@@ -216,7 +219,10 @@ def parse_assignment(document: object, source: str) -> Assignment:
         text = "expected the same number of microbatches in every replica"
         raise BadInput(text, source=source, where="replicas")
     makespans = [model.value] if model.makespans is None else model.makespans
-    if max(makespans, default=None) != model.value:
+    if len(makespans) != len(model.replicas):
+        text = f"{len(makespans)} makespans, expected one per replica"
+        raise BadInput(text, source=source, where="makespans")
+    if max(makespans) != model.value:
         text = "expected the largest of makespans"
         raise BadInput(text, source=source, where="value", value=model.value)
     return Assignment(
@@ -228,4 +234,5 @@ def parse_assignment(document: object, source: str) -> Assignment:
         lower_bound=model.lower_bound,
         lower_bound_source=model.lower_bound_source,
         seed=model.seed,
+        objective=model.objective,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pipesat
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable
 from pipesat.core.metrics import peak_memory
 from pipesat.core.timing import time_order
+from pipesat.files.problem_file import parse_problem
 from pipesat.heuristics import BASELINES
 from pipesat.replicas.bounds import bound_of_schedule, value_at
 from pipesat.replicas.deal import Load, deal_of
@@ -309,6 +311,55 @@ def test_assignments_are_read_and_shown(cli: Run, tmp_path: Path) -> None:
         path.write_text(json.dumps(document | {key: value}))
         with pytest.raises(BadInput, match=message):
             pipesat.read(path)
+
+
+def test_the_checker_judges_an_assignment(cli: Run, tmp_path: Path) -> None:
+    """Written by hand: one device takes 300 and holds 50 for each 1000 tokens, one at a time."""
+    problem = chain(2, 1, memory=200)
+    lengths = [1000, 2000, 3000, 4000]
+    sha256 = hashlib.sha256(json.dumps(lengths).encode()).hexdigest()
+    about = {"sha256": sha256, "reference": 1000, "quadratic": 0.0, "tokens": 4000}
+    right = {
+        "format": "pipesat.assignment/1",
+        "problem_sha256": problem.sha256,
+        "schedule": "1f1b",
+        "lengths": about,
+        "replicas": [[[0], [3]], [[1], [2]]],
+        "value": 1500,
+        "lower_bound": 1500,
+        "lower_bound_source": "by hand",
+        "gap": 0.0,
+        "makespans": [1500, 1500],
+        "seed": 0,
+    }
+    lists = {"format": "pipesat.problem/1", "devices": [{"memory": 199}]} | {
+        "stages": [{"device": 0, "F": 100, "B": 120, "W": 80, "held_after_F": 50}],
+        "microbatches": [
+            {"name": str(n), "count": 1} | {key: [n, 1] for key in ("time", "held")}
+            for n in (1, 2, 3, 4)
+        ],
+    }  # the same without lengths, and short of memory by one
+    short = parse_problem(lists)
+    for given, changes, code, said in (
+        (problem, {}, 0, "valid"),
+        (problem, {"makespans": [1500, 1400]}, 1, "replica 1 takes 1500, the file says 1400"),
+        (problem, {"lengths": about | {"tokens": 3500}}, 1, "a microbatch of 4000 tokens, at most"),
+        (problem, {"replicas": [[[0], [1]]], "makespans": [1500]}, 1, "2 sequences in 2 microbatc"),
+        (problem, {"replicas": [[[0, 1, 2, 3]]], "makespans": [1500]}, 1, "expected 4 in 2"),
+        (problem, {"lengths": about | {"sha256": "0"}}, 2, "--lengths: expected the lengths that"),
+        (problem, {"schedule": "none"}, 2, "schedule: got 'none', expected one of"),
+        (short, {"lengths": None, "problem_sha256": short.sha256}, 1, "memory: replica 0: "),
+        (short, {}, 2, "problem_sha256"),
+    ):
+        given.write(tmp_path / "p.json")
+        (tmp_path / "a.json").write_text(json.dumps(right | changes))
+        (tmp_path / "l.json").write_text(json.dumps(lengths))
+        ran = cli(
+            "check", tmp_path / "p.json", tmp_path / "a.json", "--lengths", tmp_path / "l.json"
+        )
+        assert (ran.code, said in ran.out + ran.err) == (code, True), (said, ran.out, ran.err)
+    refused = cli("check", tmp_path / "p.json", tmp_path / "a.json", "--runtime", "group")
+    assert (refused.code, "one per replica" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(("replicas", "m"), [(1, 1), (5, 1), (1, 4)])

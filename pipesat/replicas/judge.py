@@ -1,0 +1,85 @@
+"""Whether an assignment keeps every rule, and takes as long as its file says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pipesat.core.arrays import Ints
+from pipesat.core.checker import check
+from pipesat.core.errors import BadInput, Violation
+from pipesat.core.problem import Problem
+from pipesat.core.timing import retime
+from pipesat.files.atomic import digest
+from pipesat.files.strict_json import read_json
+from pipesat.heuristics import BASELINES
+from pipesat.replicas.answer import LARGEST, Assignment, parse_assignment
+from pipesat.replicas.replay import costs_of_lengths, costs_of_list, problem_of
+
+
+def check_assignment(
+    problem: Problem, schedule: Path, lengths: Sequence[int] | None = None
+) -> list[Violation]:
+    """Return every violation of an assignment file; none: it holds.
+
+    The schedule that the file names is built for every replica, with the costs of the sequences in
+    each of its microbatches, the checker judges it, and its value has to be that of the file.
+
+    Parameters
+    ----------
+    schedule
+        The assignment file.
+    lengths
+        The lengths that were dealt, where the file has their digest.
+
+    Raises
+    ------
+    BadInput, NotApplicable
+        If the assignment is of another problem or other lengths, or its schedule does not apply.
+    """
+    deal = parse_assignment(read_json(schedule, LARGEST), str(schedule))
+    if deal.problem_sha256 != problem.sha256:
+        text = f"expected {problem.sha256}, the digest of the problem"
+        raise BadInput(text, where="problem_sha256", value=deal.problem_sha256)
+    if deal.schedule not in BASELINES:
+        text = f"expected one of {', '.join(BASELINES)}"
+        raise BadInput(text, where="schedule", value=deal.schedule)
+    return [*_violations(problem, deal, _costs(problem, deal, lengths), lengths or ())]
+
+
+def _costs(problem: Problem, deal: Assignment, lengths: Sequence[int] | None) -> Ints:
+    about = deal.lengths
+    if about is None:
+        return costs_of_list(problem)
+    if lengths is None or digest(json.dumps([*lengths]).encode()) != about["sha256"]:
+        text = f"expected the lengths that were dealt, of digest {about['sha256']}"
+        raise BadInput(text, where="lengths")
+    return costs_of_lengths(problem, lengths, about["reference"], about["quadratic"])
+
+
+def _violations(
+    problem: Problem, deal: Assignment, costs: Ints, lengths: Sequence[int]
+) -> Iterator[Violation]:
+    about = deal.lengths
+    dealt = sum(len(part) for row in deal.replicas for part in row)
+    wanted = problem.routes[0].microbatches // (1 if about else len(deal.replicas))
+    if dealt != len(costs) or len(deal.replicas[0]) != wanted:
+        text = f"{dealt} sequences in {len(deal.replicas[0])} microbatches of each replica, "
+        yield Violation("missing", f"{text}expected {len(costs)} in {wanted}")
+        return
+    most = about and about["tokens"]
+    for number, (row, value) in enumerate(zip(deal.replicas, deal.makespans, strict=True)):
+        filled = max(sum(lengths[n] for n in part) for part in row) if most else 0
+        if most and filled > most:
+            text = f"replica {number} has a microbatch of {filled} tokens, at most {most} may be"
+            yield Violation("memory", text)
+        one = problem_of(problem, np.array([costs[part].sum(axis=0) for part in row]))
+        timed = retime(one, BASELINES[deal.schedule](one), deal.objective, deal.schedule)
+        for violation in check(one, timed):
+            yield replace(violation, message=f"replica {number}: {violation.message}")
+        if (found := timed.value(deal.objective)) != value:
+            yield Violation("time", f"replica {number} takes {found}, the file says {value}")
