@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from pipesat.cli.commands import command
-from pipesat.cli.exits import note, one_line
+from pipesat.cli.exits import note
 from pipesat.cli.options import Argument, Option
 from pipesat.cli.terminal import Column, print_table
-from pipesat.core.claims import difference, percent
 from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pipesat.core.problem import Problem
     from pipesat.core.result import Result
     from pipesat.core.schedule import Schedule
-    from pipesat.risk.report import LinksRow, NoiseRow
+    from pipesat.risk.report import LinksRow
     from pipesat.workflows.comparison import Comparisons
     from pipesat.workflows.risk import Risk
 
@@ -36,7 +35,6 @@ def _list(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     del param
     if not wanted:
         return
-    from pipesat.cli.terminal import Column, print_table
     from pipesat.workflows.hand_written import baselines
 
     columns = [
@@ -162,7 +160,6 @@ def _home(placement: str | None) -> str:
 
 def compare_risks(asked: Asked) -> int:
     """Value a schedule where links queue, and where times vary, beside the best baselines."""
-    from pipesat.cli.terminal import print_json
     from pipesat.core.attached import attached
 
     searched = ("output", "time_limit", "workers", "placements", "layers", "target")
@@ -180,24 +177,10 @@ def compare_risks(asked: Asked) -> int:
         skew=_share("--skew", skew),
     )
     samples, seed = risk.given.get("samples", 200), risk.given.get("seed", 0)
-    if asked["as_json"]:
-        settings = {"noise": noise, "skew": skew, "samples": samples, "seed": seed, "links": links}
-        print_json(
-            {
-                "objective": found.objective,
-                "links": [_links_document(row) for row in found.links],
-                "noise": settings | {"rows": [asdict(row) for row in found.noise]},
-            }
-        )
-        return 0
-    data = risk.read["problem"]
-    heading = f"{found.objective}s" + (f" in {data.time_unit}" if data.time_unit else "")
-    click.echo(one_line(f"{data.name or 'problem'}: {heading}"))
-    print_links(data, found.links)
-    click.echo("")
-    drawn = f"noise {noise}, skew {skew}, links {links}, {samples} samples, seed {seed}"
-    click.echo(one_line(f"{drawn}; gain: what schedule saves of a baseline's time"))
-    print_noise(found.noise)
+    settings = {"noise": noise, "skew": skew, "samples": samples, "seed": seed, "links": links}
+    rows = [asdict(row) for row in found.noise]
+    said = {"objective": found.objective, "links": [_links_document(row) for row in found.links]}
+    risk.show(found, lambda: said | {"noise": settings | {"rows": rows}})
     return 0
 
 
@@ -228,61 +211,3 @@ def _links_document(row: LinksRow) -> dict[str, Any]:
     most = row.most_waiting
     waiting = None if most is None else {"ranks": list(most.ranks), "waiting": most.waiting}
     return asdict(row) | {"most_waiting": waiting}
-
-
-_LONG = 10_000  # time units: from here on their fractions are not shown
-
-
-def print_links(problem: Problem, rows: list[LinksRow]) -> None:
-    """Print a table of values under each kind of links, and where the first order waits most."""
-    click.echo("\ntransfers one at a time, per pair of ranks (NCCL) or per rank (with device_id):")
-    columns = [
-        Column("", number=False),
-        Column("independent\nlinks"),
-        Column("per pair"),
-        Column("lost"),
-        Column("per rank"),
-        Column("lost"),
-    ]
-    lines = [
-        [
-            row.name,
-            str(row.independent),
-            str(row.pair),
-            percent(difference(row.pair, row.independent) or 0.0),
-            str(row.rank),
-            percent(difference(row.rank, row.independent) or 0.0),
-        ]
-        for row in rows
-    ]
-    print_table(columns, lines)
-    most = rows[0].most_waiting
-    if most is not None:
-        a, b = (problem.device_name(rank) for rank in most.ranks)
-        click.echo(one_line(f"most waiting, per pair: {a} with {b}, {most.waiting} in sum"))
-
-
-def print_noise(rows: list[NoiseRow]) -> None:
-    """Print a table of quantiles, and of what the first order gains over each other."""
-    columns = [
-        Column("", number=False),
-        Column("no noise"),
-        Column("p50"),
-        Column("p95"),
-        Column("gain,\nno noise"),
-        Column("gain\np50"),
-        Column("gain\np5"),
-        Column("ahead in"),
-    ]
-    lines = []
-    for row in rows:
-        digits = 0 if row.spread.nominal >= _LONG else 1
-        line = [row.name, f"{row.spread.nominal:.0f}"]
-        line += [f"{value:.{digits}f}" for value in (row.spread.p50, row.spread.p95)]
-        gain = row.gain
-        if gain is None:
-            line += ["", "", "", ""]
-        else:
-            line += map(percent, (gain.nominal, gain.p50, gain.p05, gain.ahead))
-        lines.append(line)
-    print_table(columns, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def show_schedule(problem: Problem, timed: Schedule, *, critical_path: bool, as_json: bool) -> None:
     """Print a valid schedule, or say its figures as JSON."""
-    from pipesat.cli.terminal import print_json, stdout
+    from pipesat.cli.terminal import print_json, print_tables, stdout
     from pipesat.workflows.schedules import show as run
 
     shown = run(problem, timed, width=stdout().width)
@@ -31,41 +32,16 @@ def show_schedule(problem: Problem, timed: Schedule, *, critical_path: bool, as_
         return
     print_schedule(shown)
     if critical_path:
-        _print_critical_path(shown)
+        sys.stdout.write("\n")
+        print_tables([shown.path_table()])
 
 
 def print_schedule(shown: ShownSchedule) -> None:
     """Print a grid, where each device's time goes, and both figures."""
-    from pipesat.cli.terminal import Column, print_table
-    from pipesat.core.claims import percent
+    from pipesat.cli.terminal import print_answer
 
     click.echo(f"{shown}\n")
-    problem, metrics = shown.problem, shown.metrics
-    heads = ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down", "peak mem.")
-    rows = []
-    for device, (times, peak) in enumerate(zip(metrics.devices, metrics.peak_memory, strict=True)):
-        parts = (times.busy, times.warm_up, times.input, times.memory, times.unforced)
-        rows.append([problem.device_name(device), *map(str, (*parts, times.cool_down, peak))])
-    print_table([Column("device", number=False), *map(Column, heads)], rows)
-    click.echo(
-        f"\nmakespan {metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)}), "
-        f"span {metrics.span} (bubble {percent(metrics.bubble_of_span)})"
-    )
-    for name, said in shown.differing():
-        click.echo(one_line(f"{name}: {said}"))
-
-
-def _print_critical_path(shown: ShownSchedule) -> None:
-    problem = shown.problem
-    click.echo("\ncritical path:")
-    reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
-    path = shown.critical_path
-    widest = max([8, *(len(str(step.timed.item)) for step in path)])  # pairs have long texts
-    for device, timed, through in path:
-        click.echo(
-            f"  {timed.start:>10} to {timed.end:>10}  {timed.item!s:<{widest}} "
-            f"{one_line(problem.device_name(device)):<10} {reason[through]}".rstrip()
-        )
+    print_answer(shown)
 
 
 def show_steps(problem: Problem, timed: Schedule, *, as_json: bool) -> None:

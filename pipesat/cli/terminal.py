@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from pipesat.core.showing import Column, Line
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
-    from pipesat.core.showing import Displayed, Facts
+    from pipesat.core.showing import Displayed, Facts, Table
 
 
 def stdout() -> Console:
@@ -134,19 +134,24 @@ def print_answer(answer: Displayed, more: Facts = (), *, verbose: bool = False) 
     if answer.answer_first:
         print_facts(facts)
         sys.stdout.write("\n")
+    print_tables(answer.tables())
+    if not answer.answer_first:
+        print_facts(facts)
+    if verbose:
+        sys.stdout.write("\n")
+        print_facts(answer.details())
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """Print tables, each with its title, its notes and an empty line below."""
     width = stdout().width
-    for table in answer.tables():
+    for table in tables:
         if table.title:
             sys.stdout.write(f"{wrapped(one_line(table.title), width)}\n\n")
         print_table(table.columns, table.lines)
         for note in table.notes:
             sys.stdout.write(f"{wrapped(one_line(note), width)}\n")
         sys.stdout.write("\n")
-    if not answer.answer_first:
-        print_facts(facts)
-    if verbose:
-        sys.stdout.write("\n")
-        print_facts(answer.details())
 
 
 def print_facts(facts: Facts) -> None:

@@ -9,8 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipesat.core.claims import Bound, Standing, against
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.amounts import rounded_down, time_text
+from pipesat.core.claims import Bound, Standing, against, change
+from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.summary import shown_times
 
 if TYPE_CHECKING:
     from pipesat.core.problem import Problem
@@ -161,18 +163,46 @@ class MicrobatchOrders(Displayed):
         return self.bound.value
 
     def facts(self) -> Facts:
-        """Return what the best order takes and saves, and the bound."""
-        best = self.best
+        """Return what the best order takes and saves, the order, and what none goes below."""
+        best, unit = self.best, self.problem.time_unit
+        least = f"{time_text(self.lower_bound, unit, rounded_down)} ({self.bound.source})"
+        proof = ("Proof", f"no schedule at all is shorter than {least}")
         if best is None or best.value is None:
-            return [("orders", "none fits")]
+            return [("Order", "none fits into memory"), proof]
         given = best.values[GIVEN]
-        saved = "" if given is None else f", {against(best.value, given, 'the order given')}"
+        saved = "" if given is None else f", {against(best.value, given, 'in the given order')},"
         standing = Standing(best.value, self.lower_bound)
+        left = f"orders alone leave {standing.gap_text()} between the best and that bound. "
+        left += "`pipesat solve` may change the schedule, too"
         return [
-            ("best", f"{best.name}: {self.objective} {best.value}{saved}"),
-            ("bound", f"{self.lower_bound}, {standing.verdict}"),
-            ("order", str(self.order)),
+            ("Take", f"{best.name}: {time_text(best.value, unit)}{saved} if they enter so"),
+            ("Order", f"{self.order} (numbered from 0)"),
+            proof,
+            ("Left", "" if standing.proven else left),
         ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield what each schedule takes under each rule."""
+        shown, note = shown_times(self.problem)
+        spare = {GIVEN: 0, "descending": 1, "ascending": 2, "both-ends": 1, BEST: 0}
+        columns = [Column("schedule", number=False)]
+        columns += [Column(rule, spare=place) for rule, place in spare.items()]
+        columns += [Column("gap to bound"), Column("best against given", number=False, spare=3)]
+        fitting = [row for row in self if row.value is not None]
+        lines = []
+        for row in fitting:
+            given, value = row.values[GIVEN], row.value
+            gain = "" if given is None or value is None else change(value, given)
+            gap = Standing(value, self.lower_bound).gap_text()
+            lines.append([row.name, *(shown(row.values[rule]) for rule in spare), gap, gain])
+        notes = [note]
+        if any(None in row.values.values() for row in fitting):
+            notes.append("-: exceeds memory")
+        if exceed := [row.name for row in self if row.values and row.value is None]:
+            notes.append(f"no order found in which {', '.join(exceed)} fits")
+        if self.objective == "span":
+            notes.append("spans: from the start of a device's first op to the end of its last")
+        yield Table(columns, lines, notes=[note for note in notes if note])
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per schedule."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
+from pipesat.core.claims import difference, percent
 from pipesat.core.errors import BadInput
 from pipesat.core.schedule import Objective
 from pipesat.core.settings import Seed
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.showing import Column, Displayed, Facts, Table
+from pipesat.core.summary import shown_times
 from pipesat.risk.links import Links
 from pipesat.workflows.hand_written import best_orders
 from pipesat.workflows.schedules import valid_schedule
@@ -38,17 +41,56 @@ class Risk(Displayed):
     links: list[LinksRow]
     noise: list[NoiseRow]
     objective: Objective
+    problem: Problem
+    drawn: str = ""
 
     def facts(self) -> Facts:
         """Return what the schedule has in each case."""
-        links, spread = self.links[0], self.noise[0].spread
+        links, spread, most = self.links[0], self.noise[0].spread, self.links[0].most_waiting
+        unit = self.problem.time_unit
+
+        def lost(value: int) -> str:
+            share = percent(difference(value, links.independent) or 0.0, sign=True)
+            return f"{time_text(value, unit)} ({share})"
+
+        where = ""
+        if most is not None:
+            a, b = (self.problem.device_name(rank) for rank in most.ranks)
+            where = f"{a} with {b}, {time_text(most.waiting, unit)} in sum"
+        half, late = (time_text(round(value), unit) for value in (spread.p50, spread.p95))
         return [
-            (f"{self.objective}, links independent", str(links.independent)),
-            ("transfers one at a time per pair", str(links.pair)),
-            ("transfers one at a time per rank", str(links.rank)),
-            ("with noise, median", f"{spread.p50:.1f}"),
-            ("with noise, 95th percentile", f"{spread.p95:.1f}"),
+            ("Links", f"{self.objective} {time_text(links.independent, unit)} if they are free"),
+            ("Per pair", f"{lost(links.pair)} if a pair of ranks sends one at a time (NCCL)"),
+            ("Per rank", f"{lost(links.rank)} if a rank does (with device_id)"),
+            ("Waiting", f"most, per pair: {where}" if where else ""),
+            ("Noise", f"{half} in half of all steps, {late} in 95 %"),
+            ("Drawn", self.drawn),
         ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield a table of links and one of noise, each with all orders."""
+        shown, note = shown_times(self.problem)
+        queues = ("independent\nlinks", "per pair", "lost", "per rank", "lost")
+        lines = [
+            [row.name, shown(row.independent), *self._queued(row, shown)] for row in self.links
+        ]
+        columns = [Column("", number=False), *map(Column, queues)]
+        yield Table(columns, lines, notes=[note] if note else [])
+        gains = ("gain,\nno noise", "gain\np50", "gain\np5", "ahead in")
+        lines = []
+        for entry in self.noise:
+            spread, gain = entry.spread, entry.gain
+            told = () if gain is None else (gain.nominal, gain.p50, gain.p05, gain.ahead)
+            values = map(shown, (spread.nominal, spread.p50, spread.p95))
+            lines.append([entry.name, *values, *(map(percent, told) if told else [""] * 4)])
+        notes = ["gain: what schedule saves of a baseline's time"]
+        heads = ("no noise", "p50", "p95", *gains)
+        yield Table([Column("", number=False), *map(Column, heads)], lines, notes=notes)
+
+    def _queued(self, row: LinksRow, shown: Callable[[float | None], str]) -> list[str]:
+        """What queues make of a row's value, each with the share that is lost."""
+        each = ((value, difference(value, row.independent)) for value in (row.pair, row.rank))
+        return [text for value, lost in each for text in (shown(value), percent(lost or 0.0))]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per order; the baselines' ``gain`` is what the schedule saves of theirs."""
@@ -131,7 +173,18 @@ def risk(
             problem, orders, variation, samples=samples, seed=seed, objective=objective, links=links
         ),
         objective,
+        problem,
+        f"noise {_words(noise, profile)}, skew {100 * skew:g}%, links {links}, {samples} samples, "
+        f"seed {seed}",
     )
+
+
+def _words(noise: float | Mapping[Phase, float] | None, profile: object) -> str:
+    if profile is not None:
+        return "as measured"
+    if isinstance(noise, Mapping):
+        return ",".join(f"{phase}={100 * share:g}%" for phase, share in noise.items())
+    return f"{100 * (NOISE if noise is None else noise):g}%"
 
 
 def _noise(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os.path
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from pipesat.core import checker
+from pipesat.core.amounts import time_text
 from pipesat.core.arguments import public
 from pipesat.core.claims import percent
 from pipesat.core.errors import BadInput, NotApplicable, Note, NotValid
 from pipesat.core.metrics import Metrics, measure
 from pipesat.core.result import Result
-from pipesat.core.showing import Displayed, Facts, ranges
-from pipesat.core.summary import modes_text
+from pipesat.core.showing import Column, Displayed, Facts, Table, ranges
+from pipesat.core.summary import modes_text, shown_times
 from pipesat.hangs.machine import RuleName
 
 if TYPE_CHECKING:
@@ -186,12 +188,41 @@ class ShownSchedule(Displayed):
 
     def facts(self) -> Facts:
         """Return makespan and span, each with its bubble."""
-        metrics = self.metrics
+        metrics, unit = self.metrics, self.problem.time_unit
+        values = {
+            "Makespan": (metrics.makespan, metrics.bubble_of_makespan),
+            "Span": (metrics.span, metrics.bubble_of_span),
+        }
         return [
-            ("makespan", f"{metrics.makespan} (bubble {percent(metrics.bubble_of_makespan)})"),
-            ("span", f"{metrics.span} (bubble {percent(metrics.bubble_of_span)})"),
+            *((k, f"{time_text(v, unit)} (bubble {percent(b)})") for k, (v, b) in values.items()),
             *self.differing(),
         ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield where each device's time goes."""
+        shown, note = shown_times(self.problem)
+        heads = ("busy", "warm-up", "no input", "no memory", "unforced", "cool-down")
+        columns = [Column("device", number=False), *map(Column, (*heads, "peak mem."))]
+        lines = []
+        each = zip(self.metrics.devices, self.metrics.peak_memory, strict=True)
+        for device, (times, peak) in enumerate(each):
+            parts = (times.busy, times.warm_up, times.input, times.memory, times.unforced)
+            values = map(shown, (*parts, times.cool_down))
+            lines.append([self.problem.device_name(device), *values, str(peak)])
+        memory = f"memory in {self.problem.memory_unit}" if self.problem.memory_unit else ""
+        yield Table(columns, lines, notes=[text for text in (note, memory) if text])
+
+    def path_table(self) -> Table:
+        """Return the critical path: when, which op, where, and what it waited for."""
+        reason = {"device": "after the op before", "input": "when its input arrives", "start": ""}
+        shown, note = shown_times(self.problem)
+        heads = {"from": True, "to": True, "op": False, "device": False, "starts": False}
+        lines = [
+            [shown(t.start), shown(t.end), str(t.item), self.problem.device_name(d), reason[why]]
+            for d, t, why in self.critical_path
+        ]
+        columns = [Column(head, number=number) for head, number in heads.items()]
+        return Table(columns, lines, "critical path:", [note] if note else [])
 
     def differing(self) -> Facts:
         """Return which microbatches are of which class, and how many run in which mode."""
@@ -206,9 +237,9 @@ class ShownSchedule(Displayed):
             left = len(named) - MOST_CLASSES
             said = "; ".join(named[:MOST_CLASSES]) + (f"; {left} more" if left > 0 else "")
             where = f" of route {number}" if len(self.problem.routes) > 1 else ""
-            found.append((f"classes{where}", said))
+            found.append((f"Classes{where}", said))
         if self.problem.has_modes:
-            found.append(("modes", modes_text(self.problem, self.schedule)))
+            found.append(("Modes", modes_text(self.problem, self.schedule)))
         return found
 
     def records(self) -> list[dict[str, Any]]:

@@ -77,11 +77,11 @@ Given = Callable[..., tuple[Path, Path]]
 
 
 def test_show_names_classes_and_counts_modes(cli: Run, given: Given) -> None:
-    assert "classes: long 0; short 1–3" in cli("show", *given(classes())).out
+    assert "Classes   long 0; short 1–3" in cli("show", *given(classes())).out
     # eight of (stage, microbatch), one of them recomputed
-    assert "modes: keep 7, again 1, host 0" in cli("show", *given(modes(), 1)).out
+    assert "Modes     keep 7, again 1, host 0" in cli("show", *given(modes(), 1)).out
     problem, schedule = parse_problem(classes()), in_modes(classes(), 0)
-    assert ("classes", "long 0; short 1–3") in show(problem, schedule).facts()
+    assert ("Classes", "long 0; short 1–3") in show(problem, schedule).facts()
 
 
 def test_steps_name_modes_and_refuse_copies(cli: Run, given: Given) -> None:
