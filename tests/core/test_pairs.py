@@ -126,21 +126,32 @@ def pairs_in(schedule: Schedule) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
-@given(paired_schedules(), st.sampled_from(["makespan", "span"]))
-def test_timed_orders_with_pairs_break_no_rule_but_memory(made: Any, objective: Any) -> None:
-    problem, schedule = made
-    timed = time_order(problem, schedule.order, objective)
-    assert {violation.rule for violation in check(problem, timed)} <= {"memory"}
-    assert timed.span <= schedule.span
+def test_whatever_handles_schedules_takes_pairs(tmp_path: Path) -> None:
+    found = []
+
+    @settings(max_examples=50, deadline=None)
+    @given(paired_schedules())
+    def hold(made: tuple[Problem, Schedule]) -> None:
+        found.append(pairs_in(made[1]))
+        for part in (timing, memory, where_time_goes, pictures, torch, steps):
+            part(*made)
+        write_schedule(tmp_path / "s.json", *made)
+        assert read_schedule(tmp_path / "s.json", made[0]).devices == made[1].devices
+
+    hold()
+    assert sum(map(bool, found)) >= 10
 
 
-@pytest.mark.slow
-@settings(max_examples=50, deadline=None)
-@given(paired_schedules())
-def test_memory_agrees_with_the_checker(made: Any) -> None:
+def timing(problem: Problem, schedule: Schedule) -> None:
+    """Timed orders break no rule but memory."""
+    for objective in ("makespan", "span"):
+        timed = time_order(problem, schedule.order, objective)  # type: ignore[arg-type]
+        assert {violation.rule for violation in check(problem, timed)} <= {"memory"}
+        assert timed.span <= schedule.span
+
+
+def memory(problem: Problem, schedule: Schedule) -> None:
     """The least capacity that the checker passes is the peak, device by device."""
-    problem, schedule = made
     peaks = peak_memory(problem, schedule)
     for less, fits in ((0, True), (1, False)):
         devices = [
@@ -152,17 +163,58 @@ def test_memory_agrees_with_the_checker(made: Any) -> None:
         assert over == (set() if fits else {d for d, peak in enumerate(peaks) if peak})
 
 
-@pytest.mark.slow
-def test_random_schedules_do_have_pairs() -> None:
-    found = []
+def where_time_goes(problem: Problem, schedule: Schedule) -> None:
+    """The parts of a device's time add up, and the critical path explains the makespan."""
+    for t in measure(problem, schedule).devices:
+        parts = (t.busy, t.warm_up, t.input, t.memory, t.unforced, t.cool_down)
+        assert min(parts) >= 0
+        assert sum(parts) == schedule.makespan
+        assert t.unforced == 0  # earliest timing
+    path = critical_path(problem, schedule)
+    assert (path[0].timed.start, path[-1].timed.end) == (0, schedule.makespan)
+    for before, after in pairwise(path):
+        assert after.timed.start >= before.timed.end
+        if after.through == "device":
+            assert (before.device, before.timed.end) == (after.device, after.timed.start)
 
-    @settings(max_examples=40, deadline=None)
-    @given(paired_schedules())
-    def look(made: Any) -> None:
-        found.append(pairs_in(made[1]))
 
-    look()
-    assert sum(map(bool, found)) >= 10
+def pictures(problem: Problem, schedule: Schedule) -> None:
+    """Pictures and traces show every member."""
+    ops = [
+        (device, str(op), t.start, t.end - t.start)
+        for device, t in schedule
+        for op in members(t.item)  # type: ignore[arg-type]
+    ]
+    assert len(rows_of(problem, {"": schedule}, by_device=False, memory=False).ops) == len(ops)
+    assert sorted(ops_in_trace(export_trace(problem, schedule).data).elements()) == sorted(ops)
+    grid = text_grid(problem, schedule, 200)
+    whole = any(len(stages) > 1 for stages in problem.stages_on)
+    written = re.findall(r"\d*(?:BW|F|B|W)\d+", grid.replace("device", ""))
+    assert sorted(written) == sorted(
+        text if whole else text.lstrip("0123456789") for _, text, *_ in ops
+    )
+
+
+def torch(problem: Problem, schedule: Schedule) -> None:
+    """What torch can run is written for it, with its pairs."""
+    if len(problem.routes) > 1 or not all(problem.stages_on) or check(problem, schedule):
+        return
+    if pair_counts(schedule).keys() - {"F+BW"}:
+        with pytest.raises(NotApplicable, match="torch overlaps an F with a full backward"):
+            adapt(problem, schedule)
+        return
+    adapted = adapt(problem, schedule).schedule
+    assert pairs_in(adapted) == pairs_in(schedule)
+    rows = rows_of_csv(torch_csv(problem, adapted), "export")
+    assert sum(len(cell) == 2 for row in rows for cell in row) == pairs_in(schedule)
+    assert lint(rows, len(problem.stages), problem.routes[0].microbatches) == []
+
+
+def steps(problem: Problem, schedule: Schedule) -> None:
+    found = steps_of(problem, schedule)
+    assert step_faults(problem, schedule.order, found) == []
+    kinds = [step.kind for row in found for step in row]
+    assert sum("And" in kind for kind in kinds) == pairs_in(schedule)
 
 
 def test_memory_of_a_pair_by_hand() -> None:
@@ -176,18 +228,6 @@ def test_a_pair_is_busy_once() -> None:
     metrics = measure(ALONE, ALONE_TIMED)
     assert (metrics.makespan, metrics.devices[0].busy) == (18, 18)  # 4 + 8 + 6
     assert bubbles(ALONE, ALONE_TIMED) == (0, 0)
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(paired_schedules())
-def test_the_parts_of_a_devices_time_add_up(made: Any) -> None:
-    problem, schedule = made
-    for t in measure(problem, schedule).devices:
-        parts = (t.busy, t.warm_up, t.input, t.memory, t.unforced, t.cool_down)
-        assert min(parts) >= 0
-        assert sum(parts) == schedule.makespan
-        assert t.unforced == 0  # earliest timing
 
 
 def test_a_gap_before_a_pair_waits_for_its_later_input() -> None:
@@ -217,19 +257,6 @@ def test_the_critical_path_takes_the_longer_delay_between_two_pairs() -> None:
     ]
 
 
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(paired_schedules())
-def test_the_critical_path_explains_the_makespan(made: Any) -> None:
-    problem, schedule = made
-    path = critical_path(problem, schedule)
-    assert (path[0].timed.start, path[-1].timed.end) == (0, schedule.makespan)
-    for before, after in pairwise(path):
-        assert after.timed.start >= before.timed.end
-        if after.through == "device":
-            assert (before.device, before.timed.end) == (after.device, after.timed.start)
-
-
 @pytest.mark.parametrize(
     ("row", "text"),
     [
@@ -241,39 +268,6 @@ def test_the_critical_path_explains_the_makespan(made: Any) -> None:
 def test_deadlocks_name_pairs(row: str, text: str) -> None:
     with pytest.raises(Deadlock, match=re.escape(text)):
         time_order(ALONE, order_of(row))
-
-
-# Files and pictures
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None)
-@given(made=paired_schedules())
-def test_schedule_files_keep_pairs(made: Any, tmp_path_factory: Any) -> None:
-    problem, schedule = made
-    path = tmp_path_factory.mktemp("pairs") / "s.json"
-    write_schedule(path, problem, schedule)
-    assert read_schedule(path, problem).devices == schedule.devices
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None)
-@given(paired_schedules())
-def test_pictures_and_traces_show_every_member(made: Any) -> None:
-    problem, schedule = made
-    ops = [
-        (device, str(op), t.start, t.end - t.start)
-        for device, t in schedule
-        for op in members(t.item)  # type: ignore[arg-type]
-    ]
-    assert len(rows_of(problem, {"": schedule}, by_device=False, memory=False).ops) == len(ops)
-    assert sorted(ops_in_trace(export_trace(problem, schedule).data).elements()) == sorted(ops)
-    grid = text_grid(problem, schedule, 200)
-    whole = any(len(stages) > 1 for stages in problem.stages_on)
-    written = re.findall(r"\d*(?:BW|F|B|W)\d+", grid.replace("device", ""))
-    assert sorted(written) == sorted(
-        text if whole else text.lstrip("0123456789") for _, text, *_ in ops
-    )
 
 
 # torch
@@ -302,24 +296,6 @@ def test_torch_gets_overlapped_cells_and_gives_them_back(tmp_path: Path) -> None
     assert pairs_in(back) == 4
     assert "OVERLAP_F_B" in exported.beside[".hazards.txt"].decode()
     assert "Overlapped pairs" in hazards_text(problem, back)
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(paired_schedules())
-def test_torch_both_ways(made: Any) -> None:
-    problem, schedule = made
-    if len(problem.routes) > 1 or not all(problem.stages_on) or check(problem, schedule):
-        return
-    if pair_counts(schedule).keys() - {"F+BW"}:
-        with pytest.raises(NotApplicable, match="torch overlaps an F with a full backward"):
-            adapt(problem, schedule)
-        return
-    adapted = adapt(problem, schedule).schedule
-    assert pairs_in(adapted) == pairs_in(schedule)
-    rows = rows_of_csv(torch_csv(problem, adapted), "export")
-    assert sum(len(cell) == 2 for row in rows for cell in row) == pairs_in(schedule)
-    assert lint(rows, len(problem.stages), problem.routes[0].microbatches) == []
 
 
 @pytest.mark.parametrize(
@@ -360,17 +336,6 @@ def test_lint_finds_a_circle_through_overlapped_cells() -> None:
 
 
 # Steps and commands
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(paired_schedules())
-def test_steps_of_pairs(made: Any) -> None:
-    problem, schedule = made
-    steps = steps_of(problem, schedule)
-    assert step_faults(problem, schedule.order, steps) == []
-    kinds = [step.kind for row in steps for step in row]
-    assert sum("And" in kind for kind in kinds) == pairs_in(schedule)
 
 
 def test_a_pair_receives_both_inputs_and_sends_both_results() -> None:
