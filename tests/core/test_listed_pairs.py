@@ -14,7 +14,7 @@ from pipesat.core.metrics import pair_counts, peak_memory
 from pipesat.core.ops import PHASE_OF, Op, Pair, parse_item
 from pipesat.core.problem import Problem
 from pipesat.core.rules import awaited, duration, in_order, pair_time, waits_for
-from pipesat.core.schedule import Order, Schedule, Timed
+from pipesat.core.schedule import Schedule, Timed
 from pipesat.core.timing import time_order
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import torch_csv
@@ -22,15 +22,12 @@ from pipesat.export.torch.hazards import makespan_in_turn
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.files.schedule_file import read_schedule, write_schedule
 from pipesat.workflows.solve import problem_for
+from tests.support.orders import order_of
 from tests.support.problems import chain, document
 
 
 def listed(*entries: tuple[str, str, int], **overlap: Any) -> dict[str, Any]:
     return {"pairs": [{"ops": [a, b], "time": time} for a, b, time in entries]} | overlap
-
-
-def order_of(*rows: str) -> Order:
-    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
 def timed(*rows: list[tuple[str, int, int]]) -> Schedule:

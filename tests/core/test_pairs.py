@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Deadlock, NotApplicable
 from pipesat.core.metrics import bubbles, measure, memory_profiles, pair_counts, peak_memory
-from pipesat.core.ops import KINDS, Item, Op, Pair, members, parse_item
+from pipesat.core.ops import KINDS, Item, Op, Pair, members
 from pipesat.core.problem import Problem
 from pipesat.core.rules import in_order, pair_time
-from pipesat.core.schedule import Order, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.core.timing import critical_path, time_order
 from pipesat.export import EXPORTERS, export_trace
 from pipesat.export.steps import steps_of
@@ -34,11 +34,8 @@ from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.picture.rows import rows_of
 from pipesat.picture.text import text_grid
 from tests.conftest import Run
+from tests.support.orders import order_of
 from tests.support.problems import chain, document, problems
-
-
-def order_of(*rows: str) -> Order:
-    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
 def with_overlap(problem: Problem, num: int, den: int) -> Problem:
