@@ -174,7 +174,7 @@ def risk(
         ),
         objective,
         problem,
-        f"noise {_words(noise, profile)}, skew {100 * skew:g}%, links {links}, {samples} samples, "
+        f"noise {_words(noise, profile)}, skew {percent(skew)}, links {links}, {samples} samples, "
         f"seed {seed}",
     )
 
@@ -183,8 +183,8 @@ def _words(noise: float | Mapping[Phase, float] | None, profile: object) -> str:
     if profile is not None:
         return "as measured"
     if isinstance(noise, Mapping):
-        return ",".join(f"{phase}={100 * share:g}%" for phase, share in noise.items())
-    return f"{100 * (NOISE if noise is None else noise):g}%"
+        return ", ".join(f"{phase} {percent(share)}" for phase, share in noise.items())
+    return percent(NOISE if noise is None else noise)
 
 
 def _noise(

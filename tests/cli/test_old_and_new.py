@@ -118,7 +118,7 @@ ROWS = (
         f"frontier p.json --points 2 --for torch {SHORT} --json",
         '"cap"',
     ),
-    Row("risk p.json s.json", "compare p.json 1f1b --noise 5%", "Drawn +noise 5%, skew 0%"),
+    Row("risk p.json s.json", "compare p.json 1f1b --noise 5%", "Drawn +noise 5.00 %, skew 0 %"),
     Row(
         "risk p.json s.json --skew 2% --links pair --samples 3 --baselines 1 --seed 1 --json",
         "compare p.json 1f1b --skew 2% --links pair --noise samples=3,baselines=1 --seed 1 --json",
