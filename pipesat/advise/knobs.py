@@ -13,6 +13,7 @@ makes the schedule shorter.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -38,10 +39,9 @@ from pipesat.heuristics.registry import GiveUp
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import group_sizes, overlap_options, refusal
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.rules import neighbours
 from pipesat.layers.stages import static_of_devices
 from pipesat.placement.geometry import CHUNKS
-from pipesat.plan.question import has_variant, usual_in_flight
+from pipesat.plan.question import usual_in_flight
 from pipesat.plan.shapes import shape_name
 from pipesat.workflows.hand_written import baseline
 
@@ -205,35 +205,17 @@ def moved_rows(question: Question, rows: list[Row], deadline: Deadline) -> Itera
 
 
 def _better_neighbour(question: Question, row: Row, deadline: Deadline) -> Row | None:
-    """The best layout a layer away, if it is better, with what recomputing suits it."""
-    found = None
-    if not all(row.partition):
-        return None
-    for partition in neighbours(question.layers, row.partition, row.shape):
+    """The best neighbour that runs, if it is better; Megatron-LM's stages recompute alike."""
+    build, asked, best = partial(baseline, row.name, group=row.group), row.candidate, row
+    for partition, wanted in question.space.around(asked):
         if deadline.over:
             break
-        try:
-            near = _near(question, row, partition)
-        except NotApplicable:
+        if not question.any_order and partition == asked.partition:
             continue
-        counts = near.runs if not question.any_order else near.fits
-        if counts and near.makespan < (found or row).makespan:
-            found = near
-    return found and marked(question, found)
-
-
-def _near(question: Question, row: Row, partition: tuple[range, ...]) -> Row:
-    """The row of a layout; with many stages, the same ones recompute, as trying all takes long."""
-    if row.placement == "chain" or not question.any_order:
-        made = rows_of_flags(
-            question, row.name, "ours", row.shape, partition, row.candidate.runtime, row.group
-        )
-        return next(made)
-    flags = tuple(
-        flag and has_variant(question.layers, part)
-        for flag, part in zip(row.candidate.recompute, partition, strict=False)
-    )
-    flags = flags if any(flags) else ()
-    candidate = question.candidate(partition, row.shape, flags, row.candidate.runtime)
-    build = partial(baseline, row.name, group=row.group)
-    return row_of(build, row.name, "ours", candidate, row.group)
+        flags = question.space.settled(row.shape, partition, wanted)
+        near = question.candidate(partition, row.shape, flags, asked.runtime, first=asked.first)
+        with contextlib.suppress(NotApplicable):
+            made = row_of(build, row.name, "ours", near, row.group)
+            made = made if question.any_order else marked(question, made)
+            best = made if made.runs and made.makespan < best.makespan else best
+    return None if best is row else marked(question, best)

@@ -19,7 +19,7 @@ from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
-from pipesat.plan.question import Candidate, Flags
+from pipesat.plan.question import Candidate, Flags, Recomputation
 from pipesat.plan.shapes import Shapes
 from pipesat.workflows.plans import for_runtime
 
@@ -85,6 +85,11 @@ class Question:
     def runtime_in(self, placement: OneRoutePlacement) -> Runtime | None:
         """Whose restrictions a hand-written schedule obeys: an own order in a V has none."""
         return None if not self.any_order and placement == "vee" else self.runtime
+
+    @cached_property
+    def space(self) -> Recomputation:
+        """Which stages may recompute as searches move from one candidate to the next."""
+        return Recomputation.of(self.layers, "choose" if self.may_recompute else "never")
 
     @property
     def free(self) -> Target | None:

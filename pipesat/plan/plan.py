@@ -18,7 +18,6 @@ from pipesat.core.errors import BadInput, Infeasible
 from pipesat.core.progress import doing
 from pipesat.core.solving import LEAST_SECONDS
 from pipesat.layers.pipeline import Pipeline
-from pipesat.layers.rules import neighbours
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.answer import Plan
@@ -27,7 +26,7 @@ from pipesat.plan.comparison import HandWritten, SplitRow, fill, row_of_plan, ro
 from pipesat.plan.conclusion import answer
 from pipesat.plan.cut_terms import cheapest
 from pipesat.plan.findings import Findings
-from pipesat.plan.proposals import Proposal, proposals
+from pipesat.plan.proposals import proposals
 from pipesat.plan.question import Candidate
 from pipesat.plan.search import Search
 
@@ -113,8 +112,9 @@ def _expand(search: Search, candidate: Candidate, reach: Reach) -> None:
     """Evaluate the neighbours, those of least bound first; stop at the first better one."""
     known = search.known
     before, around = known.value, []
-    for proposal in _around(known, candidate):
-        near = known.consider(candidate.shape_number, *proposal)
+    name = candidate.proposed_by.removesuffix(", moved") + ", moved"
+    for partition, flags in known.question.space.around(candidate):
+        near = known.consider(candidate.shape_number, partition, flags, name)
         if near is not None and near.effort == 0 and known.beatable(near.bound.value):
             around.append(near)
         if search.deadline.past(reach.moving):
@@ -125,15 +125,6 @@ def _expand(search: Search, candidate: Candidate, reach: Reach) -> None:
         if search.deadline.past(reach.moving) or known.value != before:
             return
     candidate.expanded = True
-
-
-def _around(known: Findings, candidate: Candidate) -> Iterator[Proposal]:
-    question, name = known.question, candidate.proposed_by.removesuffix(", moved") + ", moved"
-    if all(candidate.partition):
-        for partition in neighbours(question.layers, candidate.partition, candidate.shape):
-            yield Proposal(partition, candidate.recompute, name)
-    for flags in question.space.flips(candidate.partition, candidate.recompute):
-        yield Proposal(candidate.partition, flags, name)
 
 
 @doing("improving the best splits")

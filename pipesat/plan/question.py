@@ -17,6 +17,7 @@ from pipesat.core.settings import RecomputeChoice, Runtime
 from pipesat.layers.devices import Recompute
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline, in_flight_1f1b
+from pipesat.layers.rules import neighbours
 from pipesat.layers.split import FORBIDDEN
 from pipesat.layers.stages import problem_of_split, static_of_devices
 from pipesat.plan.bounds import stage_cost
@@ -75,12 +76,18 @@ class Recomputation:
         if self.free and any(needed):
             yield ()
 
-    def flips(self, partition: Sequence[range], flags: Flags) -> Iterator[Flags]:
-        """The same flags with one stage's toggled, where they may be chosen."""
-        now = flags or (False,) * len(partition)
+    def around(self, candidate: Candidate) -> Iterator[tuple[tuple[range, ...], Flags]]:
+        """Yield its neighbours: one layer moved, or one stage's recomputation toggled.
+
+        The latter only where it may be chosen. All searches move by these.
+        """
+        partition, now = candidate.partition, candidate.flags
+        if all(partition):
+            for moved in neighbours(self.layers, partition, candidate.shape):
+                yield moved, candidate.recompute
         for stage, part in enumerate(partition):
             if self.free and has_variant(self.layers, part):
-                yield (*now[:stage], not now[stage], *now[stage + 1 :])
+                yield partition, (*now[:stage], not now[stage], *now[stage + 1 :])
 
     @property
     def of_splits(self) -> tuple[Recompute, ...]:

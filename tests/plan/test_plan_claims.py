@@ -14,7 +14,7 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.rules import partition_of
 from pipesat.plan.conclusion import answer
 from pipesat.plan.plan import Reach, bound_shapes, propose
-from pipesat.plan.question import Recomputation
+from pipesat.plan.question import Question
 from pipesat.plan.search import Search
 from tests.support.plan_cases import PLACEMENTS, RECOMPUTE, judged, violations
 from tests.support.plan_oracle import Case, Choice, Shape
@@ -121,13 +121,18 @@ def test_a_candidate_has_the_flags_that_the_choice_allows(choice: str) -> None:
     )
 
 
-def test_flips_stay_within_the_choice() -> None:
-    layers, parts = layers_of([TEMPTING[0], entry(1, 1, 1)]), partition_of((0, 1, 2))
-    flips = {
-        choice: [*Recomputation.of(layers, choice).flips(parts, ())]  # type: ignore[arg-type]
-        for choice in RECOMPUTE
-    }
-    assert flips == {"never": [], "where-needed": [], "choose": [(True, False)]}
+def test_neighbours_stay_within_the_choice() -> None:
+    """Of stages of two layers and one, a layer moves; where it may be chosen, one recomputes."""
+    layers, parts = (
+        layers_of([TEMPTING[0], entry(1, 1, 1), entry(1, 1, 1)]),
+        (range(2), range(2, 3)),
+    )
+    moved = ((range(1), range(1, 3)), ())
+    shape = Pipeline(devices=2, microbatches=2)
+    for choice in RECOMPUTE:
+        asked = Question.of(layers, [shape], recompute=choice)  # type: ignore[arg-type]
+        near = [*asked.space.around(asked.made(shape, parts))]
+        assert near == [moved, (parts, (True, False))][: 1 + (choice == "choose")]
 
 
 def test_what_recomputes_is_a_memory_mode_of_its_stage() -> None:
