@@ -17,7 +17,6 @@ from pipesat.export.programs import PROGRAMS
 from pipesat.layers.hybrid import layout_option
 from pipesat.layers.megatron import group_sizes, refusal
 
-_MEGATRON_ORDERS: Final = ("1f1b", "interleaved-1f1b", "interleaved-overlapped")
 _FULL: Final = "full activation checkpointing, which its configuration sets"
 
 
@@ -56,7 +55,7 @@ def checkpointing_of(row: Row) -> Checkpointing:
 
 
 def _megatron(question: Question, row: Row) -> str:
-    if row.name not in _MEGATRON_ORDERS or row.candidate.runtime != question.runtime:
+    if row.name not in question.record.built_in or row.candidate.runtime != question.runtime:
         return "Megatron-LM runs orders of its own: 1F1B, interleaved and combined 1F1B"
     if row.again and not row.all_again(question):
         return "Megatron-LM recomputes on all stages alike"

@@ -39,12 +39,13 @@ LeftOut = Callable[[str, str], None]
 
 def hand_written_of(question: Question, placement: OneRoutePlacement) -> tuple[str, ...]:
     """Return the names that the table has of a placement, for the runtime."""
-    combined = ("interleaved-overlapped",) if question.parts is not None else ()
+    names, parts = SCHEDULES[placement], question.parts is not None
+    if parts and placement == "loop":
+        names += ("interleaved-overlapped",)
     if question.any_order:
-        return SCHEDULES[placement] + (combined if placement == "loop" else ())
-    if placement == "vee":
-        return ("dualpipev",) if question.parts is not None else ()
-    return ("1f1b",) if placement == "chain" else ("interleaved-1f1b", *combined)
+        return names
+    own = (*question.record.built_in, *(["dualpipev"] if parts else []))  # to compare with pairs
+    return tuple(name for name in names if name in own)
 
 
 @lru_cache(maxsize=256)

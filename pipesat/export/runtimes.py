@@ -116,7 +116,13 @@ _AUTOMODEL: Final = replace(
     _TITAN, name="automodel", title="NeMo AutoModel", release="0.7.0", file="schedule.yaml"
 )
 _MEGATRON: Final = Runtime(
-    "megatron", "Megatron-LM", "0.16.1", "megatron.txt", any_order=False, takes_layers=True
+    "megatron",
+    "Megatron-LM",
+    "0.16.1",
+    "megatron.txt",
+    any_order=False,
+    takes_layers=True,
+    built_in=("1f1b", "interleaved-1f1b", "interleaved-overlapped"),
 )
 _PRIMUS: Final = Runtime(
     "primus",

@@ -79,10 +79,10 @@ def makespan_lines(
     _require_no_pairs(pipeline)
     hop = _least_delay(layers, pipeline)
     first = {stages[0] for stages in pipeline.stages_on}
-    before = _prefix(_less(x, "F") for x in layers.layers)
+    before = summed(_less(x, "F") for x in layers.layers)
     m = pipeline.microbatches
     loads_of = {
-        again: _prefix(
+        again: summed(
             m
             * (
                 x.amount("F", recompute=again)
@@ -179,12 +179,18 @@ def _require_no_pairs(pipeline: Pipeline) -> None:
 
 
 def _line(values: Iterable[int]) -> LinearCost:
-    sums = _prefix(values)
+    sums = summed(values)
     return LinearCost(sums, sums)
 
 
-def _prefix(values: Iterable[int]) -> Ints:
-    """0, v0, v0 + v1, ...; exact, or refused."""
+def summed(values: Iterable[int]) -> Ints:
+    """Return 0, v0, v0 + v1, ...
+
+    Raises
+    ------
+    BadInput
+        If that is too large to be exact.
+    """
     listed = list(values)
     if sum(listed) >= LARGEST_COST:
         raise BadInput("the layers' sum is too large to add up exactly: choose a coarser unit")

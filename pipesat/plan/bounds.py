@@ -26,6 +26,7 @@ from pipesat.layers.linear_costs import (
     memory_lines,
     rooms,
     split_problem_of,
+    summed,
 )
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
 from pipesat.layers.pipeline import Pipeline, one_in_flight
@@ -128,8 +129,8 @@ def stage_cost(layers: Layers, shape: Pipeline, objective: Objective) -> StageCo
         costs = [stage_bound(own, shape, objective, layers) for own in variants(layers)]
         return lambda a, b, stage: np.minimum.reduce([cost(a, b, stage) for cost in costs])
     m, layers = shape.microbatches, cheapest(layers)
-    head = _sums(layer.amount("F") for layer in layers.layers)
-    tail = _sums(shortest_of(layers, layer, shape) for layer in layers.layers)
+    head = summed(layer.amount("F") for layer in layers.layers)
+    tail = summed(shortest_of(layers, layer, shape) for layer in layers.layers)
 
     def cost(a: Ints, b: Ints, stage: int) -> Ints:
         del stage
@@ -234,9 +235,5 @@ def _load_lines(
 ) -> tuple[LinearCost, ...]:
     """Lines whose sum on a device is its load: what no span is below."""
     m = pipeline.microbatches
-    load = _sums(m * (x.amount("F") + least_backward(layers, x, pipeline)) for x in layers.layers)
+    load = summed(m * (x.amount("F") + least_backward(layers, x, pipeline)) for x in layers.layers)
     return (LinearCost(load, load),) * len(recompute)
-
-
-def _sums(values: Iterator[int]) -> Ints:
-    return np.concatenate([[0], np.cumsum(np.array([*values], dtype=np.int64))]).astype(np.int64)

@@ -114,9 +114,7 @@ def _same(one: Pipeline, other: Pipeline) -> bool:
 def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds: float) -> None:
     """Make the hand-written schedules of every row, and let the solver order each for a while."""
     for row in rows:
-        if row.candidate is not None:
-            for name, build in written.items():
-                row.cells[name] = _cell(search, row.candidate, build)
+        _write(search, row, written)
     solved = [row.candidate for row in rows if row.candidate is not None]
     for candidate in solved:
         share = seconds / len(solved)
@@ -130,12 +128,14 @@ def fill(search: Search, rows: Sequence[SplitRow], written: HandWritten, seconds
 @doing("comparing with hand-written schedules")
 def row_of_plan(search: Search, written: HandWritten) -> SplitRow:
     """The best candidate's row."""
-    best = search.known.best
-    row = SplitRow(PLAN, best)
-    if best is not None:
-        for name, build in written.items():
-            row.cells[name] = _cell(search, best, build)
+    row = SplitRow(PLAN, search.known.best)
+    _write(search, row, written)
     return row
+
+
+def _write(search: Search, row: SplitRow, written: HandWritten) -> None:
+    if row.candidate is not None:
+        row.cells = {n: _cell(search, row.candidate, build) for n, build in written.items()}
 
 
 def _cell(search: Search, candidate: Candidate, build: Callable[[Problem], Schedule]) -> Cell:

@@ -19,7 +19,7 @@ from pipesat.bounds.device_terms import DeviceTerms, Way, Work
 from pipesat.core.arrays import Ints
 from pipesat.core.stage import COSTS
 from pipesat.layers.layer import Layer, Layers
-from pipesat.layers.linear_costs import rooms, shortest_backward
+from pipesat.layers.linear_costs import rooms, shortest_backward, summed
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.split import LARGEST_COST
 from pipesat.placement.documents import Costs
@@ -182,8 +182,3 @@ class CutTerms:
         for part in parts if room.max(initial=0) < LARGEST_COST else ():
             room -= self.static[part.end] - self.static[part.begin]
         return room
-
-
-def summed(values: object) -> Ints:
-    """Return 0, v0, v0 + v1, ..."""
-    return np.concatenate([[0], np.cumsum(np.array(values, dtype=np.int64))]).astype(np.int64)

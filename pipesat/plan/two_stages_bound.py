@@ -18,10 +18,10 @@ import numpy as np
 from pipesat.core.arrays import Ints
 from pipesat.core.schedule import Objective
 from pipesat.layers.layer import Layers
-from pipesat.layers.linear_costs import least_backward
+from pipesat.layers.linear_costs import least_backward, summed
 from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.split import LARGEST_COST
-from pipesat.plan.cut_terms import Amounts, CutTerms, Part, summed, variants
+from pipesat.plan.cut_terms import Amounts, CutTerms, Part, variants
 
 _MOST_LAYERS: Final = {"vee": 100, "loop": 48}
 _STEPS: Final = 128  # from the bound that is known to half as much again
