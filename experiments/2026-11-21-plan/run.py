@@ -28,12 +28,11 @@ from pipesat.layers.pipeline import Pipeline
 from pipesat.layers.stages import problem_of_split
 from pipesat.plan.answer import Plan
 from pipesat.plan.document import plan_document
-from pipesat.plan.findings import Findings
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import run_plan
 from pipesat.plan.proposals import balanced_partition, even_partition
 from pipesat.plan.question import Question
-from pipesat.plan.search import Search
+from pipesat.plan.search import Findings, Search
 from pipesat.workflows.plans import columns, quick_orders
 from pipesat.workflows.studies import solver_of, versions
 

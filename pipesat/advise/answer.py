@@ -13,8 +13,8 @@ from pipesat.core import amounts
 from pipesat.core.amounts import Rounding, rounded, rounded_up
 from pipesat.core.claims import Bound, Standing
 from pipesat.core.progress import doing
+from pipesat.layers.pipeline import shape_name
 from pipesat.plan.answer import Plan
-from pipesat.plan.shapes import shape_name
 
 if TYPE_CHECKING:
     from pipesat.advise.ends import End

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipesat.advise.advice import Advice
-from pipesat.advise.recomputing import PLAIN, plain_row, remark_of
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import checkpointing_of, options_of
-from pipesat.advise.table import megatron_flags
+from pipesat.advise.table import PLAIN, megatron_flags, plain_row, remark_of
 from pipesat.core.claims import Standing
 from pipesat.core.result import Baseline, Result
 from pipesat.export import EXPORTERS, FILE_NAMES

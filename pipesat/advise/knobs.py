@@ -38,11 +38,10 @@ from pipesat.core.solving import Deadline
 from pipesat.heuristics.registry import GiveUp
 from pipesat.layers.layer import Layers
 from pipesat.layers.megatron import group_sizes, overlap_options, refusal
-from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.layers.stages import static_of_devices
 from pipesat.placement.geometry import CHUNKS
 from pipesat.plan.question import usual_in_flight
-from pipesat.plan.shapes import shape_name
 from pipesat.workflows.hand_written import baseline
 
 _MOST_CHUNKS: Final = 8

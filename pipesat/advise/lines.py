@@ -10,9 +10,9 @@ from pipesat.advise.answer import Answer, memory_text, parts_text, time_text
 from pipesat.advise.ends import End
 from pipesat.advise.families import best_not_run, compared
 from pipesat.advise.question import Question
-from pipesat.advise.recomputing import needed_without, plain_row
 from pipesat.advise.rows import OURS, Row
 from pipesat.advise.runtimes import stages_text
+from pipesat.advise.table import needed_without, plain_row
 from pipesat.bounds.closed_form import closed_form_bound
 from pipesat.core.amounts import rounded, rounded_down
 from pipesat.core.claims import (

@@ -19,8 +19,8 @@ from pipesat.layers.megatron import first_recomputed
 from pipesat.layers.pipeline import Pipeline, link_delay
 from pipesat.layers.stages import problem_of_split
 from pipesat.placement.geometry import CHUNKS, OneRoutePlacement
+from pipesat.plan.proposals import Shapes
 from pipesat.plan.question import Candidate, Flags, Recomputation
-from pipesat.plan.shapes import Shapes
 from pipesat.workflows.plans import for_runtime
 
 RUNTIMES: Final = get_args(Runtime)

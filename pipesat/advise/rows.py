@@ -20,9 +20,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.layers.layout import MegatronLayout, layout_of_partition
 from pipesat.layers.megatron import first_recomputed
-from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.plan.question import Candidate, has_variant
-from pipesat.plan.shapes import shape_name
 from pipesat.workflows.hand_written import baselines
 from pipesat.workflows.plans import SOME_SETTINGS
 

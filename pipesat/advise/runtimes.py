@@ -14,8 +14,7 @@ from pipesat.export import EXPORTERS
 from pipesat.export.as_run import as_run
 from pipesat.export.options import Checkpointing, Options
 from pipesat.export.programs import PROGRAMS
-from pipesat.layers.hybrid import layout_option
-from pipesat.layers.megatron import group_sizes, refusal
+from pipesat.layers.megatron import group_sizes, layout_option, refusal
 
 _FULL: Final = "full activation checkpointing, which its configuration sets"
 

@@ -249,9 +249,9 @@ def _require_room(question: Question) -> None:
         If the layers can be cut for no placement.
     """
     from pipesat.plan.bounds import why_nothing_fits
-    from pipesat.plan.findings import Findings
+    from pipesat.plan.proposals import shapes_to_try
     from pipesat.plan.question import Question as PlanQuestion
-    from pipesat.plan.shapes import shapes_to_try
+    from pipesat.plan.search import Findings
 
     shapes = shapes_to_try(
         question.layers,

@@ -3,7 +3,7 @@
 Megatron-LM runs orders of its own, 1F1B or interleaved 1F1B; it has no way to load another one. Its
 layout lists what every stage holds, stage by stage along the model, parted by ``|``: ``E`` the
 embedding, ``t`` a transformer layer, ``L`` the loss. Stage s lies on rank s mod p. A hybrid model
-has a pattern instead (:mod:`pipesat.layers.hybrid`). Offloading of a schedule is set too.
+has a pattern instead (:mod:`pipesat.layers.megatron`). Offloading of a schedule is set too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.rules import copied_amount
 from pipesat.core.schedule import Exported, Schedule
 from pipesat.export.options import Options, loader_for
-from pipesat.layers.hybrid import cut_pattern
 from pipesat.layers.layout import MegatronLayout
-from pipesat.layers.megatron import CORE_VERSION, refusal
+from pipesat.layers.megatron import CORE_VERSION, cut_pattern, refusal
 
 
 def _notes(problem: Problem, schedule: Schedule) -> Iterator[str]:

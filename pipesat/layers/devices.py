@@ -22,9 +22,8 @@ from pipesat.layers.rules import (
     partition_of,
     same_stage,
 )
+from pipesat.layers.several_stages import Tracks, broken_ties, improved, loop_tracks, vee_tracks
 from pipesat.layers.split import LARGEST_COST, Split, best_split
-from pipesat.layers.two_stages_per_device import Tracks, loop_tracks, vee_tracks
-from pipesat.layers.window_search import broken_ties, improved
 
 Recompute: TypeAlias = Literal["never", "always", "where_needed"]
 

@@ -14,8 +14,8 @@ from pipesat.core.stage import COSTS
 from pipesat.files.atomic import write_file
 from pipesat.files.complaint import validated
 from pipesat.files.strict_json import Amount, StrictModel, read_json
-from pipesat.layers.hybrid import HYBRID_LAYER, HYBRID_SYMBOLS
 from pipesat.layers.layer import Layer, Layers, Role, TieKind, WeightMemory
+from pipesat.layers.megatron import HYBRID_LAYER, HYBRID_SYMBOLS
 from pipesat.placement.documents import Costs
 
 FORMAT: Final = "pipesat.layers/1"

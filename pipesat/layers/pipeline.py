@@ -106,6 +106,13 @@ class Pipeline:
         return tuple(per_device(self.memory, self.devices, "memory"))
 
 
+def shape_name(pipeline: Pipeline) -> str:
+    """``chain``, ``vee`` or ``loop of 3``."""
+    if pipeline.placement != "loop":
+        return pipeline.placement
+    return f"loop of {pipeline.chunks}"
+
+
 def one_in_flight(pipeline: Pipeline) -> tuple[int, ...]:
     """One microbatch per stage: what no schedule can do without."""
     return (1,) * pipeline.stages

@@ -15,11 +15,11 @@ from pipesat.core.metrics import peak_memory
 from pipesat.core.result import Result
 from pipesat.core.showing import Displayed, Facts, Table, sentences
 from pipesat.core.summary import peak_text
+from pipesat.layers.pipeline import shape_name
 from pipesat.layers.stages import remarks
 from pipesat.plan.comparison import SplitRow, gains
-from pipesat.plan.findings import Findings
 from pipesat.plan.question import Candidate, Question
-from pipesat.plan.shapes import shape_name
+from pipesat.plan.search import Findings
 from pipesat.plan.tables import devices_of, layout_text, split_table, stage_table, stages_of
 
 if TYPE_CHECKING:

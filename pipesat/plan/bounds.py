@@ -29,12 +29,19 @@ from pipesat.layers.linear_costs import (
     summed,
 )
 from pipesat.layers.linear_costs import shortest_backward as shortest_of
-from pipesat.layers.pipeline import Pipeline, one_in_flight
+from pipesat.layers.pipeline import Pipeline, one_in_flight, shape_name
 from pipesat.layers.rules import Mask, cut_masks, partition_of, same_stage
 from pipesat.layers.split import FORBIDDEN, LARGEST_COST, StageCost, best_split
-from pipesat.plan.cut_terms import Amounts, CutTerms, Part, certain, cheapest, variants
-from pipesat.plan.shapes import shape_name
-from pipesat.plan.two_stages_bound import applies, two_stages_bound
+from pipesat.plan.cut_terms import (
+    Amounts,
+    CutTerms,
+    Part,
+    applies,
+    certain,
+    cheapest,
+    two_stages_bound,
+    variants,
+)
 
 
 def stage_bound(

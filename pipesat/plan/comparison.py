@@ -13,12 +13,10 @@ from pipesat.core.problem import Problem
 from pipesat.core.progress import doing
 from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.timing import retime
-from pipesat.layers.pipeline import Pipeline
-from pipesat.plan.findings import Findings
+from pipesat.layers.pipeline import Pipeline, shape_name
 from pipesat.plan.proposals import balanced_partition, even_partition
 from pipesat.plan.question import Candidate
-from pipesat.plan.search import Search
-from pipesat.plan.shapes import shape_name
+from pipesat.plan.search import Findings, Search
 
 HandWritten: TypeAlias = Mapping[str, Callable[[Problem], Schedule]]
 """Column of the table -> what makes its schedule; it may not apply."""

@@ -18,8 +18,8 @@ from pipesat.layers.layer import Layers
 from pipesat.layers.stages import problem_with_recompute
 from pipesat.plan.answer import Plan, all_candidates
 from pipesat.plan.comparison import SplitRow
-from pipesat.plan.findings import Findings
 from pipesat.plan.question import Candidate, Flags
+from pipesat.plan.search import Findings
 
 
 @doing("checking the answer")

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pipesat.export.result_folder import result_files
 from pipesat.files.folder import write_folder
+from pipesat.layers.pipeline import shape_name
 from pipesat.plan.answer import Plan, require_consistent
 from pipesat.plan.comparison import comparison_document
 from pipesat.plan.picture import plan_pictures
-from pipesat.plan.shapes import shape_name
 from pipesat.plan.tables import devices_of, layout_text, module_names, stages_of
 
 FORMAT: Final = "pipesat.plan/1"

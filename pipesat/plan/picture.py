@@ -54,7 +54,7 @@ def _figure(plan: Plan) -> Figure:
 
 
 def _title(plan: Plan) -> str:
-    from pipesat.plan.shapes import shape_name
+    from pipesat.layers.pipeline import shape_name
 
     layers, chosen = plan.question.layers, plan.chosen
     where = "" if chosen is None else f", {shape_name(chosen.shape)} on {chosen.shape.devices}"

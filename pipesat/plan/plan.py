@@ -2,7 +2,7 @@
 
 :func:`run_plan` calls the phases in their order; what they share is a
 :class:`~pipesat.plan.search.Search`, and what they leave is
-:class:`~pipesat.plan.findings.Findings`, so that the search can end after any of them.
+:class:`~pipesat.plan.search.Findings`, so that the search can end after any of them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from pipesat.plan.bounds import flags_below, partitions_below, shape_bound
 from pipesat.plan.comparison import HandWritten, SplitRow, fill, row_of_plan, rows_to_compare
 from pipesat.plan.conclusion import answer
 from pipesat.plan.cut_terms import cheapest
-from pipesat.plan.findings import Findings
 from pipesat.plan.proposals import proposals
 from pipesat.plan.question import Candidate
-from pipesat.plan.search import Search
+from pipesat.plan.search import Findings, Search
 
 _SURVIVORS: Final = 8  # in the first round of solves
 _ROUNDS: Final = 4

@@ -1,4 +1,4 @@
-"""Partitions to begin with: what exact programmes find best under simple stand-ins for a schedule.
+"""Shapes to try, and partitions to begin with: what exact programmes find best under stand-ins.
 
 Every stand-in is a load that devices should share evenly and a number of microbatches in flight
 whose activations must fit. None of them is the true objective; the search looks at what comes of
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil
@@ -19,18 +19,93 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pipesat.core.arrays import Ints
+from pipesat.core.building import Backward
 from pipesat.core.errors import BadInput, Infeasible, NotApplicable, said_of
 from pipesat.core.schedule import Objective
-from pipesat.layers.devices import smallest_largest
+from pipesat.files.strict_json import MOST_STAGES
+from pipesat.layers.devices import check_cuttable, smallest_largest
 from pipesat.layers.layer import Layers
 from pipesat.layers.linear_costs import LineMaker, Weights, loads, makespan_lines
-from pipesat.layers.pipeline import Pipeline
+from pipesat.layers.pipeline import Delay, Pipeline, no_delay, shape_name
 from pipesat.layers.rules import check_partition, cut_masks, cuts_of, same_stage
 from pipesat.layers.split import FORBIDDEN, best_split
+from pipesat.placement.geometry import CHUNKS, OneRoutePlacement, PlacementChoice
 from pipesat.placement.partition import even
 from pipesat.plan.bounds import flags_below, stage_cost
 from pipesat.plan.cut_terms import cheapest
 from pipesat.plan.question import Flags, Recomputation, usual_in_flight
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What can be tried, and why the rest cannot."""
+
+    pipelines: tuple[Pipeline, ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+
+
+def shapes_to_try(
+    layers: Layers,
+    *,
+    devices: int,
+    microbatches: int,
+    placement: PlacementChoice = "chain",
+    chunks: Sequence[int] = (),
+    memory: int | Sequence[int | None] | None = None,
+    delay: Delay = no_delay,
+    backward: Backward = "either",
+) -> Shapes:
+    """Return the pipelines of a placement, or of all three.
+
+    Parameters
+    ----------
+    chunks
+        Stages per device of a loop, as many shapes as values; 2 unless given.
+
+    Raises
+    ------
+    BadInput
+        If a number is wrong, chunks are given without a loop, or the layers can be cut for none of
+        the shapes.
+    """
+    if chunks and placement not in ("loop", "any"):
+        raise BadInput(
+            "only a loop has a choice: placement loop or any", where="chunks", value=[*chunks]
+        )
+    names: tuple[OneRoutePlacement, ...] = (
+        ("chain", "vee", "loop") if placement == "any" else (placement,)
+    )
+    found: list[Pipeline] = []
+    left_out: list[tuple[str, str]] = []
+    for name in names:
+        for count in dict.fromkeys(chunks or (CHUNKS,)) if name == "loop" else (CHUNKS,):
+            shape = Pipeline(
+                devices=devices,
+                microbatches=microbatches,
+                placement=name,
+                chunks=count,
+                memory=memory,
+                delay=delay,
+                backward=backward,
+            )
+            _ = shape.capacities  # refuses a list of another length
+            try:
+                if shape.stages > MOST_STAGES:
+                    expected = f"expected at most {MOST_STAGES}"
+                    raise BadInput(expected, where="stages", value=shape.stages)
+                check_cuttable(layers, shape)
+            except BadInput as error:
+                if len(names) == 1:
+                    raise
+                left_out.append((shape_name(shape), str(error)))
+                continue
+            if devices == 1 and name == "vee" and len(names) > 1:  # a loop of two is the same
+                continue
+            found.append(shape)
+    if not found:
+        raise BadInput("; ".join(f"{name}: {why}" for name, why in left_out))
+    return Shapes(tuple(found), tuple(left_out))
+
 
 _IN_FLIGHT: Final = tuple(map(Fraction, ("1", "1/2", "2", "3/4", "1/4", "3/2")))
 _SQUARES: Final = 1 << 40  # of the largest load: sums over all stages stay exact

@@ -1,4 +1,9 @@
-"""What a plan is asked: layers, shapes, objective and what may recompute; its partitions."""
+"""What a plan is asked: layers, shapes, objective and what may recompute; its candidates.
+
+:class:`Recomputation` is the one place that says what a search may choose. ``never``: layers have
+no variant at all, so nothing can recompute, whatever a proposal says. ``where-needed``: a partition
+decides, by :func:`where_needed`. ``choose``: any stage that has a layer with a variant.
+"""
 
 from __future__ import annotations
 

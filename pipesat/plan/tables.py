@@ -15,8 +15,8 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 from pipesat.core.showing import Column, Table, number
 from pipesat.core.stage import COSTS
-from pipesat.layers.hybrid import layout_text_of
 from pipesat.layers.layer import Layers
+from pipesat.layers.megatron import layout_text_of
 from pipesat.plan.comparison import Cell, SplitRow
 from pipesat.plan.question import Candidate
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pipesat.layers.pipeline import Delay
     from pipesat.plan.answer import Plan
     from pipesat.plan.plan import Hand
-    from pipesat.plan.shapes import Shapes
+    from pipesat.plan.proposals import Shapes
 
 
 _MOST_AMOUNT: Final = 10**12
@@ -111,11 +111,10 @@ def plan(
         If a value is wrong, or the layers cannot be cut so.
     """
     from pipesat.layers.from_profile import read_layers_or_profile
-    from pipesat.plan.findings import Findings
     from pipesat.plan.plan import run_plan
+    from pipesat.plan.proposals import shapes_to_try
     from pipesat.plan.question import Question
-    from pipesat.plan.search import Search
-    from pipesat.plan.shapes import shapes_to_try
+    from pipesat.plan.search import Findings, Search
     from pipesat.workflows.studies import solver_of, versions
 
     source = ""
@@ -213,8 +212,8 @@ def _delay(latency: int, bandwidth: float | Fraction | str | None, layers: Layer
 def _hand(text: str, layers: Layers, shapes: Shapes) -> Hand:
     """A layout as a partition; its number of stages says in which shape."""
     from pipesat.files.strict_json import read_json
-    from pipesat.layers.hybrid import partition_of_pattern
     from pipesat.layers.layout import layout_of_module_names, parse_layout, partition_of_layout
+    from pipesat.layers.megatron import partition_of_pattern
     from pipesat.layers.rules import check_partition
 
     some = shapes.pipelines[0]

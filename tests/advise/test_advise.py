@@ -380,7 +380,7 @@ def test_more_memory_never_makes_a_row_worse() -> None:
     """From what nothing fits into to what everything does, on every shape and split."""
     before: dict[tuple[str, str], int] = {}
     changed = set()
-    for memory in range(6, 90, 12):
+    for memory in range(6, 90, 7):
         question = asking(memory)
         best: dict[tuple[str, str], int] = {}
         for row in first_rows(question):

@@ -14,9 +14,8 @@ import pytest
 import pipesat
 from pipesat.advise.advice import Advice
 from pipesat.advise.pairs import layer_parts, with_times
-from pipesat.advise.recomputing import remark_of
 from pipesat.advise.rows import Row
-from pipesat.advise.table import _not_of_the_model, megatron_flags
+from pipesat.advise.table import _not_of_the_model, megatron_flags, remark_of
 from pipesat.advise.work import Work
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput

@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 
 import pipesat
-from pipesat.advise.recomputing import PLAIN
+from pipesat.advise.table import PLAIN
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, Contradiction
 from pipesat.export import result_folder

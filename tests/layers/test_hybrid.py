@@ -12,8 +12,8 @@ import pytest
 
 from pipesat.core.errors import BadInput, NotApplicable
 from pipesat.layers.file import FORMAT, layers_document, parse_layers
-from pipesat.layers.hybrid import cut_pattern, layout_option, partition_of_pattern
 from pipesat.layers.layer import Layers
+from pipesat.layers.megatron import cut_pattern, layout_option, partition_of_pattern
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 

@@ -34,9 +34,8 @@ from pipesat.plan.cut_terms import cheapest, variants
 from pipesat.plan.document import plan_document
 from pipesat.plan.picture import plan_pictures
 from pipesat.plan.plan import Reach, bound_shapes, propose, run_plan
-from pipesat.plan.proposals import balanced_partition, even_partition
+from pipesat.plan.proposals import balanced_partition, even_partition, shapes_to_try
 from pipesat.plan.question import where_needed
-from pipesat.plan.shapes import shapes_to_try
 from pipesat.workflows.hand_written import baseline
 from pipesat.workflows.plans import columns
 from tests.conftest import Run

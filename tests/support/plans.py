@@ -12,10 +12,9 @@ from pipesat.layers.file import FORMAT, parse_layers
 from pipesat.layers.layer import Layers
 from pipesat.layers.pipeline import Pipeline
 from pipesat.plan.answer import Plan
-from pipesat.plan.findings import Findings
 from pipesat.plan.plan import run_plan
 from pipesat.plan.question import Question
-from pipesat.plan.search import Search
+from pipesat.plan.search import Findings, Search
 from pipesat.solver import solve as solve_itself
 from pipesat.workflows.plans import quick_orders
 
