@@ -18,12 +18,11 @@ from pipesat.core.schedule import Objective, Schedule
 from pipesat.core.solving import Listener
 from pipesat.solver import portfolio
 from pipesat.solver.modes.search import search_with_modes
-from pipesat.solver.narrower import allowed, search_narrower
+from pipesat.solver.narrower import Solve, allowed, search_narrower
 from pipesat.solver.portfolio import SearchReport, Told
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent, failure_note
 from pipesat.solver.search_parts import ALL_PARTS, SearchParts
-from pipesat.solver.stricter import Solve
 
 # Most of the time limit that warm starts may take: this share, and no more than these seconds or
 # that smaller share, whichever is more.

@@ -5,10 +5,8 @@ Of long ops, the best order of a few layers, again and again, is a good order of
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
@@ -22,7 +20,7 @@ from pipesat.parts.parts import Chunk, Plan, Rows, Shop, fault_of, rows_by_start
 from pipesat.solver.model.times import unit_for
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import NOTHING
-from pipesat.solver.run.runner import FOUND, PROOFS, Runner, proven_bound
+from pipesat.solver.run.runner import FOUND, PROOFS, Lanes, proven_bound
 
 MOST_JOBS = 48
 """Of a block: of so many, the best order is mostly proven within a second."""
@@ -117,7 +115,6 @@ def build(shop: Shop, plan: Plan, bound: int) -> ShopModel:
 
 
 _BY_ARITHMETIC = "a stream and the longest chains around its parts"
-_WAIT = 0.1  # seconds between two looks at whether to stop
 
 
 def least_time(
@@ -158,7 +155,7 @@ def least_time(
             block = least_time(streams, small, clock=part, workers=workers, seed=seed)
             best = min([best, *repeated(shop, small, block.plan)], key=lambda plan: plan.length)
     if best.length > bound.value and not clock.over:
-        best, bound = _searched(shop, best, bound, Runner(clock, workers), seed)
+        best, bound = _searched(shop, best, bound, Lanes(clock), workers, seed)
     if fault := fault_of(shop, best):
         raise Fault(f"a plan of parts breaks a rule: {fault}")
     _, wrong = tenable(best.length, bound)
@@ -168,11 +165,17 @@ def least_time(
 
 
 def _searched(
-    shop: Shop, best: Plan, bound: Bound, runner: Runner, seed: int
+    shop: Shop, best: Plan, bound: Bound, lanes: Lanes, workers: int, seed: int
 ) -> tuple[Plan, Bound]:
-    model = build(shop, best, bound.value)
-    with _interrupting(runner):
-        solver, status = runner.solve(model.cp, limit=runner.clock.left, seed=seed)
+    model, runner = build(shop, best, bound.value), lanes.runner(workers)
+    solved: list[tuple[cp_model.CpSolver, cp_model.CpSolverStatus]] = []
+
+    def lane() -> None:
+        solved.append(runner.solve(model.cp, limit=lanes.clock.left, seed=seed))
+
+    for failed in lanes.run([lane]):
+        raise Fault(failed)
+    ((solver, status),) = solved
     if status in FOUND:
         found = timed(shop, model.rows(solver))
         if found is not None and found.length < best.length:
@@ -181,22 +184,3 @@ def _searched(
         raise Contradiction("CP-SAT calls a job shop infeasible of which a checked plan exists")
     proven = model.unit * proven_bound(solver)
     return best, max(bound, Bound(proven, PROOFS), key=lambda b: b.value)
-
-
-@contextlib.contextmanager
-def _interrupting(runner: Runner) -> Iterator[None]:
-    """End the solve under way once the clock is over, or told to stop."""
-    done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(runner, done.wait), daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
-
-
-def _watch(runner: Runner, wait: Callable[[float], bool]) -> None:
-    while not wait(_WAIT):
-        if runner.clock.over:
-            runner.interrupt()

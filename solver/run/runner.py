@@ -117,9 +117,9 @@ class Lanes:
         self.clock = clock
         self._runners: list[Runner] = []
 
-    def runner(self) -> Runner:
+    def runner(self, workers: int = 1) -> Runner:
         """Return a new runner for one lane, which is interrupted when the clock is over."""
-        self._runners.append(Runner(self.clock))
+        self._runners.append(Runner(self.clock, workers))
         return self._runners[-1]
 
     def run(self, lanes: Sequence[Callable[[], None]]) -> list[str]:

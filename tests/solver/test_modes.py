@@ -14,9 +14,8 @@ from pipesat.core.schedule import Objective
 from pipesat.core.timing import time_order
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.solver.modes.assign import fewest, in_modes
-from pipesat.solver.modes.packing import packer
 from pipesat.solver.modes.proofs import least_end, least_schedule
-from pipesat.solver.modes.starts import orders_from
+from pipesat.solver.modes.starts import orders_from, packer
 from tests.support.oracle_with_modes import optimum
 from tests.support.tiny_modes import tiny, tiny_chain
 

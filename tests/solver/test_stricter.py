@@ -15,10 +15,10 @@ from pipesat.core.schedule import Schedule
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics.microbatch_orders import RULES
 from pipesat.solver import solve
+from pipesat.solver.narrower import SHARES, Solve
 from pipesat.solver.portfolio import SearchReport
 from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
-from pipesat.solver.stricter import SHARES, Solve
 from pipesat.workflows.hand_written import baseline
 
 
@@ -119,7 +119,7 @@ def test_closed_forms_end_with_their_share_of_the_time(monkeypatch: pytest.Monke
             yield Bound(number, f"form {number}")
             clock.count(1.0)
 
-    monkeypatch.setattr("pipesat.solver.stricter.closed_forms", forms)
+    monkeypatch.setattr("pipesat.solver.narrower.closed_forms", forms)
     whole = Solve(Incumbent(replace(drawn(1), order="given"), "makespan", clock))
     whole.begin()
     assert clock.elapsed == 2.0
