@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
 
 from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
@@ -19,7 +18,6 @@ from pipesat.heuristics import BASELINES
 from pipesat.heuristics.shared.refit import refitted
 from tests.support.baselines import has_counts_of_the_picture
 from tests.support.paths import ROOT
-from tests.support.placed_problems import vees
 from tests.support.problems import chain, document, vee
 
 BENCH = ROOT / "experiments" / "bench"
@@ -33,27 +31,12 @@ def held_until_w(p: int, m: int) -> Problem:
     return vee(p, m)
 
 
-def row(problem: Problem, name: str, device: int) -> str:
-    return " ".join(str(t.item) for t in BASELINES[name](problem).devices[device])
-
-
 def bubbles_within(problem: Problem, schedule: Schedule) -> set[int]:
     """Makespan less each device's load."""
     return {schedule.makespan - sum(t.end - t.start for t in r) for r in schedule.devices}
 
 
 # ZB-V
-
-
-def test_zb_v_order_of_two_ranks() -> None:
-    # ICLR 2024, section 6, figure 7's pattern by hand for p = 2, m = 3 = 2p - 1
-    problem = vee(2, 3)
-    assert row(problem, "zb-v", 0) == (
-        "0F0 0F1 0F2 3F0 3B0 3W0 3F1 3B1 3W1 0B0 0W0 3F2 3B2 3W2 0B1 0W1 0B2 0W2"
-    )
-    assert row(problem, "zb-v", 1) == (
-        "1F0 2F0 1F1 2F1 2B0 2W0 1F2 1B0 1W0 2F2 2B1 2W1 1B1 2B2 1B2 1W1 2W2 1W2"
-    )
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7, 8])
@@ -67,34 +50,6 @@ def test_zb_v_has_no_bubble_and_1f1b_s_memory_for_equal_times(p: int) -> None:
 
 
 # V-Half and V-Min
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "p", "peak"),
-    [
-        ("v-half", 4, 0.75),
-        ("v-half", 8, 0.625),
-        ("v-half", 16, 0.5625),
-        ("v-half", 32, 0.53125),
-        ("v-min", 4, 0.5),
-        ("v-min", 8, 0.5),
-        ("v-min", 16, 0.375),
-        ("v-min", 32, 0.375),
-    ],
-)
-def test_peaks_of_the_controllable_memory_paper(name: str, p: int, peak: float) -> None:
-    """In units of p full-stage microbatches, each two chunks."""
-    problem = held_until_w(p, 3 * p)
-    assert max(peak_memory(problem, BASELINES[name](problem))) == peak * 2 * p
-
-
-@pytest.mark.parametrize("p", [1, 2, 3, 5, 6, 9, 10, 12, 13])
-def test_asymptotic_peaks_hold_for_every_p(p: int) -> None:
-    """(p + 2) // 2 and (p + 4) // 3 full microbatches."""
-    problem = held_until_w(p, 4 * p + 2)
-    assert max(peak_memory(problem, BASELINES["v-half"](problem))) == 2 * ((p + 2) // 2)
-    assert max(peak_memory(problem, BASELINES["v-min"](problem))) == 2 * ((p + 4) // 3)
 
 
 @pytest.mark.parametrize("name", ["v-half", "v-min"])
@@ -128,17 +83,6 @@ def test_dualpipev_on_the_published_picture() -> None:
     assert peak_memory(problem, schedule) == [9] * 4
     for rank, items in enumerate(schedule.order):
         has_counts_of_the_picture(items, rank)
-
-
-def test_without_overlap_the_members_of_a_pair_run_in_turn() -> None:
-    problem = vee(1, 3)
-    assert (
-        row(problem, "dualpipev", 0) == "0F0 1F0 0F1 1BW0 1F1 0BW0 0F2 1BW1 1F2 0BW1 1BW2 0B2 0W2"
-    )
-    paired = parse_problem(document(problem, overlap={"FB": [1, 1]}))
-    assert row(paired, "dualpipev", 0) == (
-        "0F0 1F0 0F1 1BW0 (1F1+0BW0) (0F2+1BW1) (1F2+0BW1) 1BW2 0B2 0W2"
-    )
 
 
 # Refitting, and the search over building blocks
@@ -191,15 +135,6 @@ def test_refitting_overtakes_only_where_memory_allows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("cap", "name"), [(16, "zb-v"), (10, "v-half"), (8, "v-min")])
-def test_v_auto_is_no_worse_than_what_fits(cap: int, name: str) -> None:
-    problem = vee(8, 16, cap=cap, F=31, B=29, W=20)
-    schedule = BASELINES["v-auto"](problem)
-    assert check(problem, schedule) == []
-    assert schedule.makespan <= BASELINES[name](problem).makespan
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("problem_name", [name for name in VEES if "p8-m16" in name])
 def test_v_auto_beats_or_nears_the_published_search(problem_name: str) -> None:
     """Better at caps 1, 0.75 and 0.625; within 1.2 % of it at 0.5, 5 % below V-Min."""
@@ -213,17 +148,6 @@ def test_v_auto_beats_or_nears_the_published_search(problem_name: str) -> None:
 def test_v_auto_says_when_memory_is_too_small() -> None:
     with pytest.raises(NotApplicable, match="no building block fits"):
         BASELINES["v-auto"](vee(3, 4, cap=1))
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(problem=vees(max_devices=7, max_microbatches=16))
-def test_v_auto_is_valid_or_refuses(problem: Problem) -> None:
-    try:
-        schedule = BASELINES["v-auto"](problem)
-    except NotApplicable:
-        return
-    assert check(problem, schedule) == []
 
 
 # Against the authors' programs, and on any V
@@ -241,13 +165,6 @@ def test_as_good_as_the_published_programs(problem_name: str) -> None:
             assert max(peak_memory(problem, schedule)) <= peer["peak_memory"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_large_schedules_are_valid(name: str) -> None:
-    problem = vee(24, 240, held_after_F=0, held_after_B=0)
-    assert check(problem, BASELINES[name](problem)) == []
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_why_they_do_not_apply(name: str) -> None:
     with pytest.raises(NotApplicable, match="two stages per device in a V"):
@@ -257,17 +174,3 @@ def test_why_they_do_not_apply(name: str) -> None:
 def test_dualpipev_needs_2p_microbatches() -> None:
     with pytest.raises(NotApplicable, match="at least 6 microbatches"):
         BASELINES["dualpipev"](vee(3, 5))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60)
-@given(problem=vees())
-def test_nothing_but_memory_is_broken(name: str, problem: Problem) -> None:
-    try:
-        schedule = BASELINES[name](problem)
-    except NotApplicable:
-        assert name == "dualpipev"
-        assert problem.routes[0].microbatches < 2 * len(problem.devices)
-        return
-    assert {violation.rule for violation in check(problem, schedule)} <= {"memory"}

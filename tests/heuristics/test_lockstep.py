@@ -25,7 +25,7 @@ from tests.support.mixtures import mixture
 from tests.support.pair_problems import drawn
 from tests.support.problems import chain, document, vee
 
-_ALL = 5  # every so many draws, all schedules: those with opened pairs come last
+_ALL = 4  # every so many draws, all schedules: those with opened pairs come last
 
 
 def paired(problem: Problem, time: int) -> Problem:
@@ -41,7 +41,7 @@ def paired(problem: Problem, time: int) -> Problem:
 
 def test_every_schedule_keeps_every_rule() -> None:
     rng, kinds, made = random.Random(3), set[str](), 0
-    for number in range(25):
+    for number in range(14):
         problem = drawn(rng)
         try:
             preflight(problem)
@@ -52,7 +52,7 @@ def test_every_schedule_keeps_every_rule() -> None:
             made += 1
             kinds |= pair_counts(schedule).keys()
             assert check(problem, schedule) == [], problem.document
-    assert made > 15
+    assert made > 8
     assert {"F+B", "F+BW"} <= kinds
 
 
@@ -87,7 +87,7 @@ def test_each_microbatch_counts_what_it_holds_itself() -> None:
 
 def test_microbatches_that_differ_change_places_where_their_order_is_free() -> None:
     rng, made = random.Random(4), 0
-    for _ in range(40):
+    for _ in range(20):
         drawn_one = mixture(rng)
         problem = parse_problem(drawn_one.document)
         if problem.overlap is None or not problem.has_lists:
@@ -95,7 +95,7 @@ def test_microbatches_that_differ_change_places_where_their_order_is_free() -> N
         with suppress(NotApplicable):
             made += 1
             assert check(problem, BASELINES["lockstep"](problem)) == [], problem.document
-    assert made > 10
+    assert made > 4
 
 
 def test_a_stop_moves_all_that_comes_after_it() -> None:
@@ -125,7 +125,7 @@ def test_stops_only_shorten(cap: int) -> None:
 
 def test_steady_state_is_made_of_pairs() -> None:
     # p = 2 in a V, F = B = W = 4, P = 11: all but the first and last few run as pairs
-    problem = paired(vee(2, 20, cap=5, F=4, B=4, W=4), 11)
+    problem = paired(vee(2, 12, cap=5, F=4, B=4, W=4), 11)
     schedule = BASELINES["lockstep"](problem)
     assert check(problem, schedule) == []
     ours, theirs = schedule.makespan, BASELINES["dualpipev"](problem).makespan

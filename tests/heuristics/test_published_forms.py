@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from pipesat.core.checker import check
 from pipesat.core.errors import NotApplicable
-from pipesat.core.metrics import peak_memory
+from pipesat.core.metrics import bubbles, peak_memory
 from pipesat.core.problem import Problem
 from pipesat.core.schedule import Schedule
 from pipesat.core.timing import time_order
@@ -23,6 +24,7 @@ from tests.support.published_forms import zb_h1_span, zb_h2_span
 BENCH = ROOT / "experiments" / "bench"
 REFERENCE = json.loads((BENCH / "reference.json").read_text())
 TABLE_5 = sorted(name for name in REFERENCE if name.startswith("table5-") and "cap1" in name)
+TABLE_5_DEEP = sorted(name for name in REFERENCE if name.startswith("table5-") and "cap2" in name)
 PIPELINES = [(p, m) for p in (1, 2, 3, 4, 7) for m in (1, 2, 3, 4, 8, 14)]
 
 
@@ -123,3 +125,40 @@ def test_peaks_of_loops_in_groups(p: int, group: int, v: int, m: int) -> None:
             continue
         ahead = [per_hop * (p - 1 - d) + (v - 1) * min(group, m) + 1 for d in range(p)]
         assert peak_memory(problem, schedule) == [min(chunks, m * v) for chunks in ahead]
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 8])
+def test_eager_1f1b_hides_delays_up_to_half_a_period(p: int) -> None:
+    """The round trip to the last rank, (p - 1 - d)(F + BW + 2 c), fits 2 (p - 1 - d) periods."""
+    for m in (1, p, 2 * p, 3 * p + 1):
+        for c in (0, 1, 5, 15):
+            problem = chain(p, m, F=10, B=12, W=8, comm=c)
+            expected = m * 30 + (p - 1) * (30 + 2 * c)
+            assert BASELINES["eager-1f1b"](problem).makespan == expected
+            if c and m > p:  # 1F1B has no microbatch to spare for the round trip
+                assert BASELINES["1f1b"](problem).makespan > expected
+    late = chain(p, 3 * p, F=10, B=12, W=8, comm=16)
+    assert BASELINES["eager-1f1b"](late).makespan > 3 * p * 30 + (p - 1) * (30 + 2 * 16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLE_5_DEEP)
+def test_table_5_of_the_zero_bubble_paper(name: str) -> None:
+    """1F1B and ZB-1P give the printed rates; ZB-H2 its closed form, above those of ZB-2p."""
+    problem = read_problem(BENCH / "problems" / f"{name}.json")
+    printed = REFERENCE[name]["printed_bubble_of_span"]
+    for ours, theirs in (("1f1b", "1F1B"), ("zb-1p", "ZB-1p")):
+        order = BASELINES[ours](problem).order
+        of_span = bubbles(problem, time_order(problem, order, "span"))[1]
+        assert of_span is not None
+        assert round(of_span, 4) == printed[theirs]
+    stage, p, m = problem.stages[0], len(problem.devices), problem.microbatches[0]
+    c = problem.links[0, 1].F
+    expected = m * (stage.F + stage.B + stage.W)
+    expected += (p - 1) * (stage.F + stage.B - 2 * stage.W + 2 * c)
+    schedule = time_order(problem, BASELINES["zb-h2"](problem).order, "span")
+    assert schedule.span == expected
+    assert check(problem, schedule) == []  # 2 p activations are allowed
+    rate = bubbles(problem, schedule)[1]
+    assert rate is not None
+    assert printed["ZB-2p"] < rate < printed["ZB-1p"]

@@ -59,7 +59,7 @@ def test_a_class_may_state_what_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("objective", ["makespan", "span"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_the_search_agrees_with_the_oracle(seed: int, objective: Any) -> None:
     """Also with ops that take no time, several chunks per device, and pairs."""
     rng = Random(seed)
@@ -106,7 +106,7 @@ def test_a_key_that_says_nothing_changes_no_answer() -> None:
     for stage in without["stages"]:
         del stage["held_in_backward"]
     answers = [
-        pipesat.solve(parse_problem(document), time_limit=3, deterministic=True)
+        pipesat.solve(parse_problem(document), time_limit=1, deterministic=True)
         for document in (with_key, without)
     ]
     one, other = (

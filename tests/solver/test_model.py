@@ -142,7 +142,7 @@ def test_stairs_by_hand() -> None:
     assert stairs(5, 1, 4, 0) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems(max_devices=1, max_stages=1))
 def test_stairs_are_exactly_the_minimal_pairs(problem: Problem) -> None:
     (stage,) = problem.stages
@@ -158,7 +158,7 @@ def test_stairs_are_exactly_the_minimal_pairs(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(problems())
 def test_every_schedule_is_feasible_in_the_model_at_its_own_value(problem: Problem) -> None:
     """Replay -> model: all starts pinned (microbatches relabelled into order), nothing free."""
@@ -190,18 +190,22 @@ def pin_all(v: Variables, given_: Given) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems())
-def test_every_solution_replays_to_its_objective_or_better(problem: Problem) -> None:
-    """Model -> replay: the order of an optimal solution is valid and as short as the model says."""
-    start = min(list_schedules(problem), key=lambda s: s.makespan)
-    model = build_model(problem, "makespan", 0, start.makespan)
+def test_every_solution_replays_to_its_objective(problem: Problem) -> None:
+    """Model -> replay: the order of an optimal solution is valid and as short as the model says.
+
+    The model is asked for what a target that the optimum just meets leaves.
+    """
+    optimum = plain_model_optimum(problem)
+    assert optimum is not None
+    model = build_model(problem, "makespan", 0, optimum)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     assert solver.solve(model.cp) == cp_model.OPTIMAL
     replayed = time_order(problem, model.order(solver.value))
     assert check(problem, replayed) == []
-    assert replayed.makespan == round(solver.objective_value) * model.unit
+    assert replayed.makespan == round(solver.objective_value) * model.unit == optimum
 
 
 def test_times_are_divided_by_their_common_factor() -> None:
@@ -223,16 +227,3 @@ def test_a_fused_backward_may_come_after_one_whose_weight_gradient_ends_last() -
     v.cp.add(v.split[0][1] == 0)
     pin(v, "W", 0, 0, 6)
     assert feasible(v)
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(problems())
-def test_a_target_that_the_optimum_just_meets(problem: Problem) -> None:
-    optimum = plain_model_optimum(problem)
-    assert optimum is not None
-    model = build_model(problem, "makespan", 0, optimum)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
-    assert round(solver.objective_value) * model.unit == optimum

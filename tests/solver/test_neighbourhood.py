@@ -35,7 +35,7 @@ def solved(window: Window) -> cp_model.CpSolver:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES))
 def test_tails_and_value_agree_with_the_timing(problem: Problem, objective: Objective) -> None:
     for schedule in list(list_schedules(problem))[::11]:
@@ -70,7 +70,7 @@ def test_a_window_over_everything_finds_the_optimum(problem: Problem, weight: in
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES), st.integers(0, 9), st.integers(1, 12))
 def test_no_window_breaks_a_rule_or_makes_it_worse(
     problem: Problem, objective: Objective, seed: int, size: int

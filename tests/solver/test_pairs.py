@@ -166,7 +166,7 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_small_problems_agree_with_the_oracle(objective: Objective) -> None:
     """Value, bound and status of whole solves; more of them are in 2026-11-22-pairs-oracle."""
-    for seed in range(100, 108):
+    for seed in range(100, 104):
         document = random_paired_document(Random(seed), zeros=seed % 2 == 0)
         verdict = judged(document, objective, seconds=1.0, effort=1.0)
         assert not verdict.wrong, (seed, verdict)
@@ -180,7 +180,7 @@ def optimum_of(model: Model) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
     """The whole model, which is held against the oracle above, says what the optimum is."""
     document = random_paired_document(Random(seed), zeros=seed % 3 == 0)
@@ -210,10 +210,9 @@ def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
     assert known.makespan(3) <= best
 
 
-@pytest.mark.parametrize("name", ["pair-unit-vee-p2-m6", "pair-unit-chain-fused-p4-m12"])
-def test_every_baseline_is_a_solution_of_the_model(name: str) -> None:
+def test_every_baseline_is_a_solution_of_the_model() -> None:
     """Pinned, with its pairs, at the makespan that its timing gives."""
-    problem = read_problem(BENCH / f"{name}.json")
+    problem = read_problem(BENCH / "pair-unit-vee-p2-m6.json")
     for baseline in BASELINES:
         if baseline in SLOW:
             continue

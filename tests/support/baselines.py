@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipesat.core.checker import check
-from pipesat.core.errors import NotApplicable
 from pipesat.core.ops import Item, Op, Pair
-from pipesat.core.problem import Problem
-from pipesat.heuristics import BASELINES
-
-
-def rules_broken(name: str, problem: Problem) -> set[str]:
-    """Rules that a baseline's schedule breaks; none where it does not apply."""
-    try:
-        schedule = BASELINES[name](problem)
-    except NotApplicable:
-        return set()
-    return {violation.rule for violation in check(problem, schedule)}
 
 
 def has_counts_of_the_picture(items: Sequence[Item], rank: int) -> None:

@@ -29,16 +29,6 @@ def vees(draw: st.DrawFn, max_devices: int = 12, max_microbatches: int = 30) -> 
     return parse_problem(doc | {"microbatches": draw(st.integers(1, max_microbatches))})
 
 
-@st.composite
-def opposite_routes(draw: st.DrawFn, max_devices: int = 12, max_microbatches: int = 15) -> Problem:
-    """Uneven stages on two opposite routes; most have the same number of microbatches."""
-    doc = _uneven(draw, max_devices)
-    first = draw(st.integers(1, max_microbatches))
-    second = draw(st.one_of(st.just(first), st.just(first), st.integers(1, max_microbatches)))
-    doc["routes"] = _routes(len(doc["devices"]), (first, second))
-    return parse_problem(doc)
-
-
 def _uneven(draw: st.DrawFn, max_devices: int) -> dict[str, Any]:
     p = draw(st.integers(1, max_devices))
     time, amount = st.integers(0, 9), st.integers(0, 5)
