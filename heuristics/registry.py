@@ -49,8 +49,9 @@ class Published:
     name
         What users type.
     build
-        The function; it raises :class:`pipesat.core.errors.NotApplicable` with a reason where the
-        schedule does not exist, and does not look at capacities unless its source does.
+        The function, which may ask now and then whether to give up. It raises
+        :class:`pipesat.core.errors.NotApplicable` with a reason where the schedule does not exist,
+        and does not look at capacities unless its source does.
     placement
         Where it needs its stages.
     splits
@@ -60,19 +61,19 @@ class Published:
     source
         The paper or program that it was published in.
     slow
-        The function that can be told to give up, if it takes long enough to need that.
+        Whether it takes long enough to ask that.
     equal
         Whether it needs equal microbatches: where they differ, its order is made for typical ones
         (:func:`pipesat.core.least.typical_problem`).
     """
 
     name: str
-    build: Build
+    build: SlowBuild
     placement: Where
     splits: bool
     pairs: bool
     source: str
-    slow: SlowBuild | None = None
+    slow: bool = False
     equal: bool = False
 
     def __call__(
@@ -88,8 +89,7 @@ class Published:
         """
         entering = problem if permutation is None else permuted(problem, permutation)
         built_for = typical_problem(entering) if self.equal else entering
-        slow = self.slow
-        schedule = self.build(built_for) if slow is None else slow(built_for, give_up)
+        schedule = self.build(built_for, give_up)
         if permutation is None and built_for is problem:
             return schedule
         order = schedule.order
@@ -99,17 +99,12 @@ class Published:
 
 
 def published(
-    name: str,
-    *,
-    placement: Where,
-    source: str,
-    splits: bool = False,
-    pairs: bool = False,
+    name: str, *, placement: Where, source: str, splits: bool = False, pairs: bool = False
 ) -> Callable[[Build], Published]:
     """Decorate a function ``Problem -> Schedule`` with what is known about it."""
 
     def decorate(build: Build) -> Published:
-        entry = Published(name, build, placement, splits, pairs, source)
+        entry = Published(name, lambda problem, _: build(problem), placement, splits, pairs, source)
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry
 
@@ -122,16 +117,7 @@ def published_slow(
     """Decorate a function ``(Problem, give_up) -> Schedule`` that splits backwards; see above."""
 
     def decorate(build: SlowBuild) -> Published:
-        entry = Published(
-            name,
-            lambda problem: build(problem, never),
-            placement,
-            splits=True,
-            pairs=pairs,
-            source=source,
-            slow=build,
-            equal=equal,
-        )
+        entry = Published(name, build, placement, True, pairs, source, slow=True, equal=equal)
         object.__setattr__(entry, "__doc__", build.__doc__)
         return entry
 

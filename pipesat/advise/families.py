@@ -193,7 +193,7 @@ def best_hand_written(problem: Problem, over: GiveUp = never) -> Tried:
     """
     made: list[Schedule] = []
     entries = [entry for entry in baselines().values() if entry.name != LIST_SCHEDULING]
-    for entry in sorted(entries, key=lambda entry: entry.slow is not None):
+    for entry in sorted(entries, key=lambda entry: entry.slow):
         if over():
             break
         with contextlib.suppress(NotApplicable):

@@ -309,14 +309,14 @@ class _Starts:
             yield from _repeated(problem)
             if not self.found():  # the others may not fit, and each takes its time
                 yield from self._listed(usually_best, islice(chosen, 1), self.give_up)
-        yield from self._made((entry for entry in named if entry.slow is None), orders)
+        yield from self._made((entry for entry in named if not entry.slow), orders)
         if not self.found():
             give_up = self.give_up if large else never
             yield from self._listed(usually_best, islice(chosen, 1), give_up)
         several = len(orders) > 1
         if several:
             yield from self._listed_in_each(orders, chosen)
-        slow = [entry for entry in named if entry.slow is not None]
+        slow = [entry for entry in named if entry.slow]
         if problem.overlap is not None:
             slow = [entry for entry in slow if entry.name not in {GREEDY_PAIRS, LOCKSTEP}]
             for schedules in (lockstep_schedules, greedy_schedules):

@@ -160,7 +160,7 @@ def _recognised(problem: Problem, order: Sequence[Sequence[Op]]) -> str | None:
     split = any(op.kind == "W" for row in order for op in row)
     usual = sorted(BASELINES.items(), key=lambda one: one[0] not in ("1f1b", "interleaved-1f1b"))
     for name, entry in usual:  # where few microbatches make several alike
-        if entry.slow is None and entry.splits == split and name != LIST_SCHEDULING:
+        if not entry.slow and entry.splits == split and name != LIST_SCHEDULING:
             with suppress(NotApplicable):
                 if entry(problem).order == order:
                     return name

@@ -209,7 +209,7 @@ SWITCHES = st.builds(
 
 
 @pytest.mark.slow
-@hypothesis_settings(max_examples=400)
+@hypothesis_settings(max_examples=150)
 @given(chains(), SWITCHES)
 def test_every_combination_gives_a_valid_schedule_of_the_length_that_it_says(
     problem: Problem, switches: Switches
