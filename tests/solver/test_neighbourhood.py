@@ -70,7 +70,7 @@ def test_a_window_over_everything_finds_the_optimum(problem: Problem, weight: in
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES), st.integers(0, 9), st.integers(1, 12))
 def test_no_window_breaks_a_rule_or_makes_it_worse(
     problem: Problem, objective: Objective, seed: int, size: int
@@ -87,7 +87,13 @@ def test_no_window_breaks_a_rule_or_makes_it_worse(
     order = replaced(graph.order, segments, window.order(solver))
     timed = time_order(problem, order, objective)
     assert check(problem, timed) == check(problem, graph.schedule(""))
-    assert timed.value(objective) <= solver.value(window.value) <= graph.value
+    assert max(timed.value(objective), solver.value(window.value)) <= graph.value
+    if objective == "makespan":  # what passes the window takes no longer than its model says
+        new = graph_of(problem, order, objective)
+        for device, (low, high) in segments.items():
+            more = len(new.rows[device]) - len(graph.rows[device])
+            for item in new.rows[device][low : high + more]:
+                assert new.end(item) + new.tail[item] <= solver.value(window.value)
 
 
 def test_a_window_leaves_all_else_in_place() -> None:
