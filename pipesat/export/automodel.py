@@ -15,9 +15,8 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.export.options import (
     Options,
+    cut_of,
     module_names,
-    require_known_stage_count,
-    schedule_name,
 )
 from pipesat.export.torch.hazards import Split
 
@@ -45,11 +44,8 @@ def automodel_files(problem: Problem, options: Options, split: Split) -> dict[st
     BadInput
         If the layers or the path do not do.
     """
-    name = schedule_name(problem, NAME)
-    layers = options.layers_of(problem)
-    if layers is None:
-        require_known_stage_count(problem, NAME)
-    elif 0 in layers:
+    name, layers = cut_of(problem, options, NAME)
+    if layers is not None and 0 in layers:
         stage = layers.index(0)
         raise NotApplicable(f"{NAME} wants a transformer layer on every stage, {stage} has none")
     m = problem.routes[0].microbatches

@@ -110,39 +110,36 @@ class Options:
         return layers
 
 
-def schedule_name(problem: Problem, framework: str) -> str:
-    """Name that gives a problem's placement in torchtitan and NeMo AutoModel.
+def cut_of(
+    problem: Problem, options: Options, framework: str
+) -> tuple[str, tuple[int, ...] | None]:
+    """Return the name of a placement in torchtitan and NeMo AutoModel, and each stage's layers.
+
+    Without layers the framework cuts them itself: one stage per rank for a single-stage schedule,
+    else two.
 
     Raises
     ------
     NotApplicable
-        If there is none, torch cannot run such a pipeline, or there is only one rank: the
-        frameworks run no pipeline then.
+        If there is no such name, torch cannot run such a pipeline, there is only one rank (the
+        frameworks run no pipeline then), or the framework would make another number of stages.
+    BadInput
+        If the layers do not do.
     """
     require_no_modes(problem, "this export")
     require_torch_pipeline(problem)
     if len(problem.devices) == 1:
         raise NotApplicable(f"{framework} runs no pipeline on a single rank")
-    loader = loader_for(problem)
+    loader, layers = loader_for(problem), options.layers_of(problem)
     if loader.schedule_name is None:
         raise NotApplicable(f"{framework} cannot load this placement: {loader.reason}")
-    return loader.schedule_name
-
-
-def require_known_stage_count(problem: Problem, framework: str) -> None:
-    """Pass if a framework that cuts the layers itself makes as many stages as the problem has.
-
-    Raises
-    ------
-    NotApplicable
-        If it would not: it makes one stage per rank for a single-stage schedule, else two.
-    """
     per_rank = len(problem.stages) // len(problem.devices)
-    if per_rank > 2:
+    if layers is None and per_rank > 2:
         raise NotApplicable(
             f"{framework} makes two stages per rank unless it is told how to cut the model, this "
             f"problem has {per_rank}: give `layers`"
         )
+    return loader.schedule_name, layers
 
 
 def module_names(

@@ -16,9 +16,8 @@ from pipesat.core.errors import NotApplicable
 from pipesat.core.problem import Problem
 from pipesat.export.options import (
     Options,
+    cut_of,
     module_names,
-    require_known_stage_count,
-    schedule_name,
 )
 from pipesat.export.torch.hazards import Split
 
@@ -49,11 +48,8 @@ def torchtitan_files(problem: Problem, options: Options, split: Split) -> dict[s
     BadInput
         If the layers or the path do not do.
     """
-    name = schedule_name(problem, NAME)
-    layers = options.layers_of(problem)
-    if layers is None:
-        require_known_stage_count(problem, NAME)
-    elif 0 in layers[1:-1]:
+    name, layers = cut_of(problem, options, NAME)
+    if layers is not None and 0 in layers[1:-1]:
         empty = layers.index(0, 1)
         raise NotApplicable(f"{NAME} cannot run a stage without modules: stage {empty}")
     return {

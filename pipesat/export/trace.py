@@ -9,7 +9,6 @@ unit one unit is shown as 1 us.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
@@ -71,33 +70,6 @@ def trace_notes(problem: Problem, schedule: Schedule) -> Iterator[str]:
         yield f"1 {unit} is shown as 1 us: the format knows no other time"
     if len(schedule) > _MOST_ITEMS_WITH_FLOWS and len(problem.devices) > 1:
         yield f"without arrows: they are left out of more than {_MOST_ITEMS_WITH_FLOWS} ops"
-
-
-def ops_in_trace(data: bytes) -> Counter[tuple[int, str, float, float]]:
-    """Parse a trace back: how often each (device, op, start, duration) stands in it, in us."""
-    return Counter(
-        (event["pid"] - 1, event["name"], event["ts"], event["dur"])
-        for event in json.loads(data)["traceEvents"]
-        if event["ph"] == "X"
-    )
-
-
-def expected_in_trace(
-    problem: Problem, schedule: Schedule
-) -> Counter[tuple[int, str, float, float]]:
-    """Return what :func:`ops_in_trace` has to find in the trace of a schedule."""
-    scale = MICROSECONDS.get(problem.time_unit, (1, 1))
-    found = Counter(
-        (device, str(op), _time(start, scale), _time(end - start, scale))
-        for device, item, start, end in _timed(schedule)
-        for op in members(item)
-    )
-    for device, row in enumerate(schedule.copies):
-        found.update(
-            (device, str(copy), _time(start, scale), _time(end - start, scale))
-            for copy, start, end in row
-        )
-    return found
 
 
 def _time(time: int, scale: Scale) -> int | float:

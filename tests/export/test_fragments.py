@@ -436,11 +436,6 @@ def test_what_a_framework_cannot_load(
         made(problem, export, **options)
 
 
-def test_three_stages_per_rank_load_with_their_layers() -> None:
-    exported = made(THREE, export_torchtitan, layers=(1,))
-    assert len(toml(exported)["parallelism"]["module_fqns_per_model_part"]) == 6
-
-
 @pytest.mark.parametrize("export", FRAMEWORKS)
 @pytest.mark.parametrize("layers", [(1, 2), (1,) * 5, (0,), (100_001,)])
 def test_layers_that_do_not_fit(export: Export, layers: tuple[int, ...]) -> None:

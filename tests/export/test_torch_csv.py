@@ -9,36 +9,28 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
 
 from pipesat.core.checker import check
 from pipesat.core.errors import BadInput, NotApplicable
-from pipesat.core.ops import Op, members, parse_item
-from pipesat.core.problem import Problem
-from pipesat.core.schedule import Order
+from pipesat.core.ops import Op, members
 from pipesat.core.timing import time_order
 from pipesat.export import EXPORTERS
-from pipesat.export.options import loader_for
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.hazards import hazards_text, makespan_in_turn
 from pipesat.export.torch.lint import cell_text, lint, parse_cell
 from pipesat.files.problem_file import FORMAT, parse_problem
 from pipesat.heuristics import BASELINES
-from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.workflows.solve import problem_for, solve
 from tests.conftest import Run
+from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line
-from tests.support.problems import chain, document, problems, vee
+from tests.support.problems import chain, document, vee
 
 Save = Callable[..., Path]
 
 # Two ranks, two stages, two microbatches; every cell is where a rule can be broken.
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1B1\n"
-
-
-def order_of(*rows: str) -> Order:
-    return tuple(tuple(parse_item(text) for text in row.split()) for row in rows)
 
 
 def complaints(text: str, stages: int = 2, microbatches: int = 2) -> list[str]:
@@ -61,10 +53,6 @@ def test_junk_is_refused_though_torch_takes_some_of_it(text: str) -> None:
 @pytest.mark.parametrize("text", ["", " ", "0SEND_F1", "3RECV_B0", "1UNSHARD", "0REDUCE_GRAD"])
 def test_idle_cells_and_communication_compute_nothing(text: str) -> None:
     assert parse_cell(text) is None
-
-
-def test_a_good_order_passes() -> None:
-    assert complaints(GOOD) == []
 
 
 @pytest.mark.parametrize(
@@ -192,55 +180,6 @@ def test_torch_runs_one_route_and_needs_a_stage_on_every_rank() -> None:
         adapt(problem, schedule)
 
 
-def placed(devices: list[int], ranks: int) -> Problem:
-    stages = [{"device": d, "F": 1, "B": 1, "W": 1} for d in devices]
-    return parse_problem(
-        {"format": FORMAT, "devices": [{}] * ranks, "stages": stages, "microbatches": 2}
-    )
-
-
-@pytest.mark.parametrize(
-    ("devices", "name"),
-    [
-        ([0, 1, 2], "PipelineScheduleSingle"),
-        ([0, 1, 0, 1], "PipelineScheduleMulti"),
-        ([0, 1, 2, 2, 1, 0], "ZBVZeroBubble"),
-        ([0, 0, 1, 1], None),  # a block
-        ([0, 1, 0], None),  # uneven
-        ([1, 0], None),
-        ([0, 1, 1, 0, 0, 1], None),  # a V of three: only two stages per rank can be loaded
-    ],
-)
-def test_torchtitan_knows_placements_by_name(devices: list[int], name: str | None) -> None:
-    loader = loader_for(placed(devices, max(devices) + 1))
-    assert loader.schedule_name == name
-    if name is None:
-        assert f"lie on ranks {', '.join(map(str, devices))}" in loader.reason
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(problems(max_devices=4, max_stages=6))
-def test_every_exported_order_reads_back_as_the_adapted_schedule(problem: Problem) -> None:
-    for schedule in list(list_schedules(problem))[::11]:
-        try:
-            adapted = adapt(problem, schedule)
-        except NotApplicable:
-            continue
-        assert check(problem, adapted.schedule) == []
-        rows = rows_of_csv(torch_csv(problem, adapted.schedule), "export")
-        stages = problem.routes[0].stages
-        assert lint(rows, len(stages), problem.routes[0].microbatches) == []
-
-
-def test_import_gives_back_the_exported_schedule(tmp_path: Path) -> None:
-    problem = vee(2, 4, cap=6, F=2, B=3, W=1)
-    schedule = adapt(problem, BASELINES["list-scheduling"](problem)).schedule
-    path = tmp_path / "order.csv"
-    path.write_bytes(EXPORTERS["torch"](problem, schedule).data)
-    assert read_torch_csv(path, problem).schedule.devices == schedule.devices
-
-
 def test_an_exact_export_gives_back_the_imported_file(cli: Run, save: Save, tmp_path: Path) -> None:
     """Split where it could be whole, in a folder of its own; else it would be fused."""
     path, problem = tmp_path / "order.csv", save(chain(2, 2))
@@ -292,16 +231,6 @@ def test_what_an_import_changes_is_counted(tmp_path: Path) -> None:
     assert rest == [other, skipped]
     path.write_text("0F0,0B0,0F1,0B1,0F2,0B2,0F3,0B3\n")
     assert read_torch_csv(path, problem).notes == ()
-
-
-def test_import_says_on_stderr_what_it_changes(cli: Run, save: Save, tmp_path: Path) -> None:
-    path = tmp_path / "order.csv"
-    path.write_text("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")
-    problem, output = save(chain(1, 2)), tmp_path / "schedule.json"
-    outcome = cli("export", problem, path, "--to", "schedule", "-o", output)
-    assert outcome.code == 0
-    assert outcome.err.startswith("pipesat: 1 overlapped cell was put in turn, because the problem")
-    assert "overlapped" not in outcome.out
 
 
 def test_both_makespans_of_overlapped_pairs() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
-from pipesat.export.options import loader_for
 from pipesat.export.torch.adapt import adapt
 from pipesat.export.torch.csv_file import read_torch_csv, rows_of_csv, torch_csv
 from pipesat.export.torch.lint import lint
@@ -63,29 +62,6 @@ def test_torch_s_own_orders_are_read(
         back = torch_csv(problem, schedule)
         stages = problem.routes[0].stages
         assert lint(rows_of_csv(back, "export"), len(stages), m) == []
-
-
-@pytest.mark.parametrize(
-    ("problem", "style"), [(looped(4, 1, 4), "loop"), (looped(3, 2, 4), "loop"), (vee(4, 8), "v")]
-)
-def test_a_loader_s_schedule_name_gives_the_placement(problem: Problem, style: str) -> None:
-    """torchtitan: schedule name -> class -> stages per rank and style of placement."""
-    from torch.distributed.pipelining._utils import generate_stage_to_rank_mapping
-    from torch.distributed.pipelining.schedules import (
-        PipelineScheduleSingle,
-        ScheduleZBVZeroBubble,
-        get_schedule_class,
-    )
-
-    name = loader_for(problem).schedule_name
-    assert name is not None
-    schedule_class = get_schedule_class(name)
-    ranks, stages = len(problem.devices), len(problem.stages)
-    single = issubclass(schedule_class, PipelineScheduleSingle)
-    assert single == (ranks == stages)
-    assert (schedule_class is ScheduleZBVZeroBubble) == (style == "v")
-    mapping = generate_stage_to_rank_mapping(ranks, stages, style=style)
-    assert mapping == {s: data.device for s, data in enumerate(problem.stages)}
 
 
 @pytest.mark.parametrize("problem", [looped(2, 1, 4), looped(2, 2, 4), vee(2, 4)])

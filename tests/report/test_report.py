@@ -19,10 +19,10 @@ from hypothesis import given, settings
 
 from pipesat.core.claims import Bound
 from pipesat.core.errors import BadInput
-from pipesat.core.ops import Op, members, parse_item
+from pipesat.core.ops import Op, members
 from pipesat.core.problem import Problem
 from pipesat.core.result import Result
-from pipesat.core.schedule import Order, Schedule
+from pipesat.core.schedule import Schedule
 from pipesat.core.showing import ranges
 from pipesat.core.timing import time_order
 from pipesat.export.result_folder import write_result_folder
@@ -34,15 +34,12 @@ from pipesat.report.result_file import read_result
 from pipesat.report.tables import Shown, case_of, plain, script_json
 from pipesat.workflows.hand_written import row_of
 from tests.conftest import Run
+from tests.support.orders import order_of
 from tests.support.outcomes import one_bad_line
 from tests.support.problems import chain, document, problems
 
 Save = Callable[..., Path]
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\"'&<!--"
-
-
-def order(*rows: str) -> Order:
-    return tuple(tuple(map(parse_item, row.split())) for row in rows)
 
 
 def result_of(problem: Problem, schedule: Schedule | None, **changes: Any) -> Result:
@@ -70,7 +67,7 @@ SMALL = chain(2, 2)
 #  device 0   0F0 0F1  .  0B0 0W0 0B1 0W1      times 0 1 2 3 4 5 6 7
 #  device 1    .  1F0 1B0 1F1 1B1 1W0 1W1
 SMALL_SCHEDULE = time_order(
-    SMALL, order("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1B0 1F1 1B1 1W0 1W1"), source="by hand"
+    SMALL, order_of("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1B0 1F1 1B1 1W0 1W1"), source="by hand"
 )
 
 
@@ -87,7 +84,7 @@ def paired() -> tuple[Problem, Schedule]:
         }
     )
     rows = ("0F0 3F0 (0F1+3BW0) (3F1+0BW0) 3BW1 0BW1", "2F0 1F0 (2F1+1BW0) (1F1+2BW0) 1BW1 2BW1")
-    return problem, time_order(problem, order(*rows))
+    return problem, time_order(problem, order_of(*rows))
 
 
 # The data
