@@ -84,12 +84,8 @@ PART_OF = {
 
 # What else a page takes as given at a command that begins so.
 GIVEN = {
-    ("docs/compare.md", "pipesat compare examples/eager-torch"): (
-        "pipesat solve examples/eager-torch-6.2B-p4-m8.json --for torch -o out/",
-    ),
-    ("docs/compare.md", "pipesat compare problem.json"): (
+    ("docs/compare.md", "pipesat solve problem.json"): (
         "pipesat problem from-profile profile.json --devices 4 --microbatches 8 -o problem.json",
-        "pipesat solve problem.json -o out/",
     ),
     ("docs/runtimes.md", "pipesat show PROBLEM order.csv"): (
         "pipesat export PROBLEM NAME --to torch -o order.csv",

@@ -128,7 +128,7 @@ def test_two_chunks_of_one_device() -> None:
 # Against every order
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_every_time_is_the_least_of_all_orders(seed: int) -> None:
     document = random_parts(Random(seed))
     found = found_of(document)
@@ -136,7 +136,7 @@ def test_every_time_is_the_least_of_all_orders(seed: int) -> None:
         assert least.plan.length == least.bound.value == least_by_trying(document, ops), ops
 
 
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", range(100, 115))
 def test_what_holds_without_a_proof(seed: int) -> None:
     """Stopped before any search: plans and bounds are honest, if not equal."""
     document = random_parts(Random(seed))
@@ -160,7 +160,7 @@ def test_what_holds_without_a_proof(seed: int) -> None:
     assert (statuses == {"optimal"}) == (found.unproven == [])
 
 
-@pytest.mark.parametrize("seed", range(200, 230))
+@pytest.mark.parametrize("seed", range(200, 215))
 def test_a_streams_bound_is_below_every_order(seed: int) -> None:
     document = random_parts(Random(seed))
     parts = parse_parts(document)
