@@ -90,7 +90,7 @@ def test_levers_beside_each_other() -> None:
     problem = parse_problem(two_devices() | {"devices": [{"memory": 5}, {"memory": 5}]})
     assert caps_to_compare(problem) == [4, 5, 6]  # 1F1B holds 2 * 4: its half, the own, 3/4
     told: list[Improvement] = []
-    found = frontier(problem, by_mode=True, time_limit=2, workers=1, listener=told.append)
+    found = frontier(problem, by_mode=True, time_limit=30, workers=1, listener=told.append)
     rows = {row.cap: row for row in found.compared()}
     assert list(rows) == [4, 5, 6]
     assert [row.own for row in rows.values()] == [False, True, False]

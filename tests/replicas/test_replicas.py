@@ -280,6 +280,7 @@ def test_whole_microbatches_of_a_list_are_dealt(cli: Run, tmp_path: Path) -> Non
     assert BASELINES["1f1b"](ordered).makespan == written["value"]
 
 
+@pytest.mark.slow
 def test_a_list_may_have_4096_classes_per_replica(cli: Run, tmp_path: Path) -> None:
     entries = [{"name": str(n), "count": 1, "time": [n + 1, 9]} for n in range(4098)]
     document = dict(pipesat.Problem.chain(1, 1, F=1, B=1, W=1).document) | {"microbatches": entries}

@@ -111,7 +111,7 @@ def some_orders(problem: Problem) -> list[Order]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(problems(least_time=0))
 def test_queues_only_delay(problem: Problem) -> None:
     """Item by item: independent <= per pair <= per rank; each is a valid schedule of the order."""
@@ -198,7 +198,7 @@ def unpack(problem: Problem, message: str) -> tuple[int, str, int, int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(problems(4, 6, 5), st.sampled_from(["pair", "rank"]))
 def test_the_replay_is_that_of_streams(problem: Problem, links: str) -> None:
     if len(problem.routes) > 1:  # the oracle numbers neighbours along one route

@@ -43,7 +43,7 @@ ONE_F_ONE_B = tuple(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(problems(least_time=0))
 def test_without_noise_every_sample_is_the_replay(problem: Problem) -> None:
     order = BASELINES["list-scheduling"](problem).order
