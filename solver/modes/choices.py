@@ -84,7 +84,7 @@ class Choices:
             self._raise_bound()
             if not self.open or self.incumbent.clock.over:
                 break
-            first = min(self.open, key=self._least_bound if self.steps % 2 else self._fewest_visits)
+            first = min(self.open, key=self._rank)
             if len(first.modes) == len(self.problem.stages):
                 self._visit(first)
                 break
@@ -96,13 +96,9 @@ class Choices:
             self.incumbent.clock.count_ops(self.problem.op_count)
         return bool(self.open)
 
-    @staticmethod
-    def _least_bound(choice: _Choice) -> tuple[int, int]:
-        return choice.bound.value, -len(choice.modes)
-
-    @staticmethod
-    def _fewest_visits(choice: _Choice) -> tuple[int, int, int]:
-        return choice.visits, choice.bound.value, -len(choice.modes)
+    def _rank(self, choice: _Choice) -> tuple[int, int, int]:
+        visits = 0 if self.steps % 2 else choice.visits
+        return visits, choice.bound.value, -len(choice.modes)
 
     def _choice(self, modes: tuple[int, ...], known: Bound | None = None) -> Iterator[_Choice]:
         """Yield the choice, unless nothing fits with it."""

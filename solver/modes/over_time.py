@@ -195,7 +195,7 @@ class OverTime:
         ]
         for (x, y), number in zip(both, numbers, strict=True):
             for part in parts:
-                if (length := x.ways[number].way.length(part)) is not None:
+                if (length := x.ways[number].way.lengths.get(part)) is not None:
                     self._add_before(x.tasks[part], y.tasks[part], *chosen, length=length)
 
     def channels(self, device: int) -> list[tuple[Part, ...]]:

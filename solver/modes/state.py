@@ -79,7 +79,7 @@ def schedule_from(
     for (stage, m), found in starts.items():
         way, device = ways[stage, m], problem.stages[stage].device
         for part, start in found.items():
-            length = way.length(part)
+            length = way.lengths.get(part)
             if length is None:
                 continue
             if part in _COPIES:
@@ -107,12 +107,13 @@ def schedule_from(
     return Schedule(
         tuple(tuple(items(row)) for row in rows),
         source,
-        tuple(tuple(TimedCopy(*timed) for timed in sorted(row, key=_copy_key)) for row in copies)
+        tuple(
+            tuple(
+                TimedCopy(*timed)
+                for timed in sorted(row, key=lambda x: (x[1], x[2], x[0].kind == "L"))
+            )
+            for row in copies
+        )
         if any(copies)
         else (),
     )
-
-
-def _copy_key(timed: tuple[Copy, int, int]) -> tuple[int, int, bool]:
-    copy, start, end = timed
-    return start, end, copy.kind == "L"

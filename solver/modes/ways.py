@@ -49,66 +49,38 @@ class Way:
     fused: bool
     amounts: Stage
 
-    @property
-    def backward(self) -> int:
-        """Time of B or BW."""
-        return self.amounts.BW if self.fused else self.amounts.B
-
-    @property
-    def weight(self) -> int:
-        """Time of W; 0 where it is part of BW."""
-        return 0 if self.fused else self.amounts.W
-
     @cached_property
-    def held_in_backward(self) -> int:
-        """What is held while B or BW runs."""
+    def lengths(self) -> Mapping[Part, int]:
+        """Time of each part that it has."""
         s = self.amounts
-        most = max(s.held_after_F, s.held_in_backward)
-        return most if self.fused else max(most, s.held_after_B)
-
-    @property
-    def held_after_backward(self) -> int:
-        """What is held until the end of W."""
-        return 0 if self.fused else self.amounts.held_after_B
-
-    @property
-    def copied(self) -> int:
-        """Memory that is free between the copies."""
-        s = self.amounts
-        return 0 if s.offload is None else s.held_after_F - s.offload.held
-
-    def length(self, part: Part) -> int | None:
-        """Length of a part; ``None`` if it is absent."""
-        offload = self.amounts.offload
-        if part == "F":
-            return self.amounts.F
-        if part == "B":
-            return self.backward
-        if part == "W":
-            return None if self.fused else self.amounts.W
-        if offload is None:
-            return None
-        return offload.time_out if part == "O" else offload.time_in
+        found: dict[Part, int] = {"F": s.F, "B": s.BW if self.fused else s.B}
+        if not self.fused:
+            found["W"] = s.W
+        if s.offload is not None:
+            found |= {"O": s.offload.time_out, "L": s.offload.time_in}
+        return found
 
     @cached_property
     def holdings(self) -> tuple[Holding, ...]:
         """What is held when; nothing of amount 0."""
-        s, back = self.amounts, self.backward
-        a = s.held_after_F
+        s, a, length = self.amounts, self.amounts.held_after_F, self.lengths
+        after = 0 if self.fused else s.held_after_B
+        most = max(a, s.held_in_backward, after)  # while B or BW runs
+        copied = 0 if s.offload is None else a - s.offload.held  # free between the copies
         found = [
-            Holding("F", 0, "B", back, a - self.copied),
-            Holding("B", 0, "B", back, self.held_in_backward - a),
-            Holding("B", back, "W", self.weight, self.held_after_backward),
+            Holding("F", 0, "B", length["B"], a - copied),
+            Holding("B", 0, "B", length["B"], most - a),
+            Holding("B", length["B"], "W", length.get("W", 0), after),
         ]
         if s.offload is not None:
-            found.append(Holding("F", 0, "O", s.offload.time_out, self.copied))
-            found.append(Holding("L", 0, "B", back, self.copied))
+            found.append(Holding("F", 0, "O", length["O"], copied))
+            found.append(Holding("L", 0, "B", length["B"], copied))
         return tuple(holding for holding in found if holding.amount)
 
     @property
     def work(self) -> int:
         """Compute time of F and the whole backward."""
-        return self.amounts.F + self.backward + self.weight
+        return sum(self.lengths.get(part, 0) for part in OPS)
 
 
 def ways_of(

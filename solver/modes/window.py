@@ -145,7 +145,7 @@ class WindowModel(OverTime):
                 for part in parts:
                     if part in cell.tasks and cell.tasks[part].fixed is None:
                         at = known.get(part, known["B"])
-                        length = self.state.way[stage, cell.microbatch].length(part) or 0
+                        length = self.state.way[stage, cell.microbatch].lengths.get(part, 0)
                         found.append(Placed(at, at + length, cell, part))
         return sorted(found, key=lambda x: (x.start, x.part == "W", x.end))
 

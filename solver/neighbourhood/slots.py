@@ -120,7 +120,7 @@ def slots_of(
         start = cp.new_int_var(release, latest, "")
         if number is not None:
             cp.add_hint(start, graph.start[number])
-        choice = choices.get(op[::2], _as_it_is(op))
+        choice = choices.get(op[::2]) or Choice({(op.mode, op.kind != "BW"): True}, op.kind != "BW")
         variants = choice.variants(problem, cp, op)
         present: Literal = True
         if op.kind == "W" and len(choice.ways) > 1:
@@ -133,10 +133,6 @@ def slots_of(
             slot.backward = backwards[op[::2]]
         slots.append(slot)
     return slots
-
-
-def _as_it_is(op: Op) -> Choice:
-    return Choice({(op.mode, op.kind != "BW"): True}, op.kind != "BW")
 
 
 def choices_of(
@@ -166,7 +162,7 @@ def choices_of(
         outside = None
         if op._replace(kind="F") not in inside:
             outside, paired = places.get(op[::2], (None, True))
-            if paired or _differs(problem, op, ways):
+            if paired or len({problem.amounts(*op[::2], mode).F for mode, _ in ways}) > 1:
                 ways, outside = [way for way in ways if way[0] == op.mode], None
         if len(ways) > 1:
             literals = _literals(cp, ways, (op.mode, op.kind == "B"))
@@ -184,12 +180,6 @@ def _forwards(row: Sequence[Item]) -> dict[Cell, tuple[int, bool]]:
         for op in members(item)
         if op.kind == "F"
     }
-
-
-def _differs(problem: Problem, op: Op, ways: Sequence[Way]) -> bool:
-    """Whether the F of a (stage, microbatch) takes another time in some way."""
-    times = {problem.amounts(*op[::2], mode).F for mode, _ in ways}
-    return len(times) > 1
 
 
 def _ways(problem: Problem, known: Gains, op: Op, freedom: Freedom) -> Iterator[Way]:

@@ -12,7 +12,6 @@ from itertools import islice
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import sure_order
 from pipesat.bounds.memory_counts import most_work
@@ -35,6 +34,7 @@ from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 from pipesat.solver.steady.schedules import steady_schedules
 from pipesat.workflows.solve import solve
+from tests.support.optimal import solved
 from tests.support.oracle import brute_force, order_count, plain_model_optimum
 from tests.support.problems import chain, document, problems, vee
 
@@ -65,9 +65,7 @@ def stretched(problem: Problem, factor: int) -> Problem:
 def least_value(problem: Problem, objective: Objective, upper: int, devices: set[int]) -> int:
     """The bound that the optimum of a model proves."""
     model = build_model(problem, objective, 0, upper, devices)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    solver = solved(model.cp)
     return model.bound(round(solver.objective_value))
 
 
@@ -155,9 +153,7 @@ def test_no_rounded_step_is_above_the_least_one(problem: Problem, size: int) -> 
 
     def least_step() -> int:
         v = step_model(problem, known, upper)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        assert solver.solve(v.cp) == cp_model.OPTIMAL
+        solver = solved(v.cp)
         return v.times.bound(round(solver.objective_value))
 
     exact = least_step()

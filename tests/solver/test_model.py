@@ -25,6 +25,7 @@ from pipesat.solver.model.model import build_model
 from pipesat.solver.model.times import model_times
 from pipesat.solver.model.variables import Variables, add_variables
 from tests.support.given import Given
+from tests.support.optimal import solved
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
 
@@ -171,9 +172,7 @@ def test_every_schedule_is_feasible_in_the_model_at_its_own_value(problem: Probl
             if not given_.fits(model.variables):
                 continue  # it fuses where splitting dominates and fusing is not modelled
             pin_all(model.variables, given_)
-            solver = cp_model.CpSolver()
-            solver.parameters.num_workers = 1
-            assert solver.solve(model.cp) == cp_model.OPTIMAL
+            solver = solved(model.cp)
             assert round(solver.objective_value) * model.unit == value
 
 
@@ -200,9 +199,7 @@ def test_every_solution_replays_to_its_objective(problem: Problem) -> None:
     optimum = plain_model_optimum(problem)
     assert optimum is not None
     model = build_model(problem, "makespan", 0, optimum)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    solver = solved(model.cp)
     replayed = time_order(problem, model.order(solver.value))
     assert check(problem, replayed) == []
     assert replayed.makespan == round(solver.objective_value) * model.unit == optimum
@@ -213,9 +210,7 @@ def test_times_are_divided_by_their_common_factor() -> None:
     assert model_times(problem, 10_000).unit == 300
     order = BASELINES["zb-h1"](problem).order
     model = build_model(problem, "makespan", 0, time_order(problem, order).makespan)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    solver = solved(model.cp)
     assert time_order(problem, model.order(solver.value)).makespan == solver.objective_value * 300
 
 

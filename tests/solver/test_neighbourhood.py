@@ -7,7 +7,6 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ortools.sat.python import cp_model
 
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
@@ -17,6 +16,7 @@ from pipesat.heuristics.list_scheduling import list_schedules
 from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import Graph, graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
+from tests.support.optimal import solved
 from tests.support.oracle import plain_model_optimum
 from tests.support.problems import chain, problems, vee
 
@@ -25,13 +25,6 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "span")
 
 def everything(graph: Graph) -> dict[int, tuple[int, int]]:
     return {d: (0, len(row)) for d, row in enumerate(graph.rows) if row}
-
-
-def solved(window: Window) -> cp_model.CpSolver:
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(window.cp) == cp_model.OPTIMAL
-    return solver
 
 
 @pytest.mark.slow
@@ -63,7 +56,7 @@ def test_a_window_over_everything_finds_the_optimum(problem: Problem, weight: in
     worst = max(list_schedules(problem), key=lambda schedule: schedule.makespan)
     graph = graph_of(problem, worst.order, "makespan")
     window = Window(problem, graph, everything(graph), weights={0: weight, 1: 0})
-    order = replaced(graph.order, window.segments, window.order(solved(window)))
+    order = replaced(graph.order, window.segments, window.order(solved(window.cp)))
     schedule = time_order(problem, order)
     assert check(problem, schedule) == []
     assert schedule.makespan == plain_model_optimum(problem)
@@ -83,7 +76,7 @@ def test_no_window_breaks_a_rule_or_makes_it_worse(
     if not segments:
         return
     window = Window(problem, graph, segments)
-    solver = solved(window)
+    solver = solved(window.cp)
     order = replaced(graph.order, segments, window.order(solver))
     timed = time_order(problem, order, objective)
     assert check(problem, timed) == check(problem, graph.schedule(""))
@@ -102,7 +95,7 @@ def test_a_window_leaves_all_else_in_place() -> None:
     graph = graph_of(problem, schedule.order, "makespan")
     segments = {1: (4, 9)}
     window = Window(problem, graph, segments)
-    order = replaced(graph.order, segments, window.order(solved(window)))
+    order = replaced(graph.order, segments, window.order(solved(window.cp)))
     assert (order[0], order[2]) == (graph.order[0], graph.order[2])
     assert order[1][:4] == graph.order[1][:4]
     assert order[1][9:] == graph.order[1][9:]

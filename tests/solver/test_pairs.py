@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import preflight, sure_order
 from pipesat.bounds.paired import with_least_times
@@ -31,6 +30,7 @@ from pipesat.solver.run.clock import Clock
 from pipesat.solver.run.incumbent import Incumbent
 from pipesat.solver.run.runner import Runner
 from tests.support.against_oracle import judged
+from tests.support.optimal import solved
 from tests.support.paired import random_paired_document
 from tests.support.paths import ROOT
 
@@ -73,9 +73,7 @@ def test_the_model_makes_pairs(
 ) -> None:
     problem = one_stage(pairs, m, **device)
     model = build_model(problem, "makespan", 0, 100)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    solver = solved(model.cp)
     schedule = time_order(problem, model.order(solver.value))
     assert check(problem, schedule) == []
     assert schedule.makespan == solver.objective_value * model.unit == optimum
@@ -88,9 +86,7 @@ def test_a_window_over_everything_makes_pairs(
     problem = one_stage(pairs, m, **device)
     graph = graph_of(problem, _split(sure_order(problem)), "makespan")
     window = Window(problem, graph, {0: (0, 3 * m)}, known=gains(problem))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(window.cp) == cp_model.OPTIMAL
+    solver = solved(window.cp)
     schedule = time_order(problem, replaced(graph.order, window.segments, window.order(solver)))
     assert check(problem, schedule) == []
     assert schedule.makespan == optimum
@@ -103,8 +99,7 @@ def test_a_window_opens_a_pair_that_costs_time() -> None:
     graph = graph_of(problem, order, "makespan")
     assert graph.value == 3 + 9 + 4
     window = Window(problem, graph, {0: (0, 3)}, known=gains(problem))
-    solver = cp_model.CpSolver()
-    assert solver.solve(window.cp) == cp_model.OPTIMAL
+    solver = solved(window.cp)
     new = replaced(graph.order, window.segments, window.order(solver))
     assert time_order(problem, new).makespan == 3 + 3 + 4 + 4
 
@@ -173,9 +168,7 @@ def test_small_problems_agree_with_the_oracle(objective: Objective) -> None:
 
 
 def optimum_of(model: Model) -> int:
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    solver = solved(model.cp)
     return model.bound(round(solver.objective_value))
 
 
@@ -203,9 +196,7 @@ def test_relaxations_and_short_runs_never_exceed_the_optimum(seed: int) -> None:
             n, optimum_of(makespan_model(with_microbatches(least, [n]), known, upper))
         )
         step = step_model(with_microbatches(least, [n + 1]), known, upper)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        assert solver.solve(step.cp) == cp_model.OPTIMAL
+        solver = solved(step.cp)
         known.learn_step(n, step.times.bound(round(solver.objective_value)))
     assert known.makespan(3) <= best
 

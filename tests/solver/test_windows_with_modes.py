@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from ortools.sat.python import cp_model
 
 from pipesat.bounds.feasibility import sure_order
 from pipesat.core.checker import check
@@ -17,6 +16,7 @@ from pipesat.solver.model.pairing import gains
 from pipesat.solver.neighbourhood.choose import Chooser, WindowKind, draw_segments
 from pipesat.solver.neighbourhood.graph import graph_of
 from pipesat.solver.neighbourhood.window import Window, replaced
+from tests.support.optimal import solved
 from tests.support.oracle_with_modes import optimum
 from tests.support.tiny_modes import tiny
 
@@ -47,9 +47,7 @@ def test_windows_count_what_the_rules_count(seed: int, paired: bool) -> None:
         graph = graph_of(problem, order, "makespan")
         _, segments = draw_segments(Chooser(chance, kinds[: 1 if not number else 3]), graph)
         window = Window(problem, graph, segments, known=gains(problem))
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        assert solver.solve(window.cp) == cp_model.OPTIMAL
+        solver = solved(window.cp)
         order = replaced(order, segments, window.order(solver))
         timed = time_order(problem, order)
         assert check(problem, timed) == []
