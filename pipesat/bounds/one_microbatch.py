@@ -195,36 +195,23 @@ def classes_of(route: Route) -> range:
     return range(max(1, len(route.definitions)))
 
 
-def least_modes(problem: Problem, route: int) -> list[Modes]:
-    """Modes of one microbatch of each class of a route with which every device needs least."""
-    chosen: list[Modes] = [{} for _ in classes_of(problem.routes[route])]
-    for per_route in problem.chunks_on:
-        for group in _together(problem, route):
-            stages = per_route.get(route, ())
-            ways = [_ways(problem, stage, group) for stage in stages]
-            modes = _modes_within(ways, _least_room(ways)) or ()
-            for of_class in group:
-                chosen[of_class].update(zip(stages, modes, strict=True))
-    return chosen
-
-
 def modes_that_fit(problem: Problem, route: int) -> list[Modes]:
     """Modes of one microbatch of each class that fit into every device: keep wherever possible.
 
     Where nothing fits, those of the least need.
     """
-    chosen = least_modes(problem, route)
-    for device, per_route in enumerate(problem.chunks_on):
-        room = problem.devices[device].room
+    chosen: list[Modes] = [{} for _ in classes_of(problem.routes[route])]
+    for device, per_route in zip(problem.devices, problem.chunks_on, strict=True):
         stages = per_route.get(route, ())
         for group in _together(problem, route):
             ways = [_ways(problem, stage, group) for stage in stages]
-            if room is None:
-                modes: list[int] | None = [0 for _ in stages]
-            else:
-                modes = _kept_where_possible(ways, room)
-            for of_class in group if modes is not None else ():
-                chosen[of_class].update(zip(stages, modes or (), strict=True))
+            modes: Sequence[int] | None = [0 for _ in stages]
+            if device.room is not None:
+                modes = _kept_where_possible(ways, device.room)
+            if modes is None:
+                modes = _modes_within(ways, _least_room(ways)) or ()
+            for of_class in group:
+                chosen[of_class].update(zip(stages, modes, strict=True))
     return chosen
 
 

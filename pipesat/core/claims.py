@@ -257,20 +257,20 @@ def as_given(share: Fraction) -> str:
     return f"{float(100 * share):.15g} %"
 
 
-def at_most(share: Number | None, digits: int = 2, *, unknown: str = "-") -> str:
-    """Show a share that is an upper limit as a percentage, rounded up; ``unknown`` for ``None``."""
+def at_most(share: Number | None, digits: int = 2) -> str:
+    """Show a share that is an upper limit as a percentage, rounded up; ``-`` for ``None``."""
     if share is None:
-        return unknown
+        return "-"
     return f"{rounded_up(100 * exactly(share), digits) if share else 0} %"
 
 
-def at_least(share: Number | None, digits: int = 2, *, unknown: str = "-") -> str:
+def at_least(share: Number | None, digits: int = 2) -> str:
     """Show a share that is a lower limit as a percentage, rounded down; as :func:`at_most`.
 
     A limit so small that nothing is left of it says so: ``<0.01 %``.
     """
     if share is None:
-        return unknown
+        return "-"
     text = rounded_down(100 * exactly(share), digits)
     return f"{text if float(text) else _less_than(share, digits)} %"
 

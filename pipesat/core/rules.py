@@ -265,20 +265,18 @@ def link_delay(problem: Problem, stage: int, direction: Phase, microbatch: int =
     return link.F if direction == "F" else link.B
 
 
-def round_trip(problem: Problem, stage: int, microbatch: int = 0) -> int:
+def round_trip(problem: Problem, stage: int) -> int:
     """Least time from the end of a stage's F to the start of its backward: out and back again.
 
-    In the mode keep; where microbatches are alike, number 0 stands for all. Worked out for all
-    stages of a route at once, from its end: thousands of them are asked for.
+    Of microbatch 0, in the mode keep. Worked out for all stages of a route at once, from its end:
+    thousands of them are asked for.
     """
-    of_class = problem.class_of(stage, microbatch)
-    if ("round trip", stage, of_class) not in problem.answers:
+    if ("round trip", stage) not in problem.answers:
         time = 0
         for here in reversed(problem.routes[problem.route_of[stage]].stages):
-            time += link_delay(problem, here, "F", microbatch)
-            time += link_delay(problem, here, "B", microbatch)
-            problem.answers["round trip", here, of_class] = time
-            amounts = problem.amounts(here, microbatch)
+            time += link_delay(problem, here, "F") + link_delay(problem, here, "B")
+            problem.answers["round trip", here] = time
+            amounts = problem.amounts(here, 0)
             time += amounts.F + amounts.shortest_backward
-    found: int = problem.answers["round trip", stage, of_class]
+    found: int = problem.answers["round trip", stage]
     return found

@@ -68,7 +68,7 @@ def costs_of(
     ]
 
 
-def stages_of(placement: Placement, devices: int, chunks: int, where: str = "chunks") -> int:
+def stages_of(placement: Placement, devices: int, chunks: int) -> int:
     """How many stages the layers are cut into.
 
     Raises
@@ -78,7 +78,7 @@ def stages_of(placement: Placement, devices: int, chunks: int, where: str = "chu
     """
     stages = Geometry(placement, devices, chunks).parts
     if stages > MOST_STAGES:
-        raise BadInput(f"{stages} stages, expected at most {MOST_STAGES}", where=where)
+        raise BadInput(f"{stages} stages, expected at most {MOST_STAGES}", where="chunks")
     return stages
 
 
