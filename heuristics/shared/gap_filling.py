@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from pipesat.bounds.chain_warm_up import least_warm_ups
+from pipesat.bounds.closed_form import least_warm_ups
 from pipesat.bounds.feasibility import capacities_by_order, lacking
 from pipesat.core.errors import Fault, NotApplicable
 from pipesat.core.ops import Item, Kind, Op
@@ -43,7 +43,7 @@ class Switches:
         How many microbatches rank d holds at most: what memory admits (K), or no more than 1F1B's
         ``p - d``, eager 1F1B's ``2 (p - 1 - d) + 1``, a line from K down to 1, or one more. With
         ``least idle``, K, but the warm-up is just as many F as leave the least idling before the
-        first B (:func:`pipesat.bounds.chain_warm_up.least_warm_ups`).
+        first B (:func:`pipesat.bounds.closed_form.least_warm_ups`).
     late_first
         Whether a warm-up F may run that delays the rank's first B.
     pattern

@@ -2,14 +2,22 @@
 
 One collector asks what a problem has: each argument comes once, for whatever it holds of.
 docs/proofs/bounds.md derives them; :mod:`pipesat.bounds.device_terms` has those of one device.
+
+*Warm-ups of a chain.* Before its first backward a device runs forwards only, one after the other.
+So the time from its first op to its first backward, its *warm-up*, is that of k whole forwards and
+of some idling. A device's warm-up outlasts that of the next one by a fixed time, the way to it and
+back. The k are limited by memory, and a device that has little time to spare cannot idle long:
+together this bounds the whole schedule, where each device alone would be fine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from pipesat.bounds.chain_warm_up import least_warm_ups
 from pipesat.bounds.devices import classes_of, terms_of
+from pipesat.bounds.feasibility import certain_activations
 from pipesat.bounds.given_order import bounds_of_given_order
 from pipesat.bounds.memory_counts import Number
 from pipesat.bounds.modes import counted_bounds
@@ -18,6 +26,7 @@ from pipesat.core.arguments import public
 from pipesat.core.claims import Bound
 from pipesat.core.least import least_problem
 from pipesat.core.problem import Problem
+from pipesat.core.rules import link_delay
 from pipesat.core.schedule import Objective
 
 
@@ -77,3 +86,80 @@ def _of_devices(problem: Problem, objective: Objective) -> Iterator[Bound]:
         warm_ups = least_warm_ups(least, without_head)
         tight = problem.device_name(line[warm_ups.tight])
         yield Bound(warm_ups.length, f"closed form: warm-ups + load of {tight}")
+
+
+class WarmUps(NamedTuple):
+    """The least length of the schedule, and the shortest warm-ups within it.
+
+    ``forwards[d]`` are the whole forwards before the first backward on the route's stage d;
+    ``tight`` is the stage, counted along the route, that fails in less time.
+    """
+
+    length: int
+    forwards: tuple[int, ...]
+    tight: int
+
+
+def least_warm_ups(problem: Problem, without_idling: Sequence[int]) -> WarmUps:
+    """Find the least length in which every device finds the time to idle in its warm-up.
+
+    ``without_idling[d]``, in time units, is what the device of the route's stage d needs at least
+    if it never idles before its first backward. For a single route with one stage per device, and
+    without overlapped pairs.
+
+    From the last stage to the first, the shortest warm-up x[d] is taken with ``x[d] >= x[d+1] +
+    F[d] + backward[d+1] + delays`` and ``k F[d] <= x[d] <= k F[d] + length - without_idling[d]``
+    for some k from 1 to what memory admits. A longer one would make none of the others shorter.
+    """
+    line = _Line(problem, without_idling)
+    stages, least = len(without_idling), max(without_idling)
+    # the longer the whole, the further the warm-ups get along the line
+    more = bisect_left(range(line.way), stages, key=lambda more: len(line.within(least + more)))
+    forwards = tuple(reversed(line.within(least + more)))
+    if not more:
+        return WarmUps(least, forwards, without_idling.index(least))
+    return WarmUps(least + more, forwards, stages - 1 - len(line.within(least + more - 1)))
+
+
+class _Line:
+    """The stages along the route: forward times, most forwards, and ways there and back.
+
+    Who may idle for the whole ``way``, from the first F to its backward, has always time enough.
+    """
+
+    def __init__(self, problem: Problem, without_idling: Sequence[int]) -> None:
+        (route,) = problem.routes
+        stages = [problem.stages[s] for s in route.stages]
+        certain = certain_activations(problem)
+        self.without_idling = without_idling
+        self.forward = [stage.F for stage in stages]
+        self.most = []
+        for number, stage in zip(route.stages, stages, strict=True):
+            room, held = problem.devices[stage.device].room, certain[number]
+            fit = room // held if room is not None and held else route.microbatches
+            self.most.append(max(1, min(fit, route.microbatches)))
+        self.further = [
+            stage.F
+            + link_delay(problem, number, "F")
+            + after.shortest_backward
+            + link_delay(problem, number, "B")
+            for number, stage, after in zip(route.stages, stages, stages[1:], strict=False)
+        ]
+        self.way = self.forward[-1] + sum(self.further)
+
+    def within(self, length: int) -> list[int]:
+        """Forwards of the shortest warm-ups, from the last stage on, until one lacks the time."""
+        counts: list[int] = []
+        warm_up = self.forward[-1]
+        for d in reversed(range(len(self.forward))):
+            if counts:
+                warm_up += self.further[d]
+            forward, most = self.forward[d], self.most[d]
+            count = min(warm_up // forward, most) if forward else most
+            if warm_up > count * forward + length - self.without_idling[d]:
+                if count == most:
+                    break
+                count += 1
+                warm_up = count * forward
+            counts.append(count)
+        return counts

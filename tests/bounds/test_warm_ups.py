@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipesat.bounds.chain_warm_up import WarmUps, least_warm_ups
-from pipesat.bounds.closed_form import closed_form_bound
+from pipesat.bounds.closed_form import WarmUps, closed_form_bound, least_warm_ups
 from pipesat.core.checker import check
 from pipesat.core.problem import Problem
 from pipesat.files.problem_file import FORMAT, parse_problem
