@@ -224,9 +224,12 @@ def peak_of_1f1b(costs: Sequence[Costs], setting: Setting, split: Split = "even"
     BadInput
         If there are fewer layers than devices.
     """
-    p, m = setting.devices, setting.microbatches
-    stages = cut(costs, p, split)
-    return max(min(p - d, m) * stage.held_after_F for d, stage in enumerate(stages))
+    stages = cut(costs, setting.devices, split)
+    return _in_flight([stage.held_after_F for stage in stages], setting.microbatches)
+
+
+def _in_flight(held: Sequence[int], microbatches: int) -> int:
+    return max(min(len(held) - d, microbatches) * amount for d, amount in enumerate(held))
 
 
 def activations_of_1f1b(problem: Problem) -> int:
@@ -246,11 +249,9 @@ def activations_of_1f1b(problem: Problem) -> int:
             where="memory",
         )
     held = [problem.stages[stage].held_after_F for stage in problem.routes[0].stages]
-    setting = Setting(
-        devices=len(problem.devices),
-        microbatches=sum(route.microbatches for route in problem.routes),
-    )
-    return peak_of_1f1b([Costs(0, 0, 0, held_after_F=amount) for amount in held], setting)
+    parts = even(len(held), len(problem.devices))
+    microbatches = sum(route.microbatches for route in problem.routes)
+    return _in_flight([sum(held[part.start : part.stop]) for part in parts], microbatches)
 
 
 def capacities_of(problem: Problem, memory: CapacityChoice) -> list[int | None]:
