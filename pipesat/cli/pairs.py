@@ -16,7 +16,6 @@ from pipesat.core.errors import BadInput
 
 if TYPE_CHECKING:
     from pipesat.cli.asked import Asked
-    from pipesat.core.claims import Standing
     from pipesat.parts.answer import PairTimes
 
 
@@ -59,7 +58,7 @@ def pairs(asked: Asked) -> int:
     Writes the stages' F, B, W, BW and overlap.pairs of a problem into FILE. Ctrl-C ends the search.
     Times that are not proven to be the least by then are those of the best orders so far.
     """
-    from pipesat.cli.terminal import print_json
+    from pipesat.cli.terminal import print_answer, print_json
     from pipesat.core.progress import doing
     from pipesat.files.atomic import write_file
     from pipesat.files.problem_file import problem_text
@@ -83,15 +82,13 @@ def pairs(asked: Asked) -> int:
         files[picture] = drawn[picture.suffix[1:]]
     for path, content in files.items():
         write_file(path, content)
+    into = asked.read.get("into")
+    gone = f"the overlap that {asked['into']} had is replaced"
     if asked["as_json"]:
         print_json(found.document() | {"times": found.claims()})
-        return asked.interrupts.exit_code
-    print_pair_times(found)
-    into = asked.read.get("into")
-    if into is not None and into.overlap is not None:
-        click.echo(one_line(f"the overlap that {asked['into']} had is replaced"))
-    for path in files:
-        click.echo(one_line(f"written to {path}"))
+    else:
+        more = [("Note", gone if into is not None and into.overlap is not None else "")]
+        print_answer(found, [*more, ("Written to", ", ".join(map(str, files)))])
     return asked.interrupts.exit_code
 
 
@@ -122,39 +119,3 @@ def _require_picture(asked: Asked) -> None:
     elif picture.suffix not in (".png", ".svg"):
         expected = "expected a name that ends in .png or .svg"
         raise BadInput(expected, where="--picture", value=str(picture))
-
-
-def print_pair_times(found: PairTimes) -> None:
-    """Print a table of all times, alone and together, with what is proven of each."""
-    from pipesat.cli.terminal import Column, print_table
-    from pipesat.core.claims import change
-
-    columns = [
-        Column("", number=False),
-        Column("time"),
-        Column("in turn"),
-        Column("together", number=False, spare=2),
-        Column("", number=False, spare=1),
-    ]
-    rows = [
-        [found.name([op]), f"{least.plan.length}", "", "", _verdict(least.standing)]
-        for op, least in found.alone.items()
-    ]
-    for two, least in found.together.items():
-        length, in_turn = least.plan.length, found.in_turn(two)
-        cells = (f"{length}", f"{in_turn}", change(length, in_turn), _verdict(least.standing))
-        rows.append([found.name(two), *cells])
-    print_table(columns, rows)
-    saving = sum(found.saves(two) for two in found.together)
-    click.echo(f"{saving} of {len(found.together)} combinations take less together than in turn")
-    click.echo("times are the model's, without launches and shared bandwidth: measure what counts")
-    if found.unproven:
-        click.echo(
-            f"{len(found.unproven)} times are not proven to be the least; a longer --time-limit "
-            "may shorten them"
-        )
-
-
-def _verdict(standing: Standing) -> str:
-    """Say what is proven: the order of the parts, not the time that a machine takes."""
-    return "optimal order of these parts" if standing.proven else standing.verdict

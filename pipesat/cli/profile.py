@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from pipesat.cli.commands import command
-from pipesat.cli.exits import one_line
 from pipesat.cli.options import settings
-from pipesat.cli.terminal import Column, print_table
+from pipesat.cli.terminal import print_table
 from pipesat.core.amounts import readable
 from pipesat.core.claims import plural
+from pipesat.core.showing import Column, Displayed, Facts, Table
 from pipesat.profile.published import SHAPES
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def profile(asked: Asked) -> None:
 
     Needs PyTorch: pip install 'torch>=2.13'.
     """
-    from pipesat.cli.terminal import print_json
+    from pipesat.cli.terminal import print_answer, print_json
     from pipesat.profile.file import write_document
 
     if asked["model"] is not None:
@@ -71,8 +73,7 @@ def profile(asked: Asked) -> None:
     if asked["as_json"]:
         print_json(measured.model_dump())
     else:
-        print_profile(measured)
-        click.echo(one_line(f"written to {asked['output']}"))
+        print_answer(ShownProfile(measured), [("Written to", str(asked["output"]))])
 
 
 def print_configs() -> None:
@@ -88,47 +89,56 @@ def print_configs() -> None:
     print_table(columns, lines, wrap_last=True)
 
 
-def print_profile(measured: Profile) -> None:
-    """Print what each kind of layer and each stage takes and holds."""
-    heads = ("F", "B", "W", "BW", "(B + W)\n/ BW", "held\nafter F", "held\nafter B")
-    columns = [
-        Column("", number=False),
-        *map(Column, heads),
-        Column("largest\ntransient", spare=2),
-        Column("spread\nof F", spare=1),
-    ]
-    counts = {kind: sum(x.kind == kind for x in measured.layers) for kind in measured.kinds}
-    rows = [
-        _row(kind if counts[kind] == 1 else f"{kind} ({counts[kind]} of them)", costs)
-        for kind, costs in measured.kinds.items()
-    ]
-    for stage in measured.stages:
-        begin, end = stage.layers
-        rows.append(_row(f"layers {begin} to {end - 1}", stage.costs))
-    e = measured.environment
-    click.echo(
-        one_line(
-            f"{e.device_name}, {e.dtype}, torch {e.torch}, "
-            f"{e.threads} {plural(e.threads, 'thread')}; "
-            "medians in us, spread from the 10th to the 90th percentile"
-        )
-    )
-    print_table(columns, rows)
-    for reason in dict.fromkeys(c.no_split for c in measured.kinds.values() if c.no_split):
-        whose = ", ".join(kind for kind, c in measured.kinds.items() if c.no_split == reason)
-        click.echo(one_line(f"no B and W of {whose}: {reason}"))
-    if late := [kind for kind, costs in measured.kinds.items() if costs.host_bound]:
-        click.echo(
-            one_line(
-                f"the GPU waited for the host in {', '.join(late)}: their times include launches, "
-                "and waiting if a layer reads a value back"
+@dataclass(frozen=True, repr=False)
+class ShownProfile(Displayed):
+    """What each kind of layer and each stage takes and holds."""
+
+    measured: Profile
+
+    def tables(self) -> Iterator[Table]:
+        """Yield a line per kind of layer and per stage."""
+        measured = self.measured
+        heads = ("F", "B", "W", "BW", "(B + W)\n/ BW", "held\nafter F", "held\nafter B")
+        columns = [
+            Column("", number=False),
+            *map(Column, heads),
+            Column("largest\ntransient", spare=2),
+            Column("spread\nof F", spare=1),
+        ]
+        counts = {kind: sum(x.kind == kind for x in measured.layers) for kind in measured.kinds}
+        rows = [
+            _row(kind if counts[kind] == 1 else f"{kind} ({counts[kind]} of them)", costs)
+            for kind, costs in measured.kinds.items()
+        ]
+        for stage in measured.stages:
+            begin, end = stage.layers
+            rows.append(_row(f"layers {begin} to {end - 1}", stage.costs))
+        note = "medians in ms, spread from the 10th to the 90th percentile"
+        yield Table(columns, rows, notes=[note])
+
+    def facts(self) -> Facts:
+        """Return where it was measured, and what to know of it."""
+        measured, e = self.measured, self.measured.environment
+        threads = f"{e.threads} {plural(e.threads, 'thread')}"
+        kinds = measured.kinds.items()
+        reasons = dict.fromkeys(costs.no_split for _, costs in kinds if costs.no_split)
+        whose = {r: ", ".join(k for k, costs in kinds if costs.no_split == r) for r in reasons}
+        late = ", ".join(kind for kind, costs in kinds if costs.host_bound)
+        waited = f"the GPU waited for the host in {late}: their times include launches, and "
+        links = (
+            ""
+            if measured.links is None
+            else ", ".join(
+                f"{x.delay.median / 1000:.3f} ms for {x.bytes} B" for x in measured.links.sizes
             )
         )
-    for tied in measured.tied:
-        click.echo(one_line(f"{tied.name} is shared by layers {tied.layers}"))
-    if measured.links is not None:
-        delays = ", ".join(f"{x.delay.median:.0f} us for {x.bytes} B" for x in measured.links.sizes)
-        click.echo(one_line(f"links ({measured.links.backend}): {delays}"))
+        return [
+            ("Machine", f"{e.device_name}, {e.dtype}, torch {e.torch}, {threads}"),
+            *(("Fused", f"no B and W of {names}: {why}") for why, names in whose.items()),
+            ("Doubt", waited + "waiting if a layer reads a value back" if late else ""),
+            *(("Tied", f"{t.name} is shared by layers {t.layers}") for t in measured.tied),
+            ("Links", f"{links} ({measured.links.backend})" if measured.links else ""),
+        ]
 
 
 def _row(name: str, costs: MeasuredCostsModel) -> tuple[str, ...]:
@@ -138,13 +148,17 @@ def _row(name: str, costs: MeasuredCostsModel) -> tuple[str, ...]:
     whole = costs.BW.median
     return (
         name,
-        f"{costs.F.median:.0f}",
-        f"{b:.0f}" if split else "-",
-        f"{w:.0f}" if split else "-",
-        f"{whole:.0f}",
+        _ms(costs.F.median),
+        _ms(b) if split else "-",
+        _ms(w) if split else "-",
+        _ms(whole),
         f"{(b + w) / whole:.2f}" if split and whole else "-",
         readable(costs.held_after_F),
         readable(costs.held_after_B) if split else "-",
         readable(max(costs.transient.model_dump().values())),
-        f"{costs.F.low:.0f} to {costs.F.high:.0f}",
+        f"{_ms(costs.F.low)} to {_ms(costs.F.high)}",
     )
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1000:.3f}"

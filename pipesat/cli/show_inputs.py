@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
-from pipesat.cli.exits import one_line
-from pipesat.cli.terminal import Column, print_facts, print_table, wrapped
-from pipesat.core.amounts import rounded_down, rounded_up
+from pipesat.core.amounts import rounded_down, rounded_up, time_text
 from pipesat.core.errors import BadInput
+from pipesat.core.showing import Column, Displayed, Facts, Table
 
 if TYPE_CHECKING:
     from pipesat.layers.layer import Layer, Layers
@@ -28,7 +25,7 @@ def show_file(path: Path, *, as_json: bool) -> None:
     BadInput
         If it is wrong, or is not shown by itself.
     """
-    from pipesat.cli.terminal import print_json
+    from pipesat.cli.terminal import print_answer, print_json
     from pipesat.files.strict_json import read_json
 
     document = read_json(path, _LARGEST)
@@ -44,12 +41,29 @@ def show_file(path: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        _KINDS[kind](path)
+        print_answer(_KINDS[kind](path))
 
 
-def _show_problem(path: Path) -> None:
+@dataclass(frozen=True, repr=False)
+class _Input(Displayed):
+    """What a file says: labelled lines, and at most one table."""
+
+    said: Facts
+    table: Table | None = None
+
+    def facts(self) -> Facts:
+        """Return the lines."""
+        return self.said
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the table."""
+        if self.table is not None:
+            yield self.table
+
+
+def _problem(path: Path) -> Displayed:
     from pipesat.cli.terminal import read_problem
-    from pipesat.core.summary import records_of_stages
+    from pipesat.core.summary import records_of_stages, units_of
 
     problem = read_problem(path)
     records = records_of_stages(problem)
@@ -58,25 +72,22 @@ def _show_problem(path: Path) -> None:
         Column(name.replace("_", "\n"), number=name not in ("device", "modes")) for name in names
     ]
     lines = [["-" if row[n] is None else str(row[n]) for n in names] for row in records]
-    print_table(columns, lines)
-    click.echo("")
-    print_facts(
-        [
-            ("problem", repr(problem).strip("<>")),
-            ("units", ", ".join(filter(None, (problem.time_unit, problem.memory_unit)))),
-            ("next", f"pipesat compare {path}"),
-        ]
-    )
+    said = [
+        ("Problem", repr(problem).strip("<>").removeprefix("Problem: ")),
+        ("Units", ", ".join(units_of(problem))),
+        ("Next", f"pipesat compare {path}"),
+    ]
+    return _Input(said, Table(columns, lines))
 
 
-def _show_profile(path: Path) -> None:
-    from pipesat.cli.profile import print_profile
+def _profile(path: Path) -> Displayed:
+    from pipesat.cli.profile import ShownProfile
     from pipesat.profile.file import read_profile
 
-    print_profile(read_profile(path))
+    return ShownProfile(read_profile(path))
 
 
-def _show_parts(path: Path) -> None:
+def _parts(path: Path) -> Displayed:
     from pipesat.parts.file import read_parts
     from pipesat.parts.parts import PART_KINDS
 
@@ -88,20 +99,19 @@ def _show_parts(path: Path) -> None:
         for part in chunk.of_kind(kind)
     ]
     names = ("chunk", "of", "part", "stream")
-    print_table([*(Column(name, number=False) for name in names), Column("time")], lines)
-    click.echo("")
+    columns = [*(Column(name, number=False) for name in names), Column("time")]
     repeats = ", ".join(f"{chunk.name}: {chunk.repeat}" for chunk in parts.chunks)
-    print_facts([("layers", repeats), ("next", f"pipesat problem pairs {path} -o pairs.json")])
+    said = [("Layers", repeats), ("Next", f"pipesat problem pairs {path} -o pairs.json")]
+    return _Input(said, Table(columns, lines))
 
 
-def _show_assignment(path: Path) -> None:
-    from pipesat.cli.terminal import print_answer
+def _assignment(path: Path) -> Displayed:
     from pipesat.report.study import read
 
-    print_answer(read(path), verbose=False)  # type: ignore[arg-type]
+    return read(path)  # type: ignore[return-value]
 
 
-def _show_timeline(path: Path) -> None:
+def _timeline(path: Path) -> Displayed:
     from pipesat.files.complaint import validated
     from pipesat.files.strict_json import read_json
     from pipesat.timeline.file import TimelineModel
@@ -112,14 +122,11 @@ def _show_timeline(path: Path) -> None:
         rows = [row.ops for row in step.devices if row.ops]
         begins, ends = min(ops[0][1] for ops in rows), max(ops[-1][2] for ops in rows)
         lines.append([str(number), f"{(ends - begins) / 1000:.3f}", str(sum(map(len, rows)))])
-    print_table([Column("step"), Column("ms"), Column("ops")], lines)
-    click.echo("")
-    next_ = f"pipesat timeline compare PROBLEM {path}"
-    print_facts([("source", found.source), ("next", next_)])
+    said = [("Source", found.source), ("Next", f"pipesat timeline compare PROBLEM {path}")]
+    return _Input(said, Table([Column("step"), Column("ms"), Column("ops")], lines))
 
 
-def _show_layers(path: Path) -> None:
-    from pipesat.cli.terminal import stdout
+def _layers(path: Path) -> Displayed:
     from pipesat.layers.file import read_layers
 
     data = read_layers(path)
@@ -131,10 +138,8 @@ def _show_layers(path: Path) -> None:
         *(Column(head, spare={"output": 4, "held\nafter B": 3}.get(head, 0)) for head in heads),
         Column("flags", number=False, spare=1),
     ]
-    print_table(columns, [_row(data, begin, end) for begin, end in _runs(data)])
-    click.echo("")
-    for line in _summary(data):
-        click.echo(wrapped(one_line(line), stdout().width))
+    lines = [_row(data, begin, end) for begin, end in _runs(data)]
+    return _Input(_summary(data), Table(columns, lines))
 
 
 def _runs(layers: Layers) -> list[tuple[int, int]]:
@@ -175,39 +180,37 @@ def _range(layers: Layers) -> str:
     return f"; times may be {rounded_down(least, 2)} to {rounded_up(most, 2)} of these"
 
 
-def _summary(layers: Layers) -> list[str]:
-    def total(kind: str) -> int:
-        return sum(layers.amounts(kind))
+def _summary(layers: Layers) -> Facts:
+    def in_all(*kinds: str) -> str:
+        each = ((kind, sum(layers.amounts(kind))) for kind in kinds)
+        return " + ".join(f"{kind} {time_text(total, layers.time_unit)}" for kind, total in each)
 
-    def unit(text: str) -> str:
-        return f" {text}" if text else ""
-
-    held, static = total("held_after_F"), sum(layers.static)
-    memory = unit(layers.memory_unit)
-    lines = [
-        f"{len(layers)} layers{': ' if layers.name else ''}{layers.name}; a microbatch takes "
-        f"F {total('F')} + BW {total('BW')}{unit(layers.time_unit)} in all and holds "
-        f"{held}{memory}; weights, gradients and optimizer take {static}{memory}, every device "
-        f"keeps {layers.reserve}{memory} besides"
-    ]
+    memory = f" {layers.memory_unit}".rstrip()
+    held = f"{sum(layers.amounts('held_after_F'))}{memory}"
+    static = f"weights, gradients and optimizer {sum(layers.static)}{memory}"
+    estimate, recipe, weight = "", layers.recipe, ""
     if layers.estimate:
-        lines.append(f"times and memory are an estimate: {layers.estimate}{_range(layers)}")
-    if layers.recipe is not None:
-        recipe = layers.recipe
-        per_weight = recipe.parts(1)
-        lines.append(
-            f"one weight takes {sum(per_weight)} bytes: {per_weight.weights} itself "
-            f"({recipe.dtype}), {per_weight.gradients} its gradient, {per_weight.optimizer} in "
-            f"{recipe.optimizer}"
+        estimate = f"times and memory are an estimate: {layers.estimate}{_range(layers)}"
+    if recipe is not None:
+        each = recipe.parts(1)
+        weight = (
+            f"{sum(each)} bytes: {each.weights} itself ({recipe.dtype}), {each.gradients} its "
+            f"gradient, {each.optimizer} in {recipe.optimizer}"
         )
-    return lines
+    return [
+        ("Layers", f"{len(layers)}{': ' if layers.name else ''}{layers.name}"),
+        ("Microbatch", f"{in_all('F', 'BW')}, holds {held}"),
+        ("Memory", f"{static}, every device keeps {layers.reserve}{memory} besides"),
+        ("Weight", weight),
+        ("Doubt", estimate),
+    ]
 
 
-_KINDS: Final[dict[str, Callable[[Path], None]]] = {
-    "problem": _show_problem,
-    "layers": _show_layers,
-    "profile": _show_profile,
-    "parts": _show_parts,
-    "timeline": _show_timeline,
-    "assignment": _show_assignment,
+_KINDS: Final[dict[str, Callable[[Path], Displayed]]] = {
+    "problem": _problem,
+    "layers": _layers,
+    "profile": _profile,
+    "parts": _parts,
+    "timeline": _timeline,
+    "assignment": _assignment,
 }

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pipesat.core.attached import attached
-from pipesat.core.claims import Bound, Standing
+from pipesat.core.claims import Bound, Standing, change
 from pipesat.core.errors import BadInput
 from pipesat.core.ops import KINDS, Kind, parse_kind
 from pipesat.core.problem import Problem
-from pipesat.core.showing import Displayed, Facts
+from pipesat.core.showing import Column, Displayed, Facts, Table
 from pipesat.files.folder import changed_problem
 from pipesat.files.strict_json import MOST, MOST_FACTOR
 from pipesat.parts.parts import Parts, Plan, Shop
@@ -83,13 +83,33 @@ class PairTimes(Displayed):
     def facts(self) -> Facts:
         """Return how many there are, how many save time, and what is not proven."""
         saving = sum(self.saves(two) for two in self.together)
-        unit = f" in {self.parts.time_unit}" if self.parts.time_unit else ""
-        unproven = f"{len(self.unproven)} are not proven to be the least"
+        unproven = f"{len(self.unproven)} times are not proven to be the least. A longer "
+        unproven += "--time-limit may shorten them"
         return [
-            ("times", f"{len(self.alone)} ops alone, {len(self.together)} combinations{unit}"),
-            ("shorter", f"{saving} combinations take less together than in turn"),
-            ("proof", unproven if self.unproven else "all proven to be the least"),
+            ("Times", f"{len(self.alone)} ops alone, {len(self.together)} combinations"),
+            (
+                "Shorter",
+                f"{saving} of {len(self.together)} combinations take less together than in turn",
+            ),
+            ("Proof", unproven if self.unproven else "all proven to be the least"),
+            ("Doubt", "a model's times, without launches and shared bandwidth: measure them"),
         ]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield all times, alone and together, with what is proven of each."""
+        heads = {"": False, "time": True, "in turn": True}
+        columns = [Column(head, number=number) for head, number in heads.items()]
+        columns += [Column("together", number=False, spare=2), Column("", number=False, spare=1)]
+        lines = [
+            [self.name([op]), f"{least.plan.length}", "", "", _verdict(least.standing)]
+            for op, least in self.alone.items()
+        ]
+        for two, least in self.together.items():
+            length, in_turn = least.plan.length, self.in_turn(two)
+            cells = (f"{length}", f"{in_turn}", change(length, in_turn), _verdict(least.standing))
+            lines.append([self.name(two), *cells])
+        note = f"times in {self.parts.time_unit}"
+        yield Table(columns, lines, notes=[note] if self.parts.time_unit else [])
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row per op and combination: its time, that in turn, and what is proven."""
@@ -295,3 +315,8 @@ def into_problem(found: PairTimes, problem: Problem) -> Problem:
         time_unit=found.parts.time_unit or problem.document.get("time_unit"),
         overlap=times["overlap"] if times["overlap"]["pairs"] else None,
     )
+
+
+def _verdict(standing: Standing) -> str:
+    """Say what is proven: the order of the parts, not the time that a machine takes."""
+    return "optimal order of these parts" if standing.proven else standing.verdict

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import pipesat
 from tests.conftest import Run
 from tests.support.outcomes import one_bad_line
 from tests.support.paths import ROOT
@@ -214,10 +216,10 @@ TORCH = (
 )
 
 
-@pytest.fixture
-def world(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file of each kind."""
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("world")
     plain = document(chain(2, 3, F=2, B=2, W=1, comm=1, held=(4, 1)))
     classes = [{"name": "long", "count": 1, "time": [2, 1]}, {"name": "short", "count": 2}]
     stages = [{"device": stage % 2, "F": 2, "B": 2, "W": 1} for stage in range(4)]
@@ -236,9 +238,18 @@ def world(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "loop.json": plain | {"microbatches": 4, "stages": stages},
     }
     for name, content in files.items():
-        (tmp_path / name).write_text(json.dumps(content))
-    assert cli("solve", "p.json", "--time-limit", 2, "--workers", 1, "-o", "out").code == 0
-    assert cli("export", "p.json", "1f1b", "--to", "torch-csv", "-o", "order.csv").code == 0
+        (folder / name).write_text(json.dumps(content))
+    problem = pipesat.Problem.read(folder / "p.json")
+    problem.solve(time_limit=2, workers=1).save(folder / "out")
+    pipesat.export(problem, "1f1b", "torch-csv", folder / "order.csv")
+    return folder
+
+
+@pytest.fixture
+def world(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

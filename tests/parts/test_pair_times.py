@@ -308,7 +308,7 @@ def test_pair_times_show_themselves(tmp_path) -> None:
     assert found.parts == read_parts(path)
     assert found.problem is not None
     assert found.problem.stages[0].BW == 12
-    assert len(repr(found).splitlines()) == 4
+    assert len(repr(found).splitlines()) == 5
     row = next(row for row in found.records() if row["ops"] == "moe F + moe BW")
     assert (row["time"], row["in_turn"], row["status"]) == (12, 20, "optimal")
     assert found.plot("0F+1BW").axes
