@@ -178,7 +178,8 @@ def _in_groups(name: str, group: int) -> Published:
         text = f"only {' and '.join(builds)} have groups of a size to choose, {name} has none"
         raise BadInput(text, where="group", value=group)
     source = f"{name}, groups of {group}"
-    return replace(BASELINES[name], build=partial(builds[name], group=group, source=source))
+    build = partial(builds[name], group=group, source=source)
+    return replace(BASELINES[name], build=lambda problem, _: build(problem))
 
 
 def baselines() -> Mapping[str, Published]:

@@ -408,7 +408,7 @@ def test_pictures_and_tables_too(cli: Run, tmp_path: Path, words: str) -> None:
         ("sweep W --dry-run --csv N", "--dry-run runs no case and writes nothing"),
         ("sweep W --dry-run --processes 1000", "--processes: got 1000, expected at most"),
         ("solve P --deterministic --workers 4", "--workers: got 4, `--deterministic` runs one"),
-        ("export P S --to trace,layers=2 -o N", "--to layers: trace says nothing of layers"),
+        ("export P S --to trace,layers=2 -o N", "--to layers: trace has no place for it"),
         ("profile -o N --stages cut=balanced", "--stages cut: got 'balanced', expected `--stages`"),
         ("profile -o N --stages 2,2", "--stages: got '2,2', 2 appears twice"),
         ("profile -o N --model a:b --config tiny", "--config: got 'tiny', this is of the built-in"),
