@@ -1,9 +1,9 @@
 """Lower bounds with memory modes: how many microbatches of a device run in each, counted.
 
 proofs/bounds.md ("Memory modes") derives the rows. Per device, a small programme in whole numbers
-(:mod:`pipesat.bounds.counting`) chooses how many microbatches of each stage run in each *way* (a
-mode, its backward split or fused), and says how long that takes at least: compute time with what is
-idle before the first backward and after the last F, memory times time, the time of the copies.
+(:mod:`pipesat.bounds.counting`) chooses how many microbatches of each stage run in each *variant*
+(a mode, its backward split or fused), and says how long that takes at least: compute time with what
+is idle before the first backward and after the last F, memory times time, the time of the copies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipesat.core.problem import Problem
 from pipesat.core.schedule import Objective
 
 
-class Way(NamedTuple):
+class Variant(NamedTuple):
     """How one (stage, microbatch) may run: times, what it holds, and memory times time at least.
 
     ``group`` numbers its stage and class; ``rest`` is held between F and backward at least,
@@ -84,16 +84,16 @@ class Counts:
         return groups_on(self.problem, self.device)
 
     @cached_property
-    def ways(self) -> list[Way]:
-        """All ways of the device's microbatches."""
+    def variants(self) -> list[Variant]:
+        """All variants of the device's microbatches."""
         return [
-            way
+            x
             for group, (stage, of_class, _) in enumerate(self.groups)
             for mode in self.problem.modes_of(stage)
-            for way in self._ways_in(group, stage, mode, of_class)
+            for x in self._variants_in(group, stage, mode, of_class)
         ]
 
-    def _ways_in(self, group: int, stage: int, mode: int, of_class: int) -> Iterator[Way]:
+    def _variants_in(self, group: int, stage: int, mode: int, of_class: int) -> Iterator[Variant]:
         s, stay = self.problem.resulting(stage, mode, of_class), self.terms.work[group].stay
         a, w, x = s.held_after_F, s.held_after_B, s.held_in_backward
         rest, out, back = a, 0, 0
@@ -105,10 +105,10 @@ class Counts:
         if s.may_split:
             most = max(a, w, x)
             own = area + most * s.B + w * s.W
-            yield Way(*both, s.B, s.W, a, rest, w, most, own, out, back)
+            yield Variant(*both, s.B, s.W, a, rest, w, most, own, out, back)
         if s.may_fuse:
             most = max(a, x)
-            yield Way(*both, s.BW, 0, a, rest, 0, most, area + most * s.BW, out, back)
+            yield Variant(*both, s.BW, 0, a, rest, 0, most, area + most * s.BW, out, back)
 
     @property
     def start(self) -> int:
@@ -134,31 +134,31 @@ class Counts:
     @cached_property
     def room(self) -> int | None:
         """Memory for activations, as far as whatever is held can fill it."""
-        held = (held for way in self.ways for held in (way.held, way.rest, way.after, way.most))
+        held = (held for x in self.variants for held in (x.held, x.rest, x.after, x.most))
         found: int | None = in_use(self.terms.memory, held)
         return found
 
     @cached_property
     def takes_time(self) -> bool:
         """Whether every F takes time, so that what it takes is surely held."""
-        return all(way.forward for way in self.ways)
+        return all(x.forward for x in self.variants)
 
     @property
     def lasts(self) -> list[int]:
         """What the last backward may hold beside the W's pending after it."""
-        return sorted({way.last for way in self.ways})
+        return sorted({x.last for x in self.variants})
 
     @cached_property
     def all_may_wait(self) -> bool:
         """Whether all F's might run before the first backward."""
         if self.room is None or not self.takes_time:
             return True
-        return self.in_all(lambda ways: min(way.rest for way in ways)) <= self.room
+        return self.in_all(lambda variants: min(x.rest for x in variants)) <= self.room
 
-    def in_all(self, of: Callable[[list[Way]], int]) -> int:
-        """Sum over microbatches of something of the ways that each may run."""
-        ways = ([way for way in self.ways if way.group == n] for n in range(len(self.groups)))
-        return sum(count * of(own) for own, (*_, count) in zip(ways, self.groups, strict=True))
+    def in_all(self, of: Callable[[list[Variant]], int]) -> int:
+        """Sum over microbatches of something of the variants that each may run."""
+        variants = ([x for x in self.variants if x.group == n] for n in range(len(self.groups)))
+        return sum(count * of(own) for own, (*_, count) in zip(variants, self.groups, strict=True))
 
     @cached_property
     def unused(self) -> int:
@@ -168,24 +168,24 @@ class Counts:
         At a time t before the last op's end, what is held must still be worked off in t and what
         is left of one op.
         """
-        room, ways = self.room, self.ways
+        room, variants = self.room, self.variants
         if not room:
             return 0
-        most = max(way.most for way in ways)
-        shortest = min(way.forward for way in ways)
+        most = max(x.most for x in variants)
+        shortest = min(x.forward for x in variants)
         count = sum(count for *_, count in self.groups)
         steps = min(count, (room - 1) // most) if most else 0
         filling = sum(room - j * most for j in range(1, steps + 1)) * shortest
         emptying, length = self._emptying(room)
-        load = self.in_all(lambda ways: min(way.work for way in ways))
+        load = self.in_all(lambda variants: min(x.work for x in variants))
         if steps * shortest + length <= load:
             return filling + emptying
         return max(filling if steps * shortest <= load else 0, emptying if length <= load else 0)
 
     def _emptying(self, room: int) -> tuple[int, int]:
         """Memory times time unused while the device empties, and how long that takes at most."""
-        rates = [(way.most, way.backward + way.weight) for way in self.ways]
-        rates += [(way.after, way.weight) for way in self.ways if way.after]
+        rates = [(x.most, x.backward + x.weight) for x in self.variants]
+        rates += [(x.after, x.weight) for x in self.variants if x.after]
         if any(held and not time for held, time in rates):
             return 0, 0
         held, time = max(
@@ -195,7 +195,7 @@ class Counts:
         )
         if not held:
             return 0, 0
-        longest = max(max(way.backward, way.weight) for way in self.ways)
+        longest = max(max(x.backward, x.weight) for x in self.variants)
         # (t + longest) * held / time is less than room until this t
         length = room * time // held - longest
         if length <= 0:
@@ -205,7 +205,7 @@ class Counts:
         return max(0, twice // (2 * time)), length
 
 
-_MOST_WAYS = 60  # of a device: beyond, the programme is left out
+_MOST_VARIANTS = 60  # of a device: beyond, the programme is left out
 _MOST_CHOICES = 40  # of one mode per stage: beyond, microbatches are taken to choose
 
 
@@ -218,7 +218,7 @@ def counted_bounds(problem: Problem, objective: Objective) -> Iterator[Bound]:
         if not stages:
             continue
         counts = Counts(problem, alone, device, absolute=objective == "makespan")
-        if len(counts.ways) <= _MOST_WAYS:
+        if len(counts.variants) <= _MOST_VARIANTS:
             value = least_of(_programmes(counts))
             name = problem.device_name(device)
             yield Bound(value, f"closed form: modes counted on {name}")
@@ -244,13 +244,13 @@ def _programmes(counts: Counts) -> Iterator[Programme]:
 
 @dataclass
 class _Rows:
-    """Rows of proofs/bounds.md over counts per way; ``before``: all F's run before any backward.
+    """Rows of proofs/bounds.md over counts by variant; ``before``: all F's run before a backward.
 
     ``last`` says what the last backward holds beside the W's that are pending after it.
 
-    Variables per way: ``run`` how many; ``head`` of them with F before the first backward, ``out``
-    of these copied out by then; ``whole`` and ``part`` of which the whole backward, or W alone, is
-    left after the last F; ``late`` of which W is left after the last backward.
+    Variables by variant: ``run`` how many; ``head`` of them with F before the first backward,
+    ``out`` of these copied out by then; ``whole`` and ``part`` of which the whole backward, or W
+    alone, is left after the last F; ``late`` of which W is left after the last backward.
     """
 
     counts: Counts
@@ -266,7 +266,7 @@ class _Rows:
         self.first = rows.variable(0, self._far)  # when the first backward starts
         roles = ("run", "head", "out", "whole", "part", "late")
         self.number = {
-            role: [rows.variable(0, sizes[way.group]) for way in counts.ways] for role in roles
+            role: [rows.variable(0, sizes[x.group]) for x in counts.variants] for role in roles
         }
         for variables in self.number.values():
             rows.total(variables)
@@ -280,22 +280,22 @@ class _Rows:
     def _far(self) -> int:
         """A time in which everything is done one after the other, and memory is no matter."""
         counts = self.counts
-        work = counts.in_all(lambda ways: max(way.work + way.out + way.back for way in ways))
-        area = counts.in_all(lambda ways: max(way.area for way in ways))
+        work = counts.in_all(lambda variants: max(x.work + x.out + x.back for x in variants))
+        area = counts.in_all(lambda variants: max(x.area for x in variants))
         once = counts.first_backward + counts.tail + counts.end + counts.start
         return 4 * (work + once) + (area + counts.unused) // max(1, counts.room or 1)
 
-    def _sum(self, role: str, of: Callable[[Way], int]) -> Row:
-        return Row(zip(self.number[role], map(of, self.counts.ways), strict=True))
+    def _sum(self, role: str, of: Callable[[Variant], int]) -> Row:
+        return Row(zip(self.number[role], map(of, self.counts.variants), strict=True))
 
     def _add_choice(self, sizes: Sequence[int]) -> None:
-        rows, ways, number = self.rows, self.counts.ways, self.number
+        rows, variants, number = self.rows, self.counts.variants, self.number
         for group, size in enumerate(sizes):
-            own = [n for n, way in zip(number["run"], ways, strict=True) if way.group == group]
+            own = [n for n, x in zip(number["run"], variants, strict=True) if x.group == group]
             rows.equals(dict.fromkeys(own, 1), size)
-        for i, way in enumerate(ways):
+        for i, x in enumerate(variants):
             run, head, out, whole, part, late = (number[role][i] for role in number)
-            if self.fixed is not None and self.fixed[way.stage] != way.mode:
+            if self.fixed is not None and self.fixed[x.stage] != x.mode:
                 rows.at_most({run: 1}, 0)
             rows.at_most({head: 1, run: -1}, 0)
             if self.before:
@@ -303,43 +303,46 @@ class _Rows:
             rows.at_most({out: 1, head: -1}, 0)
             rows.at_most({whole: 1, part: 1, run: -1}, 0)
             rows.at_most({late: 1, run: -1}, 0)
-        ending = [n for n, way in zip(number["run"], ways, strict=True) if way.last == self.last]
+        ending = [n for n, x in zip(number["run"], variants, strict=True) if x.last == self.last]
         rows.at_least(dict.fromkeys(ending, 1), 1)
 
     def _add_time(self) -> None:
         """Compute time, with what is idle before the first backward and at the end."""
         counts, rows = self.counts, self.rows
-        forward = self._sum("head", lambda way: way.forward)
+        forward = self._sum("head", lambda x: x.forward)
         rows.at_least({self.first: 1}, counts.first_backward)
         rows.at_least(Row({self.first: 1}) - forward, counts.start)
-        busy = forward - self._sum("run", lambda way: way.work) + {self.total: 1, self.first: -1}
+        busy = forward - self._sum("run", lambda x: x.work) + {self.total: 1, self.first: -1}
         rows.at_least(busy, 0)
-        rows.at_least(busy + self._sum("late", lambda way: way.weight), counts.end)
+        rows.at_least(busy + self._sum("late", lambda x: x.weight), counts.end)
         if not self.before and counts.takes_time:
-            left = self._sum("whole", lambda way: way.backward + way.weight)
-            rows.at_least(busy + left + self._sum("part", lambda way: way.weight), counts.tail)
+            left = self._sum("whole", lambda x: x.backward + x.weight)
+            rows.at_least(busy + left + self._sum("part", lambda x: x.weight), counts.tail)
 
     def _add_memory(self, room: int) -> None:
         counts, rows = self.counts, self.rows
         if counts.takes_time:
-            held = self._sum("head", lambda way: way.held)
-            rows.at_most(held + self._sum("out", lambda way: way.rest - way.held), room)
-            stored = self._sum("whole", lambda way: way.rest)
-            rows.at_most(stored + self._sum("part", lambda way: way.after), room)
+            held = self._sum("head", lambda x: x.held)
+            rows.at_most(held + self._sum("out", lambda x: x.rest - x.held), room)
+            stored = self._sum("whole", lambda x: x.rest)
+            rows.at_most(stored + self._sum("part", lambda x: x.after), room)
         left = max(0, room - self.last)
-        rows.at_most(self._sum("late", lambda way: way.after), left)
-        if least := min((way.after for way in counts.ways if way.after), default=0):
-            rows.at_most(self._sum("late", lambda way: int(way.after > 0)), left // least)
-        area = Row({self.total: room}) - self._sum("run", lambda way: way.area)
+        rows.at_most(self._sum("late", lambda x: x.after), left)
+        if least := min((x.after for x in counts.variants if x.after), default=0):
+            rows.at_most(self._sum("late", lambda x: int(x.after > 0)), left // least)
+        area = Row({self.total: room}) - self._sum("run", lambda x: x.area)
         rows.at_least(area, counts.unused + room * counts.start)
 
     def _add_copies(self) -> None:
         """Copies of a channel one after the other, from the first F's end to the last backward."""
         counts, rows = self.counts, self.rows
-        begin = counts.start + min(way.forward for way in counts.ways)
-        end = min(way.backward for way in counts.ways)
-        out, back = self._sum("run", lambda way: way.out), self._sum("run", lambda way: way.back)
+        begin = counts.start + min(x.forward for x in counts.variants)
+        end = min(x.backward for x in counts.variants)
+        out, back = (
+            self._sum("run", lambda x: x.out),
+            self._sum("run", lambda x: x.back),
+        )
         shared = counts.problem.devices[counts.device].copy_channels == 1
         for copied in (out + back,) if shared else (out, back):
             rows.at_least(Row({self.total: 1}) - copied, begin + end)
-        rows.at_least(Row({self.first: 1}) - self._sum("out", lambda way: way.out), begin)
+        rows.at_least(Row({self.first: 1}) - self._sum("out", lambda x: x.out), begin)
