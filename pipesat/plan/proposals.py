@@ -145,8 +145,9 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
 
     Most even: the least sum of squares of stages' loads. So one long layer leaves no others long,
     which would take memory and gain nothing. Memory does not count. In a chain this is exact.
-    Elsewhere it is the best of three: that of the least largest device, the even split, and the
-    one whose stages alone have the least sum of squares.
+    Elsewhere the split that was found for devices stays, unless one of its stages is longer by more
+    than a layer than in the best of three: itself, the even split, and the one whose stages alone
+    have the least sum of squares.
     """
     least = smallest_largest(layers, replace(shape, memory=None))
     loads_of = [*map(add, layers.amounts("F"), layers.amounts("BW"))]
@@ -171,7 +172,10 @@ def balanced_partition(layers: Layers, shape: Pipeline) -> tuple[range, ...]:
         if split is not None:
             check_partition(layers, split.partition, shape.homes)
             found.append(split.partition)
-    return min(found, key=judged)
+    better, longest = min(found, key=judged), max(loads_of)
+    own, other = (max(ends[p.stop] - ends[p.start] for p in cut) for cut in (found[0], better))
+    several = shape.stages != shape.devices
+    return found[0] if several and own <= other + longest else better
 
 
 def _plain(layers: Layers, shape: Pipeline) -> Iterator[tuple[str, tuple[range, ...]]]:
