@@ -292,7 +292,7 @@ def test_risk_prints_both_sections(cli: Run, save: Save) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     line = next(x for x in outcome.out.splitlines() if x.startswith("schedule"))
     assert line.split() == ["schedule", "26", "28", "7.69", "%", "28", "7.69", "%"]
-    assert "noise 5%, skew 0%, links independent, 200 samples, seed 0" in outcome.out
+    assert "noise 5.00 %, skew 0 %, links independent, 200 samples, seed 0" in outcome.out
     assert "most, per pair: device 0 with device 1, 6 in sum" in outcome.out
 
 
