@@ -233,8 +233,12 @@ class OverTime:
             low = self._end(begin, holding.offset)
         if begin is end and not self.choices.partners(begin):
             return self.cp.new_optional_fixed_size_interval_var(low, holding.length, chosen, "")
-        between, high = self.cp.new_int_var(0, self.latest, ""), self._end(end, holding.length)
+        between, high = self.time_held(cell, holding), self._end(end, holding.length)
         return self.cp.new_optional_interval_var(low, between, high, chosen, "")
+
+    def time_held(self, cell: Cell, holding: Holding) -> cp_model.IntVar:  # noqa: ARG002
+        """How long something is held, a variable."""
+        return self.cp.new_int_var(0, self.latest, "")
 
     def _end(self, task: Task, length: int) -> Time:
         """End of a part in a way in which it has this length alone."""

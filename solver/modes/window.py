@@ -136,6 +136,15 @@ class WindowModel(OverTime):
             return None
         return super().held(cell, holding, chosen)
 
+    def time_held(self, cell: Cell, holding: Holding) -> cp_model.IntVar:
+        """A variable, what it is at present a hint."""
+        between = super().time_held(cell, holding)
+        known = self.state.starts[cell.stage, cell.microbatch]
+        if holding.begin in known and holding.end in known:
+            end = known[holding.end] + holding.length
+            self.cp.add_hint(between, max(0, end - known[holding.begin] - holding.offset))
+        return between
+
     def _parts(self, device: int, parts: Iterable[Part]) -> list[Placed]:
         """Parts of a device that are not fixed, by their present starts; absent ones at their B."""
         found = []
