@@ -641,7 +641,7 @@ def test_the_folder_names_the_stages_to_be_checkpointed(cli: Run, tmp_path: Path
         takes = (best if path else row).makespan
         assert re.search(rf"makespan {takes}\b", cli("check", *files).out)
     lines = (tmp_path / "commands.sh").read_text().splitlines()
-    exports = [shlex.split(line) for line in lines if " --to torchtitan " in line]
+    exports = [shlex.split(line) for line in lines if "torchtitan,layers=" in line]
     assert len(exports) == 2
     for words in exports:
         folder = tmp_path / Path(words[2]).parent
