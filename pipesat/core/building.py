@@ -123,7 +123,7 @@ class Building:
             How many layers the numbers are of, where each is one for all.
         split
             How layers are cut: ``"even"``, equally many; ``"balanced"``, so that the longest stage
-            is shortest.
+            is shortest and, of such cuts, the most even one.
         name, time_unit, memory_unit
             For tables and pictures.
 
