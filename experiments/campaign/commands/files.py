@@ -90,10 +90,20 @@ def report(case: Case) -> None:
     if better := re.search(r"made afterwards, has (\d+)", reported.err):
         case.expect(value is None or int(better[1]) < value, "a worse schedule is called better")
         value = int(better[1])
-    bare = text.replace(",", "").replace("\u202f", "").replace("\u2009", "")
-    case.expect(value is None or str(value) in bare, f"the page does not show the value {value}")
+    unit = load(case.folder / "problem.json").get("time_unit")
+    shown = value is None or shows(re.sub("[,\u202f\u2009]", "", text), value, unit)
+    case.expect(shown, f"the page does not show the value {value}")
     negative = re.findall(r"[-\u2212]\d[\d.]* ?% (?:shorter|better|less|faster)", text)
     case.expect(not negative, f"the page prints {negative}")
+
+
+def shows(text: str, value: int, unit: str | None) -> bool:
+    """Whether a text has the value: in ms, rounded to what is shown, where its unit is known."""
+    in_ms = {"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1e3}
+    if unit not in in_ms:
+        return re.search(rf"(?<![\d.]){value}(?![\d.])", text) is not None
+    places = ((m[1], len(m[2] or "")) for m in re.finditer(r"(\d+(?:\.(\d+))?) ms", text))
+    return any(abs(float(x) - value * in_ms[unit]) <= 0.501 * 10**-n for x, n in places)
 
 
 def sweep(case: Case) -> None:
