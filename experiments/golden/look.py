@@ -21,7 +21,7 @@ VOLATILE |= {"finished", "peak_mib", "lower_bound_source"}
 
 PROSE = {
     *("explanation", "why_not", "note", "notes", "message", "remarks", "gains", "advice"),
-    *("hazards", "warnings", "commands", "error", "trace"),
+    *("hazards", "warnings", "error", "trace"),
 }
 """Keys that are written for people."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pipesat.advise.answer import Answer
 from pipesat.advise.lines import details_of, lines_of
-from pipesat.advise.rows import rank
+from pipesat.advise.rows import Row, rank
 from pipesat.advise.table import table_of, tables_of
 from pipesat.core.attached import attached
 from pipesat.core.showing import Displayed, Facts, Table, table_document
@@ -59,9 +59,15 @@ class Advice(Answer, Displayed):
         """
         attached("save_advice")(self, folder)
 
-    def document(self, commands: Sequence[str] = ()) -> dict[str, Any]:
+    @property
+    def files(self) -> dict[str, Row]:
+        """What the files of the table's rows are called, without their endings."""
+        return {f"rows/{n}-{x.name}-{x.split}": x for n, x in enumerate(self.shown, start=1)}
+
+    def document(self) -> dict[str, Any]:
         """Return ``pipesat.advice/1``, ready for JSON."""
         question, standing = self.question, self.standing
+        files = {id(row): name for name, row in self.files.items()}
         layers = question.layers
         return {
             "format": FORMAT,
@@ -84,9 +90,11 @@ class Advice(Answer, Displayed):
             "gap": standing.gap,
             "searched": self.shapes,
             "chosen": None if self.chosen is None else self.chosen.document(question),
-            "rows": [row.document(question) for row in sorted(self.rows, key=rank)],
+            "rows": [
+                row.document(question) | {"files": files.get(id(row))}
+                for row in sorted(self.rows, key=rank)
+            ],
             "not_tried": [*self.untried],
             "left_out": [{"name": name, "why_not": why} for name, why in self.left_out],
-            "commands": [*commands],
             "wall_s": round(self.seconds, 3),
         }

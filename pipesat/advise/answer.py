@@ -31,8 +31,6 @@ class Answer:
     plan
         Our search over partition, placement, recomputation and order; ``None`` where ops may pair:
         then orders are searched on the best splits found, and each bound is of one split.
-    origin
-        The command that makes the layers file; empty if there was one.
     left_out
         What has no row, and why.
     untried
@@ -56,7 +54,6 @@ class Answer:
     rows: tuple[Row, ...]
     chosen: Row | None
     plan: Plan | None
-    origin: str = ""
     left_out: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     any_layers: Bound | None = None

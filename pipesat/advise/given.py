@@ -30,14 +30,13 @@ class Run(NamedTuple):
 class Given(NamedTuple):
     """Layers, and what is known of the machine and the microbatches besides.
 
-    ``memory`` is in MiB, ``origin`` the command that makes the layers.
+    ``memory`` is in MiB.
     """
 
     layers: Layers
     memory: int | None = None
     bandwidth: Fraction | None = None
     tokens: int | None = None
-    origin: str = ""
     parts: Parts | None = None
 
 
@@ -114,12 +113,10 @@ def _estimated(model: str, gpu: str, run: Run) -> Given:
 
     each, device = run.length or named_shape(model).length, named_gpu(gpu)
     options = {"length": each, "batch": run.batch, "tensor_parallel": run.tensor_parallel}
-    words = ",".join(f"{name}={value}" for name, value in options.items())
     carried = Fraction(str(device.link_bandwidth * LIKELY.traffic)) * 1000  # 10^9/s: bytes per us
     return Given(
         estimate_layers(model, gpu, **options),
         device.memory // 2**20,
         carried,
         each * run.batch,
-        f"pipesat problem estimate --config {model} --gpu {gpu} --shape {words}",
     )

@@ -192,7 +192,6 @@ def advise(
         tuple(work.rows),
         chosen,
         found,
-        known.origin,
         tuple(work.left_out.items()),
         whole.seconds,
         None

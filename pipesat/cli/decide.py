@@ -65,16 +65,16 @@ def advise(asked: Asked) -> int:
     zero bubble and DualPipeV with our search, marks what the runtime can run today, and says what
     is proven.
 
-    Writes configuration, order, report and the commands that repeat each part into DIR. Ctrl-C
-    keeps the best so far.
+    Writes configuration, order, report and every row of the table into DIR. Ctrl-C keeps the best
+    so far.
     """
-    from pipesat.advise.files import commands, save_advice
+    from pipesat.advise.files import save_advice
     from pipesat.core.solving import LEAST_SECONDS
 
     writing = 0.0 if asked.output is None else min(_WRITING * asked.limit, _LONGEST_WRITING)
     left = max(LEAST_SECONDS, asked.limit - writing)
     found: Advice = asked.answer(save_advice, time_limit=left)
-    asked.show(found, lambda: found.document([*commands(found)]))
+    asked.show(found, found.document)
     return asked.end(contradictions=found.contradictions)
 
 

@@ -44,7 +44,6 @@ FILES: Final = frozenset(
         "timeline": "json",
         "best": "json",
         "layers": "json",
-        "commands": "sh",
         "megatron": "txt",
         **{f"{name}_order": "py" for name in get_args(Target)},
         "tuned": "json",

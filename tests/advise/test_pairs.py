@@ -171,16 +171,14 @@ def test_megatrons_folder_has_what_megatron_takes(
     write_folder(tmp_path, {"schedule.toml": b"of an answer for torchtitan"})
     megatron.save(tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names >= {"megatron.txt", "advice.json", "commands.sh", "report.html", "schedule.json"}
+    assert names >= {"megatron.txt", "advice.json", "report.html", "schedule.json"}
     assert not [name for name in names if name.endswith((".csv", ".hazards.txt", ".toml"))]
     document = json.loads((tmp_path / "advice.json").read_text())
     assert document["parts"] == "parts"
     assert document["chosen"]["pairs"] == 8
-    (line,) = [x for x in document["commands"] if "interleaved-overlapped" in x]
-    words = [word.replace("rows/", f"{tmp_path}/rows/") for word in shlex.split(line)[1:]]
-    assert "makespan 52" in cli(*words).out
-    others = [x for x in document["commands"] if " --to schedule " not in x]
-    assert not [x for x in others if x.startswith(("pipesat plan", "pipesat export"))]
+    (name,) = [x["files"] for x in document["rows"] if x["files"] and x["pairs"] == 8 and x["runs"]]
+    files = (tmp_path / f"{name}.problem.json", tmp_path / f"{name}.json")
+    assert "makespan 52" in cli("check", *files).out
 
 
 def test_what_does_not_go_with_parts() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from campaign.case import Case
@@ -99,33 +97,13 @@ def false_advice(
         yield from _false_row(question, runtime, reserve, chosen, problem, schedule)
         judged = Judged(problem, "makespan", Truth(0))
         yield from false_claims(judged, load(out / "result.json"), schedule, 0)
-    yield from _false_baselines(case, question, runtime, reserve, said)
-
-
-def _false_baselines(
-    case: Case, question: plans.Question, runtime: str, reserve: int, said: Any
-) -> Iterator[str]:
-    """Repeat each row of a hand-written schedule by the command that is printed for it."""
-    found = {
-        (row["schedule"], row["split"], row["by_hand"] is not None): row
-        for row in said["rows"][::-1]
-    }
-    for command in said["commands"]:
-        words = shlex.split(command)[1:]
-        if words[0] != "baseline":
-            continue
-        words = [word.replace("rows/", "out/rows/") for word in words]
-        path, target = (Path(words[number]) for number in (2, -1))
-        stem = target.stem.removesuffix("-by-hand")
-        name, split = stem.rsplit("-", 1)
-        ran = case.run(*words)
-        row = found.get((name, split, stem != target.stem))
-        if ran.code or row is None:
-            yield f"{command}: no row, or code {ran.code}"
-            continue
-        problem = load(case.folder / path)
-        schedule = schedule_in(case.folder / target)
-        yield from _false_row(question, runtime, reserve, row, problem, schedule)
+    for row in rows:
+        if row["files"] is not None and row["fits"] and row["schedule"] != "offload":
+            problem, schedule = (
+                load(out / f"{row['files']}.problem.json"),
+                out / f"{row['files']}.json",
+            )
+            yield from _false_row(question, runtime, reserve, row, problem, schedule_in(schedule))
 
 
 def _false_row(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from campaign.case import Case
@@ -96,22 +94,10 @@ def false_advice(
             yield f"bound {bound} of the split, though {truth.upper} is possible"
         if (said["status"] == "optimal") != (bound == chosen["makespan"]):
             yield f"status {said['status']} with {chosen['makespan']} and bound {bound}"
-    found = {
-        (row["schedule"], row["split"], row["by_hand"] is not None): row
-        for row in said["rows"][::-1]
-    }
-    for command in said["commands"]:
-        words = [word.replace("rows/", "out/rows/") for word in shlex.split(command)[1:]]
-        if words[0] != "baseline":
-            continue
-        stem = Path(words[-1]).stem
-        name, split = stem.removesuffix("-by-hand").rsplit("-", 1)
-        ran, row = case.run(*words), found.get((name, split, stem.endswith("-by-hand")))
-        if ran.code or row is None:
-            yield f"{command}: no row, or code {ran.code}"
-            continue
-        problem, made = load(case.folder / words[2]), schedule_in(case.folder / words[-1])
-        yield from _false_row(least, entries, row, problem, made)
+    for row in said["rows"]:
+        if row["files"] is not None and row["fits"] and row["schedule"] != "offload":
+            problem, made = load(out / f"{row['files']}.problem.json"), out / f"{row['files']}.json"
+            yield from _false_row(least, entries, row, problem, schedule_in(made))
 
 
 def _false_row(
